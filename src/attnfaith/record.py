@@ -1,0 +1,264 @@
+"""The record: one row per instance, everything downstream of the models reads it and nothing else.
+
+A record is a `pyarrow.Table`. Identity columns are repeated on every row, so records of many cells concatenate and a
+table is a group-by. Each list column carries its axes in the field's metadata (`axes`: T attendable tokens, C classes,
+K draws), which is how a row is checked: every [T] column of a row has the same length, every [C] column too, and
+a column marked `distribution` is non-negative and sums to 1 along its last axis.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+
+IDENTITY = ("instance_id", "dataset", "revision", "split", "encoder", "alignment", "projection", "vectors", "seed")
+SUM_TOLERANCE = 1e-4
+
+
+class RecordError(ValueError):
+    """A record that breaks a rule, or a file that is not one. The message names the column and the row."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column of a record holds.
+
+    axes: names of its dimensions, outermost first: () a scalar per instance, ("T",) a value per token, ("C",) per class,
+        ("K", "C") per draw and class.
+    dtype: Arrow type name of the innermost value.
+    distribution: non-negative and summing to 1 along the last axis.
+    doc: meaning, unit and range.
+    """
+
+    axes: tuple[str, ...] = ()
+    dtype: str = "float32"
+    distribution: bool = False
+    doc: str = ""
+
+    def arrow_type(self) -> pa.DataType:
+        kind = pa.dictionary(pa.int32(), pa.string()) if self.dtype == "category" else pa.type_for_alias(self.dtype)
+        for _ in self.axes:
+            kind = pa.list_(kind)
+        return kind
+
+    def field(self, name: str) -> pa.Field:
+        described = {"axes": ",".join(self.axes), "distribution": str(int(self.distribution)), "doc": self.doc}
+        return pa.field(name, self.arrow_type(), metadata=described)
+
+
+CATEGORY = Column(dtype="category")
+COLUMNS = {
+    "instance_id": Column(dtype="string", doc="data set / split / original row"),
+    **{name: CATEGORY for name in IDENTITY[1:-1]},
+    "seed": Column(dtype="int64", doc="seed of the training run"),
+    "tokens": Column(("T",), "string", doc="attendable tokens, as read: no padding, no begin or end marker"),
+    "label": Column(dtype="int64", doc="gold class; null where unknown"),
+    "truncated": Column(dtype="bool", doc="the text was longer than the limit and was cut"),
+    "probs": Column(("C",), distribution=True, doc="the model's class probabilities"),
+    "attention": Column(("T",), distribution=True, doc="one weight per token; [] for an empty text"),
+}
+OPTIONAL_COLUMNS = {
+    "rationale": Column(("T",), doc="gold evidence, 1 on tokens that decide the label and 0 elsewhere"),
+}
+
+
+def schema(extra: Mapping[str, Column] | None = None) -> pa.Schema:
+    """The Arrow schema of a record with the columns of the given producers beside the common ones.
+
+    Raises RecordError where a producer declares a name that the record already has.
+    """
+    columns = dict(COLUMNS)
+    for name, column in (extra or {}).items():
+        if name in columns:
+            raise RecordError(f"column '{name}' is declared twice: rename it in the producer's COLUMNS")
+        columns[name] = column
+    return pa.schema([column.field(name) for name, column in columns.items()])
+
+
+def build(columns: Mapping[str, Sequence], extra: Mapping[str, Column] | None = None) -> pa.Table:
+    """A validated record from Python or numpy columns of equal row count."""
+    wanted = schema(extra)
+    if missing := [name for name in wanted.names if name not in columns]:
+        raise RecordError(f"columns missing: {missing}; given: {sorted(columns)}")
+    if unknown := [name for name in columns if name not in wanted.names]:
+        raise RecordError(f"columns nobody declared: {unknown}; declared: {wanted.names}")
+    counts = {name: len(values) for name, values in columns.items()}
+    if len(set(counts.values())) > 1:
+        raise RecordError(f"columns of unequal row count: {counts}")
+    arrays = [_array(columns[field.name], field) for field in wanted]
+    table = pa.Table.from_arrays(arrays, schema=wanted)
+    validate(table)
+    return table
+
+
+def _array(values: Sequence, field: pa.Field) -> pa.Array:
+    if pa.types.is_dictionary(field.type):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, field.type)
+
+
+def axes(field: pa.Field) -> tuple[str, ...]:
+    text = (field.metadata or {}).get(b"axes", b"").decode()
+    return tuple(text.split(",")) if text else ()
+
+
+def _depth_lengths(array: pa.ListArray) -> np.ndarray:
+    return pc.list_value_length(array).to_numpy(zero_copy_only=False)
+
+
+def validate(table: pa.Table) -> None:
+    """Check the rules a record obeys; raise RecordError naming the first broken rule, column and row.
+
+    Rules: the common columns are there; instance ids are unique within a cell; rows are not null; in each row all [T]
+    columns have one length and all [C] columns another; distributions are finite, non-negative and sum to 1 within 1e-4
+    (an empty one is allowed: an empty text attends to nothing); a label that is not null lies in 0..C-1.
+    """
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise RecordError(f"not a record: columns {missing} are missing; found {table.column_names}")
+    known = {field.name for field in table.schema if axes(field)} | set(COLUMNS) | set(OPTIONAL_COLUMNS)
+    lengths: dict[str, tuple[str, np.ndarray]] = {}
+    for field in table.schema:
+        described = axes(field) or COLUMNS.get(field.name, OPTIONAL_COLUMNS.get(field.name, Column())).axes
+        if not described:
+            if pa.types.is_nested(field.type) and field.name not in known:
+                raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
+            continue
+        column = table.column(field.name).combine_chunks()
+        if column.null_count:
+            raise RecordError(f"column '{field.name}' row {_first(column.is_null())}: is null")
+        for axis in described:
+            found = _depth_lengths(column)
+            if axis == described[0] and axis in ("T", "C"):
+                name, wanted = lengths.setdefault(axis, (field.name, found))
+                if (bad := np.flatnonzero(wanted != found)).size:
+                    row = int(bad[0])
+                    raise RecordError(
+                        f"row {row}: column '{field.name}' has {found[row]} values and '{name}' {wanted[row]}; "
+                        f"all columns over {axis} of a row must have one length"
+                    )
+            innermost, column = column, column.flatten()
+        if (field.metadata or {}).get(b"distribution") == b"1" or field.name in ("probs", "attention"):
+            _check_distribution(field.name, innermost)
+    label = table.column("label").to_numpy()
+    classes = lengths["C"][1]
+    known_label = ~np.isnan(label.astype(float))
+    if (bad := np.flatnonzero(known_label & ((label < 0) | (label >= classes)))).size:
+        row = int(bad[0])
+        raise RecordError(f"row {row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
+    _check_unique(table)
+
+
+def _check_distribution(name: str, lists: pa.ListArray) -> None:
+    values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+    lengths = _depth_lengths(lists)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    sums = np.bincount(owner, weights=values, minlength=len(lengths))
+    bad_value = ~(values >= 0)  # also true for NaN
+    if bad_value.any():
+        place = int(np.flatnonzero(bad_value)[0])
+        raise RecordError(f"column '{name}' row {owner[place]}: value {values[place]} is not a probability")
+    bad_sum = (lengths > 0) & ~(np.abs(sums - 1) <= SUM_TOLERANCE)
+    if bad_sum.any():
+        row = int(np.flatnonzero(bad_sum)[0])
+        raise RecordError(f"column '{name}' row {row}: sums to {sums[row]:.6f}, not to 1")
+
+
+def _check_unique(table: pa.Table) -> None:
+    cells = table.select(list(IDENTITY)).group_by(list(IDENTITY)).aggregate([([], "count_all")])
+    counts = cells.column("count_all").to_numpy()
+    if (bad := np.flatnonzero(counts > 1)).size:
+        row = cells.slice(int(bad[0]), 1).to_pylist()[0]
+        raise RecordError(f"instance '{row['instance_id']}' appears {row['count_all']} times in one cell: {row}")
+
+
+def _first(flags: pa.Array) -> int:
+    return int(np.flatnonzero(flags.to_numpy(zero_copy_only=False))[0])
+
+
+def rows(table: pa.Table, column: str) -> list[np.ndarray]:
+    """A list column as one numpy array per instance (views, not copies).
+
+    Raises RecordError where the record has no such column.
+    """
+    if column not in table.column_names:
+        raise RecordError(f"the record has no column '{column}'; it has {table.column_names}")
+    array = table.column(column).combine_chunks()
+    bounds = array.offsets.to_numpy()
+    flat = array.values.to_numpy(zero_copy_only=False)
+    return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def concatenate(tables: Iterable[pa.Table]) -> pa.Table:
+    """Records of several cells as one.
+
+    Raises RecordError where a column is in some records and missing in others, or the same instance of the same cell
+    comes twice. Run information (`settings`) of the parts is kept as a list.
+    """
+    tables = list(tables)
+    if not tables:
+        raise RecordError("nothing to concatenate: no record was given")
+    names = set(tables[0].column_names)
+    for number, table in enumerate(tables):
+        if set(table.column_names) != names:
+            raise RecordError(
+                f"record {number} has other columns than record 0: {sorted(set(table.column_names) ^ names)} are in one only"
+            )
+    gathered = [part for table in tables for part in settings(table)]
+    joined = pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="default")
+    joined = with_settings(joined.unify_dictionaries(), gathered)
+    validate(joined)
+    return joined
+
+
+def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:
+    """The record with the settings that made it (one dict per cell) stored in its schema."""
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": json.dumps(parts).encode()})
+
+
+def settings(table: pa.Table) -> list[dict]:
+    """What made the record: one dict of settings per cell; [] where none were stored."""
+    return json.loads((table.schema.metadata or {}).get(b"attnfaith", b"[]"))
+
+
+def save(table: pa.Table, path: str | os.PathLike) -> None:
+    """Write a record as parquet: under a temporary name first, so `path` is either the old file or the whole new one.
+
+    Raises RecordError where the record breaks a rule, OSError where it cannot be written (the old file stays).
+    """
+    validate(table)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            pq.write_table(table, stream, compression="zstd")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | os.PathLike) -> pa.Table:
+    """Read a record and check it.
+
+    Raises RecordError where the file is absent, corrupt or half-written, or breaks a rule.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise RecordError(f"no record at {path}")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise RecordError(f"{path} is not a readable record (corrupt or half-written): {error}") from error
+    validate(table)
+    return table
