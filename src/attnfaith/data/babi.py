@@ -1,0 +1,162 @@
+"""Generated question answering with one, two or three supporting facts, after tasks 1-3 of Weston et al. (2015).
+
+A small world is simulated: people walk between places, pick objects up and put them down. What happens is told as one
+statement after another, and a question about a place is asked at the end.
+
+    1  Where is a person? The person's last move decides.
+    2  Where is an object? Its being picked up or put down and a move of the person who did so decide.
+    3  Where was an object before a place? Its being picked up and two moves of its carrier decide: into the earlier
+       place and into the named one.
+
+The stories are this module's own: they follow the description of the tasks and share no text with the published files.
+A row depends on (seed, stream, its index) and the arguments only.
+"""
+
+from attnfaith.data.registry import DATASETS, DatasetError
+
+
+VERSION = 1
+"""Raised whenever the same arguments give other rows."""
+
+LOCATIONS = DATASETS["babi_1"].label_names
+PEOPLE = ("alice", "boris", "carla", "dmitri")
+OBJECTS = ("book", "key", "lantern")
+
+STATEMENTS = {1: (2, 10), 2: (4, 16), 3: (6, 30)}
+"""Least and greatest number of statements of a story, by task."""
+
+_MOVES = ("went to", "walked to", "moved to", "hurried to", "returned to")
+_TAKES = ("took", "picked up", "grabbed")
+_DROPS = ("dropped", "put down", "left")
+_TRIES = 10_000
+
+
+def generate(
+    task: int, n: int, seed: int, *, stream: int = 0, statements: tuple[int, int] | None = None
+) -> list[dict]:
+    """n rows with text (the story), text_pair (the question), label and rationale; words lie between blanks.
+
+    Args:
+        task: 1, 2 or 3, which is also the number of supporting statements.
+        n: number of rows.
+        seed, stream: the random stream; `stream` tells splits of one seed apart.
+        statements: least and greatest number of statements of a story, both included; default `STATEMENTS[task]`.
+
+    Returns rows {"text": str, "text_pair": str, "label": index of the answer in `LOCATIONS`, "rationale": 0/1 per word
+    of the story}; 1 marks the words and the full stop of the supporting statements.
+
+    Raises DatasetError for an unknown task or fewer statements than supporting facts.
+    """
+    import numpy as np
+
+    if task not in STATEMENTS:
+        raise DatasetError(f"There are tasks 1, 2 and 3; {task!r} was given.")
+    low, high = STATEMENTS[task] if statements is None else statements
+    if not task <= low <= high:
+        raise DatasetError(
+            f"statements must be (least, greatest) with at least {task}, the supporting facts; {statements} was given."
+        )
+    for argument, value in (("n", n), ("seed", seed), ("stream", stream)):
+        if value < 0:
+            raise DatasetError(f"{argument} must not be negative; {value} was given.")
+    return [_row(task, np.random.default_rng([seed, stream, index, task]), low, high) for index in range(n)]
+
+
+def _row(task: int, rng, low: int, high: int) -> dict:
+    length = int(rng.integers(low, high, endpoint=True))
+    for _ in range(_TRIES):
+        story = _Story(rng, objects=task > 1)
+        for _ in range(length):
+            story.step()
+        questions = (story.people_questions, story.object_questions, story.before_questions)[task - 1]()
+        if questions:
+            question, answer, facts = questions[rng.integers(len(questions))]
+            words = [sentence.split() for sentence in story.sentences]
+            return {
+                "text": " ".join(story.sentences),
+                "text_pair": question,
+                "label": LOCATIONS.index(answer),
+                "rationale": [int(i in facts) for i, sentence in enumerate(words) for _ in sentence],
+            }
+    raise DatasetError(f"No question of task {task} in {_TRIES} stories of {length} statements; allow longer ones.")
+
+
+class _Story:
+    """A world and what has been told of it. Statements are referred to by their position in `sentences`."""
+
+    def __init__(self, rng, *, objects: bool):
+        self.rng = rng
+        self.objects = OBJECTS if objects else ()
+        self.sentences: list[str] = []
+        self.moves: dict[str, list[tuple[str, int]]] = {person: [] for person in PEOPLE}  # (place, statement)
+        self.carrier: dict[str, str] = {}  # object -> who holds it
+        self.handled: dict[str, tuple[str, int]] = {}  # object -> (who last took or dropped it, statement)
+        self.trail: dict[str, list[tuple[str, tuple]]] = {name: [] for name in self.objects}  # (place, facts)
+
+    def _pick(self, options):
+        return options[self.rng.integers(len(options))]
+
+    def _tell(self, sentence: str) -> int:
+        self.sentences.append(f"{sentence} .")
+        return len(self.sentences) - 1
+
+    def place(self, person: str) -> str | None:
+        return self.moves[person][-1][0] if self.moves[person] else None
+
+    def step(self) -> None:
+        """One more statement: a move, or something picked up or put down by a person whose place has been told."""
+        person = self._pick(PEOPLE)
+        here = self.place(person)
+        held = [name for name in self.objects if self.carrier.get(name) == person]
+        within_reach = [
+            name
+            for name in self.objects
+            if here is not None
+            and name not in self.carrier
+            and (not self.trail[name] or self.trail[name][-1][0] == here)
+        ]
+        chance = self.rng.random()
+        if within_reach and chance < 0.5:
+            self._take(person, self._pick(within_reach), here)
+        elif held and chance < 0.2:
+            name = self._pick(held)
+            del self.carrier[name]
+            self.handled[name] = (person, self._tell(f"{person} {self._pick(_DROPS)} the {name}"))
+        else:
+            self._move(person, here, held)
+
+    def _take(self, person: str, name: str, here: str) -> None:
+        self.carrier[name] = person
+        self.handled[name] = (person, self._tell(f"{person} {self._pick(_TAKES)} the {name}"))
+        if not self.trail[name]:
+            self.trail[name].append((here, ()))
+
+    def _move(self, person: str, here: str | None, held: list[str]) -> None:
+        there = self._pick([place for place in LOCATIONS if place != here])
+        statement = self._tell(f"{person} {self._pick(_MOVES)} the {there}")
+        for name in held:
+            facts = (self.moves[person][-1][1], self.handled[name][1], statement)
+            self.trail[name].append((there, facts))
+        self.moves[person].append((there, statement))
+
+    def people_questions(self) -> list[tuple]:
+        return [(f"where is {person} ?", *told[-1][:1], {told[-1][1]}) for person, told in self.moves.items() if told]
+
+    def object_questions(self) -> list[tuple]:
+        """An object is where the person who handled it last was then or, still holding it, is now."""
+        questions = []
+        for name, (person, handled) in self.handled.items():
+            told = self.moves[person]
+            if name not in self.carrier:
+                told = [move for move in told if move[1] < handled]
+            questions.append((f"where is the {name} ?", told[-1][0], {handled, told[-1][1]}))
+        return questions
+
+    def before_questions(self) -> list[tuple]:
+        """Of each object, its last change of place, if the place it came to had not been visited by it before."""
+        questions = []
+        for name, trail in self.trail.items():
+            if len(trail) > 1 and trail[-1][0] not in [place for place, _ in trail[:-1]]:
+                place, facts = trail[-1]
+                questions.append((f"where was the {name} before the {place} ?", trail[-2][0], set(facts)))
+        return questions

@@ -1,0 +1,55 @@
+"""Batches of torch tensors from encoded instances. Shapes: B instances, L the longest input_ids of the batch."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from attnfaith.data.registry import DatasetError
+
+
+def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0) -> dict:
+    """Pad instances on the right to the longest of the batch.
+
+    Args:
+        features: rows of `encode`, each with input_ids and, in all rows or in none, token_type_ids and a label under
+            "labels" or "label". Other columns are ignored.
+        pad_token_id: id of the padding token.
+
+    Returns int64 tensors input_ids (B, L), attention_mask (B, L) with 1 on tokens and markers and 0 on padding,
+    token_type_ids (B, L) with 0 on padding, labels (B,).
+
+    Raises DatasetError for no instances, a row without input_ids or a column that only some rows have.
+    """
+    import numpy as np
+    import torch
+
+    if len(features) == 0:
+        raise DatasetError("Cannot make a batch of no instances.")
+    for name in ("input_ids", "token_type_ids", "labels", "label"):
+        having = sum(name in row for row in features)
+        if (having or name == "input_ids") and having != len(features):
+            raise DatasetError(f"Only {having} of {len(features)} instances have {name!r}; all must.")
+
+    lengths = np.fromiter((len(row["input_ids"]) for row in features), np.int64, len(features))
+    attended = np.arange(lengths.max()) < lengths[:, None]
+
+    def padded(name: str, value: int):
+        batch = np.full(attended.shape, value, np.int64)
+        batch[attended] = np.concatenate([np.asarray(row[name], np.int64) for row in features])
+        return torch.from_numpy(batch)
+
+    batch = {
+        "input_ids": padded("input_ids", pad_token_id),
+        "attention_mask": torch.from_numpy(attended.astype(np.int64)),
+    }
+    if "token_type_ids" in features[0]:
+        batch["token_type_ids"] = padded("token_type_ids", 0)
+    for name in ("labels", "label"):
+        if name in features[0]:
+            batch["labels"] = torch.tensor([int(row[name]) for row in features], dtype=torch.int64)
+            break
+    return batch
+
+
+def data_collator(tokenizer):
+    """`pad_batch` for a tokenizer, as the Trainer and a DataLoader take it."""
+    return partial(pad_batch, pad_token_id=tokenizer.pad_token_id)

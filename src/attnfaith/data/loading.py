@@ -1,0 +1,425 @@
+"""From a name to train, validation and test, checked and cut as the registry says.
+
+A split is a `datasets.Dataset` with columns
+    instance_id  str, "<data set>/<source split>/<row>": the row in the published file, so it survives every cut
+    text         str; text_pair str (pairs only)
+    label        int64 in 0..C-1
+    rationale    list[int8], 0/1 per word of the entry's preprocessing (where the data set has gold evidence)
+"""
+
+import hashlib
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from attnfaith.data import registry
+from attnfaith.data.registry import DatasetEntry, DatasetError
+
+
+ROOT_VARIABLE = "ATTNFAITH_DATA"
+"""Environment variable that names the folder of local data, laid out like the repositories on the Hub."""
+
+SPLITS = ("train", "validation", "test")
+GENERATED_SIZES = {"train": 2000, "validation": 500, "test": 500}
+
+
+@dataclass(frozen=True)
+class LoadedDataset:
+    """A data set as read.
+
+    Attributes:
+        splits: a `datasets.DatasetDict` with train, validation and test, no instance in two of them.
+        entry: its registry entry.
+        revision: what was read: the Hub revision; "local-" and a digest of the files; or "generated-" with version
+            and arguments.
+        label_names: name of each label, C of them.
+        dropped: per split, rows left out by reason: too_short and too_long (strict bounds), shortest and longest
+            (extremes of the split), limit (not drawn). Rows left out before a split exists are under "source":
+            other_label, repeated, not_drawn (the part of a published test split that the entry does not use).
+        empty: per split, the texts kept without a single word.
+        vocabulary_texts: the training texts from which a vocabulary is counted: those before the length filter, as the
+            papers do (after it where `limits` draws from train); the questions too, for pairs.
+    """
+
+    splits: "datasets.DatasetDict"  # noqa: F821 (imported on use)
+    entry: DatasetEntry
+    revision: str
+    label_names: list[str]
+    dropped: dict[str, dict[str, int]]
+    empty: dict[str, int] = field(default_factory=dict)
+    vocabulary_texts: list[str] = field(default_factory=list, repr=False)
+
+
+def load_splits(
+    name: str,
+    *,
+    seed: int = 0,
+    root: str | os.PathLike | None = None,
+    limits: Mapping[str, int] | None = None,
+    **generator_args,
+) -> LoadedDataset:
+    """Load a data set of the registry.
+
+    Args:
+        name: a name in `attnfaith.data.registry.DATASETS`.
+        seed: draws the subsets of `limits` and the rows of generated data. The published splits, and the cuts the
+            papers make from them, do not depend on it.
+        root: folder of local data; default the environment variable ATTNFAITH_DATA. If it holds the data set's folder
+            (a Hub data set: the Hub id) that is read, else the Hub.
+        limits: greatest number of rows of a split, {"train": 1000}; a random subset in file order, never the head. A
+            split that is not larger stays whole.
+        generator_args: for built-in data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
+
+    Raises DatasetError for an unknown data set, split or argument, data that cannot be found, wrong column names, a
+    missing text or label and a label out of range (with the row), and a split that the filter leaves empty.
+    """
+    entry = registry.get_entry(name)
+    limits = dict(limits or {})
+    _check_sizes("limits", limits)
+    if entry.built_in:
+        source, revision, label_names = _generate(entry, seed, generator_args)
+    else:
+        if generator_args:
+            raise DatasetError(
+                f"{sorted(generator_args)} are arguments of generated data; {name!r} is read, not generated."
+            )
+        source, revision = _read(entry, root)
+        label_names = list(entry.label_names)
+
+    columns = {split: _Columns(entry, split, table, len(label_names)) for split, table in source.items()}
+    dropped: dict[str, dict[str, int]] = {"source": {}}
+    parts = _cut(entry, columns, dropped["source"])
+
+    splits, empty, vocabulary_texts = {}, {}, []
+    for split in SPLITS:
+        rows = parts[split]
+        lengths = rows.lengths()
+        kept, dropped[split] = _length_filter(entry, lengths)
+        if not len(kept) and len(lengths):
+            raise DatasetError(f"The length filter of {name!r} leaves no row of its {split} split ({dropped[split]}).")
+        if split == "train" and split not in limits:
+            vocabulary_texts = rows.vocabulary_texts()
+        if split in limits:
+            kept = _draw(kept, limits[split], seed, split)
+            dropped[split]["limit"] = len(lengths) - sum(dropped[split].values()) - len(kept)
+        rows = rows.take(kept)
+        if split == "train" and split in limits:
+            vocabulary_texts = rows.vocabulary_texts()
+        empty[split] = int((lengths[kept] == 0).sum())
+        splits[split] = rows.dataset()
+
+    import datasets
+
+    return LoadedDataset(datasets.DatasetDict(splits), entry, revision, label_names, dropped, empty, vocabulary_texts)
+
+
+def _check_sizes(what: str, sizes: Mapping[str, int]) -> None:
+    for split, size in sizes.items():
+        if split not in SPLITS:
+            raise DatasetError(f"{what} names the split {split!r}; there are {', '.join(SPLITS)}.")
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise DatasetError(f"{what}[{split!r}] must be a positive number of rows; {size!r} was given.")
+
+
+# ------------------------------------------------------------------------------------------------ sources
+
+
+def _generate(entry: DatasetEntry, seed: int, arguments: dict):
+    """{split: rows by column}, revision and label names of generated data."""
+    from attnfaith.data import babi, planted_evidence
+
+    arguments = dict(arguments)
+    sizes = dict(arguments.pop("sizes", {}))
+    _check_sizes("sizes", sizes)
+    sizes = {**GENERATED_SIZES, **sizes}
+    babi_task = int(entry.name.removeprefix("babi_")) if entry.name.startswith("babi_") else None
+    module = planted_evidence if babi_task is None else babi
+    known = [
+        parameter
+        for parameter, spec in inspect.signature(module.generate).parameters.items()
+        if spec.kind is spec.KEYWORD_ONLY and parameter != "stream"
+    ]
+    wrong = sorted(set(arguments).difference(known))
+    if wrong:
+        raise DatasetError(f"{entry.name!r} does not know {wrong}; its arguments are sizes, {', '.join(known)}.")
+    task = () if babi_task is None else (babi_task,)
+    source = {}
+    for stream, split in enumerate(SPLITS):
+        rows = module.generate(*task, sizes[split], seed, stream=stream, **arguments)
+        source[split] = {column: [row[column] for row in rows] for column in rows[0]}
+    names = planted_evidence.class_names(arguments.get("n_classes", 2)) if babi_task is None else entry.label_names
+    said = ",".join(f"{key}={value}" for key, value in sorted({**arguments, "seed": seed}.items()))
+    return source, f"generated-{module.VERSION}({said})", list(names)
+
+
+def _read(entry: DatasetEntry, root) -> tuple[dict, str]:
+    """{source split: rows by column} and the revision of published data or the user's own files."""
+    import datasets
+    import pyarrow as pa
+
+    root = root if root is not None else os.environ.get(ROOT_VARIABLE) or None
+    folder = Path(root) / entry.folder if root is not None else None
+    where = f"the folder {folder}" if folder is not None else f"{ROOT_VARIABLE} is not set"
+    try:
+        if folder is not None and folder.is_dir():
+            names = datasets.get_dataset_config_names(str(folder))
+            config = entry.hub_config if entry.hub_config in names else None
+            loaded = datasets.load_dataset(str(folder), config)
+            revision = _digest(folder)
+        elif entry.hub_id is None:
+            raise DatasetError(
+                f"{entry.name!r} is read from your own files, and there are none ({where}). {entry.notes} "
+                f"Set {ROOT_VARIABLE} or root to the data root."
+            )
+        else:
+            where = f"the Hub, {entry.hub_id} at {entry.revision}"
+            loaded = datasets.load_dataset(entry.hub_id, entry.hub_config, revision=entry.revision)
+            revision = entry.revision
+    except DatasetError:
+        raise
+    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+        advice = (
+            f"Fetch the data set {entry.hub_id} from the Hub (for use offline, into <root>/{entry.folder}) and set "
+            f"{ROOT_VARIABLE} to <root>."
+            if entry.hub_id is not None
+            else entry.notes
+        )
+        raise DatasetError(
+            f"Cannot read {entry.name!r} from {where}: {type(error).__name__}: {error} {advice}"
+        ) from error
+    return {split: loaded[split].with_format("arrow")[:] for split in SPLITS if split in loaded}, revision
+
+
+def _digest(folder: Path) -> str:
+    """Names a folder by the content of its files."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")):
+        digest.update(str(path.relative_to(folder)).encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return f"local-{digest.hexdigest()[:12]}"
+
+
+# ---------------------------------------------------------------------------------- rows: check, cut, filter
+
+
+class _Columns:
+    """The checked rows of one source split, or of a cut of them, by column."""
+
+    def __init__(self, entry: DatasetEntry, split: str, table, n_classes: int):
+        import numpy as np
+
+        self.entry = entry
+        names = list(table.keys()) if isinstance(table, dict) else table.column_names
+        found = {}
+        for column, accepted in entry.columns.items():
+            found[column] = next((name for name in accepted if name in names), None)
+            if found[column] is None:
+                raise DatasetError(
+                    f"{entry.name!r} needs a column {' or '.join(map(repr, accepted))} ({column}); its {split} split "
+                    f"has {names}."
+                )
+
+        def values(name: str) -> list:
+            return table[name] if isinstance(table, dict) else table.column(name).to_pylist()
+
+        self.text = _texts(entry, split, found["text"], values(found["text"]))
+        self.pair = _texts(entry, split, found["text_pair"], values(found["text_pair"])) if entry.pair else None
+        published = max(entry.published_labels, n_classes) if entry.built_in else entry.published_labels
+        self.label = _labels(entry, split, found["label"], values(found["label"]), published)
+        self.instance_id = np.array([f"{entry.name}/{split}/{row}" for row in range(len(self.text))], object)
+        gold = next((name for name in entry.rationale if name in names), None)
+        self.gold = values(gold) if gold is not None else None
+        self.gold_column = gold
+
+    def take(self, rows) -> "_Columns":
+        taken = object.__new__(_Columns)
+        taken.entry, taken.gold_column = self.entry, self.gold_column
+        taken.text = [self.text[row] for row in rows]
+        taken.pair = [self.pair[row] for row in rows] if self.pair is not None else None
+        taken.gold = [self.gold[row] for row in rows] if self.gold is not None else None
+        taken.label, taken.instance_id = self.label[rows], self.instance_id[rows]
+        return taken
+
+    @classmethod
+    def pool(cls, parts: list["_Columns"]) -> "_Columns":
+        import numpy as np
+
+        pooled = object.__new__(cls)
+        pooled.entry, pooled.gold_column = parts[0].entry, parts[0].gold_column
+        pooled.text = [text for part in parts for text in part.text]
+        pooled.pair = [text for part in parts for text in part.pair] if pooled.entry.pair else None
+        pooled.gold = [gold for part in parts for gold in part.gold] if pooled.gold_column is not None else None
+        pooled.label = np.concatenate([part.label for part in parts])
+        pooled.instance_id = np.concatenate([part.instance_id for part in parts])
+        return pooled
+
+    def words(self) -> list[list[str]]:
+        from attnfaith.data.tokenization import split_words
+
+        return split_words(self.text, self.entry.preprocessing)
+
+    def lengths(self):
+        """Words of each text, markers not counted."""
+        import numpy as np
+
+        return np.fromiter(map(len, self.words()), np.int64, len(self.text))
+
+    def vocabulary_texts(self) -> list[str]:
+        return [*self.text, *(self.pair or ())]
+
+    def dataset(self):
+        import datasets
+        import pyarrow as pa
+
+        columns = {
+            "instance_id": pa.array(self.instance_id.tolist(), pa.string()),
+            "text": pa.array(self.text, pa.large_string()),
+        }
+        if self.pair is not None:
+            columns["text_pair"] = pa.array(self.pair, pa.large_string())
+        columns["label"] = pa.array(self.label)
+        if self.gold is not None:
+            marks = [
+                _rationale(self.gold_column, gold, words, instance_id)
+                for gold, words, instance_id in zip(self.gold, self.words(), self.instance_id, strict=True)
+            ]
+            columns["rationale"] = pa.array(marks, pa.list_(pa.int8()))
+        return datasets.Dataset(pa.table(columns))
+
+
+def _texts(entry: DatasetEntry, split: str, column: str, values: list) -> list[str]:
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            raise DatasetError(
+                f"{entry.name!r}, {split} split, row {row}: column {column!r} has no text ({value!r}). An empty "
+                "string is a text; a missing value is not."
+            )
+    return values
+
+
+def _labels(entry: DatasetEntry, split: str, column: str, values: list, published: int):
+    import numpy as np
+
+    for row, value in enumerate(values):
+        place = f"{entry.name!r}, {split} split, row {row}"
+        if value is None or value != value:
+            raise DatasetError(f"{place}: column {column!r} has no label.")
+        if not (type(value) is int or (isinstance(value, float) and value.is_integer())):
+            raise DatasetError(f"{place}: the label {value!r} is not a whole number 0..{published - 1}.")
+        if not 0 <= value < published:
+            raise DatasetError(f"{place}: label {value} is outside 0..{published - 1}.")
+    return np.array(values, np.int64).reshape(len(values))
+
+
+def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> list[int]:
+    """Gold evidence as 0/1 per word, from marks, from spans [start, end) over the words, or from quoted passages."""
+    if column == "rationale":
+        return list(gold)
+    marks = [0] * len(words)
+    if column == "evidences":
+        spans = [span for quote in gold for span in _find(quote.lower().split(), words)]
+    else:
+        spans = gold
+    for start, end in spans:
+        if not 0 <= start <= end <= len(words):
+            raise DatasetError(f"{instance_id}: the evidence [{start}, {end}) lies outside its {len(words)} words.")
+        marks[start:end] = [1] * (end - start)
+    return marks
+
+
+def _find(quote: list[str], words: list[str]) -> list[tuple[int, int]]:
+    """The first place of a passage among the words, if it is there."""
+    n = len(quote)
+    for start in range(len(words) - n + 1 if n else 0):
+        if words[start : start + n] == quote:
+            return [(start, start + n)]
+    return []
+
+
+def _cut(entry: DatasetEntry, columns: dict[str, _Columns], dropped: dict[str, int]) -> dict[str, _Columns]:
+    """Train, validation and test by the entry's rule: the labels it uses, then pooling, then the random cuts."""
+    import numpy as np
+
+    if entry.label_subset is not None:
+        dropped["other_label"] = 0
+        for split, rows in columns.items():
+            kept = np.flatnonzero(np.isin(rows.label, list(entry.label_subset)))
+            dropped["other_label"] += len(rows.label) - len(kept)
+            columns[split] = rows.take(kept)
+            columns[split].label = np.array([entry.label_subset[int(old)] for old in columns[split].label], np.int64)
+    if not columns:
+        raise DatasetError(f"{entry.name!r} has none of the splits {', '.join(SPLITS)}.")
+
+    rng = np.random.default_rng(entry.split_seed)
+    if entry.pooled:
+        rows = _Columns.pool(list(columns.values()))
+        if entry.distinct:
+            first = list({(text, int(label)): row for row, (text, label) in _backwards(rows)}.values())
+            dropped["repeated"] = len(rows.text) - len(first)
+            rows = rows.take(np.sort(np.array(first, np.int64)))
+        groups = {text: group for group, text in enumerate(dict.fromkeys(rows.text))} if entry.distinct else None
+        group = np.array([groups[text] for text in rows.text]) if entry.distinct else np.arange(len(rows.text))
+        n = int(group.max()) + 1 if len(group) else 0
+        place = rng.permutation(n)[group]
+        n_test = round(entry.test_fraction * n)
+        n_validation = round(entry.validation_fraction * (n - n_test))
+        test, held_out = place < n_test, place < n_test + n_validation
+        return {
+            "train": rows.take(np.flatnonzero(~held_out)),
+            "validation": rows.take(np.flatnonzero(held_out & ~test)),
+            "test": rows.take(np.flatnonzero(test)),
+        }
+
+    for split in ("train", "test"):
+        if split not in columns:
+            raise DatasetError(f"{entry.name!r} has no {split} split; it has {', '.join(columns)}.")
+    if "validation" not in columns:
+        if entry.validation_fraction is None:
+            raise DatasetError(f"{entry.name!r} has no validation split; it has {', '.join(columns)}.")
+        train = columns["train"]
+        order = rng.permutation(len(train.text))
+        n_validation = round(entry.validation_fraction * len(order))
+        columns["validation"] = train.take(np.sort(order[:n_validation]))
+        columns["train"] = train.take(np.sort(order[n_validation:]))
+    if entry.test_fraction is not None:
+        test = columns["test"]
+        order = rng.permutation(len(test.text))[: round(entry.test_fraction * len(test.text))]
+        dropped["not_drawn"] = len(test.text) - len(order)
+        columns["test"] = test.take(np.sort(order))
+    return columns
+
+
+def _backwards(rows: _Columns):
+    """(row, (text, label)) from the last row to the first, so that a dict over it keeps the first."""
+    return reversed(list(enumerate(zip(rows.text, rows.label, strict=True))))
+
+
+def _length_filter(entry: DatasetEntry, lengths) -> tuple:
+    """Rows with min_length < n < max_length, less the extremes where the entry drops them, and the counts."""
+    import numpy as np
+
+    kept = np.ones(len(lengths), bool)
+    counts = {}
+    for reason, drop in (
+        ("too_short", lengths <= entry.min_length if entry.min_length is not None else None),
+        ("too_long", lengths >= entry.max_length if entry.max_length is not None else None),
+        ("shortest", lengths == lengths.min(initial=np.iinfo(np.int64).max) if entry.drop_shortest else None),
+        ("longest", lengths == lengths.max(initial=-1) if entry.drop_longest else None),
+    ):
+        if drop is not None:
+            counts[reason] = int((kept & drop).sum())
+            kept &= ~drop
+    return np.flatnonzero(kept), counts
+
+
+def _draw(rows, limit: int, seed: int, split: str):
+    """A random `limit` of the rows, in their order."""
+    import numpy as np
+
+    if len(rows) <= limit:
+        return rows
+    rng = np.random.default_rng([seed, SPLITS.index(split)])
+    return np.sort(rng.permutation(rows)[:limit])

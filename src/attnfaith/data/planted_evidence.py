@@ -1,0 +1,243 @@
+"""Generated texts whose label is decided by known planted words and by nothing else.
+
+Each row is a run of neutral film-review sentences in which some adjectives are replaced by evidence. The neutral
+words, the length, the positions of the evidence and the distractors are drawn without looking at the label, so they
+carry no information about it; the label is a function of the planted words alone (`decide`). The gold
+rationale is therefore exact, which no human annotation is.
+
+Knobs:
+    n_evidence     how many evidence items decide the label together. Each item has a value in 0..C-1 and the label is
+                   their sum modulo C, so with n_evidence = 1 the item names the class, and with more of them any
+                   n_evidence - 1 say nothing at all (for two classes: exclusive or).
+    redundancy     how many such groups the text holds; all decide alike, each is sufficient alone.
+    needs_context  an item is two neighbouring words, a modifier and a polarity word ("hardly superb"); a negator turns
+                   the value round. Modifier and polarity are each independent of the label, so no single word decides.
+    distractors    words that sound like a judgement but are drawn independently of the label.
+
+A row depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
+"""
+
+from collections.abc import Sequence
+
+from attnfaith.data.registry import DatasetError
+
+
+VERSION = 1
+"""Raised whenever the same arguments give other rows."""
+
+EVIDENCE = {
+    "negative": ("dreadful", "tedious", "clumsy", "lifeless", "shallow", "awful", "bland", "dismal"),
+    "positive": ("superb", "charming", "brilliant", "moving", "graceful", "delightful", "masterful", "riveting"),
+}
+"""Evidence words of the two-class task, value 0 and value 1."""
+
+GENRES = {
+    "comedy": ("hilarious", "goofy", "witty", "farcical"),
+    "horror": ("haunted", "ghastly", "bloodcurdling", "undead"),
+    "romance": ("lovesick", "tender", "amorous", "besotted"),
+    "western": ("dusty", "gunslinging", "lawless", "rugged"),
+    "space": ("interstellar", "orbital", "galactic", "lunar"),
+    "crime": ("felonious", "murderous", "corrupt", "fugitive"),
+}
+"""Evidence words by value where more than two classes are asked for: the first n_classes of them."""
+
+NEGATORS = ("not", "hardly", "never", "barely")
+AFFIRMERS = ("truly", "clearly", "indeed", "plainly")
+DISTRACTORS = ("famous", "costly", "foreign", "lengthy", "local", "recent", "loud", "popular", "modern", "rare")
+
+_ADJECTIVES = (
+    "old", "young", "tall", "small", "grey", "blue", "early", "final", "quiet", "narrow", "wide", "round", "wooden",
+    "northern", "second", "usual", "nearby", "short", "long", "central", "former", "open", "closed", "distant",
+    "green", "red", "heavy", "light", "plain", "domestic", "urban", "rural", "annual", "square", "double", "paper",
+    "painted", "winter", "summer", "evening", "morning", "silver",
+)  # fmt: skip
+_NOUNS = (
+    "film", "movie", "scene", "actor", "actress", "director", "writer", "camera", "story", "plot", "script",
+    "ending", "opening", "dialogue", "score", "studio", "cast", "crew", "audience", "screen", "theatre", "ticket",
+    "sequel", "trailer", "poster", "costume", "stage", "window", "street", "train", "river", "house", "garden",
+    "kitchen", "teacher", "doctor", "sister", "brother", "mother", "father", "neighbour", "stranger", "sailor",
+    "singer", "driver", "letter", "photograph", "mirror", "bridge", "harbour", "market", "village", "city",
+    "island", "mountain", "forest", "hotel", "office", "station", "school", "library", "museum", "car", "bicycle",
+    "boat", "door", "table", "lamp", "piano", "radio", "newspaper", "suitcase", "umbrella", "coat", "clock", "map",
+    "dog", "horse", "narrator", "soundtrack", "chapter", "sequence", "shot", "credit", "producer", "editor",
+    "composer", "set",
+)  # fmt: skip
+_VERBS = (
+    "follows", "shows", "opens", "leaves", "meets", "enters", "finds", "takes", "brings", "crosses", "passes",
+    "watches", "carries", "joins", "describes", "mentions", "includes", "keeps", "moves", "turns", "holds", "draws",
+    "reaches", "visits", "records", "frames", "features", "covers", "remembers", "introduces", "presents",
+    "portrays", "returns", "films", "paints",
+)  # fmt: skip
+_PLACES = ("near", "behind", "beside", "above", "below", "outside", "inside", "across", "along", "past", "around")
+_TIMES = ("today", "tonight", "later", "again", "twice", "there", "here", "then", "now", "afterwards")
+
+# A, N, V, P, T stand for an adjective, noun, verb, preposition and adverb of time; the rest is literal.
+_PATTERNS = tuple(
+    pattern.split()
+    for pattern in (
+        "the A N V the A N .",
+        "a A N V a A N P the A N .",
+        "T the A N V the N of the A N .",
+        "in the A N , the A N V a N .",
+        "the N of this A N V the A N T .",
+        "we see a A N P the A N .",
+        "it is a A N with a A N and a N .",
+        "P the A N , a N V the A N .",
+        "one A N V another A N T .",
+    )
+)
+_SLOTS = {"A": _ADJECTIVES, "N": _NOUNS, "V": _VERBS, "P": _PLACES, "T": _TIMES}
+
+VOCABULARY_SIZE = sum(map(len, _SLOTS.values()))
+"""Number of neutral words that fill the sentence patterns (their literal words not counted)."""
+
+
+def class_names(n_classes: int = 2) -> tuple[str, ...]:
+    """Names of the labels 0..n_classes-1."""
+    return tuple(EVIDENCE) if n_classes == 2 else tuple(GENRES)[:n_classes]
+
+
+def evidence_words(n_classes: int = 2) -> list[tuple[str, ...]]:
+    """The evidence words of each value 0..n_classes-1."""
+    lists = EVIDENCE if n_classes == 2 else GENRES
+    return [lists[name] for name in class_names(n_classes)]
+
+
+def decide(words: Sequence[str], *, n_classes: int = 2) -> int:
+    """The label that one group of planted words decides, from these words alone.
+
+    `words` are the evidence words of one group in any order, each directly after its modifier where it has one. The
+    label is the sum of their values modulo n_classes, a negator turning the value that follows (0 to 1, 1 to 0).
+    Raises DatasetError for a word that is not planted evidence.
+    """
+    values = {word: value for value, group in enumerate(evidence_words(n_classes)) for word in group}
+    total, turn = 0, 0
+    for word in words:
+        if word in NEGATORS:
+            turn = 1
+        elif word in values:
+            total, turn = total + values[word] + turn, 0
+        elif word not in AFFIRMERS:
+            raise DatasetError(f"{word!r} is no planted evidence for {n_classes} classes.")
+    return total % n_classes
+
+
+def generate(
+    n: int,
+    seed: int,
+    *,
+    stream: int = 0,
+    length: tuple[int, int] = (10, 30),
+    n_evidence: int = 1,
+    redundancy: int = 1,
+    needs_context: bool = False,
+    n_classes: int = 2,
+    class_balance: Sequence[float] | None = None,
+    vocabulary_size: int | None = None,
+    distractors: int = 0,
+) -> list[dict]:
+    """n rows with text, label and rationale, the words of a text being those between its blanks.
+
+    Args:
+        n: number of rows.
+        seed, stream: the random stream; `stream` tells splits of one seed apart.
+        length: least and greatest number of words, both included, drawn uniformly.
+        n_evidence, redundancy, needs_context, distractors: see the head of this module.
+        n_classes: 2 (negative, positive) up to 6 (film genres).
+        class_balance: probability of each label; None is uniform.
+        vocabulary_size: number of neutral words used, at most `VOCABULARY_SIZE` (the default).
+
+    Returns rows {"text": str, "label": int, "rationale": list of 0/1 per word}; 1 marks the
+    redundancy * n_evidence evidence words and, with needs_context, the modifier before each.
+
+    Raises DatasetError for a knob out of range or a length without room for the planted words.
+    """
+    import numpy as np
+
+    slots = _vocabulary(vocabulary_size)
+    if not 2 <= n_classes <= len(GENRES):
+        raise DatasetError(f"n_classes must be 2 to {len(GENRES)}; {n_classes} was given.")
+    for knob, value, least in (
+        ("n", n, 0),
+        ("seed", seed, 0),
+        ("stream", stream, 0),
+        ("n_evidence", n_evidence, 1),
+        ("redundancy", redundancy, 1),
+        ("distractors", distractors, 0),
+    ):
+        if value < least:
+            raise DatasetError(f"{knob} must be at least {least}; {value} was given.")
+    if needs_context and n_classes != 2:
+        raise DatasetError(f"needs_context turns a value round, which needs 2 classes; {n_classes} were asked for.")
+    balance = np.full(n_classes, 1 / n_classes) if class_balance is None else np.asarray(class_balance, np.float64)
+    if balance.shape != (n_classes,) or (balance < 0).any() or not np.isclose(balance.sum(), 1):
+        raise DatasetError(
+            f"class_balance must be {n_classes} probabilities that sum to 1; {class_balance} was given."
+        )
+    items = n_evidence * redundancy
+    planted = items * (2 if needs_context else 1) + distractors
+    low, high = length
+    if not planted <= low <= high:
+        raise DatasetError(
+            f"length must be (least, greatest) with at least {planted} words, the number planted; {length} was given."
+        )
+
+    evidence = evidence_words(n_classes)
+    thresholds = np.cumsum(balance)[:-1]
+    rows = []
+    for index in range(n):
+        # The neutral text and the places to plant have a stream of their own, which never sees the label.
+        neutral = np.random.default_rng([seed, stream, index, 0])
+        choice = np.random.default_rng([seed, stream, index, 1])
+        total = int(neutral.integers(low, high, endpoint=True))
+        tokens, adjective = _filler(neutral, total - (items if needs_context else 0), slots)
+        order = neutral.permutation(len(tokens))
+        places = order[np.argsort(~adjective[order], kind="stable")][: items + distractors]
+        places = places[neutral.permutation(len(places))]
+
+        label = int(np.searchsorted(thresholds, choice.random(), side="right"))
+        replacement = {int(p): ([DISTRACTORS[neutral.integers(len(DISTRACTORS))]], 0) for p in places[items:]}
+        for group in places[:items].reshape(redundancy, n_evidence):
+            values = choice.integers(n_classes, size=n_evidence)
+            values[-1] = (label - values[:-1].sum()) % n_classes
+            for place, value in zip(group, values, strict=True):
+                turn = int(choice.integers(2)) if needs_context else 0
+                options = evidence[(value + turn) % n_classes]
+                item = [options[choice.integers(len(options))]]
+                if needs_context:
+                    modifiers = NEGATORS if turn else AFFIRMERS
+                    item.insert(0, modifiers[choice.integers(len(modifiers))])
+                replacement[int(place)] = (item, 1)
+
+        text, rationale = [], []
+        for place, token in enumerate(tokens):
+            put, gold = replacement.get(place, ([token], 0))
+            text += put
+            rationale += [gold] * len(put)
+        rows.append({"text": " ".join(text), "label": label, "rationale": rationale})
+    return rows
+
+
+def _vocabulary(size: int | None) -> dict[str, tuple[str, ...]]:
+    """The slot words, cut to `size` in all, in proportion to the size of each list and at least one each."""
+    if size is None:
+        return _SLOTS
+    if not len(_SLOTS) <= size <= VOCABULARY_SIZE:
+        raise DatasetError(f"vocabulary_size must be {len(_SLOTS)} to {VOCABULARY_SIZE}; {size} was given.")
+    kept = {slot: 1 for slot in _SLOTS}
+    for _ in range(size - len(_SLOTS)):
+        kept[min(_SLOTS, key=lambda slot: (kept[slot] / len(_SLOTS[slot]), slot))] += 1
+    return {slot: words[: kept[slot]] for slot, words in _SLOTS.items()}
+
+
+def _filler(rng, length: int, slots: dict) -> tuple:
+    """Exactly `length` words of neutral sentences, and which of them are adjectives."""
+    import numpy as np
+
+    tokens, adjective = [], []
+    while len(tokens) < length:
+        for part in _PATTERNS[rng.integers(len(_PATTERNS))]:
+            options = slots.get(part, (part,))
+            tokens.append(options[rng.integers(len(options))])
+            adjective.append(part == "A")
+    return tokens[:length], np.array(adjective[:length], bool)

@@ -1,0 +1,301 @@
+"""Word-level tokenizers whose preprocessing travels inside tokenizer.json, and the encoding of a split.
+
+The papers' text preparation is written with the normalizers of the `tokenizers` library, so a saved tokenizer needs no
+code of ours: `AutoTokenizer.from_pretrained` and `pipeline` on raw text prepare it in the same way.
+
+Shapes: T words of a text after truncation, without markers (the tokens a model may attend to).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from attnfaith.data.registry import DatasetError
+
+
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+"""Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3."""
+
+_NO_LIMIT = int(1e9)  # transformers marks "no maximum" with a number far above this
+_CHUNK = 1000  # rows turned into Arrow at a time, so that the Python strings of one chunk only are alive
+# The characters at which WhitespaceSplit cuts (Unicode White_Space); str.split() also cuts at U+001C..U+001F.
+_WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+
+_LETTER = r"[^\W_]"
+_SUFFIX = r"(?:s|m|d|re|ve|ll)"
+
+
+def _sst() -> list:
+    from tokenizers import Regex, normalizers
+
+    return [
+        normalizers.Replace(Regex("-[LRlr][Rr][Bb]-"), ""),
+        normalizers.Replace(Regex(r"\W"), " "),
+        normalizers.Lowercase(),
+    ]
+
+
+def _imdb() -> list:
+    from tokenizers import Regex, normalizers
+
+    return [normalizers.Lowercase(), normalizers.Replace(Regex(r"[!-&(-/:-@\[-`{-~]"), " ")]
+
+
+def _default() -> list:
+    from tokenizers import Regex, normalizers
+
+    return [
+        normalizers.NFC(),
+        normalizers.Lowercase(),
+        normalizers.Replace(Regex(rf"{_LETTER}*\d{_LETTER}*(?:[.,:/]{_LETTER}*\d{_LETTER}*)*"), "qqq"),
+        # do|n't and it|'s, the split of the Penn Treebank, on which most pretrained vectors were trained
+        normalizers.Replace(Regex(rf"(?<={_LETTER})(?=n't(?!{_LETTER}))"), " "),
+        normalizers.Replace(Regex(rf"(?<={_LETTER})(?='{_SUFFIX}(?!{_LETTER}))"), " "),
+        # before and after every other mark
+        normalizers.Replace(Regex(rf"(?<=\S)(?=[\W_])(?!\s)(?!(?<=n)'t(?!{_LETTER}))"), " "),
+        normalizers.Replace(Regex(rf"(?<=[\W_])(?<!\s)(?=\S)(?!(?<=')(?:{_SUFFIX}|t)(?!{_LETTER}))"), " "),
+    ]
+
+
+def _whitespace() -> list:
+    from tokenizers import normalizers
+
+    return [normalizers.Lowercase()]
+
+
+PREPROCESSING = {"default": _default, "imdb": _imdb, "sst": _sst, "whitespace": _whitespace}
+"""The preparations, by name. Every one lower-cases and ends in words between blanks.
+
+default     words and punctuation marks apart (`do n't`, `it 's`, one token a mark); a word with a digit is `qqq`,
+            numbers such as 3.50 or 1,000 as one. Jain & Wallace's rule, with a simpler word splitter than theirs.
+imdb        ASCII punctuation but the apostrophe becomes a blank: the form in which the papers had this data set.
+sst         round-bracket marks (-LRB-) removed, every non-word character becomes a blank: Jain & Wallace's rule.
+whitespace  split at blanks, for texts that come split into words.
+"""
+
+
+def _normalizer(preprocessing: str):
+    from tokenizers import Regex, normalizers
+
+    if preprocessing not in PREPROCESSING:
+        raise DatasetError(f"Unknown preprocessing {preprocessing!r}. Known: {', '.join(sorted(PREPROCESSING))}.")
+    # A text that spells a marker must not become one.
+    markers = "|".join(re.escape(token) for token in SPECIAL_TOKENS if token != "<unk>")
+    guard = normalizers.Replace(Regex(rf"(?<!\S)(?:{markers})(?!\S)"), "<unk>")
+    return normalizers.Sequence([*PREPROCESSING[preprocessing](), guard])
+
+
+def _split(texts: Iterable[str], normalizer, pre_tokenizer) -> list[list[str]]:
+    from tokenizers import pre_tokenizers
+
+    normalize = normalizer.normalize_str if normalizer is not None else str
+    if pre_tokenizer is None or isinstance(pre_tokenizer, pre_tokenizers.WhitespaceSplit):
+        return [_WORD.findall(normalize(text)) for text in texts]
+    return [[word for word, _ in pre_tokenizer.pre_tokenize_str(normalize(text))] for text in texts]
+
+
+def split_words(texts: Iterable[str], preprocessing: str) -> list[list[str]]:
+    """The words of each text under a named preparation, as `words` gives them, before any tokenizer exists."""
+    return _split(texts, _normalizer(preprocessing), None)
+
+
+def words(tokenizer, text: str | Sequence[str]) -> list:
+    """Surface words of a text in the tokenizer's own split, before the look-up in its vocabulary.
+
+    A string gives a list of words; a sequence of strings a list of such lists. Words are as the preparation leaves
+    them: lower-cased, numbers as `qqq` under "default". Not truncated, no markers; an empty text gives [].
+    """
+    backend = tokenizer.backend_tokenizer
+    single = isinstance(text, str)
+    split = _split([text] if single else text, backend.normalizer, backend.pre_tokenizer)
+    return split[0] if single else split
+
+
+def build_tokenizer(
+    texts: Iterable[str],
+    *,
+    preprocessing: str,
+    min_df: int = 1,
+    max_length: int | None = None,
+    pair: bool = False,
+    extra_vocabulary: Iterable[str] | None = None,
+):
+    """A word-level `PreTrainedTokenizerFast` with the vocabulary of the given (training) texts.
+
+    Ids: 0 <pad>, 1 <unk>, 2 <s>, 3 </s>, words from 4 on in alphabetical order. A word enters if it occurs in at least
+    `min_df` texts (document frequency) or is listed in `extra_vocabulary`. Unknown words become <unk>.
+
+    A text is encoded as `<s> A </s>`, a pair as `<s> A </s> <s> B </s>` with token type 0 on the first and 1 on the
+    second; only with `pair` are token_type_ids among the model's inputs. Padding goes to the right.
+    `max_length` bounds the whole encoding, markers included (None: no bound).
+
+    Saved with `save_pretrained` and loaded by `AutoTokenizer` without any code of this package.
+
+    Raises DatasetError for an unknown preprocessing, a threshold below 1, a maximum that leaves no room for a word, or
+    an extra word that the preparation would not leave as it is.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    if isinstance(texts, str):
+        raise DatasetError("build_tokenizer needs a list of texts; one string was given.")
+    if min_df < 1:
+        raise DatasetError(
+            f"min_df is the least number of texts a word must occur in, at least 1; {min_df} was given."
+        )
+    markers = 4 if pair else 2
+    if max_length is not None and max_length <= markers:
+        raise DatasetError(f"max_length={max_length} leaves no room for a word beside {markers} markers.")
+
+    normalizer = _normalizer(preprocessing)
+    frequency: Counter = Counter()
+    for split in _each_split(texts, normalizer):
+        frequency.update(set(split))
+    kept = {word for word, count in frequency.items() if count >= min_df}
+    for word in extra_vocabulary or ():
+        if _split([word], normalizer, None)[0] != [word]:
+            raise DatasetError(
+                f"The extra word {word!r} never occurs under preprocessing {preprocessing!r}, which turns it into "
+                f"{_split([word], normalizer, None)[0]}."
+            )
+        kept.add(word)
+    vocabulary = [*SPECIAL_TOKENS, *sorted(kept.difference(SPECIAL_TOKENS))]
+
+    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
+    backend.normalizer = normalizer
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> <s>:1 $B:1 </s>:1",
+        special_tokens=[("<s>", 2), ("</s>", 3)],
+    )
+    names = ["input_ids", "token_type_ids", "attention_mask"] if pair else ["input_ids", "attention_mask"]
+    arguments = {} if max_length is None else {"model_max_length": max_length}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        padding_side="right",
+        truncation_side="right",
+        split_special_tokens=True,  # without it the library cuts literal markers out of a text before preparing it
+        clean_up_tokenization_spaces=False,
+        model_input_names=names,
+        **arguments,
+    )
+
+
+def _each_split(texts: Iterable[str], normalizer):
+    """The words of one text after another, so that a corpus is never held as words."""
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DatasetError(f"Text {row} is {type(text).__name__}, not a string.")
+        yield _WORD.findall(normalizer.normalize_str(text))
+
+
+def encode(dataset, tokenizer, *, max_length: int | None = None):
+    """Encode a split with a tokenizer of `build_tokenizer`: one row per instance, Arrow backed.
+
+    Args:
+        dataset: a `datasets.Dataset` with columns instance_id and text, and text_pair, label, rationale if any.
+        tokenizer: of `build_tokenizer`; a pair needs one built with `pair=True`.
+        max_length: bound of input_ids, markers included; None takes the tokenizer's own. Of a pair only the first text
+            is cut.
+
+    Returns a `datasets.Dataset` with
+        instance_id     str
+        input_ids       list[int32], with markers; token_type_ids likewise for pairs
+        labels          int64, if the split has labels
+        tokens          list[str] [T]: the surface words of the (first) text that were kept
+        length          int32, len(input_ids)
+        truncated       bool, whether words were cut off
+        n_unknown       int32, how many of the T words are not in the vocabulary
+        rationale       list[int8] [T], if the split has it, cut like the tokens
+    An empty text has T = 0 and only markers in input_ids.
+
+    Raises DatasetError if a column is missing, a question fills max_length on its own, the tokenizer does not give one
+    id per word, or a rationale is not one number per word.
+    """
+    import datasets
+    import numpy as np
+    import pyarrow as pa
+
+    missing = [name for name in ("instance_id", "text") if name not in dataset.column_names]
+    if missing:
+        raise DatasetError(f"Cannot encode without column(s) {missing}; the split has {dataset.column_names}.")
+    pair = "text_pair" in dataset.column_names
+    if pair and "token_type_ids" not in tokenizer.model_input_names:
+        raise DatasetError("The split has pairs, the tokenizer was built for single texts: build it with pair=True.")
+    if max_length is None and tokenizer.model_max_length < _NO_LIMIT:
+        max_length = tokenizer.model_max_length
+    unknown = tokenizer.unk_token_id
+
+    chunks = []
+    for start in range(0, len(dataset), _CHUNK):
+        rows = dataset[start : start + _CHUNK]
+        split = words(tokenizer, rows["text"])
+        counts = np.fromiter(map(len, split), np.int64, len(split))
+        markers = np.full(len(split), tokenizer.num_special_tokens_to_add(pair=pair))
+        if pair:
+            markers += np.fromiter(map(len, words(tokenizer, rows["text_pair"])), np.int64, len(split))
+        kept = counts
+        if max_length is not None:
+            kept = np.minimum(counts, max_length - markers)
+            blocked = (kept < 0) | ((kept < 1) & (counts > 0))
+            if blocked.any():
+                row = int(np.argmax(blocked))
+                raise DatasetError(
+                    f"max_length={max_length} leaves no room for the text of row {start + row}: markers and question "
+                    f"alone take {markers[row]}."
+                )
+        encoded = tokenizer(
+            rows["text"],
+            rows["text_pair"] if pair else None,
+            truncation=("only_first" if pair else True) if max_length is not None else False,
+            max_length=max_length,
+            return_attention_mask=False,
+        )
+        lengths = np.fromiter(map(len, encoded["input_ids"]), np.int64, len(split))
+        if not np.array_equal(lengths, kept + markers):
+            row = int(np.argmax(lengths != kept + markers))
+            raise DatasetError(
+                f"The tokenizer gives {lengths[row]} ids for row {start + row}, {kept[row] + markers[row]} were "
+                "expected from its words and markers: a word-level tokenizer of build_tokenizer is needed."
+            )
+        columns = {
+            "instance_id": pa.array(rows["instance_id"], pa.string()),
+            "input_ids": _lists(encoded["input_ids"], pa.int32()),
+        }
+        if pair:
+            columns["token_type_ids"] = _lists(encoded["token_type_ids"], pa.int8())
+        if "label" in rows:
+            columns["labels"] = pa.array(rows["label"], pa.int64())
+        columns["tokens"] = _lists([w[:k] for w, k in zip(split, kept, strict=True)], pa.string())
+        columns["length"] = pa.array(lengths.astype(np.int32))
+        columns["truncated"] = pa.array(kept < counts)
+        n_unknown = [ids[1 : 1 + k].count(unknown) for ids, k in zip(encoded["input_ids"], kept, strict=True)]
+        columns["n_unknown"] = pa.array(n_unknown, pa.int32())
+        if "rationale" in rows:
+            for row, (gold, n) in enumerate(zip(rows["rationale"], counts, strict=True)):
+                if len(gold) != n:
+                    raise DatasetError(
+                        f"Row {start + row} has {len(gold)} rationale values for {n} words of the tokenizer: use the "
+                        "preprocessing of the data set's entry."
+                    )
+            columns["rationale"] = _lists([g[:k] for g, k in zip(rows["rationale"], kept, strict=True)], pa.int8())
+        chunks.append(pa.table(columns))
+    if not chunks:
+        raise DatasetError("The split has no rows to encode.")
+    return datasets.Dataset(pa.concat_tables(chunks))
+
+
+def _lists(values: list, value_type):
+    """A list column from ragged Python lists."""
+    import numpy as np
+    import pyarrow as pa
+
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(v) for v in values], out=offsets[1:])
+    flat = pa.array([item for value in values for item in value], value_type)
+    return pa.ListArray.from_arrays(pa.array(offsets), flat)
