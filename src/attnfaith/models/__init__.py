@@ -1,0 +1,1 @@
+"""The models: a closed, flat folder whose files travel with every checkpoint as remote code."""

@@ -1,0 +1,46 @@
+"""Alignments: encoder states, and a query where there is one, to one score per token.
+
+Shapes: B instances, T tokens, H hidden, A alignment size. Scores are not attention: a projection makes it of them.
+To add an alignment: one module `forward(hidden (B,T,H), query (B,H) or None) -> (B,T)` and one line in ALIGNMENTS.
+"""
+
+import math
+
+from torch import nn
+
+
+class Additive(nn.Module):
+    """v . tanh(W1 h + b), and with a second text v . tanh(W1 h + W2 q + b) (Bahdanau et al. 2015).
+
+    The learned query of a single text is absorbed in b, as in Jain & Wallace's code.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        size = config.alignment_size or config.hidden_size // 2
+        self.key = nn.Linear(config.hidden_size, size)
+        self.query = nn.Linear(config.hidden_size, size) if config.query == "text" else None
+        self.value = nn.Linear(size, 1, bias=False)
+
+    def forward(self, hidden, query=None):
+        keys = self.key(hidden)
+        if self.query is not None:
+            keys = keys + self.query(query).unsqueeze(-2)
+        return self.value(keys.tanh()).squeeze(-1)
+
+
+class Dot(nn.Module):
+    """h . q / sqrt(H), q a learned vector or the state of the second text (Vaswani et al. 2017)."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.scale = 1 / math.sqrt(config.hidden_size)
+        self.query = nn.Linear(config.hidden_size, 1, bias=False) if config.query == "learned" else None
+
+    def forward(self, hidden, query=None):
+        if self.query is not None:
+            return self.query(hidden).squeeze(-1) * self.scale
+        return (hidden @ query.unsqueeze(-1)).squeeze(-1) * self.scale
+
+
+ALIGNMENTS = {"additive": Additive, "dot": Dot}

@@ -1,0 +1,113 @@
+"""Configuration of the attention classifier: its factors as fields."""
+
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+
+from .alignments import ALIGNMENTS
+from .decoders import DECODERS
+from .encoders import ENCODERS
+from .projections import PROJECTIONS
+
+
+QUERIES = ("learned", "text")
+
+
+def _known(field: str, value: str, names) -> None:
+    if value not in names:
+        raise ValueError(f"{field}={value!r} is not known; choose one of {', '.join(names)}")
+
+
+@strict
+class AttentionClassifierConfig(PreTrainedConfig):
+    """What an attention classifier is made of: encoder, alignment, projection, query, decoder and sizes.
+
+    encoder: bilstm, transformer, cnn, average or embedding. hidden_size H is the size of its states, both directions of
+        the BiLSTM together; `embedding` needs hidden_size = embedding_size.
+    alignment: additive or dot; alignment_size None means H / 2.
+    projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax (entmax_alpha >= 1) or uniform.
+    query: learned (one text) or text (the second text of a pair, token_type_ids 1, read by an encoder of its own).
+    decoder: affine or tanh (Jain & Wallace's for pairs).
+    markers: each text starts and ends with a marker token, which is encoded and never attended.
+    vectors: name of the pretrained word vectors, or "random"; embedding_std: standard deviation of random ones. Both are
+        part of a result: the scale of random vectors moves the agreement of gradient and leave-one-out.
+    """
+
+    model_type = "attention_classifier"
+    keys_to_ignore_at_inference = ["attention", "hidden_states", "attentions"]
+
+    vocab_size: int = 100
+    embedding_size: int = 300
+    hidden_size: int = 256
+    encoder: str = "bilstm"
+    alignment: str = "additive"
+    projection: str = "softmax"
+    query: str = "learned"
+    decoder: str = "affine"
+    alignment_size: int | None = None
+    sparsegen_lambda: float | int = 0.0
+    entmax_alpha: float | int = 1.5
+    kernel_sizes: list[int] | tuple[int, ...] = (1, 3, 5, 7)
+    num_hidden_layers: int = 2
+    num_attention_heads: int = 1
+    intermediate_size: int = 128
+    dropout: float | int = 0.0
+    markers: bool = True
+    vectors: str = "random"
+    embedding_std: float | int = 0.25
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 2
+    eos_token_id: int | None = 3
+    tie_word_embeddings: bool = False
+
+    def validate_factors(self):
+        _known("encoder", self.encoder, ENCODERS)
+        _known("alignment", self.alignment, ALIGNMENTS)
+        _known("projection", self.projection, PROJECTIONS)
+        _known("query", self.query, QUERIES)
+        _known("decoder", self.decoder, DECODERS)
+
+    def validate_parameters(self):
+        if not self.sparsegen_lambda < 1:
+            raise ValueError(f"sparsegen_lambda={self.sparsegen_lambda}: sparsegen needs lambda < 1 (0 is sparsemax)")
+        if not self.entmax_alpha >= 1:
+            raise ValueError(f"entmax_alpha={self.entmax_alpha}: entmax needs alpha >= 1 (1 softmax, 2 sparsemax)")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} is outside [0, 1)")
+        if self.embedding_std < 0:
+            raise ValueError(f"embedding_std={self.embedding_std} is negative")
+
+    def validate_sizes(self):
+        if self.encoder == "embedding" and self.hidden_size != self.embedding_size:
+            raise ValueError(
+                f"encoder='embedding' passes embeddings through: hidden_size={self.hidden_size} must be "
+                f"embedding_size={self.embedding_size}"
+            )
+        if self.encoder == "bilstm" and self.hidden_size % 2:
+            raise ValueError(f"encoder='bilstm' has two directions: hidden_size={self.hidden_size} must be even")
+        if self.encoder == "cnn":
+            if not self.kernel_sizes or any(width < 1 or width % 2 == 0 for width in self.kernel_sizes):
+                raise ValueError(f"kernel_sizes={self.kernel_sizes}: widths must be odd, so that the length is kept")
+            if self.hidden_size % len(self.kernel_sizes):
+                raise ValueError(
+                    f"encoder='cnn': hidden_size={self.hidden_size} must be a multiple of the "
+                    f"{len(self.kernel_sizes)} widths in kernel_sizes"
+                )
+        if self.encoder == "transformer" and self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"encoder='transformer': hidden_size={self.hidden_size} must be a multiple of "
+                f"num_attention_heads={self.num_attention_heads}"
+            )
+
+    @property
+    def projection_label(self) -> str:
+        """The projection with its parameter, as records name it: "sparsegen(0.5)"."""
+        parameter = {"sparsegen": self.sparsegen_lambda, "entmax": self.entmax_alpha}.get(self.projection)
+        return self.projection if parameter is None else f"{self.projection}({parameter:g})"
+
+    @property
+    def vectors_label(self) -> str:
+        """The word vectors the model started from, as records name them: "random(0.25)" or the name of a file."""
+        return f"random({self.embedding_std:g})" if self.vectors == "random" else self.vectors
+
+
+__all__ = ["AttentionClassifierConfig"]

@@ -1,0 +1,247 @@
+"""Encoders: token embeddings to states, one per token, and to one state for a whole text (the query of a pair).
+
+Shapes: B instances, T tokens (padding on the right only), E embedding, H hidden, V deleted positions. An encoder takes
+embeddings (B,T,E) and a prefix mask (B,T), and gives states (B,T,H), zero on padding, and a last state (B,H). What it
+gives for a text does not depend on how far the text is padded or with what it is batched. To add an encoder: one class
+and one line in ENCODERS.
+"""
+
+import math
+
+import torch
+from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+
+class Encoder(GradientCheckpointingLayer):
+    """What every encoder shares.
+
+    `contextual` is False where a state depends on its own token only: deleting another token then leaves it as it is.
+    """
+
+    contextual = True
+
+    def without(self, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+        """States of each text after deleting, in turn, the tokens at positions start..stop-1.
+
+        embedded (B,T,E), all texts of the full length T. Returns (V, B, T-1, H) with V = stop - start. This is the
+        definition: the token is gone, later tokens move up, and everything is encoded again.
+        """
+        batch, length, size = embedded.shape
+        kept = remaining_positions(length, start, stop, embedded.device)
+        variants = embedded[:, kept].transpose(0, 1).reshape(-1, length - 1, size)
+        mask = torch.ones(variants.shape[:2], dtype=torch.bool, device=embedded.device)
+        states, _ = self(variants, mask)
+        return states.view(stop - start, batch, length - 1, -1)
+
+
+def remaining_positions(length: int, start: int, stop: int, device=None) -> torch.Tensor:
+    """(stop - start, length - 1): row v lists the positions that stay when position start + v is deleted."""
+    positions = torch.arange(length - 1, device=device).expand(stop - start, -1)
+    deleted = torch.arange(start, stop, device=device).unsqueeze(1)
+    return positions + (positions >= deleted)
+
+
+def reverse_by_length(mask: torch.Tensor) -> torch.Tensor:
+    """Positions (B,T) that read each text from its own end, leaving padding where it is. Its own inverse."""
+    lengths = mask.sum(1, keepdim=True)
+    positions = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    return torch.where(positions < lengths, lengths - 1 - positions, positions)
+
+
+def take(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """values (B,T,D) read at positions (B,S): (B,S,D)."""
+    return values.gather(1, positions.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
+
+
+class BiLSTM(Encoder):
+    """One bidirectional LSTM layer of H / 2 units a direction; last state: the end of each direction.
+
+    Two one-directional LSTMs over the text and over the text reversed by its own length: the numbers of a packed
+    bidirectional LSTM, without packing, which is several times slower on CPUs.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.forward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2, batch_first=True)
+        self.backward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2, batch_first=True)
+
+    def forward(self, embedded, mask):
+        reverse = reverse_by_length(mask)
+        onward = self.forward_lstm(embedded)[0]
+        backward = take(self.backward_lstm(take(embedded, reverse))[0], reverse)
+        states = torch.cat([onward, backward], -1) * mask.unsqueeze(-1)
+        end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
+        last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
+        return states, last
+
+    def without(self, embedded, start, stop):
+        """As defined in the base class, with half of the work: what lies before a deleted token is not run again.
+
+        Input projections are made once. The forward direction restarts after the deleted token from the state before
+        it; the backward direction does the same on the reversed text. All texts and deletions advance together.
+        """
+        length = embedded.shape[1]
+        onward = _lstm_without(self.forward_lstm, embedded, start, stop)
+        backward = _lstm_without(self.backward_lstm, embedded.flip(1), length - stop, length - start)
+        return torch.cat([onward, backward.flip(0).flip(2)], -1)
+
+
+def _advance(gates: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor) -> None:
+    """One LSTM step in place: gates (..., 4D) before their activations, in torch's order i, f, g, o."""
+    size = hidden.shape[-1]
+    gates[..., : 2 * size].sigmoid_()
+    gates[..., 2 * size : 3 * size].tanh_()
+    gates[..., 3 * size :].sigmoid_()
+    enter, keep, candidate, leave = gates.split(size, -1)
+    cell.mul_(keep).addcmul_(enter, candidate)
+    torch.tanh(cell, out=hidden)
+    hidden.mul_(leave)
+
+
+@torch.no_grad()
+def _lstm_without(lstm: nn.LSTM, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    """States (V, B, T-1, D) of a one-directional LSTM after deleting each of start..stop-1 in turn."""
+    batch, length, _ = embedded.shape
+    size, deletions = lstm.hidden_size, stop - start
+    inputs = nn.functional.linear(embedded, lstm.weight_ih_l0, lstm.bias_ih_l0 + lstm.bias_hh_l0).transpose(0, 1)
+    recurrent = lstm.weight_hh_l0.t()
+    # The whole text once. A deletion at t goes on from the state before t.
+    whole = embedded.new_zeros(length + 1, batch, size)
+    hidden = embedded.new_zeros(deletions, batch, size)
+    cell, last_cell = torch.zeros_like(hidden), embedded.new_zeros(batch, size)
+    for step in range(length):
+        if start <= step < stop:
+            hidden[step - start], cell[step - start] = whole[step], last_cell
+        whole[step + 1] = whole[step]
+        _advance(torch.addmm(inputs[step], whole[step], recurrent), whole[step + 1], last_cell)
+    output = embedded.new_empty(deletions, length - 1, batch, size)
+    output[:] = whole[1:length]  # right before each deletion; the rest is written below
+    gates = embedded.new_empty(deletions * batch, 4 * size)
+    for step in range(start + 1, length):
+        active = min(step - start, deletions)  # the deletions that lie before this step
+        rows = active * batch
+        torch.mm(hidden[:active].view(rows, size), recurrent, out=gates[:rows])
+        now = gates[:rows].view(active, batch, -1).add_(inputs[step])
+        _advance(now, hidden[:active], cell[:active])
+        output[:active, step - 1] = hidden[:active]
+    return output.transpose(1, 2)
+
+
+class CNN(Encoder):
+    """Parallel convolutions of odd widths (1, 3, 5, 7), H / 4 filters each, ReLU; last state: the maximum over tokens."""
+
+    def __init__(self, config):
+        super().__init__()
+        widths = config.kernel_sizes
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(config.embedding_size, config.hidden_size // len(widths), width, padding=width // 2)
+            for width in widths
+        )
+
+    def forward(self, embedded, mask):
+        inside = (embedded * mask.unsqueeze(-1)).transpose(1, 2)
+        states = torch.cat([convolution(inside) for convolution in self.convolutions], 1).relu().transpose(1, 2)
+        states = states * mask.unsqueeze(-1)
+        return states, states.amax(1)
+
+
+def mean_over_tokens(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """(B,T,H) to (B,H), padding left out; 0 for an empty text."""
+    return (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+class Average(Encoder):
+    """tanh(W x + b) on each token, no context: Jain & Wallace's "average" model; last state: the mean over tokens."""
+
+    contextual = False
+
+    def __init__(self, config):
+        super().__init__()
+        self.projection = nn.Linear(config.embedding_size, config.hidden_size)
+
+    def forward(self, embedded, mask):
+        states = self.projection(embedded).tanh() * mask.unsqueeze(-1)
+        return states, mean_over_tokens(states, mask)
+
+
+class Embedding(Encoder):
+    """The embeddings themselves; last state: the mean over tokens."""
+
+    contextual = False
+
+    def __init__(self, config):
+        super().__init__()
+
+    def forward(self, embedded, mask):
+        states = embedded * mask.unsqueeze(-1)
+        return states, mean_over_tokens(states, mask)
+
+
+class SelfAttention(nn.Module):
+    """Scaled dot-product attention of every token to every token of its text, softmax."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.inputs = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, states, mask):
+        batch, length, size = states.shape
+        parts = self.inputs(states).view(batch, length, 3, self.heads, size // self.heads).permute(2, 0, 3, 1, 4)
+        query, key, value = parts
+        scores = (query @ key.transpose(-1, -2)).float() / math.sqrt(size // self.heads)
+        scores = scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min)
+        weights = scores.softmax(-1).to(value.dtype)
+        return self.output((weights @ value).transpose(1, 2).reshape(batch, length, size)), weights
+
+
+class TransformerLayer(GradientCheckpointingLayer):
+    """Self-attention and a feed-forward part, each followed by addition and layer normalisation."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.attention = SelfAttention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(config.hidden_size, config.intermediate_size),
+            nn.ReLU(),
+            nn.Linear(config.intermediate_size, config.hidden_size),
+        )
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size)
+
+    def forward(self, states, mask):
+        states = self.attention_norm(states + self.attention(states, mask)[0])
+        return self.feed_forward_norm(states + self.feed_forward(states))
+
+
+def sinusoidal_positions(length: int, size: int, device=None) -> torch.Tensor:
+    """(T,H): sines in the even places and cosines in the odd ones (Vaswani et al. 2017)."""
+    rates = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10000.0) / size))
+    angles = torch.arange(length, device=device).unsqueeze(1) * rates
+    return torch.stack([angles.sin(), angles.cos()], -1).reshape(length, -1)[:, :size]
+
+
+class Transformer(Encoder):
+    """Meister et al.'s encoder: embeddings projected to H, sinusoidal positions, 2 layers of 1 head.
+
+    Layer order (normalisation after addition), ReLU and positions are not stated there; they are those of Vaswani et al.
+    Last state: the mean over tokens.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.projection = nn.Linear(config.embedding_size, config.hidden_size)
+        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
+
+    def forward(self, embedded, mask):
+        positions = sinusoidal_positions(embedded.shape[1], self.projection.out_features, embedded.device)
+        states = self.projection(embedded) + positions.to(embedded.dtype)
+        for layer in self.layers:
+            states = layer(states, mask)
+        states = states * mask.unsqueeze(-1)
+        return states, mean_over_tokens(states, mask)
+
+
+ENCODERS = {"bilstm": BiLSTM, "transformer": Transformer, "cnn": CNN, "average": Average, "embedding": Embedding}

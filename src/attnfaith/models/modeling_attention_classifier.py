@@ -1,0 +1,267 @@
+"""The attention classifier in three stages that compose: encode, attend, decode.
+
+Shapes: B instances, T tokens, H hidden, C classes, K attentions per instance. `forward` is decode(attend(encode(...))).
+An intervention on attention calls the stages itself: a permutation decodes K shuffled rows, "attention held fixed" decodes
+`attend(...).detach()`.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import ModelOutput
+from transformers.utils import can_return_tuple
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .alignments import ALIGNMENTS
+from .configuration_attention_classifier import AttentionClassifierConfig
+from .decoders import DECODERS
+from .encoders import ENCODERS, Encoder, SelfAttention, TransformerLayer, take
+from .projections import project
+
+
+class Encoded(NamedTuple):
+    """What the encoder makes of a batch.
+
+    hidden (B,T,H): one state per input position, zero on padding and on a second text.
+    mask (B,T) bool: the attendable tokens: the first text without its begin and end marker.
+    query (B,H) or None: the last state of the second text.
+    """
+
+    hidden: torch.Tensor
+    mask: torch.Tensor
+    query: torch.Tensor | None
+
+
+@dataclass
+class AttentionClassifierModelOutput(ModelOutput):
+    """last_hidden_state (B,T,H); pooler_output (B,H), the context vector; attention (B,T); the rest on request."""
+
+    last_hidden_state: torch.FloatTensor | None = None
+    pooler_output: torch.FloatTensor | None = None
+    attention: torch.FloatTensor | None = None
+    query_state: torch.FloatTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class AttentionClassifierOutput(ModelOutput):
+    """loss (); logits (B,C); attention (B,T), 0 on all that is not attendable; the rest on request."""
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    attention: torch.FloatTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+class AttentionClassifierPreTrainedModel(PreTrainedModel):
+    config_class = AttentionClassifierConfig
+    config: AttentionClassifierConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["Encoder", "TransformerLayer"]
+    _supports_sdpa = False
+    _supports_attention_backend = False
+    _can_record_outputs = {
+        "hidden_states": [OutputRecorder(Encoder), OutputRecorder(TransformerLayer)],
+        "attentions": [OutputRecorder(SelfAttention, index=1)],
+    }
+
+    @torch.no_grad()
+    def _init_weights(self, module):
+        """torch's own defaults for every layer, as in the papers' code; embeddings N(0, embedding_std^2)."""
+        if isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=self.config.embedding_std)
+            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+                module.weight[module.padding_idx].zero_()
+        elif isinstance(module, nn.Linear | nn.Conv1d):
+            bound = module.weight[0].numel() ** -0.5
+            init.uniform_(module.weight, -bound, bound)
+            if module.bias is not None:
+                init.uniform_(module.bias, -bound, bound)
+        elif isinstance(module, nn.LSTM):
+            for parameter in module.parameters(recurse=False):
+                init.uniform_(parameter, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
+        else:
+            super()._init_weights(module)
+
+
+class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
+    """Encoder and attention without a decoder: texts to context vectors."""
+
+    def __init__(self, config: AttentionClassifierConfig):
+        super().__init__(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = ENCODERS[config.encoder](config)
+        self.query_encoder = ENCODERS[config.encoder](config) if config.query == "text" else None
+        self.alignment = ALIGNMENTS[config.alignment](config)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.embeddings
+
+    def set_input_embeddings(self, value):
+        self.embeddings = value
+
+    def text_masks(self, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None):
+        """Boolean masks (B,T): the first text, its attendable tokens, the second text (None where there is no query).
+
+        Raises ValueError for padding that is not on the right, and for a pair model without token_type_ids.
+        """
+        mask = attention_mask.bool()
+        if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+            raise ValueError(
+                "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'"
+            )
+        first, second = mask, None
+        if self.config.query == "text":
+            if token_type_ids is None:
+                raise ValueError("query='text' needs token_type_ids: 0 on the text, 1 on the query that follows it")
+            second = mask & (token_type_ids == 1)
+            first = mask & ~second
+            if bool((first[:, 1:] & ~first[:, :-1]).any()):
+                raise ValueError("the text (token_type_ids 0) must come before the query (token_type_ids 1)")
+        if not self.config.markers:
+            return first, first, second
+        inner = first.clone()
+        inner[:, 0] = False
+        inner[:, :-1] &= first[:, 1:]
+        inner[:, -1] = False
+        return first, inner, second
+
+    def embed(self, input_ids=None, inputs_embeds=None) -> torch.Tensor:
+        """Token embeddings (B,T,E) from ids, or those given."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        return self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
+
+    def encode(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None) -> Encoded:
+        """Stage 1: tokens (B,T), or embeddings (B,T,E), to states, attendable mask and query.
+
+        Without attention_mask, ids equal to pad_token_id are padding, and embeddings have none.
+        """
+        embedded = self.embed(input_ids, inputs_embeds)
+        if attention_mask is None:
+            if input_ids is None:
+                attention_mask = embedded.new_ones(embedded.shape[:2])
+            else:
+                attention_mask = input_ids != self.config.pad_token_id
+        first, inner, second = self.text_masks(attention_mask, token_type_ids)
+        hidden, _ = self.encoder(embedded, first)
+        query = None
+        if second is not None:
+            positions = torch.arange(embedded.shape[1], device=embedded.device)
+            moved = (positions + first.sum(1, keepdim=True)).clamp(max=embedded.shape[1] - 1)
+            _, query = self.query_encoder(take(embedded, moved), positions < second.sum(1, keepdim=True))
+        return Encoded(hidden, inner, query)
+
+    def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
+        """Stage 2: states (B,T,H) and attendable mask (B,T) to attention (B,T).
+
+        float32 whatever the dtype of the states; each row sums to 1, or is all 0 where the mask allows nothing.
+        """
+        return project(self.alignment(hidden, query), mask, self.config)
+
+    @capture_outputs(tie_last_hidden_states=False)
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, **kwargs):
+        hidden, mask, query = self.encode(input_ids, attention_mask, token_type_ids, inputs_embeds)
+        attention = self.attend(hidden, mask, query)
+        return AttentionClassifierModelOutput(
+            last_hidden_state=hidden,
+            pooler_output=contexts(hidden, attention),
+            attention=attention,
+            query_state=query,
+        )
+
+
+def contexts(values: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+    """Attention-weighted sums: values (B,T,D) with attention (B,T) to (B,D), with attention (B,K,T) to (B,K,D)."""
+    attention = attention.to(values.dtype)
+    if attention.dim() == 2:
+        return (attention.unsqueeze(1) @ values).squeeze(1)
+    return attention @ values
+
+
+class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrainedModel):
+    """An attention classifier of one text, or of a text and a query.
+
+    Its stages `encode`, `attend`, `decode` may be called one by one; `forward` composes them.
+    """
+
+    accepts_loss_kwargs = False  # the loss is a batch mean: let the Trainer divide it when it accumulates gradients
+
+    def __init__(self, config: AttentionClassifierConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.model = AttentionClassifierModel(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.decoder = DECODERS[config.decoder](config)
+        self.post_init()
+
+    @property
+    def encode(self):
+        return self.model.encode
+
+    @property
+    def attend(self):
+        return self.model.attend
+
+    def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
+        """Stage 3: states (B,T,H) and attention (B,T) to logits (B,C); with attentions (B,K,T) to (B,K,C).
+
+        With K attentions and an affine decoder the states are projected to classes once, not K times.
+        """
+        if attention.dim() == 3 and self.decoder.affine:
+            weight, bias = self.decoder_weights(query)
+            return contexts(hidden @ weight.t(), attention) + bias.reshape(-1, 1, self.num_labels)
+        if attention.dim() == 3 and query is not None:
+            query = query.unsqueeze(1)
+        return self.decoder(self.dropout(contexts(hidden, attention)), query)
+
+    def decoder_weights(self, query: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """W (C,H) and b, (C,) or (B,C) with a query, such that the logits are W c + b for a context vector c.
+
+        Raises ValueError where the decoder is not affine in the context.
+        """
+        if not self.decoder.affine:
+            raise ValueError(f"decoder={self.config.decoder!r} is not affine in the context: no W, b exist")
+        layer = self.decoder.context
+        return layer.weight, layer.bias if query is None else layer.bias + self.decoder.query(query)
+
+    @can_return_tuple
+    def forward(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, labels=None, **kwargs
+    ):
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+        logits = self.decode(outputs.last_hidden_state, outputs.attention, outputs.query_state)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return AttentionClassifierOutput(
+            loss=loss,
+            logits=logits,
+            attention=outputs.attention,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+__all__ = [
+    "AttentionClassifierForSequenceClassification",
+    "AttentionClassifierModel",
+    "AttentionClassifierPreTrainedModel",
+]

@@ -1,0 +1,88 @@
+"""Projections: alignment scores to attention, a point of the probability simplex.
+
+Shapes: B instances, T tokens; leading dimensions are free. Every function here takes scores (..., T) in which blocked
+places hold a value far below the row's maximum, and gives weights (..., T); `project` prepares the scores, closes the
+blocked places and is what the models call. To add a projection: one function and one line in PROJECTIONS.
+"""
+
+import torch
+
+
+try:
+    import entmax
+except ImportError:  # a softmax checkpoint must load where entmax is not installed
+    entmax = None
+
+BLOCKED = -1e4  # below the maximum by more than any sparse support reaches, and safe to square in float32
+
+
+def _entmax_package():
+    if entmax is None:
+        raise ImportError("sparse attention needs the entmax package: pip install entmax")
+    return entmax
+
+
+def softmax(scores, allowed, config):
+    """argmax_p p.z + H(p)."""
+    return scores.softmax(-1)
+
+
+def sparsemax(scores, allowed, config):
+    """argmin_p ||p - z||^2 (Martins & Astudillo 2016)."""
+    return _entmax_package().sparsemax(scores, dim=-1)
+
+
+def sparsegen(scores, allowed, config):
+    """argmin_p ||p - z||^2 - lambda ||p||^2, lambda < 1 (Laha et al. 2018), which is sparsemax(z / (1 - lambda))."""
+    scaled = scores / (1 - config.sparsegen_lambda)
+    return _entmax_package().sparsemax(scaled.clamp(min=BLOCKED), dim=-1)
+
+
+def entmax15(scores, allowed, config):
+    """argmax_p p.z + H_1.5(p), H the Tsallis entropy (Peters et al. 2019), by the exact sort."""
+    return _entmax_package().entmax15(scores, dim=-1)
+
+
+def entmax_alpha(scores, allowed, config):
+    """argmax_p p.z + H_alpha(p) for any alpha >= 1: softmax at 1, sparsemax at 2, bisection in float64 elsewhere."""
+    alpha = config.entmax_alpha
+    if alpha == 1:
+        return scores.softmax(-1)
+    if alpha == 1.5:
+        return _entmax_package().entmax15(scores, dim=-1)
+    if alpha == 2:
+        return _entmax_package().sparsemax(scores, dim=-1)
+    blocked = scores.double().masked_fill(~allowed, -torch.inf)
+    return _entmax_package().entmax_bisect(blocked, alpha=alpha, dim=-1, n_iter=60).to(scores.dtype)
+
+
+def uniform(scores, allowed, config):
+    """The same weight on every allowed token, whatever the scores: the baseline of Wiegreffe & Pinter (2019)."""
+    return allowed.to(scores.dtype) / allowed.sum(-1, keepdim=True).clamp(min=1)
+
+
+PROJECTIONS = {
+    "softmax": softmax,
+    "sparsemax": sparsemax,
+    "sparsegen": sparsegen,
+    "entmax15": entmax15,
+    "entmax": entmax_alpha,
+    "uniform": uniform,
+}
+
+
+def project(scores: torch.Tensor, mask: torch.Tensor, config) -> torch.Tensor:
+    """Attention from scores by the configured projection.
+
+    scores (..., T) of any float dtype; mask (..., T) bool, True where a token may be attended. Returns (..., T) in
+    float32 (float64 for float64 scores): exactly 0 where blocked, non-negative, summing to 1; all zero in a row where
+    nothing is allowed. NaN scores give NaN attention.
+    """
+    scores = scores.double() if scores.dtype == torch.float64 else scores.float()
+    mask = mask.expand_as(scores)
+    reachable = mask.any(-1, keepdim=True)
+    allowed = mask | ~reachable  # a row without any allowed token is computed as if open, then closed again below
+    top = scores.masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
+    centred = (scores - top.detach()).clamp(min=BLOCKED).masked_fill(~allowed, 2 * BLOCKED)
+    weights = PROJECTIONS[config.projection](centred, allowed, config)
+    return weights.masked_fill(~mask, 0.0)
