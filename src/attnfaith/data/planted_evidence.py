@@ -84,6 +84,7 @@ _PATTERNS = tuple(
         "it is a A N with a A N and a N .",
         "P the A N , a N V the A N .",
         "one A N V another A N T .",
+        "A N and A N : the N V it T .",
     )
 )
 _SLOTS = {"A": _ADJECTIVES, "N": _NOUNS, "V": _VERBS, "P": _PLACES, "T": _TIMES}

@@ -126,6 +126,7 @@ def _is_number(text: str) -> bool:
 def _read_parquet(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.ndarray]:
     """The wanted words of a parquet file with columns word and vector, in file order, and their vectors."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     try:
@@ -136,11 +137,12 @@ def _read_parquet(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.
         raise DatasetError(f"{path} needs the columns word and vector; it has {table.column_names}.")
     if not len(table):
         raise DatasetError(f"{path} holds no vectors.")
-    lengths = table["vector"].combine_chunks().value_lengths().to_numpy(zero_copy_only=False)
-    if (lengths != lengths[0]).any() or not lengths[0] >= 1:
+    vectors = table["vector"]
+    lengths = pc.fill_null(pc.list_value_length(vectors), 0).to_numpy()
+    if (lengths != lengths[0]).any() or lengths[0] < 1:
         row = int(np.argmax(lengths != lengths[0]))
         raise DatasetError(f"{path}, row {row}: {lengths[row]} numbers; {lengths[0]}, as in row 0, expected.")
-    flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    flat = pc.list_flatten(vectors).to_numpy()
     matrix = flat.reshape(len(table), -1).astype(np.float32)
     if not np.isfinite(matrix).all():
         row = int(np.argmin(np.isfinite(matrix).all(axis=1)))

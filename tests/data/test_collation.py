@@ -1,0 +1,83 @@
+"""Padding by hand, against the tokenizer's own, and under a DataLoader and a Trainer."""
+
+import numpy as np
+import pytest
+import torch
+
+from attnfaith.data.collation import data_collator, pad_batch
+from attnfaith.data.planted_evidence import generate
+from attnfaith.data.registry import DatasetError
+from attnfaith.data.tokenization import build_tokenizer, encode
+
+
+def test_padding_by_hand():
+    batch = pad_batch(
+        [
+            {"input_ids": [2, 7, 3], "labels": 1, "tokens": ["x"], "instance_id": "a"},
+            {"input_ids": [2, 7, 8, 9, 3], "labels": 0, "tokens": ["x", "y", "z"], "instance_id": "b"},
+        ],
+        pad_token_id=5,
+    )
+    assert set(batch) == {"input_ids", "attention_mask", "labels"}
+    assert batch["input_ids"].tolist() == [[2, 7, 3, 5, 5], [2, 7, 8, 9, 3]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
+    assert batch["labels"].tolist() == [1, 0]
+    assert all(tensor.dtype == torch.int64 for tensor in batch.values())
+
+
+def test_types_and_the_other_name_of_labels():
+    batch = pad_batch(
+        [
+            {"input_ids": [2, 3, 2, 8, 3], "token_type_ids": [0, 0, 1, 1, 1], "label": 4},
+            {"input_ids": np.array([2, 3, 2, 3]), "token_type_ids": [0, 0, 1, 1], "label": 2},
+        ]
+    )
+    assert batch["token_type_ids"].tolist() == [[0, 0, 1, 1, 1], [0, 0, 1, 1, 0]]
+    assert batch["labels"].tolist() == [4, 2]
+
+
+def test_no_labels_no_key():
+    assert set(pad_batch([{"input_ids": [2, 3]}])) == {"input_ids", "attention_mask"}
+
+
+def test_refusals():
+    with pytest.raises(DatasetError, match="no instances"):
+        pad_batch([])
+    with pytest.raises(DatasetError, match="Only 1 of 2 instances have 'labels'"):
+        pad_batch([{"input_ids": [2], "labels": 0}, {"input_ids": [2]}])
+    with pytest.raises(DatasetError, match="Only 0 of 1 instances have 'input_ids'"):
+        pad_batch([{"ids": [2]}])
+
+
+@pytest.fixture
+def encoded():
+    import datasets
+
+    made = generate(23, 0, length=(1, 9))
+    split = datasets.Dataset.from_dict(
+        {
+            "instance_id": [f"x/{row}" for row in range(23)],
+            "text": [row["text"] for row in made],
+            "label": [row["label"] for row in made],
+        }
+    )
+    tokenizer = build_tokenizer(split["text"], preprocessing="whitespace")
+    return tokenizer, encode(split, tokenizer)
+
+
+def test_agrees_with_the_tokenizers_padding(encoded):
+    tokenizer, split = encoded
+    features = [split[row] for row in range(9)]
+    ours = data_collator(tokenizer)(features)
+    theirs = tokenizer.pad([{"input_ids": row["input_ids"]} for row in features], return_tensors="pt")
+    assert torch.equal(ours["input_ids"], theirs["input_ids"])
+    assert torch.equal(ours["attention_mask"], theirs["attention_mask"])
+
+
+def test_works_in_a_data_loader(encoded):
+    tokenizer, split = encoded
+    loader = torch.utils.data.DataLoader(split, batch_size=10, collate_fn=data_collator(tokenizer))
+    batches = list(loader)
+    assert [len(batch["labels"]) for batch in batches] == [10, 10, 3]
+    assert torch.cat([batch["attention_mask"].sum(1) for batch in batches]).tolist() == split["length"][:]
+    assert torch.cat([batch["labels"] for batch in batches]).tolist() == split["labels"][:]

@@ -1,0 +1,517 @@
+"""Loading, on tiny hand-made files laid out like each published data set."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attnfaith.data.loading import SPLITS, load_splits
+from attnfaith.data.registry import DATASETS, DatasetError
+from attnfaith.data.tokenization import build_tokenizer, encode, split_words
+
+
+def text_of(n, mark="w"):
+    return " ".join([mark] * n)
+
+
+def parquet(folder, split, **columns):
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), folder / f"{split}.parquet")
+
+
+def csv(folder, split, lines):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{split}.csv").write_text("text,label\n" + "".join(line + "\n" for line in lines))
+
+
+def jsonl(folder, split, rows):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+# Each function writes one data set in its published form and returns the sizes expected of its splits.
+
+
+def publish_sst(folder):
+    for split, lengths in {"train": [5, 6, 7, 9, 9], "validation": [6, 8], "test": [2, 6, 7, 8]}.items():
+        labels = [i % 2 for i in range(len(lengths))]
+        parquet(
+            folder,
+            split,
+            text=[text_of(n) + " ." for n in lengths],
+            label=labels,
+            label_text=[("negative", "positive")[i] for i in labels],
+        )
+    return {"train": 2, "validation": 1, "test": 2}
+
+
+def publish_imdb(folder):
+    for split in ("train", "test"):
+        # of every five reviews one is too short and one too long
+        lengths = [6, 7, 50, 399, 400] * 10
+        parquet(folder, split, text=[text_of(n) + "!" for n in lengths], label=[i % 2 for i in range(50)])
+    return None
+
+
+def publish_adr(folder):
+    csv(folder, "train", [f"{text_of(6 + i)},{i % 2}" for i in range(20)])
+    csv(folder, "test", [f"{text_of(5)},0", f"{text_of(99)},1", f"{text_of(100)},1", '"a, b c d e",0'])
+    return {"train": 17, "validation": 3, "test": 2}
+
+
+def publish_ade(folder):
+    sentences = [text_of(6, f"w{i}") for i in range(40)]
+    parquet(folder, "train", text=sentences + sentences[:10] * 3, label=[i % 2 for i in range(40)] + [0, 1] * 15)
+    return None
+
+
+def publish_20news(folder):
+    for split, n in {"train": 60, "test": 40}.items():
+        labels = [(8, 9, 10, 11)[i % 4] for i in range(n)]
+        parquet(folder, split, text=[text_of(10, f"{split}{i}") for i in range(n)], label=labels, label_text=["x"] * n)
+    return {"train": 32, "validation": 8, "test": 10}
+
+
+def publish_ag_news(folder):
+    for split in ("train", "test"):
+        lengths = [4, 9, 5, 9, 6, 9, 7, 9] * 5 + [3, 20]
+        parquet(folder, split, text=[text_of(n) for n in lengths], label=[0, 1, 2, 3] * 10 + [0, 2])
+    return None
+
+
+def publish_mimic_diabetes(folder):
+    for split in SPLITS:
+        jsonl(folder, split, [{"text": text_of(n), "label": n % 2} for n in (6, 7, 3999, 4000)])
+    return {"train": 2, "validation": 2, "test": 2}
+
+
+def publish_mimic_anemia(folder):
+    for split in SPLITS:
+        parquet(folder, split, text=[text_of(n) for n in (3, 7, 3999, 4000, 3)], label=[0, 1, 0, 1, 0])
+    return {"train": 2, "validation": 2, "test": 2}
+
+
+def publish_movie_reviews(folder):
+    for split in SPLITS:
+        parquet(
+            folder,
+            split,
+            annotation_id=["negR_1.txt", "posR_2.txt"],
+            text=["a dull film .\nquite dull", "fine"],
+            label=[0, 1],
+            rationale_spans=pa.array([[[1, 2], [4, 6]], []], pa.list_(pa.list_(pa.int32()))),
+            evidences=pa.array([["dull", "quite dull"], []], pa.list_(pa.string())),
+        )
+    return {"train": 2, "validation": 2, "test": 2}
+
+
+PUBLISH = {
+    "sst": publish_sst,
+    "imdb": publish_imdb,
+    "adr": publish_adr,
+    "ade": publish_ade,
+    "20news_sports": publish_20news,
+    "ag_news": publish_ag_news,
+    "mimic_diabetes": publish_mimic_diabetes,
+    "mimic_anemia": publish_mimic_anemia,
+    "movie_reviews": publish_movie_reviews,
+}
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "data"
+
+
+def test_every_read_data_set_has_a_layout_here():
+    assert set(PUBLISH) == {name for name, entry in DATASETS.items() if not entry.built_in}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_contract(name, root):
+    """What holds for every data set of the registry, and so for a new one at once."""
+    expected = PUBLISH[name](root / DATASETS[name].folder) if name in PUBLISH else None
+    loaded = load_splits(name, root=root)
+    assert tuple(loaded.splits) == SPLITS
+    if expected is not None:
+        assert {split: len(rows) for split, rows in loaded.splits.items()} == expected
+    ids = [i for rows in loaded.splits.values() for i in rows["instance_id"]]
+    assert len(ids) == len(set(ids)) and all(i.startswith(f"{name}/") for i in ids)
+    assert set(loaded.dropped) == {"source", *SPLITS}
+    entry = loaded.entry
+    columns = {"instance_id", "text", "label"} | ({"text_pair"} if entry.pair else set())
+    columns |= {"rationale"} if entry.rationale else set()
+    for split, rows in loaded.splits.items():
+        assert len(rows) > 0
+        assert set(rows.column_names) == columns
+        assert rows.features["label"].dtype == "int64"
+        assert set(rows["label"]) <= set(range(len(loaded.label_names)))
+        lengths = [len(split) for split in split_words(rows["text"], entry.preprocessing)]
+        assert loaded.empty[split] == lengths.count(0)
+        assert entry.min_length is None or min(lengths) > entry.min_length
+        assert entry.max_length is None or max(lengths) < entry.max_length
+        if entry.rationale:
+            assert [len(marks) for marks in rows["rationale"]] == lengths
+    again = load_splits(name, root=root)
+    assert again.revision == loaded.revision
+    assert {s: r.to_dict() for s, r in again.splits.items()} == {s: r.to_dict() for s, r in loaded.splits.items()}
+    # and it goes through the tokenizer
+    tokenizer = build_tokenizer(loaded.vocabulary_texts, preprocessing=entry.preprocessing, pair=entry.pair)
+    encoded = encode(loaded.splits["train"], tokenizer)
+    assert sum(encoded["n_unknown"]) == 0
+    assert encoded["labels"][:] == loaded.splits["train"]["label"][:]
+
+
+def test_sst_keeps_row_numbers_and_counts_what_it_drops(root):
+    publish_sst(root / "SetFit/sst2")
+    loaded = load_splits("sst", root=root)
+    assert loaded.splits["test"]["instance_id"][:] == ["sst/test/1", "sst/test/2"]
+    assert loaded.splits["train"]["label"][:] == [1, 0]
+    assert loaded.dropped == {
+        "source": {},
+        "train": {"too_short": 1, "longest": 2},  # both of the longest
+        "validation": {"too_short": 0, "longest": 1},
+        "test": {"too_short": 1, "longest": 1},
+    }
+    assert loaded.label_names == ["negative", "positive"]
+    assert loaded.revision.startswith("local-")
+    assert len(loaded.vocabulary_texts) == 5  # before the filter
+
+
+def test_imdb_holds_out_a_fifth_and_draws_a_fifth(root):
+    publish_imdb(root / "stanfordnlp/imdb")
+    loaded = load_splits("imdb", root=root)
+    kept = {split: len(rows) + sum(loaded.dropped[split].values()) for split, rows in loaded.splits.items()}
+    assert kept == {"train": 40, "validation": 10, "test": 10}
+    assert loaded.dropped["source"] == {"not_drawn": 40}
+    assert {i.split("/")[1] for i in loaded.splits["validation"]["instance_id"]} == {"train"}
+    assert {i.split("/")[1] for i in loaded.splits["test"]["instance_id"]} == {"test"}
+    assert len(loaded.vocabulary_texts) == 40
+
+
+def test_ade_has_no_sentence_in_two_splits(root):
+    publish_ade(root / "ade-benchmark-corpus/ade_corpus_v2")
+    loaded = load_splits("ade", root=root)
+    texts = {split: set(rows["text"]) for split, rows in loaded.splits.items()}
+    assert sum(map(len, texts.values())) == 40 == len(set.union(*texts.values()))
+    assert [len(texts[split]) for split in SPLITS] == [27, 5, 8]
+    # ten sentences are repeated thrice: five under one label, five under both
+    rows = sum(len(split) for split in loaded.splits.values())
+    assert loaded.dropped["source"] == {"repeated": 70 - rows}
+    pairs = {(t, y) for split in loaded.splits.values() for t, y in zip(split["text"], split["label"], strict=True)}
+    assert len(pairs) == rows
+
+
+def test_20news_pools_and_maps_labels(root):
+    publish_20news(root / "SetFit/20_newsgroups")
+    loaded = load_splits("20news_sports", root=root)
+    assert loaded.dropped["source"] == {"other_label": 50}
+    for rows in loaded.splits.values():
+        assert {i.split("/")[1] for i in rows["instance_id"]} == {"train", "test"}
+        for instance_id, label in zip(rows["instance_id"], rows["label"], strict=True):
+            assert label == {1: 0, 2: 1}[int(instance_id.split("/")[2]) % 4]
+
+
+def test_ag_news_drops_the_extremes_of_each_split(root):
+    publish_ag_news(root / "fancyzhx/ag_news")
+    loaded = load_splits("ag_news", root=root)
+    assert loaded.dropped["source"] == {"other_label": 40}
+    assert loaded.dropped["test"] == {"shortest": 1, "longest": 1}
+    assert set(map(len, map(str.split, loaded.splits["test"]["text"]))) == {4, 5, 6, 7}
+    assert sorted(set(loaded.splits["test"]["label"])) == [0, 1]
+
+
+def test_adr_uses_a_validation_file_if_there_is_one(root):
+    publish_adr(root / "adr")
+    csv(root / "adr", "validation", [f"{text_of(7)},0"])
+    loaded = load_splits("adr", root=root)
+    assert loaded.splits["validation"]["instance_id"][:] == ["adr/validation/0"]
+    assert len(loaded.splits["train"]) == 20
+
+
+def test_movie_rationales_from_spans(root):
+    publish_movie_reviews(root / "eraser-benchmark/movie_rationales")
+    rows = load_splits("movie_reviews", root=root).splits["test"]
+    assert rows["rationale"][:] == [[0, 1, 0, 0, 1, 1], [0]]
+
+
+def test_movie_rationales_from_quotes(root):
+    """The form on the Hub: column review, and passages instead of spans; a passage that is not there marks nothing."""
+    for split in SPLITS:
+        parquet(
+            root / "eraser-benchmark/movie_rationales",
+            split,
+            review=["a dull film .\nquite dull", "fine"],
+            label=[0, 1],
+            evidences=pa.array([["Dull film", "quite dull", "absent", ""], []], pa.list_(pa.string())),
+        )
+    rows = load_splits("movie_reviews", root=root).splits["test"]
+    assert rows["rationale"][:] == [[0, 1, 1, 0, 1, 1], [0]]
+
+
+def test_movie_rationale_outside_the_text(root):
+    folder = root / "eraser-benchmark/movie_rationales"
+    publish_movie_reviews(folder)
+    parquet(folder, "test", text=["one two"], label=[0], rationale_spans=[[[1, 3]]])
+    with pytest.raises(DatasetError, match=r"movie_reviews/test/0: the evidence \[1, 3\) lies outside its 2 words"):
+        load_splits("movie_reviews", root=root)
+
+
+def test_empty_texts_are_kept_and_counted(root):
+    folder = root / "eraser-benchmark/movie_rationales"
+    for split in SPLITS:
+        parquet(folder, split, text=["", " \n", "w"], label=[0, 1, 1], rationale_spans=[[], [], [[0, 1]]])
+    loaded = load_splits("movie_reviews", root=root)
+    assert loaded.empty == {"train": 2, "validation": 2, "test": 2}
+    assert len(loaded.splits["train"]) == 3
+    tokenizer = build_tokenizer(loaded.vocabulary_texts, preprocessing="whitespace")
+    encoded = encode(loaded.splits["test"], tokenizer)
+    assert encoded["tokens"][:] == [[], [], ["w"]] and encoded["rationale"][:] == [[], [], [1]]
+
+
+# ------------------------------------------------------------------------------------- root, revision, limits
+
+
+def test_root_is_taken_from_the_environment(root, monkeypatch):
+    publish_sst(root / "SetFit/sst2")
+    monkeypatch.setenv("ATTNFAITH_DATA", str(root))
+    assert len(load_splits("sst").splits["train"]) == 2
+
+
+def test_revision_follows_the_files(root):
+    folder = root / "SetFit/sst2"
+    publish_sst(folder)
+    before = load_splits("sst", root=root).revision
+    parquet(folder, "test", text=[text_of(7), text_of(9)], label=[1, 0], label_text=["positive", "negative"])
+    loaded = load_splits("sst", root=root)
+    assert loaded.revision != before
+    assert loaded.splits["test"]["text"][:] == [text_of(7)]
+
+
+@pytest.fixture
+def many(root):
+    for split in SPLITS:
+        n = 300
+        parquet(
+            root / "SetFit/sst2", split, text=[text_of(6 + i % 5) for i in range(n)], label=[i % 2 for i in range(n)]
+        )
+    return root
+
+
+def test_limits_draw_at_random_in_order(many):
+    loaded = load_splits("sst", root=many, seed=1, limits={"train": 50, "test": 10_000})
+    rows = [int(i.split("/")[2]) for i in loaded.splits["train"]["instance_id"]]
+    assert len(rows) == 50 and rows == sorted(rows)
+    assert rows[-1] > 200, "the head is not a random subset"
+    assert loaded.dropped["train"] == {"too_short": 0, "longest": 60, "limit": 190}
+    assert len(loaded.splits["test"]) == 240 and loaded.dropped["test"]["limit"] == 0
+    assert "limit" not in loaded.dropped["validation"] and len(loaded.splits["validation"]) == 240
+    assert loaded.vocabulary_texts == loaded.splits["train"]["text"][:]
+
+    same = load_splits("sst", root=many, seed=1, limits={"train": 50})
+    other = load_splits("sst", root=many, seed=2, limits={"train": 50})
+    assert same.splits["train"]["instance_id"][:] == loaded.splits["train"]["instance_id"][:]
+    assert other.splits["train"]["instance_id"][:] != loaded.splits["train"]["instance_id"][:]
+    assert other.splits["test"]["instance_id"][:] == same.splits["test"]["instance_id"][:]
+
+
+def test_cuts_do_not_depend_on_the_seed(root):
+    publish_imdb(root / "stanfordnlp/imdb")
+    one, two = (load_splits("imdb", root=root, seed=seed) for seed in (0, 1))
+    for split in SPLITS:
+        assert one.splits[split]["instance_id"][:] == two.splits[split]["instance_id"][:]
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"dev": 5}, "limits names the split 'dev'; there are train, validation, test"),
+        ({"train": 0}, r"limits\['train'\] must be a positive number of rows; 0"),
+        ({"train": 1.5}, "positive number of rows; 1.5"),
+        ({"train": True}, "positive number of rows; True"),
+    ],
+)
+def test_wrong_limits(root, limits, message):
+    with pytest.raises(DatasetError, match=message):
+        load_splits("sst", root=root, limits=limits)
+
+
+# --------------------------------------------------------------------------------------------- generated data
+
+
+def test_generated_data_takes_arguments():
+    loaded = load_splits("planted_evidence", seed=4, n_classes=3, sizes={"train": 30, "test": 7})
+    assert [len(loaded.splits[split]) for split in SPLITS] == [30, 500, 7]
+    assert loaded.label_names == ["comedy", "horror", "romance"]
+    assert loaded.revision == "generated-1(n_classes=3,seed=4)"
+    assert set(loaded.splits["validation"]["label"]) == {0, 1, 2}
+
+
+def test_generated_splits_differ_and_do_not_depend_on_sizes():
+    small = load_splits("planted_evidence", sizes={"train": 20, "validation": 20, "test": 20})
+    large = load_splits("planted_evidence", sizes={"train": 40, "validation": 20, "test": 20})
+    assert large.splits["train"]["text"][:20] == small.splits["train"]["text"][:]
+    texts = [text for rows in small.splits.values() for text in rows["text"]]
+    assert len(set(texts)) == 60
+
+
+def test_generated_pairs():
+    loaded = load_splits("babi_2", sizes=dict.fromkeys(SPLITS, 5), statements=(4, 6))
+    assert loaded.splits["test"]["text_pair"][0].startswith("where is the ")
+    assert loaded.label_names == ["bathroom", "bedroom", "garden", "hallway", "kitchen", "office"]
+    assert len(loaded.vocabulary_texts) == 10  # stories and questions
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("planted_evidence", {"lenght": (1, 2)}, r"'planted_evidence' does not know \['lenght'\]; .*sizes, length"),
+        ("planted_evidence", {"stream": 1}, r"does not know \['stream'\]"),
+        ("planted_evidence", {"n_evidence": 0}, "n_evidence must be at least 1"),
+        ("planted_evidence", {"sizes": {"dev": 3}}, "sizes names the split 'dev'"),
+        ("sst", {"length": (1, 2)}, r"\['length'\] are arguments of generated data; 'sst' is read"),
+    ],
+)
+def test_wrong_generator_arguments(name, arguments, message):
+    with pytest.raises(DatasetError, match=message):
+        load_splits(name, **arguments)
+
+
+# --------------------------------------------------------------------------------------------------- bad input
+
+
+def test_unknown_data_set(root):
+    with pytest.raises(DatasetError, match="'ssst'. Did you mean 'sst'"):
+        load_splits("ssst", root=root)
+
+
+def test_offline_and_not_in_the_root(root, monkeypatch):
+    monkeypatch.delenv("ATTNFAITH_DATA", raising=False)
+    message = "Cannot read 'sst' from the Hub, SetFit/sst2 at main: .* set ATTNFAITH_DATA"
+    with pytest.raises(DatasetError, match=message):
+        load_splits("sst")
+    with pytest.raises(DatasetError, match=message):
+        load_splits("sst", root=root)
+
+
+def test_own_files_that_are_not_there(root, monkeypatch):
+    monkeypatch.delenv("ATTNFAITH_DATA", raising=False)
+    with pytest.raises(DatasetError, match="'adr' is read from your own files, .*ATTNFAITH_DATA is not set"):
+        load_splits("adr")
+    with pytest.raises(DatasetError, match="'mimic_anemia' is read from .*mimic/anemia.*csv, jsonl or parquet"):
+        load_splits("mimic_anemia", root=root)
+
+
+def test_folder_without_data(root):
+    (root / "SetFit/sst2").mkdir(parents=True)
+    with pytest.raises(DatasetError, match="Cannot read 'sst' from the folder"):
+        load_splits("sst", root=root)
+
+
+def test_damaged_file(root):
+    folder = root / "SetFit/sst2"
+    publish_sst(folder)
+    (folder / "test.parquet").write_bytes(b"not parquet at all")
+    with pytest.raises(DatasetError, match="Cannot read 'sst' from the folder"):
+        load_splits("sst", root=root)
+
+
+def test_missing_splits(root):
+    folder = root / "mimic/diabetes"
+    publish_mimic_diabetes(folder)
+    (folder / "validation.jsonl").unlink()
+    with pytest.raises(DatasetError, match="'mimic_diabetes' has no validation split; it has train, test"):
+        load_splits("mimic_diabetes", root=root)
+    (folder / "test.jsonl").unlink()
+    with pytest.raises(DatasetError, match="'mimic_diabetes' has no test split; it has train"):
+        load_splits("mimic_diabetes", root=root)
+
+
+def test_wrong_columns(root):
+    for split in SPLITS:
+        parquet(root / "SetFit/sst2", split, sentence=["a"], label=[0])
+    with pytest.raises(
+        DatasetError, match=r"'sst' needs a column 'text' \(text\); its .* split has \['sentence', 'la"
+    ):
+        load_splits("sst", root=root)
+    for split in SPLITS:
+        parquet(root / "eraser-benchmark/movie_rationales", split, review=["a"], gold=[0])
+    with pytest.raises(DatasetError, match=r"needs a column 'label' \(label\)"):
+        load_splits("movie_reviews", root=root)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, None, 1], "'sst', test split, row 1: column 'label' has no label"),
+        ([0.0, float("nan"), 1.0], "row 1: column 'label' has no label"),
+        ([0, 1, 2], r"row 2: label 2 is outside 0\.\.1"),
+        ([-1, 0, 1], r"row 0: label -1 is outside 0\.\.1"),
+        ([0.0, 0.5, 1.0], r"row 1: the label 0\.5 is not a whole number 0\.\.1"),
+        (["0", "1", "1"], "row 0: the label '0' is not a whole number"),
+        ([0.0, float("inf"), 1.0], "row 1: the label inf is not a whole number"),
+    ],
+)
+def test_wrong_labels(root, labels, message):
+    folder = root / "SetFit/sst2"
+    for split in ("train", "validation"):
+        parquet(folder, split, text=[text_of(6), text_of(7)], label=pa.array([0, 1], pa.array(labels).type)
+                if pa.types.is_integer(pa.array(labels).type) else pa.array(labels[::2]))  # fmt: skip
+    parquet(folder, "test", text=[text_of(6)] * 3, label=labels)
+    with pytest.raises(DatasetError, match=message):
+        load_splits("sst", root=root)
+
+
+def test_whole_float_labels_are_taken(root):
+    """A csv with one missing cell elsewhere comes as floats."""
+    publish_adr(root / "adr")
+    csv(root / "adr", "test", [f"{text_of(6)},1.0", f"{text_of(7)},0.0"])
+    csv(root / "adr", "train", [f"{text_of(6)},1.0"] * 10)
+    assert load_splits("adr", root=root).splits["test"]["label"][:] == [1, 0]
+
+
+def test_missing_text(root):
+    folder = root / "SetFit/sst2"
+    publish_sst(folder)
+    parquet(folder, "test", text=[text_of(6), None], label=[0, 1], label_text=["negative", "positive"])
+    with pytest.raises(DatasetError, match="'sst', test split, row 1: column 'text' has no text"):
+        load_splits("sst", root=root)
+
+
+def test_filter_that_leaves_nothing(root):
+    folder = root / "SetFit/sst2"
+    publish_sst(folder)
+    parquet(folder, "validation", text=[text_of(3)], label=[0], label_text=["negative"])
+    with pytest.raises(DatasetError, match="length filter of 'sst' leaves no row of its validation split"):
+        load_splits("sst", root=root)
+
+
+def test_label_of_a_class_that_is_not_used_is_still_checked(root):
+    folder = root / "fancyzhx/ag_news"
+    publish_ag_news(folder)
+    parquet(folder, "test", text=["a"], label=[4])
+    with pytest.raises(DatasetError, match=r"label 4 is outside 0\.\.3"):
+        load_splits("ag_news", root=root)
+
+
+def test_nothing_is_written_into_the_data_root(root):
+    publish_sst(root / "SetFit/sst2")
+    before = sorted(root.rglob("*"))
+    load_splits("sst", root=root)
+    assert sorted(root.rglob("*")) == before
+
+
+def test_arrays_of_rows_are_not_shared_between_splits(root):
+    """A cut never hands one row to two splits, whatever the sizes."""
+    for n in range(4, 40, 5):
+        parquet(
+            root / "ade-benchmark-corpus/ade_corpus_v2",
+            "train",
+            text=[text_of(6, f"v{i}") for i in range(n)],
+            label=np.arange(n) % 2,
+        )
+        splits = load_splits("ade", root=root).splits
+        ids = [i for rows in splits.values() for i in rows["instance_id"]]
+        assert sorted(ids, key=lambda i: int(i.split("/")[2])) == [f"ade/train/{i}" for i in range(n)]

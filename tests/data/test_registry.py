@@ -1,0 +1,94 @@
+"""Every entry obeys the registry's own rules."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from attnfaith.data.registry import DATASETS, DatasetEntry, DatasetError, get_entry
+from attnfaith.data.tokenization import PREPROCESSING
+
+
+entries = pytest.mark.parametrize("entry", DATASETS.values(), ids=list(DATASETS))
+
+
+def test_known_data_sets():
+    assert set(DATASETS) == {
+        "sst", "imdb", "adr", "ade", "20news_sports", "ag_news", "mimic_diabetes", "mimic_anemia", "movie_reviews",
+        "babi_1", "babi_2", "babi_3", "planted_evidence",
+    }  # fmt: skip
+
+
+@entries
+def test_entry_is_complete(entry: DatasetEntry):
+    assert DATASETS[entry.name] is entry is get_entry(entry.name)
+    assert {"text", "label"} <= set(entry.columns) <= {"text", "text_pair", "label"}
+    assert entry.preprocessing in PREPROCESSING
+    assert entry.citation and entry.notes
+    assert len(set(entry.label_names)) == len(entry.label_names) >= 2
+    assert entry.min_df >= 1
+    if entry.label_subset is None:
+        assert len(entry.label_names) == entry.published_labels
+    else:
+        assert sorted(entry.label_subset.values()) == list(range(len(entry.label_names)))
+        assert all(0 <= old < entry.published_labels for old in entry.label_subset)
+
+
+@entries
+def test_entry_has_one_source(entry: DatasetEntry):
+    assert (entry.folder is None) == entry.built_in
+    if entry.hub_id is not None:
+        assert entry.folder == entry.hub_id and entry.revision
+
+
+@entries
+def test_cuts_can_be_made(entry: DatasetEntry):
+    if entry.pooled:
+        assert entry.test_fraction is not None and entry.validation_fraction is not None
+    assert entry.pooled or not entry.distinct
+    for fraction in (entry.test_fraction, entry.validation_fraction):
+        assert fraction is None or 0 < fraction < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shortest", "longest", "min_df"),
+    [
+        ("sst", 5, None, 1),
+        ("adr", 5, 100, 2),
+        ("imdb", 6, 400, 10),
+        ("20news_sports", 6, 500, 2),
+        ("ag_news", None, None, 5),
+        ("mimic_diabetes", 6, 4000, 5),
+        ("mimic_anemia", None, 4000, 5),
+    ],
+)
+def test_filters_of_the_papers(name, shortest, longest, min_df):
+    """Jain & Wallace's table: strict bounds in words, the extreme of each split where they name none."""
+    entry = get_entry(name)
+    assert (entry.min_length, entry.max_length, entry.min_df) == (shortest, longest, min_df)
+    assert entry.drop_shortest == (shortest is None)
+    assert entry.drop_longest == (longest is None)
+
+
+def test_unknown_name_says_what_is_known():
+    with pytest.raises(DatasetError, match=r"'imbd'. Did you mean 'imdb'\? Known: 20news_sports, ade, .*sst\."):
+        get_entry("imbd")
+    with pytest.raises(DatasetError, match=r"'zzzzzz'. Known: "):
+        get_entry("zzzzzz")
+
+
+def test_entries_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        get_entry("sst").min_df = 3
+
+
+def test_importing_the_data_layer_is_light():
+    """The heavy libraries are imported on use, so that a reader of records never pays for them."""
+    names = "registry, loading, tokenization, collation, vectors, babi, planted_evidence"
+    code = (
+        f"import sys; from attnfaith.data import {names}; "
+        "print([m for m in ('torch', 'transformers', 'datasets', 'tokenizers') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

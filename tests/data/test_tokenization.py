@@ -1,0 +1,269 @@
+"""Tokenizers: hand-worked splits and ids, saved and loaded without our code, and the encoding of a split."""
+
+import re
+import string
+
+import datasets
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+from transformers import AutoTokenizer
+
+from attnfaith.data.registry import DatasetError
+from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, split_words, words
+
+
+RAW = "Don't PANIC, it's 3.50 (not $1,000): we'll -LRB- see -RRB- MP3s...  'Stay' a_b\tCafé"
+
+
+@pytest.mark.parametrize(
+    ("preprocessing", "expected"),
+    [
+        (
+            "default",
+            "do n't panic , it 's qqq ( not $ qqq ) : we 'll - lrb - see - rrb - qqq . . . ' stay ' a _ b café",
+        ),
+        ("imdb", "don't panic it's 3 50 not 1 000 we'll lrb see rrb mp3s 'stay' a b café"),
+        ("sst", "don t panic it s 3 50 not 1 000 we ll see mp3s stay a_b café"),
+        ("whitespace", "don't panic, it's 3.50 (not $1,000): we'll -lrb- see -rrb- mp3s... 'stay' a_b café"),
+    ],
+)
+def test_split_by_hand(preprocessing, expected):
+    assert split_words([RAW, "", " \t\n"], preprocessing) == [expected.split(), [], []]
+
+
+def test_every_preparation_is_tested_above():
+    assert set(PREPROCESSING) == {"default", "imdb", "sst", "whitespace"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("can't won't isn't", "ca n't wo n't is n't"),
+        ("'s n't 'tis rock'n'roll", "'s n't ' tis rock ' n ' roll"),
+        ("12-13 10:30 3,000.5 b2b 1st", "qqq - qqq qqq qqq qqq qqq"),
+        ("wait...what?!", "wait . . . what ? !"),
+        ("e\u0301te\u0301", "été"),  # composed, so that one word is one id
+    ],
+)
+def test_default_preparation(text, expected):
+    assert split_words([text], "default") == [expected.split()]
+
+
+# Letters whose lower case both libraries agree on; the dotted capital I, for one, differs.
+plain_text = st.text(string.ascii_letters + string.digits + string.punctuation + " \t\néÉß", max_size=60)
+
+
+@hypothesis.given(plain_text)
+def test_sst_preparation_is_the_papers_rule(text):
+    """Second route: Python's regular expressions."""
+    text = text.replace("-", "_")  # bracket marks have a test of their own
+    assert split_words([text], "sst") == [re.sub(r"\W", " ", text).lower().split()]
+
+
+@hypothesis.given(plain_text)
+def test_default_preparation_loses_no_mark_and_splits_all(text):
+    split = split_words([text], "default")[0]
+    without_digits = re.sub(r"[^\W_]*\d[^\W_]*([.,:/][^\W_]*\d[^\W_]*)*", "qqq", text.lower())
+    assert "".join(split) == re.sub(r"\s", "", without_digits)
+    assert all(re.fullmatch(r"[^\W_]+|[\W_]|n't|'(s|m|d|re|ve|ll|t)", word) for word in split), split
+    assert not any(re.search(r"\d", word) for word in split)
+
+
+@hypothesis.given(plain_text, st.sampled_from(sorted(PREPROCESSING)))
+def test_words_are_stable_under_a_second_split(text, preprocessing):
+    """Text that is split already keeps its words, so a rationale over them stays aligned."""
+    split = split_words([text], preprocessing)[0]
+    assert split_words([" ".join(split)], preprocessing)[0] == split
+
+
+TEXTS = ["the cat saw the dog", "the dog ran", "a dog", ""]
+
+
+def test_ids_are_alphabetical_after_the_special_ones():
+    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace")
+    assert tokenizer.get_vocab() == {
+        "<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "a": 4, "cat": 5, "dog": 6, "ran": 7, "saw": 8, "the": 9,
+    }  # fmt: skip
+    assert tokenizer("The dog ate")["input_ids"] == [2, 9, 6, 1, 3]
+    assert tokenizer("")["input_ids"] == [2, 3]
+    assert (tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.padding_side) == (0, 1, "right")
+    assert tokenizer(["the dog", "a"], padding=True)["attention_mask"] == [[1, 1, 1, 1], [1, 1, 1, 0]]
+
+
+def test_document_frequency_counts_texts_not_occurrences():
+    tokenizer = build_tokenizer(["x x x", "y", "y"], preprocessing="whitespace", min_df=2)
+    assert sorted(set(tokenizer.get_vocab()) - {"<pad>", "<unk>", "<s>", "</s>"}) == ["y"]
+
+
+def test_vocabulary_does_not_depend_on_text_order():
+    one = build_tokenizer(TEXTS, preprocessing="whitespace").get_vocab()
+    assert build_tokenizer(iter(TEXTS[::-1]), preprocessing="whitespace").get_vocab() == one
+
+
+def test_extra_vocabulary_enters_in_its_place():
+    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", min_df=3, extra_vocabulary=["zebra", "bee"])
+    assert tokenizer.convert_ids_to_tokens([4, 5, 6]) == ["bee", "dog", "zebra"]
+    with pytest.raises(DatasetError, match="'Zebra' never occurs"):
+        build_tokenizer(TEXTS, preprocessing="whitespace", extra_vocabulary=["Zebra"])
+    with pytest.raises(DatasetError, match="'<pad>' never occurs"):
+        build_tokenizer(TEXTS, preprocessing="whitespace", extra_vocabulary=["<pad>"])
+
+
+@pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
+def test_saved_tokenizer_is_the_same_without_our_code(tmp_path, preprocessing):
+    tokenizer = build_tokenizer([RAW], preprocessing=preprocessing, max_length=12)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    for text in (RAW, "<s> a </s> b <pad>", "", "nothing known 99"):
+        assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
+        assert words(loaded, text) == words(tokenizer, text) == split_words([text], preprocessing)[0]
+    assert loaded.model_max_length == 12
+    assert loaded.get_vocab() == tokenizer.get_vocab()
+    assert loaded("a b", padding="max_length", max_length=5)["input_ids"][-1] == 0
+    assert not list(tmp_path.glob("*.py"))
+
+
+def test_saved_file_is_the_same_each_time(tmp_path):
+    for folder in ("one", "two"):
+        build_tokenizer([RAW, *TEXTS], preprocessing="default").save_pretrained(tmp_path / folder)
+    assert (tmp_path / "one/tokenizer.json").read_bytes() == (tmp_path / "two/tokenizer.json").read_bytes()
+
+
+@pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
+def test_a_text_cannot_forge_markers(preprocessing):
+    text = "<s> good </s> <pad> <unk> good"
+    tokenizer = build_tokenizer([text, "good"], preprocessing=preprocessing)
+    ids = tokenizer(text)["input_ids"]
+    assert ids[0] == 2 and ids[-1] == 3
+    assert not {0, 2, 3} & set(ids[1:-1])
+    assert len(ids) == len(words(tokenizer, text)) + 2
+
+
+def test_pairs_have_types():
+    tokenizer = build_tokenizer([*TEXTS, "where ?"], preprocessing="whitespace", pair=True)
+    encoded = tokenizer("the cat", "where ?")
+    vocabulary = tokenizer.get_vocab()
+    expected = [2, vocabulary["the"], vocabulary["cat"], 3, 2, vocabulary["where"], vocabulary["?"], 3]
+    assert encoded["input_ids"] == expected
+    assert encoded["token_type_ids"] == [0, 0, 0, 0, 1, 1, 1, 1]
+    single = build_tokenizer(TEXTS, preprocessing="whitespace")
+    assert "token_type_ids" not in single("the cat")
+
+
+def test_words_takes_one_text_or_many():
+    tokenizer = build_tokenizer(TEXTS, preprocessing="default")
+    assert words(tokenizer, "Unseen 7, dog") == ["unseen", "qqq", ",", "dog"]
+    assert words(tokenizer, ["Unseen 7", ""]) == [["unseen", "qqq"], []]
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(DatasetError, match="Unknown preprocessing 'spacy'. Known: default, imdb, sst, whitespace"):
+        build_tokenizer(TEXTS, preprocessing="spacy")
+    with pytest.raises(DatasetError, match="min_df .* 0 was given"):
+        build_tokenizer(TEXTS, preprocessing="sst", min_df=0)
+    with pytest.raises(DatasetError, match="max_length=2 leaves no room"):
+        build_tokenizer(TEXTS, preprocessing="sst", max_length=2)
+    with pytest.raises(DatasetError, match="one string"):
+        build_tokenizer("the cat", preprocessing="sst")
+    with pytest.raises(DatasetError, match="Text 1 is NoneType"):
+        build_tokenizer(["a", None], preprocessing="sst")
+
+
+# ------------------------------------------------------------------------------------------------ encode
+
+
+def rows(texts, **columns):
+    ids = [f"set/train/{row}" for row in range(len(texts))]
+    return datasets.Dataset.from_dict({"instance_id": ids, "text": texts, **columns})
+
+
+def test_encode_by_hand():
+    """Empty text, only unknown words, one word, too long a text."""
+    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", max_length=5)
+    split = rows(
+        ["", "Quick Fox", "dog", "the dog saw a cat"],
+        label=[0, 1, 1, 0],
+        rationale=[[], [0, 0], [1], [0, 1, 0, 1, 1]],
+    )
+    encoded = encode(split, tokenizer)
+    assert encoded["instance_id"][:] == [f"set/train/{row}" for row in range(4)]
+    assert encoded["input_ids"][:] == [[2, 3], [2, 1, 1, 3], [2, 6, 3], [2, 9, 6, 8, 3]]
+    assert encoded["labels"][:] == [0, 1, 1, 0]
+    assert encoded["tokens"][:] == [[], ["quick", "fox"], ["dog"], ["the", "dog", "saw"]]
+    assert encoded["length"][:] == [2, 4, 3, 5]
+    assert encoded["truncated"][:] == [False, False, False, True]
+    assert encoded["n_unknown"][:] == [0, 2, 0, 0]
+    assert encoded["rationale"][:] == [[], [0, 0], [1], [0, 1, 0]]
+    assert "token_type_ids" not in encoded.column_names
+
+
+def test_encode_pairs_cuts_the_text_only():
+    tokenizer = build_tokenizer([*TEXTS, "where is the dog"], preprocessing="whitespace", pair=True)
+    split = rows(
+        ["the dog ran", "", "dog zz"], text_pair=["where is", "where", "yy xx ww"], rationale=[[0, 0, 1], [], [1, 0]]
+    )
+    whole = encode(split, tokenizer)
+    assert whole["length"][:] == [9, 5, 9]
+    assert whole["token_type_ids"][0] == [0] * 5 + [1] * 4
+    assert "labels" not in whole.column_names
+    cut = encode(split, tokenizer, max_length=8)
+    assert cut["tokens"][:] == [["the", "dog"], [], ["dog"]]
+    assert cut["truncated"][:] == [True, False, True]
+    assert cut["length"][:] == [8, 5, 8]
+    assert cut["rationale"][:] == [[0, 0], [], [1]]
+    assert cut["n_unknown"][:] == [0, 0, 0]  # of the words that can be attended to; the question has three
+    with pytest.raises(DatasetError, match="max_length=7 leaves no room for the text of row 2: .* alone take 7"):
+        encode(split, tokenizer, max_length=7)
+
+
+@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.given(
+    st.lists(plain_text, min_size=1, max_size=6),
+    st.integers(3, 12),
+    st.sampled_from(sorted(PREPROCESSING)),
+)
+def test_encode_agrees_with_the_tokenizer(texts, max_length, preprocessing):
+    tokenizer = build_tokenizer(texts[::2], preprocessing=preprocessing)
+    encoded = encode(rows(texts), tokenizer, max_length=max_length)
+    for text, row in zip(texts, encoded, strict=True):
+        assert row["input_ids"] == tokenizer(text, truncation=True, max_length=max_length)["input_ids"]
+        assert row["length"] == len(row["input_ids"]) == len(row["tokens"]) + 2 <= max_length
+        assert row["truncated"] == (len(words(tokenizer, text)) > len(row["tokens"]))
+        vocabulary = tokenizer.get_vocab()
+        assert row["input_ids"][1:-1] == [vocabulary.get(word, 1) for word in row["tokens"]]
+        assert row["n_unknown"] == sum(word not in vocabulary or word == "<unk>" for word in row["tokens"])
+
+
+def test_encode_over_several_chunks_keeps_order():
+    texts = [f"w{row % 7} x" for row in range(2500)]
+    tokenizer = build_tokenizer(texts, preprocessing="whitespace")
+    encoded = encode(rows(texts, label=[row % 2 for row in range(2500)]), tokenizer)
+    assert encoded["instance_id"][:] == [f"set/train/{row}" for row in range(2500)]
+    assert encoded[2401]["tokens"] == texts[2401].split()
+    assert encoded["labels"][:] == [row % 2 for row in range(2500)]
+
+
+def test_encode_refuses():
+    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace")
+    with pytest.raises(DatasetError, match=r"without column\(s\) \['instance_id'\]; the split has \['text'\]"):
+        encode(datasets.Dataset.from_dict({"text": ["a"]}), tokenizer)
+    with pytest.raises(DatasetError, match="build it with pair=True"):
+        encode(rows(["a"], text_pair=["b"]), tokenizer)
+    with pytest.raises(DatasetError, match="Row 1 has 3 rationale values for 2 words"):
+        encode(rows(["a", "a b"], rationale=[[1], [1, 0, 0]]), tokenizer)
+    with pytest.raises(DatasetError, match="no rows"):
+        encode(rows([]), tokenizer)
+    with pytest.raises(DatasetError, match="max_length=2 leaves no room for the text of row 1"):
+        encode(rows(["", "a"]), tokenizer, max_length=2)
+
+
+def test_encode_refuses_a_subword_tokenizer():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {"[UNK]": 0, "un": 1, "##seen": 2}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    with pytest.raises(DatasetError, match="2 ids for row 0, 1 were expected"):
+        encode(rows(["unseen"]), PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]"))

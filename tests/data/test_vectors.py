@@ -1,0 +1,147 @@
+"""Vector files by hand: every form they come in, and every way they can be wrong."""
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attnfaith.data.registry import DatasetError
+from attnfaith.data.tokenization import build_tokenizer
+from attnfaith.data.vectors import load_vectors, random_vectors
+
+
+VOCABULARY = {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "cat": 4, "dog": 5, ". .": 6}
+LINES = "dog 1 2.5 -3\nmouse 9 9 9\n. . 7 8 9\ncat .5 0 1e-2 \ndog 6 6 6\n"
+EXPECTED = np.array([[0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0.5, 0, 0.01], [1, 2.5, -3], [7, 8, 9]], np.float32)
+FOUND = [False, False, False, False, True, True, True]
+
+
+def write(path, text):
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    elif path.suffix == ".parquet":
+        rows = [(" ".join(p[:-3]), [float(x) for x in p[-3:]]) for p in map(str.split, text.splitlines())]
+        pq.write_table(pa.table({"word": [w for w, _ in rows], "vector": [v for _, v in rows]}), path)
+    else:
+        path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["v.txt", "v.vec", "v.txt.gz", "v.parquet"])
+def test_forms(tmp_path, name):
+    matrix, found = load_vectors(write(tmp_path / name, LINES), VOCABULARY)
+    assert matrix.dtype == np.float32 and found.dtype == bool
+    assert np.array_equal(matrix, EXPECTED)
+    assert found.tolist() == FOUND
+
+
+def test_first_line_of_counts_is_passed_over(tmp_path):
+    matrix, found = load_vectors(write(tmp_path / "v.vec", "5 3\n" + LINES), VOCABULARY)
+    assert np.array_equal(matrix, EXPECTED) and found.tolist() == FOUND
+
+
+def test_vocabulary_as_a_list_or_of_a_tokenizer(tmp_path):
+    path = write(tmp_path / "v.txt", LINES)
+    assert np.array_equal(load_vectors(path, list(VOCABULARY))[0], EXPECTED)
+    tokenizer = build_tokenizer(["a dog and a cat"], preprocessing="whitespace")
+    matrix, found = load_vectors(path, tokenizer.get_vocab())
+    assert matrix[tokenizer.convert_tokens_to_ids("dog")].tolist() == [1, 2.5, -3]
+    assert found.sum() == 2
+
+
+def test_missing_words_at_random(tmp_path):
+    path = write(tmp_path / "v.txt", "dog 1 2 3\n<pad> 4 4 4\n")
+    words = ["<pad>", "dog", *(f"w{i}" for i in range(4000))]
+    matrix, found = load_vectors(path, words, missing="random", std=0.1, seed=3)
+    assert matrix[0].tolist() == [0, 0, 0] and matrix[1].tolist() == [1, 2, 3]
+    assert found.tolist() == [False, True] + [False] * 4000
+    assert matrix[2:].std() == pytest.approx(0.1, rel=0.05)
+    assert np.array_equal(matrix[2:], random_vectors(4002, 3, 0.1, seed=3)[2:])
+
+
+def test_random_vectors():
+    matrix = random_vectors(3000, 8, std=0.5, seed=1)
+    assert matrix.shape == (3000, 8) and matrix.dtype == np.float32
+    assert not matrix[0].any() and matrix[1:].all()
+    assert matrix[1:].mean() == pytest.approx(0, abs=0.02) and matrix[1:].std() == pytest.approx(0.5, rel=0.02)
+    assert np.array_equal(matrix, random_vectors(3000, 8, std=0.5, seed=1))
+    assert not np.array_equal(matrix, random_vectors(3000, 8, std=0.5, seed=2))
+    assert random_vectors(0, 4).shape == (0, 4)
+    with pytest.raises(DatasetError, match="std=-1"):
+        random_vectors(3, 3, std=-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("v.txt", "dog 1 2 3\ncat 1 2\n", r"v\.txt, line 2: 2 numbers after the word; 3, as on the first line"),
+        ("v.txt", "dog 1 2 3\ncat 1 2 3 4\n", "line 2: 4 numbers"),
+        ("v.txt.gz", "2 3\ndog 1 2 3\n\n", r"gz, line 3: 0 numbers"),
+        ("v.txt", "dog\n", "line 1: 0 numbers after the word; a word and numbers expected"),
+        ("v.txt", "dog 1 two 3\n", "line 1: could not convert string to float: .*two"),
+        ("v.txt", "dog 1 nan 3\n", "line 1: a number is not finite"),
+        ("v.txt", "", "holds no vectors"),
+        ("v.vec", "4 3\n", "holds no vectors"),
+    ],
+)
+def test_wrong_lines(tmp_path, name, text, message):
+    with pytest.raises(DatasetError, match=message):
+        load_vectors(write(tmp_path / name, text), VOCABULARY)
+
+
+def test_damaged_gzip(tmp_path):
+    path = write(tmp_path / "v.txt.gz", LINES * 50)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DatasetError, match="damaged or no gzip file"):
+        load_vectors(path, VOCABULARY)
+    path.write_text("plain text")
+    with pytest.raises(DatasetError, match="damaged or no gzip file"):
+        load_vectors(path, VOCABULARY)
+    path.write_bytes(gzip.compress(LINES.encode())[:10] + b"\xff" * 30)
+    with pytest.raises(DatasetError, match="damaged or no gzip file"):
+        load_vectors(path, VOCABULARY)
+
+
+def test_not_utf8(tmp_path):
+    path = tmp_path / "v.txt"
+    path.write_bytes(b"d\xff\xfeg 1 2 3\n")
+    with pytest.raises(DatasetError, match="not UTF-8"):
+        load_vectors(path, VOCABULARY)
+
+
+def test_wrong_parquet(tmp_path):
+    path = tmp_path / "v.parquet"
+    path.write_bytes(b"PAR1 not really")
+    with pytest.raises(DatasetError, match="cannot be read as parquet"):
+        load_vectors(path, VOCABULARY)
+    for columns, message in [
+        ({"token": ["a"], "vector": [[1.0]]}, r"columns word and vector; it has \['token', 'vector'\]"),
+        ({"word": ["a", "b"], "vector": [[1.0, 2.0], [1.0]]}, "row 1: 1 numbers; 2, as in row 0, expected"),
+        ({"word": ["a", "b"], "vector": [[1.0], None]}, "row 1: 0 numbers; 1, as in row 0, expected"),
+        ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "row 1: a number is missing or not finite"),
+        ({"word": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "holds no vectors"),
+    ]:
+        pq.write_table(pa.table(columns), path)
+        with pytest.raises(DatasetError, match=message):
+            load_vectors(path, VOCABULARY)
+
+
+def test_fixed_size_vectors_in_parquet(tmp_path):
+    path = tmp_path / "v.parquet"
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2.0, 3.0, 4.0]), 2)
+    pq.write_table(pa.table({"word": ["cat", "dog"], "vector": vectors}), path)
+    assert load_vectors(path, ["<pad>", "dog"])[0].tolist() == [[0, 0], [3, 4]]
+
+
+def test_other_refusals(tmp_path):
+    with pytest.raises(DatasetError, match="There is no vector file"):
+        load_vectors(tmp_path / "none.txt", VOCABULARY)
+    path = write(tmp_path / "v.txt", LINES)
+    with pytest.raises(DatasetError, match="missing must be one of zero, random; 'mean'"):
+        load_vectors(path, VOCABULARY, missing="mean")
+    with pytest.raises(DatasetError, match="without a gap"):
+        load_vectors(path, {"<pad>": 0, "dog": 2})
+    with pytest.raises(DatasetError, match="distinct words"):
+        load_vectors(path, ["<pad>", "dog", "dog"])
