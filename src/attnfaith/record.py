@@ -196,6 +196,11 @@ def rows(table: pa.Table, column: str) -> list[np.ndarray]:
     return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
+def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
+    """Values (B,T,...) of padded instances at the places where mask (B,T) is true: one array (T_b,...) per instance."""
+    return [row[keep] for row, keep in zip(np.asarray(values), np.asarray(mask, bool), strict=True)]
+
+
 def concatenate(tables: Iterable[pa.Table]) -> pa.Table:
     """Records of several cells as one.
 

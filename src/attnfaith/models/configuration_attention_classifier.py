@@ -32,6 +32,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
         part of a result: the scale of random vectors moves the agreement of gradient and leave-one-out.
     """
 
+    _auto_class = "AutoConfig"  # what register_for_auto_class sets: save the code with the configuration
     model_type = "attention_classifier"
     keys_to_ignore_at_inference = ["attention", "hidden_states", "attentions"]
 

@@ -21,11 +21,13 @@ class Encoder(GradientCheckpointingLayer):
 
     contextual = True
 
-    def without(self, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    @torch.no_grad()
+    def without(self, embedded: torch.Tensor, start: int, stop: int, workspace: torch.Tensor | None = None) -> torch.Tensor:
         """States of each text after deleting, in turn, the tokens at positions start..stop-1.
 
         embedded (B,T,E), all texts of the full length T. Returns (V, B, T-1, H) with V = stop - start. This is the
-        definition: the token is gone, later tokens move up, and everything is encoded again.
+        definition: the token is gone, later tokens move up, and everything is encoded again. An encoder that knows a
+        shorter way may write into workspace, a flat tensor of V * B * (T-1) * H values or more, and return a view of it.
         """
         batch, length, size = embedded.shape
         kept = remaining_positions(length, start, stop, embedded.device)
@@ -75,57 +77,60 @@ class BiLSTM(Encoder):
         last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
         return states, last
 
-    def without(self, embedded, start, stop):
+    @torch.no_grad()
+    def without(self, embedded, start, stop, workspace=None):
         """As defined in the base class, with half of the work: what lies before a deleted token is not run again.
 
         Input projections are made once. The forward direction restarts after the deleted token from the state before
         it; the backward direction does the same on the reversed text. All texts and deletions advance together.
         """
-        length = embedded.shape[1]
-        onward = _lstm_without(self.forward_lstm, embedded, start, stop)
-        backward = _lstm_without(self.backward_lstm, embedded.flip(1), length - stop, length - start)
-        return torch.cat([onward, backward.flip(0).flip(2)], -1)
+        batch, length, _ = embedded.shape
+        size = self.forward_lstm.hidden_size
+        shape = (stop - start, batch, length - 1, 2 * size)
+        # Fresh memory of this size is the slowest part on CPUs (page faults), hence the workspace.
+        states = embedded.new_empty(shape) if workspace is None else workspace[: math.prod(shape)].view(shape)
+        _lstm_without(self.forward_lstm, embedded, start, stop, states[..., :size], backward=False)
+        _lstm_without(self.backward_lstm, embedded, start, stop, states[..., size:], backward=True)
+        return states
 
 
-def _advance(gates: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor) -> None:
-    """One LSTM step in place: gates (..., 4D) before their activations, in torch's order i, f, g, o."""
-    size = hidden.shape[-1]
-    gates[..., : 2 * size].sigmoid_()
-    gates[..., 2 * size : 3 * size].tanh_()
-    gates[..., 3 * size :].sigmoid_()
-    enter, keep, candidate, leave = gates.split(size, -1)
-    cell.mul_(keep).addcmul_(enter, candidate)
-    torch.tanh(cell, out=hidden)
-    hidden.mul_(leave)
+def _lstm_without(lstm, embedded, start, stop, output, backward) -> None:
+    """Write one direction's states after deleting each of start..stop-1 in turn into output (V, B, T-1, D).
 
-
-@torch.no_grad()
-def _lstm_without(lstm: nn.LSTM, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-    """States (V, B, T-1, D) of a one-directional LSTM after deleting each of start..stop-1 in turn."""
+    The whole text is read once. The deletion of a token branches off when the reader meets it, with the state before it,
+    and from then on runs beside the whole text, so one matrix product per position serves all of them.
+    """
     batch, length, _ = embedded.shape
     size, deletions = lstm.hidden_size, stop - start
-    inputs = nn.functional.linear(embedded, lstm.weight_ih_l0, lstm.bias_ih_l0 + lstm.bias_hh_l0).transpose(0, 1)
-    recurrent = lstm.weight_hh_l0.t()
-    # The whole text once. A deletion at t goes on from the state before t.
-    whole = embedded.new_zeros(length + 1, batch, size)
-    hidden = embedded.new_zeros(deletions, batch, size)
-    cell, last_cell = torch.zeros_like(hidden), embedded.new_zeros(batch, size)
-    for step in range(length):
-        if start <= step < stop:
-            hidden[step - start], cell[step - start] = whole[step], last_cell
-        whole[step + 1] = whole[step]
-        _advance(torch.addmm(inputs[step], whole[step], recurrent), whole[step + 1], last_cell)
-    output = embedded.new_empty(deletions, length - 1, batch, size)
-    output[:] = whole[1:length]  # right before each deletion; the rest is written below
-    gates = embedded.new_empty(deletions * batch, 4 * size)
-    for step in range(start + 1, length):
-        active = min(step - start, deletions)  # the deletions that lie before this step
-        rows = active * batch
-        torch.mm(hidden[:active].view(rows, size), recurrent, out=gates[:rows])
-        now = gates[:rows].view(active, batch, -1).add_(inputs[step])
-        _advance(now, hidden[:active], cell[:active])
-        output[:active, step - 1] = hidden[:active]
-    return output.transpose(1, 2)
+    # tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is several times faster: scale the candidate gate (g of i, f, g, o).
+    scale = torch.ones_like(lstm.bias_ih_l0)
+    scale[2 * size : 3 * size] = 2
+    recurrent = (lstm.weight_hh_l0 * scale.unsqueeze(1)).t()
+    weight, bias = lstm.weight_ih_l0 * scale.unsqueeze(1), (lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale
+    inputs = nn.functional.linear(embedded, weight, bias).transpose(0, 1)
+    # Row of the whole text at the end that the deletions join first, so that the rows under way are contiguous.
+    whole, first = (deletions, 0) if backward else (0, 1)
+    hidden = embedded.new_zeros(deletions + 1, batch, size)
+    cell = torch.zeros_like(hidden)
+    buffer = embedded.new_empty((deletions + 1) * batch, 4 * size)
+    for position in reversed(range(length)) if backward else range(length):
+        if start <= position < stop:
+            hidden[first + position - start], cell[first + position - start] = hidden[whole], cell[whole]
+        before = min(max(position - start, 0), deletions)  # deletions left of here, in whose texts this is position - 1
+        after = min(max(position - start + 1, 0), deletions)  # the first deletion right of here
+        rows = slice(after, deletions + 1) if backward else slice(0, before + 1)
+        state, memory = hidden[rows], cell[rows]
+        gates = buffer[: state.shape[0] * batch]
+        torch.mm(state.view(-1, size), recurrent, out=gates)
+        gates = gates.view(-1, batch, 4 * size).add_(inputs[position]).sigmoid_()
+        enter, keep, candidate, leave = gates.split(size, -1)
+        memory.mul_(keep).addcmul_(enter, candidate.mul_(2).sub_(1))
+        torch.mul(memory, 2, out=state).sigmoid_().mul_(2).sub_(1).mul_(leave)
+        left, right = (hidden[whole], hidden[after:deletions]) if backward else (hidden[1 : before + 1], hidden[whole])
+        if before:
+            output[:before, :, position - 1] = left
+        if after < deletions:
+            output[after:, :, position] = right
 
 
 class CNN(Encoder):

@@ -60,6 +60,8 @@ class AttentionClassifierOutput(ModelOutput):
 
 
 class AttentionClassifierPreTrainedModel(PreTrainedModel):
+    """Loading, saving and initialisation. A saved checkpoint carries this folder's code for all three Auto classes."""
+
     config_class = AttentionClassifierConfig
     config: AttentionClassifierConfig
     base_model_prefix = "model"
@@ -72,6 +74,17 @@ class AttentionClassifierPreTrainedModel(PreTrainedModel):
         "hidden_states": [OutputRecorder(Encoder), OutputRecorder(TransformerLayer)],
         "attentions": [OutputRecorder(SelfAttention, index=1)],
     }
+
+    def save_pretrained(self, *args, **kwargs):
+        # transformers enters only the class that is saved
+        self.config.auto_map = {
+            "AutoConfig": "configuration_attention_classifier.AttentionClassifierConfig",
+            "AutoModel": "modeling_attention_classifier.AttentionClassifierModel",
+            "AutoModelForSequenceClassification": (
+                "modeling_attention_classifier.AttentionClassifierForSequenceClassification"
+            ),
+        }
+        super().save_pretrained(*args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module):
@@ -94,6 +107,8 @@ class AttentionClassifierPreTrainedModel(PreTrainedModel):
 
 class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
     """Encoder and attention without a decoder: texts to context vectors."""
+
+    _auto_class = "AutoModel"  # what register_for_auto_class sets: save the code with the weights
 
     def __init__(self, config: AttentionClassifierConfig):
         super().__init__(config)
@@ -164,11 +179,14 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         return Encoded(hidden, inner, query)
 
     def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
-        """Stage 2: states (B,T,H) and attendable mask (B,T) to attention (B,T).
+        """Stage 2: states (B,T,H) and attendable mask (B,T) to attention (B,T); with K masks (B,K,T) to (B,K,T).
 
         float32 whatever the dtype of the states; each row sums to 1, or is all 0 where the mask allows nothing.
         """
-        return project(self.alignment(hidden, query), mask, self.config)
+        scores = self.alignment(hidden, query)
+        if mask.dim() == 3:
+            scores = scores.unsqueeze(1).expand_as(mask)
+        return project(scores, mask, self.config)
 
     @capture_outputs(tie_last_hidden_states=False)
     def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, **kwargs):
@@ -196,6 +214,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
     Its stages `encode`, `attend`, `decode` may be called one by one; `forward` composes them.
     """
 
+    _auto_class = "AutoModelForSequenceClassification"
     accepts_loss_kwargs = False  # the loss is a batch mean: let the Trainer divide it when it accumulates gradients
 
     def __init__(self, config: AttentionClassifierConfig):
@@ -237,9 +256,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         return layer.weight, layer.bias if query is None else layer.bias + self.decoder.query(query)
 
     @can_return_tuple
-    def forward(
-        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, labels=None, **kwargs
-    ):
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, labels=None, **kwargs):
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -1,8 +1,9 @@
 """Projections: alignment scores to attention, a point of the probability simplex.
 
-Shapes: B instances, T tokens; leading dimensions are free. Every function here takes scores (..., T) in which blocked
-places hold a value far below the row's maximum, and gives weights (..., T); `project` prepares the scores, closes the
-blocked places and is what the models call. To add a projection: one function and one line in PROJECTIONS.
+Shapes: B instances, T tokens; leading dimensions are free. Every function in PROJECTIONS takes scores (..., T) whose
+maximum over the allowed places (..., T) is 0 and gives weights (..., T); what it gives elsewhere is dropped. `project`
+prepares the scores, closes the blocked places and is what the models call. To add a projection: one function and one line
+in PROJECTIONS.
 """
 
 import torch
@@ -22,36 +23,37 @@ def _entmax_package():
     return entmax
 
 
+def _bounded(scores, allowed):
+    """Scores without infinities, blocked places below all others."""
+    return scores.clamp(min=BLOCKED).masked_fill(~allowed, 2 * BLOCKED)
+
+
 def softmax(scores, allowed, config):
     """argmax_p p.z + H(p)."""
-    return scores.softmax(-1)
+    return _bounded(scores, allowed).softmax(-1)
 
 
 def sparsemax(scores, allowed, config):
     """argmin_p ||p - z||^2 (Martins & Astudillo 2016)."""
-    return _entmax_package().sparsemax(scores, dim=-1)
+    return _entmax_package().sparsemax(_bounded(scores, allowed), dim=-1)
 
 
 def sparsegen(scores, allowed, config):
     """argmin_p ||p - z||^2 - lambda ||p||^2, lambda < 1 (Laha et al. 2018), which is sparsemax(z / (1 - lambda))."""
-    scaled = scores / (1 - config.sparsegen_lambda)
-    return _entmax_package().sparsemax(scaled.clamp(min=BLOCKED), dim=-1)
+    return sparsemax(scores / (1 - config.sparsegen_lambda), allowed, config)
 
 
 def entmax15(scores, allowed, config):
     """argmax_p p.z + H_1.5(p), H the Tsallis entropy (Peters et al. 2019), by the exact sort."""
-    return _entmax_package().entmax15(scores, dim=-1)
+    return _entmax_package().entmax15(_bounded(scores, allowed), dim=-1)
 
 
 def entmax_alpha(scores, allowed, config):
     """argmax_p p.z + H_alpha(p) for any alpha >= 1: softmax at 1, sparsemax at 2, bisection in float64 elsewhere."""
     alpha = config.entmax_alpha
-    if alpha == 1:
-        return scores.softmax(-1)
-    if alpha == 1.5:
-        return _entmax_package().entmax15(scores, dim=-1)
-    if alpha == 2:
-        return _entmax_package().sparsemax(scores, dim=-1)
+    exact = {1: softmax, 1.5: entmax15, 2: sparsemax}.get(alpha)
+    if exact is not None:
+        return exact(scores, allowed, config)
     blocked = scores.double().masked_fill(~allowed, -torch.inf)
     return _entmax_package().entmax_bisect(blocked, alpha=alpha, dim=-1, n_iter=60).to(scores.dtype)
 
@@ -83,6 +85,5 @@ def project(scores: torch.Tensor, mask: torch.Tensor, config) -> torch.Tensor:
     reachable = mask.any(-1, keepdim=True)
     allowed = mask | ~reachable  # a row without any allowed token is computed as if open, then closed again below
     top = scores.masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
-    centred = (scores - top.detach()).clamp(min=BLOCKED).masked_fill(~allowed, 2 * BLOCKED)
-    weights = PROJECTIONS[config.projection](centred, allowed, config)
+    weights = PROJECTIONS[config.projection](scores - top.detach(), allowed, config)
     return weights.masked_fill(~mask, 0.0)

@@ -1,0 +1,35 @@
+"""Gradient importance as Jain & Wallace (2019) define it: |x . dp/dx|, with attention held fixed."""
+
+from attnfaith.importance._inputs import differentiable_inputs, gradients
+from attnfaith.record import Column, ragged
+
+
+COLUMNS = {
+    "importance_gradient": Column(
+        ("T",), doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class; >= 0"
+    ),
+    "importance_gradient_hidden": Column(("T",), doc="the same of the encoder state h of a token; >= 0"),
+}
+
+
+def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
+    """The derivative of the predicted class's probability towards leaving each token's one-hot input.
+
+    Attention is detached after the projection, so the gradient flows through the values only, and through the encoder to
+    neighbouring tokens. With two classes the predicted class and class 1 give the same number. For states it is
+    p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context.
+
+    The softmax is taken in float64: in float32 it is flat above a difference of logits of about 17 and every gradient is 0.
+    Values are not divided by their sum; ranks are the same. Not defined for a text without tokens (an empty row).
+
+    Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
+    """
+    with differentiable_inputs(model, batch) as (embedded, encoded):
+        attention = model.attend(*encoded).detach()
+        probs = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1)
+        of_embedded, of_hidden = gradients(probs.amax(-1), [embedded, encoded.hidden])
+    mask = encoded.mask.cpu()
+    return {
+        name: ragged((value * gradient).sum(-1).abs().detach().float().cpu(), mask)
+        for name, value, gradient in zip(COLUMNS, (embedded, encoded.hidden), (of_embedded, of_hidden), strict=True)
+    }

@@ -1,0 +1,31 @@
+"""Gradient importance as Meister et al. (2021) define it: the L2 norm of the logit's gradient, through attention."""
+
+from attnfaith.importance._inputs import differentiable_inputs, gradients
+from attnfaith.record import Column, ragged
+
+
+COLUMNS = {
+    "importance_gradient_norm": Column(
+        ("T",), doc="||df/dx||_2 for the embedding x of a token, f the log-odds of the predicted class; >= 0"
+    ),
+    "importance_gradient_norm_hidden": Column(("T",), doc="the same for the encoder state h of a token; >= 0"),
+}
+
+
+def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
+    """The length of the steepest ascent of the prediction in each token's embedding, and in each token's state.
+
+    f is the logit of the predicted class minus the log-sum-exp of the others: with two classes the single logit of a
+    sigmoid model, with more the logit of "this class or another". The gradient flows through attention too. Norms are not
+    divided by their sum (their eq. 4 does); ranks and entropies are the same. Not defined for a text without tokens.
+
+    Source: Meister et al. 2021, eq. 4.
+    """
+    with differentiable_inputs(model, batch) as (embedded, encoded):
+        logits = model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
+        predicted = logits.argmax(-1, keepdim=True)
+        others = logits.scatter(-1, predicted, -float("inf")).logsumexp(-1)
+        log_odds = logits.gather(-1, predicted).squeeze(-1) - others
+        found = gradients(log_odds, [embedded, encoded.hidden])
+    mask = encoded.mask.cpu()
+    return {name: ragged(gradient.norm(dim=-1).float().cpu(), mask) for name, gradient in zip(COLUMNS, found, strict=True)}

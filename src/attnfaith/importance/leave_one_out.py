@@ -1,0 +1,145 @@
+"""Leave-one-out importance: how far the prediction moves when one token, or one token's state, is taken away.
+
+Shapes: B instances, T tokens, H hidden, C classes, V deletions made together.
+"""
+
+import torch
+
+from attnfaith.record import Column, ragged
+
+
+COLUMNS = {
+    "importance_leave_one_out": Column(
+        ("T",), doc="total variation distance of the prediction to that for the text without the token; 0..1"
+    ),
+    "importance_leave_one_out_hidden": Column(
+        ("T",), doc="the same when only the token's state is removed and the other weights are renormalised; 0..1"
+    ),
+    "importance_leave_one_out_reproject_hidden": Column(
+        ("T",), doc="the same when the state is removed and the other scores are projected again; 0..1"
+    ),
+}
+
+STATES_AT_ONCE = 2**16  # token states held while tokens are deleted: 64 MiB for H = 256 in float32
+TEXTS_AT_ONCE = 32
+
+
+@torch.no_grad()
+def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
+    """Total variation distances between the prediction and the one without each token (two classes: |change of p|).
+
+    importance_leave_one_out: the token is deleted from the text (positions move up, markers stay), which is encoded and
+    attended again. The state measures leave all other states as they are; they remove one from attention, by renormalising
+    the remaining weights or by projecting the remaining scores. Both are the same for softmax and uniform attention, not for
+    sparse ones, where re-projection can give tokens weight that had none. Where nothing remains (one token, or all weight on
+    it and renormalising) the context is the zero vector and the decoder's bias decides.
+
+    Source: Jain & Wallace 2019, algorithm 1; Meister et al. 2021, eq. 6.
+    """
+    given = {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    encoded = model.encode(**given)
+    hidden, mask, query = encoded
+    attention = model.attend(*encoded)
+    probs = model.decode(hidden, attention, query).double().softmax(-1)
+    renormalised = _distance(without_state(model, hidden, attention, query), probs)
+    if model.config.projection in ("softmax", "uniform"):
+        reprojected = renormalised
+    else:
+        reprojected = _distance(without_state_reprojected(model, encoded), probs)
+    if model.model.encoder.contextual:
+        deleted = _distance(without_token(model, given, encoded), probs)
+    else:  # no other state depends on the token: deleting it is removing its state
+        deleted = reprojected
+    mask = mask.cpu()
+    values = zip(COLUMNS, (deleted, renormalised, reprojected), strict=True)
+    return {name: ragged(value.float().cpu(), mask) for name, value in values}
+
+
+def _distance(logits: torch.Tensor, probs: torch.Tensor) -> torch.Tensor:
+    """Total variation distance (B,T) of logits (B,T,C) to probabilities (B,C)."""
+    return (logits.double().softmax(-1) - probs.unsqueeze(1)).abs().sum(-1) / 2
+
+
+def without_state(model, hidden, attention, query=None) -> torch.Tensor:
+    """Logits (B,T,C) after removing each state in turn and renormalising, all T in one pass.
+
+    The weighted sum of the others is a sum from the left plus one from the right, not the total minus one term, which would
+    cancel where a token holds nearly all weight.
+    """
+    weights = attention.double().unsqueeze(-1)
+    affine = model.decoder.affine
+    if affine:
+        weight, bias = model.decoder_weights(query)
+        values = (hidden @ weight.t()).double()
+    else:
+        values = hidden.double()
+    remaining = _sum_of_others(weights)
+    mean = _sum_of_others(weights * values) / remaining
+    mean = mean.masked_fill(remaining == 0, 0.0)
+    if affine:
+        return mean + (bias.unsqueeze(0) if bias.dim() == 1 else bias).unsqueeze(1)
+    return model.decoder(mean.to(hidden.dtype), None if query is None else query.unsqueeze(1))
+
+
+def _sum_of_others(values: torch.Tensor) -> torch.Tensor:
+    """(B,T,D): at each t the sum over all other t."""
+    left = values.cumsum(1).roll(1, 1)
+    left[:, 0] = 0
+    right = values.flip(1).cumsum(1).flip(1).roll(-1, 1)
+    right[:, -1] = 0
+    return left + right
+
+
+def without_state_reprojected(model, encoded) -> torch.Tensor:
+    """Logits (B,T,C) after removing each state in turn and projecting the remaining scores again."""
+    hidden, mask, query = encoded
+    length = mask.shape[1]
+    others = ~torch.eye(length, dtype=torch.bool, device=mask.device)
+    step = max(1, STATES_AT_ONCE * 16 // mask.numel())
+    parts = [others[start : start + step] for start in range(0, length, step)]
+    return torch.cat(
+        [model.decode(hidden, model.attend(hidden, mask.unsqueeze(1) & part, query), query) for part in parts], 1
+    )
+
+
+def without_token(model, given, encoded) -> torch.Tensor:
+    """Logits (B,T,C) for the text without each attendable token; elsewhere those of an empty text, which mean nothing.
+
+    Texts of equal length run together and nothing is padded. The encoder says how it encodes a text without a token.
+    """
+    mask, query = encoded.mask, encoded.query
+    first, _, _ = model.model.text_masks(given["attention_mask"], given["token_type_ids"])
+    lengths = first.sum(1)
+    logits = encoded.hidden.new_zeros(*mask.shape, model.config.num_labels)
+    embedded = model.model.embed(given["input_ids"])
+    workspace = None
+    for length in lengths.unique().flip(0).tolist():  # the longest first, so that later ones fit the workspace
+        rows = (lengths == length).nonzero().squeeze(1)
+        positions = mask[rows[0]].nonzero().squeeze(1)
+        if not len(positions):
+            continue
+        start, stop = int(positions[0]), int(positions[-1]) + 1
+        attendable = mask[rows[0], :length]
+        attendable = torch.cat([attendable[:start], attendable[start + 1 :]])  # one token fewer, markers where they were
+        deletions = min(stop - start, max(1, STATES_AT_ONCE // length))
+        texts = max(1, min(TEXTS_AT_ONCE, STATES_AT_ONCE // (deletions * length)))
+        if workspace is None:
+            workspace = embedded.new_empty(max(STATES_AT_ONCE, length * texts) * model.config.hidden_size)
+        for chosen in rows.split(texts):
+            whole = embedded[chosen, :length]
+            for begin in range(start, stop, deletions):
+                end = min(begin + deletions, stop)
+                states = model.model.encoder.without(whole, begin, end, workspace)
+                queries = None if query is None else query[chosen]
+                logits[chosen, begin:end] = _decode_variants(model, states, attendable, queries)
+    return logits
+
+
+def _decode_variants(model, states, mask, query) -> torch.Tensor:
+    """Logits (B,V,C) of states (V,B,T-1,H), attendable at mask (T-1,), with queries (B,H) or None."""
+    deletions, batch, length, size = states.shape
+    states = states.reshape(-1, length, size)
+    if query is not None:
+        query = query.expand(deletions, -1, -1).reshape(-1, query.shape[-1])
+    logits = model.decode(states, model.attend(states, mask.expand(len(states), -1), query), query)
+    return logits.view(deletions, batch, -1).transpose(0, 1)
