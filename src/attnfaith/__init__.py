@@ -4,4 +4,32 @@ Importing the package makes its models known to the Auto classes of transformers
 happen when those libraries are imported, so that `import attnfaith` itself loads neither torch nor transformers.
 """
 
+from importlib import import_module
+
+from attnfaith.metrics.registration import register_metric
+from attnfaith.models.registration import register_auto_classes
+
+
 __version__ = "0.1.0"
+
+_MODULES = {
+    "AttentionClassifierConfig": "attnfaith.models.configuration_attention_classifier",
+    "AttentionClassifierModel": "attnfaith.models.modeling_attention_classifier",
+    "AttentionClassifierForSequenceClassification": "attnfaith.models.modeling_attention_classifier",
+}
+
+__all__ = [*_MODULES]
+
+
+def __getattr__(name):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])
+
+
+register_auto_classes()
+register_metric()

@@ -78,12 +78,13 @@ def project(scores: torch.Tensor, mask: torch.Tensor, config) -> torch.Tensor:
 
     scores (..., T) of any float dtype; mask (..., T) bool, True where a token may be attended. Returns (..., T) in
     float32 (float64 for float64 scores): exactly 0 where blocked, non-negative, summing to 1; all zero in a row where
-    nothing is allowed. NaN scores give NaN attention.
+    nothing is allowed. A row with a NaN or infinite allowed score gives NaN.
     """
     scores = scores.double() if scores.dtype == torch.float64 else scores.float()
     mask = mask.expand_as(scores)
     reachable = mask.any(-1, keepdim=True)
     allowed = mask | ~reachable  # a row without any allowed token is computed as if open, then closed again below
-    top = scores.masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
-    weights = PROJECTIONS[config.projection](scores - top.detach(), allowed, config)
-    return weights.masked_fill(~mask, 0.0)
+    top = scores.detach().masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
+    broken = ~top.isfinite()  # the sorting algorithms would fail on it with an index error
+    weights = PROJECTIONS[config.projection]((scores - top).masked_fill(broken, 0.0), allowed, config)
+    return weights.masked_fill(broken, torch.nan).masked_fill(~mask, 0.0)

@@ -1,0 +1,304 @@
+"""Projections against closed forms by hand, against a direct solver of their optimisation problems, and their limits."""
+
+from itertools import combinations
+from types import SimpleNamespace
+
+import entmax
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnfaith.models import projections
+from attnfaith.models.projections import PROJECTIONS, project
+
+
+PARAMETERS = {
+    "sparsegen": [{"sparsegen_lambda": value} for value in (-100.0, -1.0, 0.0, 0.5, 0.9)],
+    "entmax": [{"entmax_alpha": value} for value in (1, 1.25, 1.5, 1.75, 2, 3.0)],
+}
+CASES = [
+    pytest.param(name, parameters, id=name + "".join(f"({value})" for value in parameters.values()))
+    for name in PROJECTIONS
+    for parameters in PARAMETERS.get(name, [{}])
+]
+every = pytest.mark.parametrize(("name", "parameters"), CASES)
+every_that_reads_scores = pytest.mark.parametrize(
+    ("name", "parameters"), [case for case in CASES if case.values[0] != "uniform"]
+)
+
+
+def apply(scores, name, mask=None, **parameters):
+    scores = torch.as_tensor(scores)
+    mask = torch.ones(scores.shape, dtype=torch.bool) if mask is None else torch.as_tensor(mask, dtype=torch.bool)
+    defaults = {"sparsegen_lambda": 0.0, "entmax_alpha": 1.5}
+    return project(scores, mask, SimpleNamespace(projection=name, **{**defaults, **parameters}))
+
+
+def double(values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+# Closed forms by hand
+
+BY_HAND = [
+    ("softmax", {}, [0.0, np.log(2.0), np.log(5.0)], [1 / 8, 2 / 8, 5 / 8]),
+    ("uniform", {}, [3.0, -7.0, 0.1], [1 / 3, 1 / 3, 1 / 3]),
+    # support {1, .8}: tau = (1.8 - 1) / 2 = .4
+    ("sparsemax", {}, [1.0, 0.8, 0.1], [0.6, 0.4, 0.0]),
+    ("sparsemax", {}, [0.5, 0.4, 0.3], [1 / 3 + 0.1, 1 / 3, 1 / 3 - 0.1]),
+    ("sparsegen", {"sparsegen_lambda": 0.0}, [1.0, 0.8, 0.1], [0.6, 0.4, 0.0]),
+    # tau = (1.8 - 1 + .5) / 2 = .65, divided by 1 - .5
+    ("sparsegen", {"sparsegen_lambda": 0.5}, [1.0, 0.8, 0.1], [0.7, 0.3, 0.0]),
+    # one-hot from lambda = 1 - (1 - .8) on
+    ("sparsegen", {"sparsegen_lambda": 0.8}, [1.0, 0.8, 0.1], [1.0, 0.0, 0.0]),
+    # all three, tau = (1.9 - 1 - 1) / 3 = -.1 / 3, divided by 2
+    ("sparsegen", {"sparsegen_lambda": -1.0}, [1.0, 0.8, 0.1], [3.1 / 6, 2.5 / 6, 0.4 / 6]),
+    # 1.5: p = (z / 2 - tau)^2. Two equal scores: 1/2 each. z = (0, d): sqrt(p) differ by d / 2
+    ("entmax15", {}, [0.3, 0.3], [0.5, 0.5]),
+    ("entmax15", {}, [0.4, 0.0], [((0.2 + np.sqrt(2 - 0.04)) / 2) ** 2, ((-0.2 + np.sqrt(2 - 0.04)) / 2) ** 2]),
+    ("entmax15", {}, [2.0, 0.0, -1.0], [1.0, 0.0, 0.0]),
+    # 3: p = sqrt(2 z - tau); p1^2 - p2^2 = 2 d and p1 + p2 = 1, so p1 - p2 = 2 d
+    ("entmax", {"entmax_alpha": 3.0}, [0.2, 0.0], [0.7, 0.3]),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters", "scores", "expected"), BY_HAND)
+def test_closed_form(name, parameters, scores, expected):
+    np.testing.assert_allclose(apply(double(scores), name, **parameters), expected, atol=1e-12)
+
+
+# The optimisation problem each one solves, solved another way
+
+
+def simplex_minimum(objective, size):
+    """Minimise over the simplex by SLSQP, from the centre."""
+    found = scipy.optimize.minimize(
+        objective,
+        np.full(size, 1 / size),
+        bounds=[(0, 1)] * size,
+        constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
+        method="SLSQP",
+        options={"ftol": 1e-15, "maxiter": 1000},
+    )
+    return found.x
+
+
+def sparsegen_by_enumeration(scores, lam):
+    """Try every support: the stationary point on it that is positive and that has the least objective."""
+    best, best_value = None, np.inf
+    for size in range(1, len(scores) + 1):
+        for support in map(list, combinations(range(len(scores)), size)):
+            p = np.zeros(len(scores))
+            p[support] = (scores[support] - (scores[support].sum() - 1 + lam) / size) / (1 - lam)
+            value = ((p - scores) ** 2).sum() - lam * (p**2).sum()
+            if (p[support] >= 0).all() and value < best_value:
+                best, best_value = p, value
+    return best
+
+
+def tsallis(p, alpha):
+    return (p - p**alpha).sum() / (alpha * (alpha - 1))
+
+
+@pytest.mark.parametrize("lam", [-100.0, -10.0, -1.0, -0.5, 0.0, 0.25, 0.5, 0.9])
+def test_sparsegen_solves_its_problem(lam):
+    for seed in range(5):
+        scores = np.random.default_rng(seed).normal(size=6)
+        ours = apply(scores, "sparsegen", sparsegen_lambda=lam).numpy()
+        np.testing.assert_allclose(ours, sparsegen_by_enumeration(scores, lam), atol=1e-12)
+        # divided by 1 - lambda: the solver's tolerance is absolute
+        solver = simplex_minimum(lambda p, z=scores: (((p - z) ** 2).sum() - lam * (p**2).sum()) / (1 - lam), 6)
+        np.testing.assert_allclose(ours, solver, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "alpha"), [("entmax15", 1.5), ("entmax", 1.25), ("entmax", 1.5), ("entmax", 3.0)])
+def test_entmax_solves_its_problem(name, alpha):
+    for seed in range(3):
+        scores = np.random.default_rng(seed).normal(size=5)
+        ours = apply(scores, name, entmax_alpha=alpha).numpy()
+        solver = simplex_minimum(lambda p, z=scores: -(p @ z) - tsallis(p, alpha), 5)
+        np.testing.assert_allclose(ours, solver, atol=2e-4)
+        assert ours @ scores + tsallis(ours, alpha) >= solver @ scores + tsallis(solver, alpha) - 1e-9
+
+
+def test_softmax_solves_its_problem():
+    scores = np.random.default_rng(0).normal(size=5)
+    solver = simplex_minimum(lambda p: -(p @ scores) + (p * np.log(np.maximum(p, 1e-300))).sum(), 5)
+    np.testing.assert_allclose(apply(scores, "softmax"), solver, atol=1e-5)
+    np.testing.assert_allclose(apply(scores, "softmax"), scipy.special.softmax(scores), atol=1e-14)
+
+
+def test_sparsegen_is_sparsemax_of_scaled_scores():
+    scores = torch.randn(20, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for lam in (-3.0, 0.4):
+        expected = entmax.sparsemax(scores / (1 - lam), dim=-1)
+        torch.testing.assert_close(apply(scores, "sparsegen", sparsegen_lambda=lam), expected)
+
+
+@pytest.mark.parametrize(
+    ("lam", "support", "entropy"),
+    [(-1000, 50.0, 1.00), (-10, 17.2, 0.65), (-1, 5.0, 0.32), (0, 3.1, 0.20), (0.5, 2.1, 0.12), (0.9, 1.2, 0.03)],
+)
+def test_sparsegen_on_gaussian_scores(lam, support, entropy):
+    """Mean support and normalised entropy for 50 Gaussian scores, from an independent numpy implementation."""
+    scores = np.random.default_rng(1).normal(size=(2000, 50))
+    weights = apply(scores, "sparsegen", sparsegen_lambda=float(lam)).numpy()
+    assert (weights > 0).sum(1).mean() == pytest.approx(support, abs=0.15)
+    assert scipy.stats.entropy(weights, axis=1).mean() / np.log(50) == pytest.approx(entropy, abs=0.015)
+
+
+@pytest.mark.parametrize("alpha", [1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 4.0])
+def test_entmax_agrees_with_bisection(alpha):
+    scores = 2 * torch.randn(10, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    bisection = entmax.entmax_bisect(scores, alpha=alpha, dim=-1, n_iter=100)
+    torch.testing.assert_close(apply(scores, "entmax", entmax_alpha=alpha), bisection, atol=1e-10, rtol=0)
+
+
+# Limits
+
+
+def test_entmax_between_softmax_and_sparsemax():
+    scores = torch.randn(10, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def distance(alpha, other):
+        return (apply(scores, "entmax", entmax_alpha=alpha) - apply(scores, other)).abs().max().item()
+
+    assert distance(1, "softmax") == distance(1.5, "entmax15") == distance(2, "sparsemax") == 0
+    towards_softmax = [distance(alpha, "softmax") for alpha in (1.1, 1.01, 1.001)]
+    assert towards_softmax == sorted(towards_softmax, reverse=True) and towards_softmax[-1] < 1e-3
+    assert distance(1.5 + 1e-6, "entmax15") < 1e-5 and distance(2 + 1e-6, "sparsemax") < 1e-5
+
+
+@pytest.mark.parametrize("lam", [-1e3, -1e5, -1e7])
+def test_sparsegen_tends_to_uniform(lam):
+    scores, mask = torch.tensor([[0.4, 1.0, -2.0, 5.0, 9.0]]), [[True, True, True, False, False]]
+    weights = apply(scores, "sparsegen", mask, sparsegen_lambda=lam)
+    torch.testing.assert_close(weights, torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0, 0]]), atol=4 / abs(lam), rtol=0)
+    # scores as far apart as lambda is deep are told apart again
+    exact = sparsegen_by_enumeration(np.array([0.4, 1.0, -2.0]) * -lam / 9, lam)
+    np.testing.assert_allclose(
+        apply(scores.double() * -lam / 9, "sparsegen", mask, sparsegen_lambda=lam)[0, :3], exact, atol=1e-9
+    )
+
+
+def test_sparsegen_tends_to_the_largest_score():
+    weights = apply(torch.tensor([0.4, 0.9, 0.8]), "sparsegen", sparsegen_lambda=1 - 1e-9)
+    torch.testing.assert_close(weights, torch.tensor([0.0, 1.0, 0.0]))
+
+
+# What holds for every projection
+
+
+@every
+def test_masked_is_truncated(name, parameters):
+    scores = torch.randn(4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    scores[:, 5:] += 30  # what is blocked would win
+    mask = (torch.arange(9) < 5).expand(4, 9)
+    weights = apply(scores, name, mask, **parameters)
+    torch.testing.assert_close(weights[:, :5], apply(scores[:, :5], name, **parameters), atol=1e-10, rtol=0)
+    assert (weights[:, 5:] == 0).all()
+
+
+@every
+def test_mask_with_holes(name, parameters):
+    scores = torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    mask = torch.tensor([1, 0, 1, 1, 0, 0, 1, 0]).bool()
+    weights = apply(scores, name, mask, **parameters)
+    torch.testing.assert_close(weights[mask], apply(scores[mask], name, **parameters), atol=1e-10, rtol=0)
+    assert (weights[~mask] == 0).all()
+
+
+@every
+@pytest.mark.parametrize("blocked", [0.0, 1e4, -1e30, float("inf"), float("-inf"), float("nan")])
+def test_row_without_allowed_token(name, parameters, blocked):
+    scores = torch.tensor([[0.3, -1.0, 2.0], [0.3, blocked, 2.0], [0.1, 0.2, 0.3]], requires_grad=True)
+    mask = torch.tensor([[0, 0, 0], [1, 0, 1], [1, 1, 1]]).bool()
+    weights = apply(scores, name, mask, **parameters)
+    assert weights[0].tolist() == [0, 0, 0]
+    torch.testing.assert_close(weights[1:].sum(-1), torch.ones(2))
+    if weights.requires_grad:  # uniform does not look at the scores
+        (weights * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+        assert torch.isfinite(scores.grad).all()
+        assert scores.grad[0].tolist() == [0, 0, 0] and scores.grad[1, 1] == 0
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("length", [1, 7, 500])
+def test_sums_to_one_in_float32(name, parameters, dtype, length):
+    scores = (3 * torch.randn(6, length, generator=torch.Generator().manual_seed(0))).to(dtype)
+    weights = apply(scores, name, **parameters)
+    assert weights.dtype == torch.float32
+    assert (weights >= 0).all()
+    torch.testing.assert_close(weights.double().sum(-1), torch.ones(6).double(), atol=1e-6, rtol=0)
+
+
+@every
+def test_huge_scores(name, parameters):
+    scores = torch.tensor([[1e4, -1e4, 0.0, 9999.0], [-1e4, -1e4, -1e4, -1e4], [1e4, 1e4, -1e4, -1e4]])
+    weights = apply(scores, name, **parameters)
+    assert torch.isfinite(weights).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3))
+    torch.testing.assert_close(weights[1], torch.full((4,), 0.25))
+    if name != "uniform" and parameters.get("sparsegen_lambda", 0) > -100:
+        torch.testing.assert_close(weights[2], torch.tensor([0.5, 0.5, 0.0, 0.0]))
+    exact = apply(scores.double(), name, **parameters)
+    torch.testing.assert_close(weights.double(), exact, atol=1e-6, rtol=0)
+
+
+@every_that_reads_scores
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_broken_scores_are_not_hidden(name, parameters, bad):
+    weights = apply(torch.tensor([[0.1, bad, 0.3], [0.1, 0.2, 0.3]]), name, **parameters)
+    assert weights[0].isnan().all()
+    torch.testing.assert_close(weights[1], apply(torch.tensor([0.1, 0.2, 0.3]), name, **parameters))
+
+
+@every_that_reads_scores
+def test_gradient(name, parameters):
+    # distinct scores, away from the kinks at which a support changes
+    scores = double([[0.31, 0.05, -0.22, 0.47, 5.0], [1.4, -0.6, 0.15, 0.83, 0.02]]).requires_grad_()
+    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]]).bool()
+    assert torch.autograd.gradcheck(lambda z: apply(z, name, mask, **parameters), scores, atol=1e-6)
+
+
+def test_sparsegen_gradient_in_closed_form():
+    """On the support S, (I - 11'/|S|) / (1 - lambda); 0 elsewhere."""
+    jacobian = torch.autograd.functional.jacobian(
+        lambda z: apply(z, "sparsegen", sparsegen_lambda=0.5), double([1.0, 0.8, 0.1])
+    )
+    torch.testing.assert_close(jacobian, double([[1, -1, 0], [-1, 1, 0], [0, 0, 0]]))
+
+
+numbers = st.floats(-50, 50, allow_nan=False, width=32)
+
+
+@every
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_properties(name, parameters, data):
+    """A point of the simplex; equivariant under permutation; blind to a constant; larger score, no smaller weight."""
+    values = data.draw(st.lists(numbers, min_size=1, max_size=8))
+    allowed = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    order = data.draw(st.permutations(range(len(values))))
+    scores, mask = double(values), torch.tensor(allowed)
+    weights = apply(scores, name, mask, **parameters)
+    assert (weights >= 0).all() and (weights[~mask] == 0).all()
+    assert weights.sum().item() == pytest.approx(float(any(allowed)), abs=1e-9)
+    torch.testing.assert_close(apply(scores[order], name, mask[order], **parameters), weights[order], atol=1e-9, rtol=0)
+    torch.testing.assert_close(apply(scores + 7.5, name, mask, **parameters), weights, atol=1e-9, rtol=0)
+    ranked = weights[mask][scores[mask].argsort()]
+    assert (ranked.diff() >= -1e-9).all()
+
+
+def test_sparse_projections_say_what_is_missing(monkeypatch):
+    monkeypatch.setattr(projections, "entmax", None)
+    for name in ("sparsemax", "sparsegen", "entmax15", "entmax"):
+        with pytest.raises(ImportError, match="pip install entmax"):
+            apply(torch.zeros(3), name, entmax_alpha=1.25)
+    for name in ("softmax", "uniform"):
+        torch.testing.assert_close(apply(torch.zeros(2), name), torch.tensor([0.5, 0.5]))
