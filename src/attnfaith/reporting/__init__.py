@@ -1,0 +1,32 @@
+"""From a record to tables, figures and an HTML page. Needs no model: torch is never imported here."""
+
+from attnfaith.reporting.figures import (
+    attention_overview,
+    gradient_vs_leave_one_out,
+    save_figure,
+    tau_histograms,
+)
+from attnfaith.reporting.report import write_report
+from attnfaith.reporting.tables import (
+    agreement_table,
+    compare_with_published,
+    performance_table,
+    plausibility_table,
+    save_table,
+    seed_summary,
+)
+
+
+__all__ = [
+    "agreement_table",
+    "attention_overview",
+    "compare_with_published",
+    "gradient_vs_leave_one_out",
+    "performance_table",
+    "plausibility_table",
+    "save_figure",
+    "save_table",
+    "seed_summary",
+    "tau_histograms",
+    "write_report",
+]

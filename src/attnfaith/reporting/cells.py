@@ -1,0 +1,138 @@
+"""One cell of a record: its identity, predicted classes and rank correlations, computed once for every report part.
+
+A cell is one run of one model on one split: the rows that share every identity column but the instance id.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
+
+
+CELL = tuple(name for name in records.IDENTITY if name != "instance_id")
+PREFIX = "importance_"
+
+
+class Cell:
+    """The rows of one cell.
+
+    identity: the cell's value of each column in CELL.
+    measures: names of the importance measures it holds, without the "importance_" prefix, in column order.
+    """
+
+    def __init__(self, identity: Mapping[str, object], table: pa.Table):
+        self.identity = dict(identity)
+        self.table = table
+        self.measures = tuple(name.removeprefix(PREFIX) for name in table.column_names if name.startswith(PREFIX))
+        self._taus: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """What is compared: attention with each measure, then gradient with leave-one-out where both are there."""
+        found = [("attention", name) for name in self.measures]
+        if {"gradient", "leave_one_out"} <= set(self.measures):
+            found.append(("gradient", "leave_one_out"))
+        return found
+
+    @cached_property
+    def instance_ids(self) -> list[str]:
+        return self.table.column("instance_id").to_pylist()
+
+    @cached_property
+    def attention(self) -> list[np.ndarray]:
+        return records.rows(self.table, "attention")
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Attendable tokens per instance, [N]."""
+        return np.array([len(row) for row in self.attention], dtype=np.int64)
+
+    @cached_property
+    def probs(self) -> np.ndarray:
+        """Class probabilities, [N, C].
+
+        Raises RecordError where the instances of the cell have different numbers of classes.
+        """
+        found = records.rows(self.table, "probs")
+        if len(counts := sorted({len(row) for row in found})) > 1:
+            raise records.RecordError(
+                f"{describe(self.identity)}: instances have {counts} classes; one cell is one model and has one number"
+            )
+        return np.stack(found)
+
+    @cached_property
+    def predicted(self) -> np.ndarray:
+        """Predicted class per instance, [N]; the lower class on equal probability."""
+        return self.probs.argmax(axis=1)
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """Gold class per instance, [N] float; NaN where unknown."""
+        return self.table.column("label").to_numpy().astype(np.float64)
+
+    def scores(self, name: str) -> list[np.ndarray]:
+        """Token scores of "attention" or of one measure, one array per instance.
+
+        Raises ValueError where the cell does not hold it.
+        """
+        if name == "attention":
+            return self.attention
+        if name not in self.measures:
+            raise ValueError(f"the record holds no importance '{name}'; it holds {list(self.measures)}")
+        return records.rows(self.table, PREFIX + name)
+
+    def tau(self, first: str, second: str) -> np.ndarray:
+        """Kendall's tau-b per instance between two token scores, [N] in -1..1; NaN where undefined."""
+        if (first, second) not in self._taus:
+            self._taus[first, second] = kendall_tau(self.scores(first), self.scores(second))
+        return self._taus[first, second][0]
+
+
+def split_cells(record: pa.Table) -> list[Cell]:
+    """The cells of a record, in order of first appearance; [] for a record without rows."""
+    if record.num_rows == 0:
+        return []
+    identity = pd.DataFrame({name: record.column(name).to_pylist() for name in CELL})
+    groups = identity.groupby(list(CELL), sort=False, dropna=False).indices
+    parts = sorted(groups.values(), key=lambda rows: rows[0])
+    if len(parts) == 1:
+        return [Cell(identity.iloc[0].to_dict(), record)]
+    return [Cell(identity.iloc[rows[0]].to_dict(), record.take(pa.array(rows))) for rows in parts]
+
+
+def one_cell(record: "pa.Table | Cell") -> Cell:
+    """The only cell of a record.
+
+    Raises ValueError where there is none or more than one.
+    """
+    if isinstance(record, Cell):
+        return record
+    cells = split_cells(record)
+    if len(cells) != 1:
+        known = "; ".join(describe(cell.identity) for cell in cells)
+        raise ValueError(f"a figure shows one cell, the record holds {len(cells)} ({known}): filter the record first")
+    return cells[0]
+
+
+def measure_label(name: str) -> str:
+    """A measure's name for reading: "leave_one_out_hidden" -> "leave-one-out hidden"."""
+    return name.replace("leave_one_out", "leave-one-out").replace("_", " ")
+
+
+def pair_name(first: str, second: str) -> str:
+    return f"{first}–{second}"
+
+
+def describe(identity: Mapping[str, object]) -> str:
+    """One line that tells a cell from the others: data set, split, model, seed."""
+    model = " + ".join(str(identity[name]) for name in ("encoder", "alignment", "projection"))
+    data = f"{identity['dataset']} ({identity['split']})"
+    return f"{data} · {model} · vectors {identity['vectors']} · seed {identity['seed']}"

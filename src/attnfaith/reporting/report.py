@@ -1,0 +1,140 @@
+"""The whole report in one folder: tables, figures and the page."""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from attnfaith import record as records
+from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
+from attnfaith.reporting.figures import all_figures, require_matplotlib, save_figure
+from attnfaith.reporting.files import write_atomically
+from attnfaith.reporting.page import render_page
+from attnfaith.reporting.tables import agreement_table, performance_table, plausibility_table, save_table, seed_summary
+
+
+MARK = '<meta name="generator" content="attnfaith report'
+_KINDS = {"tables": {".csv", ".md", ".parquet"}, "figures": {".png", ".svg"}}
+
+
+def write_report(
+    record: pa.Table,
+    out_dir: str | os.PathLike,
+    *,
+    title: str | None = None,
+    facts: Mapping[str, object] | None = None,
+    n_examples: int = 5,
+) -> Path:
+    """Write a record's report into `out_dir` and return the path of its index.html.
+
+    The folder holds index.html (one page that needs nothing beside it), tables/*.csv, *.md and *.parquet, and
+    figures/*.png and *.svg. The same record gives the same bytes. facts: what the page says of the run, by name;
+    without it, the settings stored in the record. n_examples: texts shown of highest and of lowest agreement per cell.
+
+    All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole.
+
+    Raises RecordError where the record breaks a rule or has no rows, ValueError for n_examples below 1,
+    FileExistsError where `out_dir` is a file or a folder with anything in it but a report, ImportError where
+    matplotlib is missing.
+    """
+    if n_examples < 1:
+        raise ValueError(f"n_examples is {n_examples}; a report shows at least 1 text")
+    require_matplotlib()
+    records.validate(record)
+    if record.num_rows == 0:
+        raise records.RecordError("a record without rows has nothing to report: measure at least one instance")
+    target = Path(out_dir).resolve()
+    _refuse_foreign(target)
+    cells = split_cells(record)
+    if facts is None:
+        facts = _stored_facts(record)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    building.mkdir()
+    try:
+        _fill(building, cells, title=title, facts=facts, n_examples=n_examples)
+        _put_in_place(building, target)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return target / "index.html"
+
+
+def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapping[str, object], n_examples: int) -> None:
+    agreement = agreement_table(cells)
+    seeds = seed_summary(agreement)
+    tables = {
+        "agreement": agreement,
+        "performance": performance_table(cells),
+        "plausibility": plausibility_table(cells),
+        "seeds": seeds[seeds["n_seeds"] > 1],
+    }
+    for name, table in tables.items():
+        if len(table):
+            save_table(table, folder / "tables" / name)
+    pictures = []
+    for cell, prefix in zip(cells, _prefixes(cells), strict=True):
+        found = {}
+        for name, figure in all_figures(cell).items():
+            stem = f"figures/{prefix}{name}"
+            png, _ = save_figure(figure, folder / stem)
+            found[name] = (stem, png.read_bytes())
+        pictures.append(found)
+    if title is None:
+        title = f"Does attention explain? {describe(cells[0].identity) if len(cells) == 1 else f'{len(cells)} cells'}"
+    page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
+    write_atomically(folder / "index.html", page.encode())
+
+
+def _stored_facts(record: pa.Table) -> dict[str, object]:
+    stored = records.settings(record)
+    if len(stored) == 1:
+        return dict(stored[0])
+    return {f"settings {number}": settings for number, settings in enumerate(stored, start=1)}
+
+
+def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
+    """Start of each cell's figure names: nothing for one cell, else a number and what tells the cells apart."""
+    if len(cells) == 1:
+        yield ""
+        return
+    differing = [name for name in CELL if len({str(cell.identity[name]) for cell in cells}) > 1]
+    for number, cell in enumerate(cells, start=1):
+        words = "_".join(f"{cell.identity[name]}" for name in differing)
+        yield f"{number:02d}_{re.sub(r'[^A-Za-z0-9.=-]+', '-', words).strip('-')[:60]}_"
+
+
+def _refuse_foreign(target: Path) -> None:
+    """Raises FileExistsError unless `target` is absent, an empty folder, or a report and nothing else."""
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise FileExistsError(f"{target} is a file; a report is a folder: give another path")
+    entries = sorted(path.relative_to(target) for path in target.rglob("*"))
+    if not entries:
+        return
+    index = target / "index.html"
+    if not index.is_file() or MARK not in index.read_text(encoding="utf-8", errors="replace"):
+        raise FileExistsError(f"{target} is not empty and not a report: give another path, or empty it first")
+    for entry in entries:
+        inside = len(entry.parts) == 2 and entry.suffix in _KINDS.get(entry.parts[0], ())
+        if not inside and str(entry) not in ("index.html", *_KINDS):
+            raise FileExistsError(f"{target} holds '{entry}', which no report wrote: move it away first")
+
+
+def _put_in_place(building: Path, target: Path) -> None:
+    """Rename the finished folder to `target`; an old report steps aside first and comes back if that fails."""
+    if not target.exists():
+        os.rename(building, target)
+        return
+    aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+    os.rename(target, aside)
+    try:
+        os.rename(building, target)
+    except BaseException:
+        os.rename(aside, target)
+        raise
+    shutil.rmtree(aside)

@@ -1,0 +1,134 @@
+import matplotlib
+import matplotlib.pyplot
+import numpy as np
+import pytest
+
+from attnfaith import record as records
+from attnfaith.reporting import attention_overview, gradient_vs_leave_one_out, save_figure, tau_histograms
+from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.figures import all_figures
+
+
+def texts(figure):
+    legends = [text for axes in figure.axes if axes.get_legend() for text in axes.get_legend().get_texts()]
+    titles = [axes.title for axes in figure.axes] + [axes._left_title for axes in figure.axes]
+    return "\n".join(text.get_text() for text in [*figure.texts, *legends, *titles])
+
+
+def test_title_and_legend_say_what_is_shown(draw_record):
+    record = draw_record(40)
+    shown = texts(tau_histograms(record, "leave_one_out"))
+    for part in ("sst (test)", "bilstm + additive + softmax", "random(0.25)", "seed 0", "n = 40", "leave-one-out"):
+        assert part in shown
+    cell = one_cell(record)
+    tau = cell.tau("attention", "leave_one_out")
+    for number in (0, 1):
+        values = tau[cell.predicted == number]
+        defined = values[~np.isnan(values)]
+        assert f"class {number}\nmean {defined.mean():.2f}, n = {len(defined)}" in shown
+    undefined = int(np.isnan(tau).sum())
+    assert undefined == 3  # the empty text, the single token, the constant scores
+    assert "undefined)" in shown
+
+
+def test_bars_of_a_class_add_up_to_one(draw_record):
+    axes = tau_histograms(draw_record(60), "gradient").axes[0]
+    outlines = [patch for patch in axes.patches if not patch.get_fill()]
+    assert len(outlines) == 2
+    for outline in outlines:
+        points = outline.get_xy()
+        tops = {
+            (round(x, 6), y)
+            for (x, y), (after, y_after) in zip(points, points[1:], strict=False)
+            if y == y_after and after > x
+        }
+        assert sum(y for _, y in tops) == pytest.approx(1)
+    assert axes.get_xlim() == (-1, 1)
+
+
+def test_agreement_of_measures_has_three_panels_with_their_means(draw_record):
+    record = draw_record(40)
+    figure = gradient_vs_leave_one_out(record)
+    cell = one_cell(record)
+    assert len(figure.axes) == 3
+    for axes, pair in zip(
+        figure.axes,
+        [("attention", "gradient"), ("attention", "leave_one_out"), ("gradient", "leave_one_out")],
+        strict=True,
+    ):
+        tau = cell.tau(*pair)
+        assert f"mean {np.nanmean(tau):.2f}, n = 37 (3 undefined)" in axes.get_title(loc="left")
+
+
+def test_missing_measure_or_several_cells_are_refused(draw_record):
+    record = draw_record(5, measures=("gradient",))
+    with pytest.raises(ValueError, match=r"no importance 'leave_one_out'; it holds \['gradient'\]"):
+        gradient_vs_leave_one_out(record)
+    two = records.concatenate([record, draw_record(5, seed=1, measures=("gradient",))])
+    with pytest.raises(ValueError, match="shows one cell, the record holds 2"):
+        attention_overview(two)
+
+
+def test_many_classes_share_the_last_colour(draw_record):
+    record = draw_record(80, classes=11)
+    shown = texts(tau_histograms(record, "gradient"))
+    assert "5 others" in shown
+    assert shown.count("class ") == 6
+    assert sum(int(part.split()[0]) for part in shown.split("n = ")[2:]) == 77  # after the title's n, the groups'
+
+
+@pytest.mark.parametrize("measures", [(), ("gradient",), ("leave_one_out_hidden",), ("gradient", "leave_one_out")])
+@pytest.mark.parametrize("classes", [1, 3])
+def test_every_kind_of_record_can_be_drawn(draw_record, measures, classes):
+    figures = all_figures(draw_record(12, measures=measures, classes=classes))
+    expected = {f"tau_attention_{name}" for name in measures} | {"attention_overview"}
+    assert set(figures) == expected | ({"gradient_vs_leave_one_out"} if len(measures) == 2 else set())
+
+
+def test_nothing_defined_can_be_drawn(build_record, tmp_path):
+    record = build_record(
+        [
+            {"attention": [], "gradient": [], "leave_one_out": []},
+            {"attention": [1.0], "gradient": [1], "leave_one_out": [1]},
+        ],
+        measures=("gradient", "leave_one_out"),
+        dataset="a $x^2 dollar",
+    )
+    for name, figure in all_figures(record).items():
+        save_figure(figure, tmp_path / name)
+    assert "n = 0 (2 undefined)" in texts(tau_histograms(record, "gradient"))
+
+
+def test_saved_bytes_do_not_change_and_files_are_whole(draw_record, tmp_path):
+    record = draw_record(30)
+    for draw in (lambda: tau_histograms(record, "gradient"), lambda: attention_overview(record)):
+        first, second = (save_figure(draw(), tmp_path / name) for name in ("a.b", "c"))
+        assert [path.name for path in first] == ["a.b.png", "a.b.svg"]
+        assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+        assert first[0].read_bytes().startswith(b"\x89PNG") and b"</svg>" in first[1].read_bytes()
+        assert b"dc:date" not in first[1].read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.b.png", "a.b.svg", "c.png", "c.svg"]
+
+
+def test_settings_of_the_caller_neither_enter_nor_change(draw_record, tmp_path):
+    record = draw_record(10)
+    plain = save_figure(tau_histograms(record, "gradient"), tmp_path / "plain")
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": "other"}):
+        before = dict(matplotlib.rcParams)
+        odd = save_figure(tau_histograms(record, "gradient"), tmp_path / "odd")
+        assert dict(matplotlib.rcParams) == before
+    assert [path.read_bytes() for path in odd] == [path.read_bytes() for path in plain]
+    assert matplotlib.pyplot.get_fignums() == []
+
+
+def test_no_text_leaves_the_picture(draw_record):
+    record = draw_record(30, dataset="a-data-set-with-a-very-long-name/" * 4)
+    for figure in all_figures(record).values():
+        figure.draw_without_rendering()
+        width, height = figure.canvas.get_width_height()
+        renderer = figure.canvas.get_renderer()
+        boxes = [text.get_window_extent(renderer) for text in figure.texts] + [
+            axes.get_tightbbox(renderer) for axes in figure.axes
+        ]
+        for box in boxes:
+            assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1

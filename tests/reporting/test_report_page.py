@@ -1,0 +1,283 @@
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from attnfaith import record as records
+from attnfaith.reporting import agreement_table, write_report
+from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.heatmap import HUES, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
+from attnfaith.reporting.page import DEGREES, degree, summarise
+
+
+VOID = {"meta", "img", "br", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Tags with attributes, texts by tag, and whether every element is closed in order."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.texts, self.open = [], [], []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def with_class(self, name):
+        return [attrs for _, attrs in self.tags if name in attrs.get("class", "").split()]
+
+    def text(self, tag=None):
+        return " ".join(" ".join(data for where, data in self.texts if tag in (None, where)).split())
+
+
+@pytest.fixture
+def page_of(tmp_path, quick_figures):
+    def make(record, **options):
+        return write_report(record, tmp_path / "report", **options).read_text(encoding="utf-8")
+
+    return make
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "&amp;",
+    "'",
+    "{{ 7*7 }}",
+    "\u202eevil",
+    "\x00\x1b",
+    "شكرا",
+    "",
+    "  ",
+    "</table>",
+]
+
+
+def test_texts_facts_and_names_are_escaped(build_record, page_of):
+    count = len(HOSTILE)
+    weights = np.arange(1, count + 1) / sum(range(1, count + 1))
+    record = build_record(
+        [
+            {
+                "id": "<i>id</i>",
+                "tokens": HOSTILE,
+                "attention": weights,
+                "gradient": weights[::-1],
+                "<b>m</b>": weights,
+            }
+        ],
+        measures=("gradient", "<b>m</b>"),
+        dataset="<script>d</script>",
+    )
+    html = page_of(record, title="<script>t</script>", facts={"<u>k</u>": "<script>v</script>", "n": {"x": ["<", 1]}})
+    page = Page(html)
+    assert page.open == []
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "i", "b", "u"} - {"i", "b"}  # our own page uses i (legend) and b (tau)
+    assert "<b>m</b>" not in html and "<i>id</i>" not in html and "<u>" not in html
+    assert len([tag for tag, _ in page.tags if tag == "img"]) == 1  # our figure only
+    for part in ("<script>t</script>", "<script>d</script>", "<i>id</i>", "<u>k</u>", "<script>v</script>", "{{ 7*7 }}"):
+        assert part in page.text()
+    assert "n.x" in page.text() and "49" not in page.text("bdi")
+    cells = [data for where, data in page.texts if where == "bdi"]
+    for token in HOSTILE:
+        assert visible(token) in cells
+    assert not re.search("[\x00-\x08\x0e-\x1f\u202e]", html)
+
+
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [("a", "a"), ("", "(empty)"), (" \t", "␣␣"), ("\x00", "␀"), ("a\u202eb", "a[U+202E]b"), ("\x7f", "[U+007F]")]
+    + [("شكرا", "شكرا"), ("👩\u200d🔬", "👩\u200d🔬"), ("a\nb", "a␊b"), ("\ufeffx", "[U+FEFF]x")],
+)
+def test_nothing_unseen_in_a_token(token, shown):
+    assert visible(token) == shown
+
+
+def test_the_page_needs_nothing_beside_it(draw_record, page_of):
+    html = page_of(draw_record(20, rationale=True))
+    page = Page(html)
+    inlined = re.sub(r"base64,[A-Za-z0-9+/=]+", "", html)
+    assert not re.search(r"https?:|//", inlined)
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object"}
+    assert all(attrs["src"].startswith("data:image/png;base64,") for tag, attrs in page.tags if tag == "img")
+    assert "url(" not in html and "@import" not in html
+    assert any("default-src 'none'" in attrs.get("content", "") for _, attrs in page.tags)
+
+
+def test_links_lead_to_files_of_the_report(draw_record, tmp_path, quick_figures):
+    two = records.concatenate([draw_record(20, seed=seed, rationale=True) for seed in (0, 1)])
+    index = write_report(two, tmp_path / "report")
+    links = [attrs["href"] for tag, attrs in Page(index.read_text(encoding="utf-8")).tags if tag == "a"]
+    linked = {(index.parent / link).resolve() for link in links}
+    assert linked == {path.resolve() for path in index.parent.rglob("*.*") if path.is_file()} - {index.resolve()}
+
+
+def test_readable_without_seeing_it(draw_record, tmp_path):
+    page = Page(write_report(draw_record(20), tmp_path / "report").read_text(encoding="utf-8"))
+    images = [attrs for tag, attrs in page.tags if tag == "img"]
+    assert len(images) == 4 and all(len(attrs["alt"]) > 40 for attrs in images)
+    assert any("mean" in attrs["alt"] and "n =" in attrs["alt"] for attrs in images)
+    assert all("scope" in attrs for tag, attrs in page.tags if tag == "th")
+    assert dict(page.tags[0][1]) == {"lang": "en"}
+    assert any("attention: 0." in attrs.get("title", "") for tag, attrs in page.tags if tag == "td")
+
+
+@pytest.mark.parametrize("theme", PAPER)
+@pytest.mark.parametrize("hue", [*HUES.values(), OTHER_HUE])
+def test_numbers_on_every_shade_can_be_read(hue, theme):
+    steps = shades(hue, theme)
+    assert len(steps) == 11
+    assert steps[0][0] == PAPER[theme]
+    assert all(contrast(background, ink) >= 4.5 for background, ink in steps)
+    assert len({background for background, _ in steps}) == 11
+
+
+def test_contrast_of_known_colours():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+    assert contrast("#123456", "#123456") == 1
+
+
+def test_heat_of_one_text(build_record):
+    record = build_record(
+        [
+            {
+                "attention": [0.5, 0.25, 0.25, 0],
+                "gradient": [0.0, -4.0, 2.0, 0.125],
+                "leave_one_out": [0, 0, 0, 0],
+                "gold": [0, 1, 0, 0],
+                "label": 0,
+            }
+        ],
+        measures=("gradient", "leave_one_out"),
+        rationale=True,
+    )
+    shown = example(one_cell(record), 0)
+    assert shown.measures == ("attention", "gradient", "leave-one-out")
+    by_row = list(zip(*(token.scores for token in shown.tokens), strict=True))
+    assert [score.percent for score in by_row[0]] == ["100", "50", "50", "0"]
+    assert [score.shade for score in by_row[0]] == [10, 5, 5, 0]
+    assert [score.percent for score in by_row[1]] == ["0", "−100", "50", "3"]
+    assert [score.shade for score in by_row[1]] == [0, 10, 5, 0]
+    assert {score.percent for score in by_row[2]} == {"0"}
+    assert by_row[1][1].value == "gradient: -4, −100 % of the largest"
+    assert [token.gold for token in shown.tokens] == [False, True, False, False]
+    assert (shown.predicted, shown.label) == (1, 0)
+    assert shown.probability == pytest.approx(0.6)
+    assert dict(shown.taus)["attention and leave-one-out"] == "undefined"
+
+
+def test_rationale_is_underlined_and_wrong_predictions_are_named(build_record, page_of):
+    record = build_record(
+        [{"tokens": ["good", "film"], "attention": [0.9, 0.1], "gold": [1, 0], "label": 0, "gradient": [2, 1]}],
+        measures=("gradient",),
+        rationale=True,
+    )
+    page = Page(page_of(record))
+    assert len(page.with_class("gold")) == 1
+    assert page.text("span").startswith("0 (wrong)") or "0 (wrong)" in page.text("span")
+    assert "marked by people as evidence" in page.text("p")
+
+
+def ranked(build_record, measures=("leave_one_out",)):
+    """Nine-token texts whose tau falls with their number; 3 and 4 tie; one short text of tau 1 and one undefined."""
+    order = np.arange(1.0, 10)
+    instances = []
+    for number, swaps in enumerate((0, 1, 2, 3, 3, 5, 6, 8)):
+        scores = np.r_[order[:swaps][::-1], order[swaps:]]
+        instances.append({"id": f"t/{9 - number}", "attention": order / order.sum(), "leave_one_out": scores})
+    instances.append({"id": "t/short", "attention": [0.4, 0.6], "leave_one_out": [1, 2]})
+    instances.append({"id": "t/constant", "attention": order / order.sum(), "leave_one_out": np.ones(9)})
+    return build_record(instances, measures=measures)
+
+
+def test_best_and_worst_texts_are_chosen_in_order(build_record):
+    cell = one_cell(ranked(build_record))
+    ids = cell.instance_ids
+    best, worst, shortest = choose(cell, 4)
+    # zero and one swaps give tau 1: ties in order of the instance id
+    assert [ids[row] for row in best] == ["t/8", "t/9", "t/7", "t/5"]
+    assert [ids[row] for row in worst] == ["t/2", "t/3", "t/4", "t/6"]
+    assert shortest == 8
+
+
+def test_short_texts_are_used_where_there_is_nothing_else(build_record):
+    cell = one_cell(ranked(build_record))
+    best, worst, shortest = choose(cell, 20)
+    assert shortest == 2
+    assert len(best) + len(worst) == 9 and not set(best) & set(worst)
+    assert "t/constant" not in {cell.instance_ids[row] for row in best + worst}
+
+
+def test_without_a_measure_the_first_texts_are_shown(draw_record):
+    best, worst, _ = choose(one_cell(draw_record(9, measures=())), 3)
+    assert (best, worst) == ([0, 1, 2], [])
+
+
+def test_long_texts_are_cut_and_say_so(build_record, page_of):
+    weights = np.arange(1, 502) / sum(range(1, 502))
+    html = page_of(build_record([{"attention": weights, "gradient": weights}], measures=("gradient",)))
+    assert "First 400 of 501 tokens." in html
+    assert len(re.findall('<th role="rowheader"', html)) == 400
+
+
+def test_degrees_are_in_order_and_cover_every_tau():
+    assert [bound for bound, _ in DEGREES] == sorted((bound for bound, _ in DEGREES), reverse=True)
+    assert degree(1.0) == "nearly the same order" and degree(-1.0) == "rather opposite orders"
+    assert degree(0.0) == "unrelated orders" and degree(0.2951) == "a somewhat similar order"
+
+
+def test_summary_comes_from_the_numbers(draw_record):
+    record = draw_record(80)
+    table = agreement_table(record)
+    overall = table[table["class"] == "overall"].set_index("pair")
+    gradient, between = overall.loc["attention–gradient"], overall.loc["gradient–leave_one_out"]
+    first, second, third = summarise(one_cell(record), table)
+    assert first.startswith(f"Attention and gradient put the tokens of a text in {degree(gradient['tau_mean'])}: ")
+    assert f"{gradient['tau_mean']:.2f} on average over 77 texts" in first
+    assert f"{gradient['ci_low']:.2f} to {gradient['ci_high']:.2f}" in first
+    assert f"{gradient['share_significant']:.0%} of them" in first
+    assert "undefined: 3." in first and "Tied" not in first
+    assert "leave-one-out" in second
+    assert f"τ = {between['tau_mean']:.2f}" in third
+
+
+def test_summary_says_when_ties_limit_tau(build_record):
+    sparse = [0.5, 0.3, 0.2] + [0.0] * 7
+    record = build_record([{"attention": sparse, "gradient": np.arange(10.0)[::-1]}] * 1, measures=("gradient",))
+    table = agreement_table(record)
+    (sentence,) = summarise(one_cell(record), table)
+    ceiling = np.sqrt(1 - 7 * 6 / 90)
+    assert f"Tied tokens allow {ceiling:.2f} at most; of that, 100% is reached." in sentence
+    assert "interval undefined" in sentence
+
+
+@pytest.mark.parametrize(
+    ("taus", "expected"),
+    [((0.2, 0.3, 0.9), "more than attention agrees with either"), ((0.8, 0.9, 0.1), "less than attention agrees")]
+    + [((0.1, 0.9, 0.5), "more than attention agrees with one of them")],
+)
+def test_summary_compares_the_measures(draw_record, taus, expected):
+    record = draw_record(10)
+    table = agreement_table(record)
+    names = ("attention–gradient", "attention–leave_one_out", "gradient–leave_one_out")
+    table["tau_mean"] = table["pair"].map(dict(zip(names, taus, strict=True)))
+    assert expected in summarise(one_cell(record), table)[-1]
+
+
+def test_summary_of_nothing_defined(build_record):
+    record = build_record([{"attention": [1.0], "gradient": [1.0]}], measures=("gradient",))
+    (sentence,) = summarise(one_cell(record), agreement_table(record))
+    assert sentence == "Between attention and gradient no text has a defined rank correlation (1 undefined)."

@@ -1,0 +1,197 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from attnfaith import record as records
+from attnfaith.reporting import agreement_table, write_report
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_what_a_report_holds(draw_record, tmp_path):
+    record = draw_record(20, rationale=True)
+    index = write_report(record, tmp_path / "deep" / "report")
+    assert index == tmp_path / "deep" / "report" / "index.html"
+    figures = ("attention_overview", "gradient_vs_leave_one_out", "tau_attention_gradient", "tau_attention_leave_one_out")
+    tables = ("agreement", "performance", "plausibility")
+    assert set(contents(index.parent)) == {
+        "index.html",
+        *(f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg")),
+        *(f"tables/{name}.{kind}" for name in tables for kind in ("csv", "md", "parquet")),
+    }
+    saved = pd.read_parquet(index.parent / "tables" / "agreement.parquet")
+    pd.testing.assert_frame_equal(saved, agreement_table(record))
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["report"]
+
+
+def test_same_record_same_bytes(draw_record, tmp_path):
+    record = draw_record(15, rationale=True, measures=())
+    folder = write_report(record, tmp_path / "a", facts={"k": 1}).parent
+    before = contents(folder)
+    assert contents(write_report(record, tmp_path / "b", facts={"k": 1}).parent) == before
+    write_report(record, folder, facts={"k": 1})  # over the old one
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"measures": ()},
+        {"measures": ("gradient_norm_hidden",), "classes": 1},
+        {"measures": ("gradient",), "classes": 4, "labels": False},
+    ],
+)
+def test_records_that_lack_something(draw_record, tmp_path, options):
+    index = write_report(draw_record(8, **options), tmp_path / "report")
+    html = index.read_text(encoding="utf-8")
+    assert "undefined" in html or options.get("labels", True)
+    assert ("no importance measure" in html) == (not options["measures"])
+    assert "NaN" not in html and ">nan<" not in html
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_only_empty_texts(build_record, tmp_path):
+    index = write_report(build_record([{"attention": [], "gradient": []}] * 2, measures=("gradient",)), tmp_path / "report")
+    html = index.read_text(encoding="utf-8")
+    assert "no text has a defined rank correlation (2 undefined)" in html
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_an_empty_text_is_shown_as_such(build_record, tmp_path):
+    html = write_report(build_record([{"attention": []}]), tmp_path / "report").read_text(encoding="utf-8")
+    assert "A text without tokens." in html
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_several_cells_and_seeds(draw_record, tmp_path):
+    parts = [draw_record(10, seed=seed, projection=name) for seed in (0, 1) for name in ("softmax", "sparsegen(0.5)")]
+    index = write_report(records.concatenate(parts), tmp_path / "report", n_examples=1)
+    names = set(contents(index.parent))
+    assert "figures/02_sparsegen-0.5-0_attention_overview.png" in names
+    assert sum(name.endswith(".svg") for name in names) == 4
+    seeds = pd.read_parquet(index.parent / "tables" / "seeds.parquet")
+    assert set(seeds["n_seeds"]) == {2}
+    html = index.read_text(encoding="utf-8")
+    assert "Spread over training seeds" in html and "4 cells are compared" in html
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_facts_come_from_the_record_unless_given(draw_record, tmp_path):
+    record = records.with_settings(draw_record(5), [{"training": {"lr": 0.125}}])
+    stored = write_report(record, tmp_path / "a").read_text(encoding="utf-8")
+    assert "training.lr" in stored and "0.125" in stored
+    given = write_report(record, tmp_path / "a", facts={"command": "measure x.yaml"}).read_text(encoding="utf-8")
+    assert "measure x.yaml" in given and "training.lr" not in given
+
+
+@pytest.mark.usefixtures("quick_figures")
+@pytest.mark.parametrize("broken", ["save_table", "save_figure", "render_page", "write_atomically", "os.rename"])
+def test_a_failure_leaves_the_old_report_whole(draw_record, tmp_path, monkeypatch, broken):
+    folder = write_report(draw_record(6), tmp_path / "report").parent
+    before = contents(folder)
+    calls = []
+
+    def fail_late(*_args, **_kwargs):
+        calls.append(None)
+        raise OSError("disk full")
+
+    monkeypatch.setattr(f"attnfaith.reporting.report.{broken}", fail_late)
+    with pytest.raises(OSError, match="disk full"):
+        write_report(draw_record(9), folder)
+    assert calls
+    assert contents(folder) == before
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_the_old_report_comes_back_when_the_last_rename_fails(draw_record, tmp_path, monkeypatch):
+    folder = write_report(draw_record(6), tmp_path / "report").parent
+    before = contents(folder)
+    rename = os.rename
+
+    def fail_into_place(source, target):
+        if Path(source).suffix == ".tmp":
+            raise OSError("no")
+        rename(source, target)
+
+    monkeypatch.setattr("attnfaith.reporting.report.os.rename", fail_into_place)
+    with pytest.raises(OSError, match="no"):
+        write_report(draw_record(9), folder)
+    assert contents(folder) == before
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_folders_that_are_not_a_report_are_refused(draw_record, tmp_path):
+    record = draw_record(5)
+    (tmp_path / "empty").mkdir()
+    assert write_report(record, tmp_path / "empty").is_file()
+
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "index.html").write_text("<html>my page</html>")
+    with pytest.raises(FileExistsError, match="not empty and not a report"):
+        write_report(record, other)
+    assert [path.name for path in other.iterdir()] == ["index.html"]
+
+    (tmp_path / "empty" / "tables" / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="holds 'tables/notes.txt'"):
+        write_report(record, tmp_path / "empty")
+    assert (tmp_path / "empty" / "tables" / "notes.txt").read_text() == "mine"
+
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FileExistsError, match="is a file"):
+        write_report(record, tmp_path / "file")
+
+
+def test_bad_input_is_refused(draw_record, tmp_path):
+    record = draw_record(5)
+    with pytest.raises(records.RecordError, match="nothing to report"):
+        write_report(record.slice(0, 0), tmp_path / "report")
+    with pytest.raises(ValueError, match="n_examples is 0"):
+        write_report(record, tmp_path / "report", n_examples=0)
+    with pytest.raises(records.RecordError, match="probs"):
+        write_report(record.drop_columns("probs"), tmp_path / "report")
+    assert list(tmp_path.iterdir()) == []
+
+
+REPORT_ALONE = """
+import sys
+import attnfaith.reporting
+early = {"matplotlib", "torch", "transformers", "datasets"} & set(sys.modules)
+assert not early, early
+from attnfaith import record
+attnfaith.reporting.write_report(record.load(sys.argv[1]), sys.argv[2])
+late = {"torch", "transformers", "datasets", "evaluate", "matplotlib.pyplot"} & set(sys.modules)
+assert not late, late
+"""
+
+WITHOUT_MATPLOTLIB = """
+import sys
+sys.modules["matplotlib"] = None
+import attnfaith.reporting
+from attnfaith import record
+table = record.load(sys.argv[1])
+assert len(attnfaith.reporting.agreement_table(table))
+for make in (attnfaith.reporting.write_report, attnfaith.reporting.tau_histograms):
+    try:
+        make(table, sys.argv[2])
+    except ImportError as error:
+        assert "pip install 'attnfaith[plots]'" in str(error)
+    else:
+        raise AssertionError("no error")
+"""
+
+
+@pytest.mark.parametrize("program", [REPORT_ALONE, WITHOUT_MATPLOTLIB])
+def test_reporting_needs_no_model_and_says_what_it_needs(draw_record, tmp_path, program):
+    records.save(draw_record(5), tmp_path / "record.parquet")
+    command = [sys.executable, "-W", "error", "-c", program, tmp_path / "record.parquet", tmp_path / "report"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
