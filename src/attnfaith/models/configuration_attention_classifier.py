@@ -26,7 +26,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
     alignment: additive or dot; alignment_size None means H / 2.
     projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax (entmax_alpha >= 1) or uniform.
     query: learned (one text) or text (the second text of a pair, token_type_ids 1, read by an encoder of its own).
-    decoder: affine or tanh (Jain & Wallace's for pairs).
+    readout: the decoder, affine or tanh (Jain & Wallace's for pairs); `decoder` means something else to transformers.
     markers: each text starts and ends with a marker token, which is encoded and never attended.
     vectors: name of the pretrained word vectors, or "random"; embedding_std: standard deviation of random ones. Both are
         part of a result: the scale of random vectors moves the agreement of gradient and leave-one-out.
@@ -43,7 +43,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
     alignment: str = "additive"
     projection: str = "softmax"
     query: str = "learned"
-    decoder: str = "affine"
+    readout: str = "affine"
     alignment_size: int | None = None
     sparsegen_lambda: float | int = 0.0
     entmax_alpha: float | int = 1.5
@@ -65,7 +65,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
         _known("alignment", self.alignment, ALIGNMENTS)
         _known("projection", self.projection, PROJECTIONS)
         _known("query", self.query, QUERIES)
-        _known("decoder", self.decoder, DECODERS)
+        _known("readout", self.readout, DECODERS)
 
     def validate_parameters(self):
         if not self.sparsegen_lambda < 1:
@@ -98,6 +98,10 @@ class AttentionClassifierConfig(PreTrainedConfig):
                 f"encoder='transformer': hidden_size={self.hidden_size} must be a multiple of "
                 f"num_attention_heads={self.num_attention_heads}"
             )
+
+    def get_text_config(self, decoder=None, encoder=None):
+        """This configuration: transformers would take the name in `decoder` for a configuration of its own."""
+        return self
 
     @property
     def projection_label(self) -> str:

@@ -38,7 +38,11 @@ class Encoded(NamedTuple):
 
 @dataclass
 class AttentionClassifierModelOutput(ModelOutput):
-    """last_hidden_state (B,T,H); pooler_output (B,H), the context vector; attention (B,T); the rest on request."""
+    """last_hidden_state (B,T,H); pooler_output (B,H), the context vector; attention (B,T); the rest on request.
+
+    hidden_states: what enters the first layer, the states after each Transformer layer, last_hidden_state. attentions: the
+    self-attention (B,heads,T,T) of each Transformer layer. Neither holds anything of the encoder of a second text.
+    """
 
     last_hidden_state: torch.FloatTensor | None = None
     pooler_output: torch.FloatTensor | None = None
@@ -50,7 +54,7 @@ class AttentionClassifierModelOutput(ModelOutput):
 
 @dataclass
 class AttentionClassifierOutput(ModelOutput):
-    """loss (); logits (B,C); attention (B,T), 0 on all that is not attendable; the rest on request."""
+    """loss (); logits (B,C); attention (B,T), 0 on all that is not attendable; the rest on request, as above."""
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
@@ -71,8 +75,12 @@ class AttentionClassifierPreTrainedModel(PreTrainedModel):
     _supports_sdpa = False
     _supports_attention_backend = False
     _can_record_outputs = {
-        "hidden_states": [OutputRecorder(Encoder), OutputRecorder(TransformerLayer)],
-        "attentions": [OutputRecorder(SelfAttention, index=1)],
+        # layer_name: not those of query_encoder
+        "hidden_states": [
+            OutputRecorder(Encoder, layer_name="encoder"),
+            OutputRecorder(TransformerLayer, layer_name="encoder"),
+        ],
+        "attentions": [OutputRecorder(SelfAttention, index=1, layer_name="encoder")],
     }
 
     def save_pretrained(self, *args, **kwargs):
@@ -161,11 +169,12 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
     def encode(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None) -> Encoded:
         """Stage 1: tokens (B,T), or embeddings (B,T,E), to states, attendable mask and query.
 
-        Without attention_mask, ids equal to pad_token_id are padding, and embeddings have none.
+        Without attention_mask, ids equal to pad_token_id are padding; embeddings have none, nor has a model whose
+        pad_token_id is None.
         """
         embedded = self.embed(input_ids, inputs_embeds)
         if attention_mask is None:
-            if input_ids is None:
+            if input_ids is None or self.config.pad_token_id is None:
                 attention_mask = embedded.new_ones(embedded.shape[:2])
             else:
                 attention_mask = input_ids != self.config.pad_token_id
@@ -222,7 +231,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         self.num_labels = config.num_labels
         self.model = AttentionClassifierModel(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.decoder = DECODERS[config.decoder](config)
+        self.decoder = DECODERS[config.readout](config)
         self.post_init()
 
     @property
@@ -251,7 +260,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         Raises ValueError where the decoder is not affine in the context.
         """
         if not self.decoder.affine:
-            raise ValueError(f"decoder={self.config.decoder!r} is not affine in the context: no W, b exist")
+            raise ValueError(f"readout={self.config.readout!r} is not affine in the context: no W, b exist")
         layer = self.decoder.context
         return layer.weight, layer.bias if query is None else layer.bias + self.decoder.query(query)
 

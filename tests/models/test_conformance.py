@@ -1,0 +1,115 @@
+"""transformers' own common model and configuration tests, over every encoder and over a pair model.
+
+They are not in its wheel: `python tests/models/fetch_conformance.py` fetches them into .conformance/, which is ignored.
+"""
+
+import sys
+import unittest
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnfaith import (
+    AttentionClassifierConfig,
+    AttentionClassifierForSequenceClassification,
+    AttentionClassifierModel,
+)
+from attnfaith.models.encoders import ENCODERS
+
+
+FETCHED = Path(__file__).parents[2] / ".conformance" / f"transformers-{version('transformers')}"
+if not FETCHED.is_dir():
+    pytest.skip(
+        f"transformers' own tests are not at {FETCHED.parent.name}/{FETCHED.name}: "
+        "run python tests/models/fetch_conformance.py",
+        allow_module_level=True,
+    )
+
+sys.path.insert(0, str(FETCHED))
+from hf_tests.test_configuration_common import ConfigTester  # noqa: E402
+from hf_tests.test_modeling_common import ModelTesterMixin, ids_tensor  # noqa: E402
+from hf_tests.test_training_mixin import TrainingTesterMixin  # noqa: E402
+
+
+# The suite is not written for warnings as errors
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+class TinyModel:
+    """Tiny configurations and inputs, as the suite asks for them."""
+
+    batch_size, seq_length, vocab_size, hidden_size = 5, 7, 99, 32
+    num_hidden_layers = num_attention_heads = 2
+    is_training = True
+    pad_token_id = 0
+    sequence_classification_class = AttentionClassifierForSequenceClassification
+
+    def __init__(self, encoder, query, projection):
+        self.encoder, self.query, self.projection = encoder, query, projection
+        # what enters, the inner layers, what comes out
+        self.expected_num_hidden_layers = 2 + (self.num_hidden_layers if encoder == "transformer" else 0)
+
+    def get_config(self):
+        return AttentionClassifierConfig(
+            vocab_size=self.vocab_size,
+            embedding_size=self.hidden_size,
+            hidden_size=self.hidden_size,
+            num_hidden_layers=self.num_hidden_layers,
+            num_attention_heads=self.num_attention_heads,
+            intermediate_size=37,
+            pad_token_id=self.pad_token_id,
+            encoder=self.encoder,
+            query=self.query,
+            projection=self.projection,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        input_ids = ids_tensor([self.batch_size, self.seq_length], self.vocab_size).clamp(min=1)
+        attention_mask = torch.ones_like(input_ids)
+        attention_mask[:, -1] = 0
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if self.query == "text":
+            inputs["token_type_ids"] = (torch.arange(self.seq_length) >= 4).long().expand_as(input_ids)
+        return self.get_config(), inputs
+
+
+class Conformance(ModelTesterMixin, TrainingTesterMixin):
+    all_model_classes = (AttentionClassifierModel, AttentionClassifierForSequenceClassification)
+    test_resize_embeddings = True
+    training_overfit_learning_rate = 1e-2  # at 1e-3 the 300 steps end before the gradients have become small
+    encoder, query, projection = "bilstm", "learned", "softmax"
+
+    def setUp(self):
+        self.model_tester = TinyModel(self.encoder, self.query, self.projection)
+        self.config_tester = ConfigTester(self, config_class=AttentionClassifierConfig, hidden_size=32)
+
+    @property
+    def has_attentions(self):
+        return self.encoder == "transformer"  # the pooling attention is another thing than `attentions`
+
+    def _create_text_training_batch(self, batch_size, seq_length, vocab_size):
+        batch = super()._create_text_training_batch(batch_size, seq_length, vocab_size)
+        batch["input_ids"][0, 5:30] += 25  # two texts and one label each, in place of a label for each token
+        batch["labels"] = torch.arange(batch_size)
+        if self.query == "text":
+            batch["token_type_ids"] = (torch.arange(seq_length) >= seq_length // 2).long().expand_as(batch["input_ids"])
+        return batch
+
+    def test_load_with_mismatched_shapes(self):
+        if self.query == "text":
+            self.skipTest("it calls the model without token_type_ids, which a pair model needs")
+        self.model_tester.pad_token_id = None  # it calls the model with random ids and no mask
+        super().test_load_with_mismatched_shapes()
+
+    def test_config(self):
+        self.config_tester.run_common_tests()
+
+
+CELLS = [(encoder, "learned", "softmax") for encoder in ENCODERS]
+CELLS += [("transformer", "learned", "sparsemax"), ("bilstm", "text", "softmax"), ("transformer", "text", "softmax")]
+for _encoder, _query, _projection in CELLS:
+    _name = f"Test_{_encoder}_{_query}_{_projection}"
+    _factors = {"encoder": _encoder, "query": _query, "projection": _projection, "__module__": __name__}
+    globals()[_name] = type(_name, (Conformance, unittest.TestCase), _factors)
