@@ -1,0 +1,36 @@
+# Everything runs in .venv, made from constraints.txt; what happens to be installed elsewhere is never used.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SOURCES := src recipes tests
+
+.PHONY: demo test quality style benchmark clean
+
+$(READY): setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch setuptools
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[plots,test]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/accelerate launch recipes/train.py --config recipes/quickstart.yaml --overwrite_output_dir
+
+# transformers' own model tests are fetched once, at the pinned version; they are run, not kept here.
+test: $(READY)
+	$(BIN)/python tests/models/fetch_conformance.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
+
+quality: $(READY)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+
+style: $(READY)
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+benchmark: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark.py
+
+clean:
+	rm -rf $(VENV) runs .conformance

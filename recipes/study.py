@@ -1,0 +1,104 @@
+"""python recipes/study.py --config recipes/<paper>/<study>.yaml [--workers 2]: every cell of a grid, resumable, then one table.
+
+A study file names base recipes and a grid, `key: [values]`; each combination is one run in <output_dir>/<cell>. Cells that are
+complete are kept, cells that were stopped go on, failed ones are shown as failed and tried again by the next call.
+"""
+
+import argparse
+import itertools
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import yaml
+
+from attnfaith import record
+from attnfaith.cli import guarded
+from attnfaith.recipes import RecipeError
+from attnfaith.reporting import agreement_table, compare_with_published, performance_table, save_table, seed_summary
+
+
+def cells(study: dict) -> list[tuple[str, Path, list[str]]]:
+    """(name, recipe, overrides) of every run of the study."""
+    found = []
+    for block in study["blocks"]:
+        grid = block.get("grid", {})
+        for values in itertools.product(*grid.values()):
+            chosen = dict(zip(grid, values, strict=True))
+            name = "-".join([Path(block["recipe"]).stem, *(f"{value}" for value in chosen.values())])
+            folder = Path(study["output_dir"]) / name
+            given = {**block.get("set", {}), **chosen, "output_dir": str(folder), "name": name}
+            found.append((name, Path(block["recipe"]), [f"--{key}={value}" for key, value in given.items()]))
+    names = [name for name, _, _ in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RecipeError(f"the study has cells of one name: {twice}; vary a key of the grid")
+    return found
+
+
+def complete(folder: Path) -> bool:
+    return (folder / "report" / "index.html").is_file()
+
+
+def run_cell(folder: Path, recipe: Path, overrides: list[str]) -> int:
+    """Run one cell in a process of its own, its output beside it in <cell>.log."""
+    if complete(folder):
+        return 0
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "recipes/train.py", "--config", str(recipe), "--resume_from_checkpoint", *overrides]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with open(folder.with_name(f"{folder.name}.log"), "w", encoding="utf-8") as log:
+        return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False).returncode
+
+
+def tables(folders: list[Path], output: Path, published: Path | None) -> None:
+    """One agreement table, one performance table and their means over seeds, from the records alone."""
+    records = [record.load(folder / "record.parquet") for folder in folders]
+    joined = record.concatenate(records)
+    output.mkdir(parents=True, exist_ok=True)
+    agreement, performance = agreement_table(joined), performance_table(joined)
+    save_table(agreement, output / "agreement")
+    save_table(performance, output / "performance")
+    if joined.column("seed").combine_chunks().unique().__len__() > 1:
+        save_table(seed_summary(agreement), output / "agreement_over_seeds")
+    if published:
+        import pandas as pd
+
+        save_table(compare_with_published(agreement, pd.read_csv(published)), output / "beside_published")
+
+
+def main(arguments=None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=1, help="cells at a time, one thread each (default: %(default)s)")
+    parser.add_argument("--tables", action="store_true", help="only rebuild the tables from the records that are there")
+    known = parser.parse_args(arguments)
+    study = yaml.safe_load(known.config.read_text(encoding="utf-8"))
+    if unknown := sorted(set(study) - {"output_dir", "results", "blocks", "published"}):
+        raise RecipeError(f"{known.config}: unknown keys {unknown}; known: output_dir, results, blocks, published")
+    planned = cells(study)
+    root = Path(study["output_dir"])
+    failed, done, started = [], 0, time.perf_counter()
+    with ThreadPoolExecutor(known.workers) as pool:
+        tasks = {} if known.tables else {pool.submit(run_cell, root / n, recipe, extra): n for n, recipe, extra in planned}
+        for task in as_completed(tasks):
+            done += 1
+            name = tasks[task]
+            failed += [name] if task.result() else []
+            elapsed = time.perf_counter() - started
+            left = elapsed / done * (len(tasks) - done)
+            print(f"{done}/{len(tasks)} {name}: {'FAILED' if task.result() else 'complete'}; {left / 60:.0f} min left", flush=True)
+    ready = [root / name for name, _, _ in planned if complete(root / name)]
+    if not ready:
+        raise RecipeError("no cell of the study is complete: there is nothing to tabulate")
+    tables(ready, Path(study["results"]), Path(study["published"]) if study.get("published") else None)
+    missing = len(planned) - len(ready)
+    print(f"tables of {len(ready)} cells: {study['results']}" + (f"; {missing} cells are missing" if missing else ""))
+    if failed:
+        raise RecipeError(f"{len(failed)} cells failed: {failed}; their logs are beside them in {root}")
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

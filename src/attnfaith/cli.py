@@ -1,0 +1,119 @@
+"""The command line: train, measure, report, install-metric."""
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+
+QUICKSTART = Path("recipes") / "quickstart.yaml"
+
+
+def _settle_threads() -> None:
+    """Two processes on two cores must not start two threads each."""
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def train(arguments: Sequence[str] | None = None) -> Path:
+    """Train, measure and report by a recipe; with no arguments, the quickstart."""
+    parser = argparse.ArgumentParser(
+        prog="train",
+        description="Train a model, measure its attention and write a report. Every key of the recipe can be overridden: "
+        "--seed 3, --encoder cnn, --training.learning_rate 1e-4.",
+    )
+    parser.add_argument("--config", type=Path, default=QUICKSTART, help="the recipe (default: %(default)s)")
+    parser.add_argument("--overwrite_output_dir", action="store_true", help="replace the run that lies in output_dir")
+    parser.add_argument("--resume_from_checkpoint", action="store_true", help="go on with the run that lies in output_dir")
+    known, overrides = parser.parse_known_args(arguments)
+    from attnfaith import recipes
+
+    recipe = recipes.load(known.config, overrides)
+    from attnfaith import runs
+
+    page = runs.run(recipe, overwrite=known.overwrite_output_dir, resume=known.resume_from_checkpoint)
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(f"\nreport: {page}")
+    return page
+
+
+def measure(arguments: Sequence[str] | None = None) -> Path:
+    """Measure the model of a run again, with other producers, split or limit."""
+    parser = argparse.ArgumentParser(
+        prog="measure",
+        description="Measure a trained run: --measure.producers [gradient], --split validation, --limit 500. Without overrides, "
+        "as the run's recipe says.",
+    )
+    parser.add_argument("run", type=Path, help="folder of a run")
+    parser.add_argument("--output", type=Path, help="path of the record (default: the run's record.parquet)")
+    known, overrides = parser.parse_known_args(arguments)
+    from attnfaith import recipes
+
+    recipe = recipes.load(known.run / "recipe.yaml", overrides)
+    from attnfaith import runs
+
+    path = runs.measure_run(known.run, recipe, known.output)
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(f"record: {path}")
+    return path
+
+
+def report(arguments: Sequence[str] | None = None) -> Path:
+    """Tables, figures and page from a record, without a model."""
+    parser = argparse.ArgumentParser(prog="report", description="Write tables, figures and a page from a record.")
+    parser.add_argument("record", type=Path, nargs="+", help="record.parquet of one or more runs")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the report")
+    parser.add_argument(
+        "--examples", type=int, default=5, help="texts of best and of worst agreement (default: %(default)s)"
+    )
+    known = parser.parse_args(arguments)
+    from attnfaith import record
+    from attnfaith.reporting import write_report
+
+    page = write_report(
+        record.concatenate(record.load(path) for path in known.record), known.output, n_examples=known.examples
+    )
+    print(f"report: {page}")
+    return page
+
+
+def install_metric(arguments: Sequence[str] | None = None) -> Path:
+    """Make `evaluate.load("attention_faithfulness")` work without importing attnfaith."""
+    argparse.ArgumentParser(prog="install-metric", description=install_metric.__doc__).parse_args(arguments)
+    from attnfaith.metrics import registration
+
+    path = registration.install_metric()
+    print(f"installed: {path}")
+    return path
+
+
+COMMANDS = {"train": train, "measure": measure, "report": report, "install-metric": install_metric}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; a user's mistake is one line on standard error and exit code 2."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] not in COMMANDS:
+        print("usage: attnfaith COMMAND ...\n")
+        for name, command in COMMANDS.items():
+            print(f"  {name:15} {command.__doc__.splitlines()[0]}")
+        return 0 if arguments and arguments[0] in ("-h", "--help") else 2
+    return guarded(COMMANDS[arguments[0]], arguments[1:])
+
+
+def guarded(command, arguments: Sequence[str] | None = None) -> int:
+    """Run one command, turning what the user can mend into one line instead of a traceback."""
+    _settle_threads()
+    warnings.filterwarnings("ignore", message=".*pin_memory.*")
+    try:
+        command(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except (ValueError, FileExistsError, ImportError, OSError) as error:
+        if os.environ.get("ATTNFAITH_TRACEBACK"):
+            raise
+        print(f"error: {error}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,288 @@
+"""From a data set, a model and named producers to a record: sharded over processes, resumable, bounded in memory."""
+
+import hashlib
+import importlib
+import json
+import os
+import pkgutil
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from accelerate import PartialState
+from tqdm import tqdm
+
+import attnfaith
+from attnfaith import experiments, importance, record
+from attnfaith.data.collation import pad_batch
+
+
+BATCH_TOKENS = 8192  # padded tokens of one batch
+BATCH_INSTANCES = 64
+SHARD_INSTANCES = 512
+
+
+class MeasurementError(ValueError):
+    """A measurement that cannot start or go on. The message says why and what to do."""
+
+
+def producers() -> dict[str, str]:
+    """Name -> module of every measure of importance and every experiment that the package holds."""
+    return {
+        module.name: f"{package.__name__}.{module.name}"
+        for package in (importance, experiments)
+        for module in pkgutil.iter_modules(package.__path__)
+        if not module.name.startswith("_")
+    }
+
+
+def load_producers(names: Sequence[str]) -> dict[str, object]:
+    """The modules behind these names, in this order. Raises MeasurementError for a name nobody has, listing all."""
+    known = producers()
+    if unknown := [name for name in names if name not in known]:
+        raise MeasurementError(f"no measure or experiment is called {unknown}; known: {sorted(known)}")
+    if len(set(names)) < len(names):
+        raise MeasurementError(f"a measure is named twice: {list(names)}")
+    return {name: importlib.import_module(known[name]) for name in names}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the identity columns of a record say of the instances' data and training run; the model tells the rest."""
+
+    dataset: str
+    revision: str
+    split: str
+    seed: int
+
+
+def measure(
+    model,
+    dataset,
+    cell: Cell,
+    names: Sequence[str],
+    output: str | os.PathLike,
+    *,
+    seed: int = 0,
+    settings: Mapping | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    shard_instances: int = SHARD_INSTANCES,
+    progress: bool = True,
+) -> Path:
+    """Measure every instance of a data set and write one record; returns its path.
+
+    model: an attention classifier. dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` makes it. names:
+    the producers to run, beside attention and prediction. output: path of the record (parquet). settings: what else to keep in
+    the record about the run.
+
+    Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
+    `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
+    processes. A shard is written when it is complete: killed at any moment and called again, the measurement goes on with
+    the shards that are missing and ends with the same record. Rows come in the data set's order.
+
+    Raises MeasurementError where the data set is empty or lacks columns, the model has weights or predictions that are not
+    finite or fewer than two classes, or the shards that lie there belong to another measurement.
+    """
+    state = PartialState(cpu=not torch.cuda.is_available())
+    output = Path(output)
+    modules = load_producers(names)
+    extra = _declared(modules, dataset)
+    _check(model, dataset)
+    identity = {**vars(cell), **_model_identity(model)}
+    batches = _batches(np.asarray(dataset["length"]), batch_tokens)
+    shards = _shards(batches, shard_instances)
+    plan = {
+        "version": attnfaith.__version__,
+        "model": _digest_model(model),
+        "data": _digest_data(dataset),
+        "identity": identity,
+        "producers": list(modules),
+        "seed": seed,
+        "batch_tokens": batch_tokens,
+        "shard_instances": shard_instances,
+        "shards": len(shards),
+    }
+    folder = output.with_name(f"{output.name}.shards")
+    if state.is_main_process:
+        _prepare(folder, plan)
+    state.wait_for_everyone()
+    training = model.training
+    model.eval()
+    mine = range(state.process_index, len(shards), state.num_processes)
+    bar = tqdm(
+        total=sum(len(batch) for number in mine for batch in shards[number]),
+        desc=f"measuring {cell.dataset} {cell.split}",
+        unit="text",
+        disable=not (progress and state.is_main_process),
+    )
+    try:
+        for number in mine:
+            path = _shard_path(folder, number)
+            count = sum(len(batch) for batch in shards[number])
+            if not _is_whole(path, count):
+                parts = []
+                for batch in shards[number]:
+                    parts.append(_measure_batch(model, dataset[batch.tolist()], identity, modules, extra, seed))
+                    bar.update(len(batch))
+                record.save(_join(parts), path)
+            else:
+                bar.update(count)
+    finally:
+        bar.close()
+        model.train(training)
+    state.wait_for_everyone()
+    if state.is_main_process:
+        _merge(folder, shards, output, [{**plan, **(settings or {})}])
+    state.wait_for_everyone()
+    return output
+
+
+def _declared(modules: Mapping[str, object], dataset) -> dict[str, record.Column]:
+    extra = {"rationale": record.OPTIONAL_COLUMNS["rationale"]} if "rationale" in dataset.column_names else {}
+    for name, module in modules.items():
+        if twice := set(extra) & set(module.COLUMNS):
+            raise MeasurementError(f"'{name}' declares columns that another producer has: {sorted(twice)}")
+        extra.update(module.COLUMNS)
+    return extra
+
+
+def _check(model, dataset) -> None:
+    needed = {"instance_id", "input_ids", "tokens", "length", "truncated"}
+    if missing := sorted(needed - set(dataset.column_names)):
+        raise MeasurementError(f"the data set lacks columns {missing}; encode it first (found {dataset.column_names})")
+    if not len(dataset):
+        raise MeasurementError("the data set has no instances")
+    if model.config.num_labels < 2:
+        raise MeasurementError(f"the model has num_labels={model.config.num_labels}; predictions need two classes or more")
+    for name, values in model.state_dict().items():
+        if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+            raise MeasurementError(
+                f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
+            )
+
+
+def _model_identity(model) -> dict[str, str]:
+    config = model.config
+    return {
+        "encoder": config.encoder,
+        "alignment": config.alignment,
+        "projection": config.projection_label,
+        "vectors": config.vectors_label,
+    }
+
+
+def _batches(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
+    """Row numbers in batches of similar length: at most `batch_tokens` padded tokens, or a single longer text."""
+    order = np.argsort(lengths, kind="stable")
+    batches, start = [], 0
+    for stop in range(1, len(order) + 1):
+        full = stop - start == BATCH_INSTANCES
+        if stop == len(order) or full or lengths[order[stop]] * (stop + 1 - start) > batch_tokens:
+            batches.append(order[start:stop])
+            start = stop
+    return batches
+
+
+def _shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.ndarray]]:
+    shards, count = [[]], 0
+    for batch in batches:
+        if shards[-1] and count + len(batch) > shard_instances:
+            shards.append([])
+            count = 0
+        shards[-1].append(batch)
+        count += len(batch)
+    return shards
+
+
+def _digest_model(model) -> str:
+    digest = hashlib.sha256()
+    for name, values in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(values.detach().cpu().contiguous().view(torch.uint8).numpy())
+    digest.update(json.dumps([model.config.projection_label, model.config.markers]).encode())
+    return digest.hexdigest()
+
+
+def _digest_data(dataset) -> str:
+    digest = hashlib.sha256()
+    names = [name for name in ("instance_id", "input_ids", "token_type_ids", "labels") if name in dataset.column_names]
+    for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
+        digest.update(repr(part.to_pydict()).encode())
+    return digest.hexdigest()
+
+
+def _prepare(folder: Path, plan: dict) -> None:
+    path = folder / "plan.json"
+    if path.exists():
+        found = json.loads(path.read_text())
+        if changed := sorted(key for key in {*plan, *found} if plan.get(key) != found.get(key)):
+            raise MeasurementError(
+                f"{folder} holds part of another measurement (different: {', '.join(changed)}); "
+                "finish that one, or delete the folder to start anew"
+            )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(plan, indent=1))
+    os.replace(temporary, path)
+
+
+def _shard_path(folder: Path, number: int) -> Path:
+    return folder / f"{number:05d}.parquet"
+
+
+def _is_whole(path: Path, count: int) -> bool:
+    if not path.exists():
+        return False
+    try:
+        return record.load(path).num_rows == count
+    except record.RecordError:
+        return False  # left by a crash of the machine: measure it again
+
+
+@torch.no_grad()
+def _measure_batch(model, rows: Mapping[str, list], identity, modules, extra, seed: int) -> pa.Table:
+    count = len(rows["instance_id"])
+    inputs = ("input_ids", "token_type_ids")
+    features = [{name: rows[name][index] for name in inputs if name in rows} for index in range(count)]
+    batch = {name: values.to(model.device) for name, values in pad_batch(features, model.config.pad_token_id).items()}
+    encoded = model.encode(**batch)
+    attention = model.attend(*encoded)
+    probs = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1).cpu().numpy()
+    if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
+        raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
+    batch["instance_id"] = rows["instance_id"]
+    columns = {
+        "instance_id": rows["instance_id"],
+        **{name: [value] * count for name, value in identity.items()},
+        "tokens": rows["tokens"],
+        "label": rows.get("labels", [None] * count),
+        "truncated": rows["truncated"],
+        "probs": list(probs.astype(np.float32)),
+        "attention": record.ragged(attention.float().cpu(), encoded.mask.cpu()),
+    }
+    if "rationale" in extra:
+        columns["rationale"] = rows["rationale"]
+    for name, module in modules.items():
+        made = module.measure(model, batch, seed=seed)
+        if set(made) != set(module.COLUMNS):
+            raise MeasurementError(f"'{name}' declares {sorted(module.COLUMNS)} and returned {sorted(made)}")
+        columns.update(made)
+    return record.build(columns, extra)
+
+
+def _join(parts: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+
+
+def _merge(folder: Path, shards, output: Path, settings: list[dict]) -> None:
+    """All shards as one record in the data set's order; the shards go when it is written."""
+    parts = [record.load(_shard_path(folder, number)) for number in range(len(shards))]
+    order = np.concatenate([batch for shard in shards for batch in shard])
+    table = _join(parts).take(pa.array(np.argsort(order, kind="stable")))
+    record.save(record.with_settings(table, settings), output)
+    shutil.rmtree(folder)

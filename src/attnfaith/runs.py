@@ -1,0 +1,349 @@
+"""A recipe carried out: data, training, measurement and report, in one folder that is never mixed with another run's.
+
+The folder of a run holds recipe.yaml (complete), run.json (what was used and how far it got), checkpoints/ while it trains,
+model/ (the selected checkpoint with tokenizer and code), record.parquet and report/.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import torch
+import transformers
+from accelerate import PartialState
+from transformers import AutoTokenizer, TrainingArguments, set_seed
+from transformers.trainer_utils import get_last_checkpoint
+
+import attnfaith
+from attnfaith import recipes, record
+from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, load_splits
+from attnfaith.data.tokenization import build_tokenizer, encode
+from attnfaith.data.vectors import load_vectors
+from attnfaith.measurement import Cell, load_producers, measure
+from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
+from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.reporting import write_report
+from attnfaith.training import make_trainer
+
+
+STATE, RECIPE, MODEL, RECORD, REPORT = "run.json", "recipe.yaml", "model", "record.parquet", "report"
+
+
+class RunError(ValueError):
+    """A run that cannot start or go on. The message says why and what to do."""
+
+
+def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Path:
+    """Train, measure and report; returns the path of the report's page.
+
+    overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its measured
+    shards; the recipe must be the same. Without either, a folder that is not empty is refused.
+
+    Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost.
+    """
+    started = time.perf_counter()
+    state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
+    load_producers(recipe.measure.producers)
+    _check_split(recipe.measure.split)
+    folder = Path(recipe.output_dir)
+    arguments = training_arguments(recipe)
+    _open(folder, recipe, state, overwrite=overwrite, resume=resume)
+    try:
+        if not (folder / MODEL).is_dir():
+            _train(recipe, arguments, folder, state)
+        path = _measure(recipe, folder, state)
+        page = folder / REPORT / "index.html"
+        if state.is_main_process:
+            page = report(path, folder / REPORT, recipe)
+            _note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
+        state.wait_for_everyone()
+    except KeyboardInterrupt:
+        if state.is_main_process:
+            print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
+        raise
+    return page
+
+
+def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.PathLike | None = None) -> Path:
+    """Measure the model of a finished training, with the given recipe's `measure` section; returns the record's path.
+
+    output None replaces the run's own record once the new one is whole.
+    """
+    folder = Path(folder)
+    if not (folder / MODEL).is_dir():
+        raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
+    _check_split(recipe.measure.split)
+    return _measure(recipe, folder, PartialState(cpu=not torch.cuda.is_available()), output)
+
+
+def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | None = None) -> Path:
+    """Tables, figures and page of a record; returns the page's path."""
+    table = record.load(path)
+    section = recipe.report if recipe else recipes.Report()
+    return write_report(table, output, title=section.title, facts=_facts(table), n_examples=section.examples)
+
+
+def _facts(table) -> dict[str, str]:
+    """What the page says of a run: enough to tell what was done; recipe.yaml and run.json beside it say all."""
+    cells = record.settings(table)
+    if len(cells) != 1 or "recipe" not in cells[0]:
+        return {"runs": str(len(cells))}
+    made, run = cells[0]["recipe"], cells[0]["run"]
+    training, sizes = made["training"], run["sizes"]
+    dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
+    return {
+        "what it is": made["note"] or made["name"],
+        "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
+        "vocabulary": f"{run['vocabulary']:,} entries",
+        "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
+        f"{training['learning_rate']:g}, weight decay {training['weight_decay']:g}, loss {training['loss_reduction']}, "
+        f"{run['training_seconds']:g} s, processes {run['processes']}",
+        "selected on validation": f"{run['best']['metric'].removeprefix('eval_')} {run['best']['value']:.4f}",
+        "measured by": ", ".join(cells[0]["producers"]),
+        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
+        "weights (SHA-256)": cells[0]["model"][:16],
+    }
+
+
+def training_arguments(recipe: Recipe) -> TrainingArguments:
+    """transformers' TrainingArguments of a recipe. Raises RecipeError for a name they do not have or a value they refuse."""
+    section = recipe.training
+    known = {f.name for f in dataclasses.fields(TrainingArguments)}
+    ours = {f.name: getattr(section, f.name) for f in dataclasses.fields(section) if f.name in known}
+    if unknown := [name for name in section.arguments if name not in known]:
+        raise RecipeError(recipes.unknown("training argument", f"training.arguments.{unknown[0]}", sorted(known)))
+    folder = str(Path(recipe.output_dir) / "checkpoints")
+    metric = ours.pop("metric_for_best_model") or "accuracy"
+    settled = {
+        "output_dir": folder,
+        "seed": recipe.seed,
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "logging_strategy": "epoch",
+        "save_total_limit": 1,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": f"eval_{metric}",
+        "greater_is_better": metric != "loss",
+        "lr_scheduler_type": "constant",
+        "remove_unused_columns": False,
+        "length_column_name": "length",
+        "ddp_find_unused_parameters": False,
+        "report_to": "none",
+        "dataloader_pin_memory": torch.cuda.is_available(),
+    }
+    if clash := sorted(set(section.arguments) & (set(ours) | {"output_dir", "seed"})):
+        raise RecipeError(f"training.arguments repeats {clash}: set them under training (seed and output_dir at the top)")
+    try:
+        return TrainingArguments(**{**settled, **ours, **section.arguments})
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"training: transformers refuses these arguments: {error}") from error
+
+
+def load_data(recipe: Recipe) -> LoadedDataset:
+    data = recipe.data
+    return load_splits(data.name, seed=data.seed, limits=data.limits, **data.arguments)
+
+
+def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
+    entry, data = loaded.entry, recipe.data
+    return build_tokenizer(
+        loaded.vocabulary_texts,
+        preprocessing=entry.preprocessing,
+        min_df=entry.min_df if data.min_df is None else data.min_df,
+        max_length=data.max_length,
+        pair=entry.pair,
+    )
+
+
+def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionClassifierForSequenceClassification:
+    """A fresh model of the recipe for this data set, on the word vectors it names."""
+    section, data = recipe.model, recipe.data
+    fields = dataclasses.asdict(section)
+    vectors = None
+    if data.vectors:
+        vectors, found = load_vectors(
+            _vectors_path(data.vectors),
+            tokenizer.get_vocab(),
+            missing=data.missing_vectors,
+            std=section.embedding_std,
+            seed=recipe.seed,
+        )
+        fields["embedding_size"] = vectors.shape[1]
+        fields["vectors"] = data.vectors
+        print(f"{found.sum()} of {len(found)} vocabulary entries have a vector in {data.vectors}")
+    fields["query"] = section.query or ("text" if loaded.entry.pair else "learned")
+    sizes = {"transformer": 128, "embedding": fields["embedding_size"]}
+    fields["hidden_size"] = section.hidden_size or sizes.get(section.encoder, 256)
+    names = loaded.label_names
+    try:
+        config = AttentionClassifierConfig(
+            vocab_size=len(tokenizer),
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            id2label=dict(enumerate(names)),
+            label2id={name: index for index, name in enumerate(names)},
+            **fields,
+        )
+    except Exception as error:  # the strict configuration has its own exception classes
+        raise RecipeError(f"model: {error}") from error
+    model = AttentionClassifierForSequenceClassification(config)
+    if vectors is not None:
+        with torch.no_grad():
+            model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
+    return model
+
+
+def _vectors_path(name: str) -> Path:
+    root = os.environ.get(ROOT_VARIABLE)
+    if root and not Path(name).exists() and (Path(root) / name).exists():
+        return Path(root) / name
+    return Path(name)
+
+
+def _check_split(split: str) -> None:
+    if split not in SPLITS:
+        raise RecipeError(f"measure.split={split!r} does not exist; choose one of {', '.join(SPLITS)}")
+
+
+def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool, resume: bool) -> None:
+    """Make the run's folder, or check that the one there may be used. Every process checks before one of them writes."""
+    ours = (folder / RECIPE).is_file()
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file; give another output_dir")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not ours:
+            raise RunError(f"{folder} holds files that are no run of ours; give another output_dir")
+        if resume:
+            changed = _changed(recipe, (folder / RECIPE).read_text(encoding="utf-8"))
+            if changed:
+                raise RunError(
+                    f"{folder} is a run of another recipe (different: {', '.join(changed)}); give another output_dir"
+                )
+        elif not overwrite:
+            raise RunError(
+                f"{folder} holds a run already: go on with --resume_from_checkpoint, replace it with --overwrite_output_dir, or "
+                "give another --output_dir"
+            )
+    state.wait_for_everyone()
+    if state.is_main_process:
+        if overwrite and not resume and ours:
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / RECIPE, recipes.dump(recipe))
+        if not (folder / STATE).is_file():
+            versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers)}
+            _write(folder / STATE, json.dumps({"status": "started", "versions": versions}, indent=1))
+    state.wait_for_everyone()
+
+
+def _changed(recipe: Recipe, text: str) -> list[str]:
+    """Dotted keys in which a recipe differs from a written one; where the run lies and how it is reported do not count."""
+
+    def flat(tree, prefix=""):
+        for key, value in tree.items():
+            if isinstance(value, dict) and value:
+                yield from flat(value, f"{prefix}{key}.")
+            else:
+                yield f"{prefix}{key}", value
+
+    new, old = dict(flat(dataclasses.asdict(recipe))), dict(flat(dataclasses.asdict(recipes.parse(text))))
+    changed = sorted(key for key in {*new, *old} if new.get(key) != old.get(key))
+    return [key for key in changed if key not in ("output_dir", "note") and not key.startswith("report.")]
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def read_state(folder: str | os.PathLike) -> dict:
+    return json.loads((Path(folder) / STATE).read_text(encoding="utf-8"))
+
+
+def _note(folder: Path, **facts) -> None:
+    _write(folder / STATE, json.dumps({**read_state(folder), **facts}, indent=1))
+
+
+def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: PartialState) -> None:
+    set_seed(recipe.seed)
+    with state.local_main_process_first():
+        loaded = load_data(recipe)
+        tokenizer = make_tokenizer(recipe, loaded)
+        encoded = {split: encode(loaded.splits[split], tokenizer) for split in ("train", "validation")}
+    columns = [name for name in ("input_ids", "token_type_ids", "labels", "length") if name in encoded["train"].column_names]
+    model = make_model(recipe, loaded, tokenizer)
+    section = recipe.training
+    if arguments.metric_for_best_model == "eval_accuracy" and section.metric_for_best_model is None:
+        if model.config.num_labels == 2:
+            arguments.metric_for_best_model = "eval_roc_auc"
+    trainer = make_trainer(
+        model,
+        tokenizer,
+        encoded["train"].select_columns(columns),
+        encoded["validation"].select_columns(columns),
+        arguments,
+        patience=section.early_stopping_patience,
+        balance_classes=section.balance_classes,
+        loss_reduction=section.loss_reduction,
+        amsgrad=section.amsgrad,
+        attention_learning_rate_factor=section.attention_learning_rate_factor,
+    )
+    last = get_last_checkpoint(arguments.output_dir) if Path(arguments.output_dir).is_dir() else None
+    started = time.perf_counter()
+    trainer.train(resume_from_checkpoint=last)
+    if state.is_main_process:
+        temporary = folder / f".{MODEL}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        trainer.model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        _note(
+            folder,
+            status="trained",
+            dataset={
+                "name": recipe.data.name,
+                "revision": loaded.revision,
+                "dropped": loaded.dropped,
+                "empty": loaded.empty,
+            },
+            sizes={split: len(rows) for split, rows in loaded.splits.items()},
+            truncated={split: int(sum(rows["truncated"])) for split, rows in encoded.items()},
+            vocabulary=len(tokenizer),
+            epochs=trainer.state.epoch,
+            best={"metric": arguments.metric_for_best_model, "value": trainer.state.best_metric},
+            training_seconds=round(time.perf_counter() - started, 1),
+            processes=state.num_processes,
+        )
+        os.replace(temporary, folder / MODEL)
+        shutil.rmtree(arguments.output_dir)
+    state.wait_for_everyone()
+
+
+def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os.PathLike | None = None) -> Path:
+    section = recipe.measure
+    tokenizer = AutoTokenizer.from_pretrained(folder / MODEL, trust_remote_code=False)
+    model = AttentionClassifierForSequenceClassification.from_pretrained(folder / MODEL).to(state.device)
+    limits = {**recipe.data.limits, **({section.split: section.limit} if section.limit else {})}
+    with state.local_main_process_first():
+        loaded = load_splits(recipe.data.name, seed=recipe.data.seed, limits=limits, **recipe.data.arguments)
+        rows = encode(loaded.splits[section.split], tokenizer)
+    settings = {"recipe": dataclasses.asdict(recipe), "run": read_state(folder)}
+    path = measure(
+        model,
+        rows,
+        Cell(recipe.data.name, loaded.revision, section.split, recipe.seed),
+        section.producers,
+        output or folder / RECORD,
+        seed=section.seed,
+        settings=settings,
+        batch_tokens=section.batch_tokens,
+    )
+    if state.is_main_process and output is None:
+        _note(folder, status="measured")
+    return path

@@ -1,0 +1,128 @@
+"""Training with transformers' Trainer and the papers' loss and optimiser."""
+
+import os
+
+import numpy as np
+import torch
+from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
+
+from attnfaith.data.collation import pad_batch
+from attnfaith.metrics.classification import classification_scores
+from attnfaith.objectives import balancing_weights, classification_loss, reduce
+
+
+SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
+
+
+class AttentionTrainer(Trainer):
+    """A Trainer with per-instance losses and the papers' Adam.
+
+    class_weights (C,) weighs instances by label. loss_reduction: "sum" over the effective batch, as Jain & Wallace's code has
+    it, or "mean". amsgrad and weight_decay: Adam with AMSGrad and coupled L2, none on the alignment. The coupled L2 term
+    is compared with the gradient of the *summed* loss, so weight_decay means something else under "mean".
+    attention_learning_rate_factor: learning rate of the alignment's parameters over that of the others (Meister et al.: 1
+    or 10).
+    """
+
+    # compute_loss gives a sum, or a mean over the batch at hand; the Trainer divides by the accumulation steps and
+    # processes average, which is right for the mean and undone below for the sum.
+    loss_is_scaled_for_ga = False
+
+    def __init__(
+        self,
+        *args,
+        class_weights: torch.Tensor | None = None,
+        loss_reduction: str = "sum",
+        amsgrad: bool = True,
+        attention_learning_rate_factor: float = 1.0,
+        **kwargs,
+    ):
+        super().__init__(*args, **kwargs)
+        self.class_weights = class_weights
+        self.loss_reduction = loss_reduction
+        self.amsgrad = amsgrad
+        self.attention_learning_rate_factor = attention_learning_rate_factor
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        losses = classification_loss(outputs.logits, labels, self.class_weights)
+        if model.training and self.loss_reduction == "sum":
+            loss = reduce(losses, "sum") * self.current_gradient_accumulation_steps * self.args.world_size
+        else:
+            loss = reduce(losses, "mean")
+        return (loss, outputs) if return_outputs else loss
+
+    def create_optimizer(self, model=None):
+        if self.optimizer is None:
+            attention, others = [], []
+            for name, parameter in self.model.named_parameters():
+                if parameter.requires_grad:
+                    (attention if ".alignment." in f".{name}." else others).append(parameter)
+            rate = self.args.learning_rate
+            groups = [
+                {"params": others, "weight_decay": self.args.weight_decay},
+                {"params": attention, "weight_decay": 0.0, "lr": rate * self.attention_learning_rate_factor},
+            ]
+            self.optimizer = torch.optim.Adam(
+                [group for group in groups if group["params"]],
+                lr=rate,
+                betas=(self.args.adam_beta1, self.args.adam_beta2),
+                eps=self.args.adam_epsilon,
+                amsgrad=self.amsgrad,
+                fused=True,
+            )
+        return self.optimizer
+
+    def log(self, logs, start_time=None):
+        if self.loss_reduction == "sum":  # shown per instance, as the validation loss is
+            batch = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+            logs.update({name: logs[name] / batch for name in ("loss", "train_loss") if name in logs})
+        super().log(logs, start_time)
+
+
+def selection_scores(prediction) -> dict[str, float]:
+    """Accuracy, F1 per class and ROC-AUC of a Trainer's evaluation; the keys that model selection may name."""
+    logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
+    probs = torch.from_numpy(np.asarray(logits)).double().softmax(-1).numpy()
+    return {name: value for name, value in classification_scores(probs, prediction.label_ids).items()}
+
+
+def make_trainer(
+    model, tokenizer, train, validation, arguments: TrainingArguments, *, patience: int | None = None, **options
+):
+    """A Trainer for encoded splits (`attnfaith.data.tokenization.encode`).
+
+    patience: stop after so many evaluations without improvement; None trains to the end. options: see AttentionTrainer,
+    with balance_classes=True for weights that balance the training labels.
+
+    Raises ValueError where the process group is not the one that accelerate launched (two independent trainings would
+    write one folder), or a class has no training instance.
+    """
+    check_processes(arguments)
+    weights = None
+    if options.pop("balance_classes", True):
+        weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
+    return AttentionTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=train,
+        eval_dataset=validation,
+        processing_class=tokenizer,
+        data_collator=lambda rows: pad_batch(rows, tokenizer.pad_token_id),
+        compute_metrics=selection_scores,
+        callbacks=[EarlyStoppingCallback(patience)] if patience else None,
+        class_weights=weights,
+        **options,
+    )
+
+
+def check_processes(arguments: TrainingArguments) -> None:
+    """Raise ValueError where the launcher started more processes than train together."""
+    launched = int(os.environ.get("WORLD_SIZE", 1))
+    if launched != arguments.world_size:
+        raise ValueError(
+            f"the launcher started {launched} processes and this one trains with {arguments.world_size}: they would run as "
+            "independent jobs and overwrite each other. On CPUs launch with `accelerate launch --multi_gpu --num_processes "
+            f"{launched} ...` and set training.use_cpu=true"
+        )
