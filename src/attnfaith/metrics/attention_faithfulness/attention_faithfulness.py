@@ -1,0 +1,253 @@
+"""Does attention explain what a model does? The measures of the debate, as one `evaluate` metric."""
+
+import datasets
+import evaluate
+import numpy as np
+
+from .divergences import (
+    check_distributions,
+    flatten_pair,
+    flip_fraction,
+    jensen_shannon_divergence,
+    total_variation_distance,
+)
+from .rank_agreement import agreement, check_settings
+
+
+_DESCRIPTION = """
+Measures whether the attention of a text classifier says which tokens it used. Three questions, each asked of one pair
+of columns: does attention rank the tokens as an importance measure does (Kendall's tau-b between attention and
+importance)? Do the predictions change when attention is replaced (total variation distance and share of changed
+decisions between probs and counterfactual_probs)? How different is the attention that replaced it (Jensen-Shannon
+divergence between attention and counterfactual_attention)? Undefined instances are counted and enter no mean.
+"""
+
+_CITATION = """
+@inproceedings{jain-wallace-2019-attention,
+    title = "Attention is not Explanation",
+    author = "Jain, Sarthak and Wallace, Byron C.",
+    booktitle = "Proceedings of NAACL-HLT 2019",
+    year = "2019",
+    pages = "3543--3556",
+    url = "https://aclanthology.org/N19-1357"
+}
+@inproceedings{serrano-smith-2019-attention,
+    title = "Is Attention Interpretable?",
+    author = "Serrano, Sofia and Smith, Noah A.",
+    booktitle = "Proceedings of ACL 2019",
+    year = "2019",
+    pages = "2931--2951",
+    url = "https://aclanthology.org/P19-1282"
+}
+@inproceedings{wiegreffe-pinter-2019-attention,
+    title = "Attention is not not Explanation",
+    author = "Wiegreffe, Sarah and Pinter, Yuval",
+    booktitle = "Proceedings of EMNLP-IJCNLP 2019",
+    year = "2019",
+    pages = "11--20",
+    url = "https://aclanthology.org/D19-1002"
+}
+@inproceedings{meister-etal-2021-sparse,
+    title = "Is Sparse Attention more Interpretable?",
+    author = "Meister, Clara and Lazov, Stefan and Augenstein, Isabelle and Cotterell, Ryan",
+    booktitle = "Proceedings of ACL-IJCNLP 2021 (Volume 2: Short Papers)",
+    year = "2021",
+    pages = "122--129",
+    url = "https://aclanthology.org/2021.acl-short.17"
+}
+"""
+
+_KWARGS_DESCRIPTION = """
+Columns, one row per instance, every one optional, at least one of the three pairs below:
+    attention: T weights, non-negative, summing to 1 (leave out padding and begin/end markers; an empty row is an empty
+        text).
+    importance: T scores of the same tokens, any scale; compared with attention.
+    probs: C class probabilities; compared with counterfactual_probs, and splits the agreement by predicted class.
+    counterfactual_attention: T weights, non-negative, summing to 1: the attention that was put in place of attention.
+    counterfactual_probs: C class probabilities that the model then gives.
+    A row that is None is undefined.
+Arguments:
+    alpha: level of significance of tau, in 0..1. Default 0.05.
+    n_bootstrap: resamples for the confidence interval of the mean tau. Default 1000.
+    seed: fixes the resamples. Default 0.
+Returns a flat dict of floats and integers:
+    n: instances.
+    With attention and importance: kendall_tau (mean tau-b, -1..1), kendall_tau_std (population), kendall_tau_ci_low
+    and
+        kendall_tau_ci_high (95 % bootstrap interval of the mean), kendall_tau_significant (share with p <= alpha of
+        the defined), kendall_tau_undefined (count: below two tokens, or a constant row), tie_ceiling (mean of the
+        largest |tau-b| the ties allow, 0..1), kendall_tau_over_ceiling (mean of tau over that ceiling).
+    With probs as well, the same for every predicted class c: kendall_tau_class_c, kendall_tau_class_c_std, ...,
+        tie_ceiling_class_c, and kendall_tau_class_c_n (instances with a defined tau).
+    With probs and counterfactual_probs: tvd, tvd_median, tvd_max (total variation distance, 0..1), tvd_undefined,
+        flip_fraction (share of instances whose most probable class changes, 0..1), flip_fraction_undefined.
+    With attention and counterfactual_attention: jsd, jsd_median, jsd_max (Jensen-Shannon divergence in nats,
+        0..ln 2 = 0.693), jsd_undefined.
+    Statistics of no defined instance are NaN.
+Raises ValueError, naming the row, where the rows of a pair differ in length or a distribution is none.
+Examples:
+    >>> import evaluate
+    >>> metric = evaluate.load("attention_faithfulness")
+    >>> results = metric.compute(
+    ...     attention=[[0.1, 0.2, 0.7], [0.0, 0.0, 1.0]],
+    ...     importance=[[1.0, 3.0, 2.0], [0.1, 0.2, 0.3]],
+    ... )
+    >>> {name: round(results[name], 3) for name in ("kendall_tau", "tie_ceiling", "kendall_tau_over_ceiling")}
+    {'kendall_tau': 0.575, 'tie_ceiling': 0.908, 'kendall_tau_over_ceiling': 0.667}
+    >>> results["n"], results["kendall_tau_undefined"]
+    (2, 0)
+    >>> results = metric.compute(
+    ...     attention=[[0.75, 0.25]],
+    ...     counterfactual_attention=[[0.25, 0.75]],
+    ...     probs=[[0.5, 0.5]],
+    ...     counterfactual_probs=[[0.25, 0.75]],
+    ... )
+    >>> {name: round(results[name], 3) for name in ("tvd", "flip_fraction", "jsd")}
+    {'tvd': 0.25, 'flip_fraction': 1.0, 'jsd': 0.131}
+"""
+
+_DISTRIBUTIONS = ("attention", "probs", "counterfactual_attention", "counterfactual_probs")
+_PAIRS = (
+    ("attention", "importance"),
+    ("probs", "counterfactual_probs"),
+    ("attention", "counterfactual_attention"),
+)
+# statistic of `agreement` -> what follows "kendall_tau" in the result
+_AGREEMENT_NAMES = {
+    "tau_mean": "",
+    "tau_std": "_std",
+    "ci_low": "_ci_low",
+    "ci_high": "_ci_high",
+    "share_significant": "_significant",
+    "n_undefined": "_undefined",
+    "tau_over_ceiling": "_over_ceiling",
+}
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _KWARGS_DESCRIPTION)
+class AttentionFaithfulness(evaluate.Metric):
+    def _info(self):
+        row = datasets.Sequence(datasets.Value("float64"))
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_KWARGS_DESCRIPTION,
+            features=datasets.Features(
+                {
+                    "attention": row,
+                    "importance": row,
+                    "probs": row,
+                    "counterfactual_attention": row,
+                    "counterfactual_probs": row,
+                }
+            ),
+            reference_urls=[
+                "https://aclanthology.org/N19-1357",
+                "https://aclanthology.org/P19-1282",
+                "https://aclanthology.org/D19-1002",
+                "https://aclanthology.org/2021.acl-short.17",
+            ],
+        )
+
+    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, **columns):
+        """Results over the columns given here, or over all that were added before. Absent columns stay out."""
+        check_settings(alpha, n_bootstrap, seed)
+        columns = self._known(columns)
+        if not columns and self.writer is None:
+            raise ValueError(f"nothing to compute from: no column was given or added. {_what_to_give()}")
+        return super().compute(**columns, alpha=alpha, n_bootstrap=n_bootstrap, seed=seed)
+
+    def add_batch(self, **columns):
+        """Add instances: each column a sequence with one row per instance; the same columns in every call."""
+        columns = self._checked(columns)
+        n = len(next(iter(columns.values())))
+        super().add_batch(**{name: columns.get(name, [None] * n) for name in self._feature_names()})
+
+    def add(self, **columns):
+        """Add one instance: each column one row."""
+        columns = self._checked({name: [row] for name, row in self._known(columns).items()})
+        super().add(**{name: columns.get(name, [None])[0] for name in self._feature_names()})
+
+    def _known(self, columns):
+        """The columns that are not None, or ValueError where the metric has none of that name."""
+        columns = {name: rows for name, rows in columns.items() if rows is not None}
+        if unknown := [name for name in columns if name not in self.features]:
+            raise ValueError(f"unknown columns {unknown}; the columns are {self._feature_names()}")
+        return columns
+
+    def _checked(self, columns):
+        """The columns that were given, or ValueError: checked first, so that nothing of a bad batch is stored."""
+        columns = self._known(columns)
+        if not any(set(pair) <= set(columns) for pair in _PAIRS):
+            raise ValueError(f"nothing can be computed from the columns {sorted(columns)}. {_what_to_give()}")
+        counts = {name: len(rows) for name, rows in columns.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"the columns differ in their number of rows: {counts}; give one per instance")
+        for name in _DISTRIBUTIONS:
+            if name in columns:
+                check_distributions(columns[name], name)
+        for x, y in _PAIRS:
+            if x in columns and y in columns:
+                flatten_pair(columns[x], columns[y], (x, y))
+        return columns
+
+    def _compute(
+        self,
+        attention,
+        importance,
+        probs,
+        counterfactual_attention,
+        counterfactual_probs,
+        alpha,
+        n_bootstrap,
+        seed,
+    ):
+        results = {"n": len(attention)}
+        if _given(attention, importance):
+            predicted = _predicted_class(probs) if _given(probs) else None
+            results |= _agreement_results(
+                agreement(attention, importance, predicted, alpha=alpha, n_bootstrap=n_bootstrap, seed=seed)
+            )
+        if _given(probs, counterfactual_probs):
+            results |= _summary("tvd", total_variation_distance(probs, counterfactual_probs))
+            flips = flip_fraction(probs, counterfactual_probs)
+            results["flip_fraction"] = flips["flip_fraction"]
+            results["flip_fraction_undefined"] = flips["n_undefined"]
+        if _given(attention, counterfactual_attention):
+            results |= _summary("jsd", jensen_shannon_divergence(attention, counterfactual_attention))
+        return results
+
+
+def _what_to_give():
+    return "Give " + ", or ".join(f"{x} and {y}" for x, y in _PAIRS)
+
+
+def _given(*columns):
+    """Whether each column has a row; columns that were left out are all None. Without any instance all count as
+    given."""
+    return all(len(column) == 0 or any(row is not None for row in column) for column in columns)
+
+
+def _predicted_class(probs):
+    """Most probable class per instance, [N]; the lower one on equal probability, NaN for an undefined row."""
+    known = [row is not None and len(row) > 0 and not np.isnan(np.asarray(row, dtype=float)).any() for row in probs]
+    return [np.argmax(row) if is_known else np.nan for row, is_known in zip(probs, known, strict=True)]
+
+
+def _agreement_results(found):
+    results = {}
+    for group, values in found.items():
+        suffix = "" if group == "overall" else f"_class_{group}"
+        results |= {f"kendall_tau{suffix}{end}": values[name] for name, end in _AGREEMENT_NAMES.items()}
+        results[f"tie_ceiling{suffix}"] = values["tie_ceiling"]
+        if suffix:
+            results[f"kendall_tau{suffix}_n"] = values["n"]
+    return results
+
+
+def _summary(name, values):
+    """Mean, median and largest of the defined values, and how many are undefined."""
+    defined = values[~np.isnan(values)]
+    statistics = {name: np.mean, f"{name}_median": np.median, f"{name}_max": np.max}
+    results = {key: float(of(defined)) if len(defined) else float("nan") for key, of in statistics.items()}
+    return results | {f"{name}_undefined": len(values) - len(defined)}

@@ -1,0 +1,69 @@
+"""How well a classifier does: accuracy, F1 of each class, area under the ROC curve. numpy and scipy only."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import rankdata
+
+
+def classification_scores(probs: np.ndarray, labels: Sequence) -> dict[str, float | int]:
+    """Scores of class probabilities against gold labels.
+
+    probs: [N, C] class probabilities; the decision is the most probable class, the lower one on equal probability.
+    labels: [N] whole numbers in 0..C-1; None or NaN where unknown.
+
+    Returns plain floats in 0..1 (higher is better) and counts:
+
+    * n_scored: instances with a label and without NaN probabilities, over which everything is taken; n_unscored: the
+      others
+    * accuracy: share of correct decisions
+    * f1_class_<c>: 2 TP / (2 TP + FP + FN) of class c; undefined where c is neither a label nor a decision.
+      support_class_<c>: instances with label c
+    * roc_auc: of two classes only, probability that an instance of class 1 has the larger probability of class 1 than
+      one of class 0, ties counting one half; undefined for one class or more than two, and where a class has no
+      instance
+
+    Undefined is NaN. Raises ValueError where shapes do not fit or a label is out of range.
+
+    >>> scores = classification_scores([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.7, 0.3]], [0, 0, 1, 1])
+    >>> scores["accuracy"], scores["f1_class_1"], scores["roc_auc"]
+    (0.5, 0.5, 0.75)
+    """
+    probs = np.asarray(probs, dtype=np.float64)
+    if probs.ndim != 2 or probs.shape[1] == 0:
+        raise ValueError(f"probs has shape {probs.shape}; give class probabilities [N, C]")
+    labels = np.asarray(labels, dtype=np.float64)
+    if labels.shape != (len(probs),):
+        raise ValueError(f"labels has shape {labels.shape} for {len(probs)} rows of probs; give one label each")
+    n_classes = probs.shape[1]
+    known = ~np.isnan(labels)
+    if len(rows := np.flatnonzero(known & ~np.isin(labels, np.arange(n_classes)))):
+        raise ValueError(
+            f"row {rows[0]}: label {labels[rows[0]]:g} is none of the {n_classes} classes of probs; labels are "
+            f"0..{n_classes - 1}, None or NaN where unknown"
+        )
+    scored = known & ~np.isnan(probs).any(axis=1)
+    probs, labels = probs[scored], labels[scored].astype(np.int64)
+    decisions = probs.argmax(axis=1)
+    scores = {
+        "n_scored": len(labels),
+        "n_unscored": int((~scored).sum()),
+        "accuracy": float(np.mean(decisions == labels)) if len(labels) else float("nan"),
+        "roc_auc": _roc_auc(probs[:, 1], labels) if n_classes == 2 else float("nan"),
+    }
+    for c in range(n_classes):
+        hits = int(((decisions == c) & (labels == c)).sum())
+        support, decided = int((labels == c).sum()), int((decisions == c).sum())
+        scores[f"f1_class_{c}"] = 2 * hits / (support + decided) if support + decided else float("nan")
+        scores[f"support_class_{c}"] = support
+    return scores
+
+
+def _roc_auc(probability: np.ndarray, labels: np.ndarray) -> float:
+    """The Mann-Whitney statistic over its largest value; NaN where a class has no instance."""
+    positives = int(labels.sum())
+    pairs = positives * (len(labels) - positives)
+    if pairs == 0:
+        return float("nan")
+    rank_sum = rankdata(probability)[labels == 1].sum()
+    return float((rank_sum - positives * (positives + 1) / 2) / pairs)

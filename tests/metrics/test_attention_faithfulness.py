@@ -1,0 +1,310 @@
+import ast
+import doctest
+import importlib.util
+import json
+import math
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
+from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
+from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME, register_metric
+
+
+ATTENTION = [[0.1, 0.2, 0.7], [0.0, 0.0, 1.0], [0.5, 0.5], []]
+IMPORTANCE = [[1.0, 3.0, 2.0], [0.1, 0.2, 0.3], [1.0, 2.0], []]
+PROBS = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]]
+OTHER_ATTENTION = [[0.7, 0.2, 0.1], [0.5, 0.5, 0.0], [0.5, 0.5], []]
+OTHER_PROBS = [[0.8, 0.2], [0.6, 0.4], [0.6, 0.4], [0.3, 0.7]]
+COLUMNS = {
+    "attention": ATTENTION,
+    "importance": IMPORTANCE,
+    "probs": PROBS,
+    "counterfactual_attention": OTHER_ATTENTION,
+    "counterfactual_probs": OTHER_PROBS,
+}
+
+
+@pytest.fixture(scope="module")
+def evaluate(tmp_path_factory):
+    """The evaluate library, with caches of its own and without network."""
+    home = tmp_path_factory.mktemp("huggingface")
+    with pytest.MonkeyPatch.context() as patch:
+        import evaluate
+
+        patch.setattr(evaluate.config, "HF_EVALUATE_OFFLINE", True)
+        patch.setattr(evaluate.config, "HF_METRICS_CACHE", home / "metrics")
+        patch.setattr(evaluate.config, "HF_MODULES_CACHE", home / "modules")
+        yield evaluate
+
+
+@pytest.fixture(scope="module")
+def loaded(evaluate):
+    return evaluate.load(str(METRIC_DIR))
+
+
+@pytest.fixture
+def metric(loaded):
+    assert len(loaded) == 0, "a test before left instances in the metric"
+    return loaded
+
+
+def same(found, expected):
+    assert found.keys() == expected.keys()
+    np.testing.assert_array_equal(list(found.values()), list(expected.values()))
+
+
+def test_agreement_block(metric):
+    found = metric.compute(attention=ATTENTION, importance=IMPORTANCE, alpha=0.4, n_bootstrap=50, seed=3)
+    expected = agreement(ATTENTION, IMPORTANCE, alpha=0.4, n_bootstrap=50, seed=3)["overall"]
+    same(
+        found,
+        {
+            "n": 4,
+            "kendall_tau": expected["tau_mean"],
+            "kendall_tau_std": expected["tau_std"],
+            "kendall_tau_ci_low": expected["ci_low"],
+            "kendall_tau_ci_high": expected["ci_high"],
+            "kendall_tau_significant": expected["share_significant"],
+            "kendall_tau_undefined": 2,
+            "kendall_tau_over_ceiling": expected["tau_over_ceiling"],
+            "tie_ceiling": expected["tie_ceiling"],
+        },
+    )
+    # by hand: 1/3, and 2 concordant of 3 pairs with one tied: 2 / sqrt(2 * 3)
+    assert found["kendall_tau"] == pytest.approx((1 / 3 + math.sqrt(2 / 3)) / 2)
+    assert found["tie_ceiling"] == pytest.approx((1 + math.sqrt(2 / 3)) / 2)
+
+
+def test_predicted_class_splits_the_agreement(metric):
+    found = metric.compute(attention=ATTENTION, importance=IMPORTANCE, probs=PROBS)
+    assert (found["kendall_tau_class_0_n"], found["kendall_tau_class_0_undefined"]) == (1, 1)
+    assert (found["kendall_tau_class_1_n"], found["kendall_tau_class_1_undefined"]) == (1, 1)
+    assert found["kendall_tau_class_0"] == pytest.approx(1 / 3)
+    assert found["kendall_tau_class_1"] == found["tie_ceiling_class_1"] == pytest.approx(math.sqrt(2 / 3))
+    assert math.isnan(found["kendall_tau_class_0_ci_low"])
+    assert "tvd" not in found and "jsd" not in found
+
+
+def test_prediction_block(metric):
+    found = metric.compute(probs=PROBS[:3] + [[]], counterfactual_probs=OTHER_PROBS[:3] + [[]])
+    distances = total_variation_distance(PROBS[:3], OTHER_PROBS[:3])
+    np.testing.assert_allclose(distances, [0.1, 0.4, 0], atol=1e-12)
+    same(
+        found,
+        {
+            "n": 4,
+            "tvd": distances.mean(),
+            "tvd_median": np.median(distances),
+            "tvd_max": distances.max(),
+            "tvd_undefined": 1,
+            "flip_fraction": 1 / 3,
+            "flip_fraction_undefined": 1,
+        },
+    )
+
+
+def test_attention_block(metric):
+    found = metric.compute(attention=ATTENTION, counterfactual_attention=OTHER_ATTENTION)
+    distances = jensen_shannon_divergence(ATTENTION[:3], OTHER_ATTENTION[:3])
+    assert distances[1] == pytest.approx(math.log(2)) and distances[2] == 0
+    same(
+        found,
+        {
+            "n": 4,
+            "jsd": distances.mean(),
+            "jsd_median": np.median(distances),
+            "jsd_max": distances.max(),
+            "jsd_undefined": 1,
+        },
+    )
+
+
+def test_all_columns_give_all_blocks_as_plain_python(metric):
+    found = metric.compute(**COLUMNS)
+    alone = [
+        metric.compute(attention=ATTENTION, importance=IMPORTANCE, probs=PROBS),
+        metric.compute(probs=PROBS, counterfactual_probs=OTHER_PROBS),
+        metric.compute(attention=ATTENTION, counterfactual_attention=OTHER_ATTENTION),
+    ]
+    expected = {key: value for block in alone for key, value in block.items()}
+    assert found.keys() == expected.keys()
+    np.testing.assert_array_equal([found[key] for key in expected], list(expected.values()))
+    assert {type(value) for value in found.values()} == {int, float}
+
+
+def test_arrays_are_accepted(metric):
+    x, y = np.random.default_rng(0).dirichlet(np.ones(6), (2, 5))
+    expected = metric.compute(attention=x.tolist(), counterfactual_attention=y.tolist())
+    assert metric.compute(attention=x, counterfactual_attention=list(y)) == expected
+    single = metric.compute(attention=x.astype(np.float32), counterfactual_attention=y.astype(np.float32))
+    assert single == pytest.approx(expected, abs=1e-6)
+
+
+def test_batches_and_instances_equal_one_call(metric):
+    expected = metric.compute(**COLUMNS)
+    metric.add_batch(**{name: rows[:1] for name, rows in COLUMNS.items()})
+    metric.add_batch(**{name: [] for name in COLUMNS})
+    metric.add_batch(**{name: rows[1:3] for name, rows in COLUMNS.items()})
+    metric.add(**{name: rows[3] for name, rows in COLUMNS.items()})
+    same(metric.compute(), expected)
+    metric.add(attention=ATTENTION[0], importance=IMPORTANCE[0])
+    metric.add_batch(attention=ATTENTION[1:], importance=IMPORTANCE[1:])
+    same(metric.compute(), metric.compute(attention=ATTENTION, importance=IMPORTANCE))
+
+
+def test_combine(evaluate, metric):
+    columns = {"attention": ATTENTION, "importance": IMPORTANCE}
+    expected = metric.compute(**columns)
+    same(evaluate.combine([metric]).compute(**columns), expected)
+    prefixed = evaluate.combine([metric], force_prefix=True).compute(**columns)
+    assert prefixed.keys() == {f"attention_faithfulness_{name}" for name in expected}
+
+
+def test_kept_in_memory(evaluate, metric):
+    same(evaluate.load(str(METRIC_DIR), keep_in_memory=True).compute(**COLUMNS), metric.compute(**COLUMNS))
+
+
+def test_undefined_instances_are_counted_in_every_block(metric):
+    missing = [None, [0.2, math.nan]]
+    found = metric.compute(
+        **{name: [*rows, *missing] for name, rows in COLUMNS.items() if name != "importance"},
+        importance=[*IMPORTANCE, None, [1.0, 2.0]],
+    )
+    expected = metric.compute(**COLUMNS)
+    for name in ("kendall_tau_undefined", "tvd_undefined", "flip_fraction_undefined", "jsd_undefined"):
+        assert found[name] == expected[name] + 2
+    for name in ("kendall_tau", "kendall_tau_class_0", "kendall_tau_class_1_n", "tvd", "flip_fraction", "jsd"):
+        assert found[name] == expected[name]
+
+
+def test_no_instance_is_all_undefined(metric):
+    found = metric.compute(attention=[], importance=[])
+    assert found.pop("n") == 0
+    assert {name for name, value in found.items() if value == 0} == {
+        "kendall_tau_undefined",
+        "tvd_undefined",
+        "flip_fraction_undefined",
+        "jsd_undefined",
+    }
+    assert all(math.isnan(value) for name, value in found.items() if not name.endswith("_undefined"))
+
+
+@pytest.mark.parametrize(
+    "columns, message",
+    [
+        ({}, "no column was given or added. Give attention and importance, or probs and counterfactual_probs, or"),
+        ({"attention": ATTENTION}, r"nothing can be computed from the columns \['attention'\]"),
+        ({"attention": ATTENTION, "importances": IMPORTANCE}, r"unknown columns \['importances'\]; the columns are"),
+        ({"predictions": [0], "references": [0]}, r"unknown columns \['predictions', 'references'\]"),
+        ({"attention": ATTENTION, "importance": IMPORTANCE[:3]}, "'attention': 4, 'importance': 3"),
+        ({"attention": [[0.5, 0.5], [0.5, 0.5]], "importance": [[1, 2], [1]]}, "row 1: attention has 2 values and imp"),
+        ({"attention": [[1.0], [1.5, -0.5]], "importance": [[1], [1, 2]]}, "row 1: attention has the negative value"),
+        ({"attention": [[1.0], [0.5, 0.4]], "importance": [[1], [1, 2]]}, "row 1: attention sums to 0.9"),
+        ({"probs": [[0.5, 0.5]], "counterfactual_probs": [[0.9, 0.9]]}, "row 0: counterfactual_probs sums to 1.8"),
+        ({"attention": ATTENTION, "importance": IMPORTANCE, "alpha": 2}, "alpha is 2"),
+        ({"attention": ATTENTION, "importance": IMPORTANCE, "n_bootstrap": 0.5}, "n_bootstrap is 0.5"),
+    ],
+)
+def test_refuses_and_stays_usable(metric, columns, message):
+    with pytest.raises(ValueError, match=message):
+        metric.compute(**columns)
+    assert len(metric) == 0
+    assert metric.compute(attention=ATTENTION, importance=IMPORTANCE)["n"] == 4
+
+
+def test_a_bad_batch_leaves_the_good_ones(metric):
+    metric.add_batch(attention=ATTENTION, importance=IMPORTANCE)
+    with pytest.raises(ValueError, match="row 0: attention sums to 2"):
+        metric.add_batch(attention=[[1.0, 1.0]], importance=[[1.0, 1.0]])
+    with pytest.raises(ValueError, match="unknown columns"):
+        metric.add(attentions=[1.0], importance=[1.0])
+    same(metric.compute(), metric.compute(attention=ATTENTION, importance=IMPORTANCE))
+
+
+def test_docstring_and_card_examples(evaluate, loaded):
+    register_metric()
+    text = sys.modules[type(loaded).__module__]._KWARGS_DESCRIPTION
+    card = (METRIC_DIR / "README.md").read_text(encoding="utf-8")
+    for name, examples in (("docstring", text), ("card", "\n".join(re.findall(r"```python\n(.*?)```", card, re.DOTALL)))):
+        test = doctest.DocTestParser().get_doctest(examples, {}, name, name, 0)
+        assert len(test.examples) >= 5
+        result = doctest.DocTestRunner().run(test)
+        assert result.failed == 0
+
+
+def test_description_reaches_the_user(loaded):
+    assert "kendall_tau_over_ceiling" in loaded.compute.__doc__
+    assert loaded.citation.count("@inproceedings") == 4
+    assert loaded.name == METRIC_NAME
+
+
+def test_card_names_every_column_argument_and_result(metric):
+    card = (METRIC_DIR / "README.md").read_text(encoding="utf-8")
+    for name in (*COLUMNS, "alpha", "n_bootstrap", "seed"):
+        assert f"- **{name}**" in card
+    for name in metric.compute(**COLUMNS):
+        if "class" not in name:
+            assert f"`{name}`" in card, name
+    headings = re.findall(r"^##+ (.*)$", card, re.MULTILINE)
+    assert (
+        headings
+        == [
+            "Metric description",
+            "How to use",
+            "Inputs",
+            "Output values",
+            "Values from popular papers",
+            "Examples",
+            "Limitations and bias",
+            "Citation",
+            "Further references",
+        ]
+        or [heading.strip("#") for heading in headings] == headings
+    )
+
+
+def test_the_folder_is_closed():
+    allowed = {"numpy", "scipy", "datasets", "evaluate", "gradio", *sys.stdlib_module_names}
+    for path in METRIC_DIR.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert len(node.names) == 1, f"{path.name}: evaluate reads one import per line"
+                assert node.names[0].name.split(".")[0] in allowed
+            if isinstance(node, ast.ImportFrom) and node.level:
+                assert node.level == 1 and (METRIC_DIR / f"{node.module}.py").is_file()
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module.split(".")[0] in allowed
+
+
+def test_the_script_imports_all_that_its_siblings_import():
+    """From a Space evaluate fetches what the script imports, not what its helpers import in turn."""
+
+    def siblings(name):
+        tree = ast.parse((METRIC_DIR / f"{name}.py").read_text(encoding="utf-8"))
+        return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
+
+    fetched = siblings(METRIC_NAME)
+    assert fetched == {"divergences", "rank_agreement"}
+    assert all(siblings(name) <= fetched for name in fetched)
+
+
+def test_requirements_cover_the_imports():
+    text = (METRIC_DIR / "requirements.txt").read_text(encoding="utf-8")
+    assert {re.split(r"[<>=]", line)[0] for line in text.split()} == {"datasets", "evaluate", "numpy", "scipy"}
+
+
+def test_app(evaluate, metric):
+    spec = importlib.util.spec_from_file_location("attention_faithfulness_app", METRIC_DIR / "app.py")
+    app = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(app)
+    assert list(app.EXAMPLE) == list(metric.features)
+    found = app.results_of(*[json.dumps(rows) for rows in app.EXAMPLE.values()])
+    assert found["flip_fraction"] == 0.5 and found["n"] == 2
+    left_out = app.results_of("[[1.0]]", "[[2.0]]", "", " ", "")
+    assert left_out["kendall_tau"] == "undefined" and left_out["kendall_tau_undefined"] == 1
+    with pytest.raises(ValueError, match="row 0: attention sums to 3"):
+        app.results_of("[[1, 2]]", "[[1, 2]]", "", "", "")

@@ -1,0 +1,82 @@
+import doctest
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+
+from attnfaith.metrics import classification
+from attnfaith.metrics.classification import classification_scores
+
+
+def test_doctests():
+    assert doctest.testmod(classification).failed == 0
+
+
+def test_by_hand():
+    scores = classification_scores([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8], [0.3, 0.7]], [0, 1, 1, 0])
+    # decisions 0, 0 (equal: the lower class), 1, 1; class 1: TP 1, FP 1, FN 1
+    assert scores["accuracy"] == 0.5
+    assert scores["f1_class_0"] == scores["f1_class_1"] == 0.5
+    assert scores["support_class_0"] == scores["support_class_1"] == 2
+    # pairs (class 1, class 0): .5 > .1, .5 < .7, .8 > .1, .8 > .7
+    assert scores["roc_auc"] == 0.75
+
+
+@given(st.integers(2, 4), st.integers(2, 40), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_equals_sklearn(n_classes, n, random):
+    generator = np.random.default_rng(random.getrandbits(32))
+    counts = generator.integers(1, 4, (n, n_classes))  # few values: ties in the ranking
+    probs = counts / counts.sum(axis=1, keepdims=True)
+    labels = generator.integers(0, n_classes, n)
+    scores = classification_scores(probs, labels)
+    decisions = probs.argmax(axis=1)
+    assert scores["accuracy"] == pytest.approx(accuracy_score(labels, decisions))
+    f1 = f1_score(labels, decisions, labels=range(n_classes), average=None, zero_division=np.nan)
+    np.testing.assert_allclose([scores[f"f1_class_{c}"] for c in range(n_classes)], f1)
+    if n_classes == 2 and len(set(labels)) == 2:
+        assert scores["roc_auc"] == pytest.approx(roc_auc_score(labels, probs[:, 1]))
+    else:
+        assert math.isnan(scores["roc_auc"])
+
+
+def test_unknown_labels_and_undefined_predictions_are_left_out_and_counted():
+    probs = [[0.9, 0.1], [0.9, 0.1], [np.nan, 0.5], [0.2, 0.8]]
+    scores = classification_scores(probs, [0, None, 0, 1])
+    assert (scores["n_scored"], scores["n_unscored"]) == (2, 2)
+    assert scores["accuracy"] == scores["roc_auc"] == 1
+    assert scores["support_class_0"] == 1
+
+
+def test_undefined_is_nan():
+    nothing = classification_scores(np.empty((0, 2)), [])
+    assert nothing["n_scored"] == 0
+    assert all(math.isnan(nothing[name]) for name in ("accuracy", "roc_auc", "f1_class_0", "f1_class_1"))
+    one_class = classification_scores([[0.9, 0.1]], [0])
+    assert math.isnan(one_class["roc_auc"]) and math.isnan(one_class["f1_class_1"])
+    assert one_class["accuracy"] == one_class["f1_class_0"] == 1
+    missed = classification_scores([[0.1, 0.9]], [0])
+    assert missed["f1_class_0"] == missed["f1_class_1"] == 0
+
+
+def test_plain_python():
+    scores = classification_scores(np.float32([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 1]))
+    assert {type(value) for value in scores.values()} == {int, float}
+
+
+@pytest.mark.parametrize(
+    "probs, labels, message",
+    [
+        ([0.5, 0.5], [0, 1], r"probs has shape \(2,\)"),
+        ([[0.5, 0.5]], [0, 1], r"labels has shape \(2,\) for 1 rows"),
+        ([[0.5, 0.5]] * 2, [0, 2], "row 1: label 2 is none of the 2 classes"),
+        ([[0.5, 0.5]], [-1], "row 0: label -1"),
+        ([[0.5, 0.5]], [0.5], "row 0: label 0.5"),
+    ],
+)
+def test_refuses(probs, labels, message):
+    with pytest.raises(ValueError, match=message):
+        classification_scores(probs, labels)

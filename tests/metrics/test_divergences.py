@@ -1,0 +1,149 @@
+import doctest
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.spatial.distance import jensenshannon
+from scipy.stats import entropy
+
+from attnfaith.metrics.attention_faithfulness import divergences
+from attnfaith.metrics.attention_faithfulness.divergences import (
+    decision_flips,
+    flip_fraction,
+    jensen_shannon_divergence,
+    kullback_leibler_divergence,
+    total_variation_distance,
+)
+
+
+ALL = [total_variation_distance, jensen_shannon_divergence, kullback_leibler_divergence, decision_flips]
+ZERO_ON_IDENTITY = ALL
+SYMMETRIC = [total_variation_distance, jensen_shannon_divergence, decision_flips]
+UPPER_BOUND = {total_variation_distance: 1, jensen_shannon_divergence: math.log(2), decision_flips: 1}
+# of these, the value to a power is a metric
+TRIANGLE = {total_variation_distance: 1, jensen_shannon_divergence: 0.5, decision_flips: 1}
+ORDER_OF_ITEMS = [total_variation_distance, jensen_shannon_divergence, kullback_leibler_divergence]
+POSITIVE_UNLESS_EQUAL = [total_variation_distance, jensen_shannon_divergence, kullback_leibler_divergence]
+
+# zeros, subnormal and very unequal weights included
+weights = st.one_of(st.just(0.0), st.floats(0, 1), st.sampled_from([5e-324, 1e-300, 1e-12]))
+
+
+@st.composite
+def distributions(draw, rows):
+    """`rows` distributions over the same 1 to 8 items."""
+    found = draw(arrays(np.float64, (rows, draw(st.integers(1, 8))), elements=weights))
+    found[found.sum(axis=1) < 1e-3, 0] = 1
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def test_doctests():
+    assert doctest.testmod(divergences).failed == 0
+
+
+def test_by_hand():
+    p, q = [[0.5, 0.5], [1, 0], [0.25, 0.75]], [[0.25, 0.75], [0, 1], [0.25, 0.75]]
+    np.testing.assert_allclose(total_variation_distance(p, q), [0.25, 1, 0], atol=1e-15)
+    first = 0.5 * (0.5 * math.log(0.5 / 0.375) + 0.5 * math.log(0.5 / 0.625))
+    first += 0.5 * (0.25 * math.log(0.25 / 0.375) + 0.75 * math.log(0.75 / 0.625))
+    np.testing.assert_allclose(jensen_shannon_divergence(p, q), [first, math.log(2), 0], atol=1e-15)
+    kl = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
+    np.testing.assert_allclose(kullback_leibler_divergence(p, q), [kl, math.inf, 0], atol=1e-15)
+    assert decision_flips(p, q).tolist() == [1, 1, 0]
+
+
+def test_decision_on_equal_probability_is_the_lower_class():
+    assert decision_flips([[0.5, 0.5], [0.2, 0.4, 0.4]], [[0.6, 0.4], [0.2, 0.3, 0.5]]).tolist() == [0, 1]
+
+
+@given(distributions(2))
+@settings(max_examples=100, deadline=None)
+def test_equal_scipy(pair):
+    # scipy halves p + q, which underflows for subnormal numbers and makes its answer infinite
+    p, q = np.where(pair < 1e-290, 0, pair)
+    with np.errstate(all="ignore"):
+        assert jensen_shannon_divergence([p], [q])[0] == pytest.approx(jensenshannon(p, q) ** 2, abs=1e-7)
+        assert kullback_leibler_divergence([p], [q])[0] == pytest.approx(entropy(p, q), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("divergence", ALL)
+@given(distributions(3))
+@settings(max_examples=50, deadline=None)
+def test_properties(divergence, three):
+    p, q, r = three[:1], three[1:2], three[2:]
+    value = divergence(p, q)[0]
+    assert value >= 0
+    if divergence in ZERO_ON_IDENTITY:
+        assert divergence(p, p)[0] == 0
+    if divergence in SYMMETRIC:
+        assert value == pytest.approx(divergence(q, p)[0], abs=1e-12)
+    if divergence in UPPER_BOUND:
+        assert value <= UPPER_BOUND[divergence]
+    if divergence in TRIANGLE:
+        power = TRIANGLE[divergence]
+        assert value**power <= divergence(p, r)[0] ** power + divergence(r, q)[0] ** power + 1e-7
+    if divergence in ORDER_OF_ITEMS:
+        assert value == pytest.approx(divergence(p[:, ::-1], q[:, ::-1])[0], abs=1e-12)
+    if divergence in POSITIVE_UNLESS_EQUAL and np.abs(p - q).max() > 1e-3:
+        assert value > 0
+
+
+@given(distributions(2))
+@settings(max_examples=50, deadline=None)
+def test_pinsker(pair):
+    p, q = pair[:1], pair[1:]
+    assert 2 * total_variation_distance(p, q)[0] ** 2 <= kullback_leibler_divergence(p, q)[0] + 1e-12
+    assert jensen_shannon_divergence(p, q)[0] <= math.log(2) * total_variation_distance(p, q)[0] + 1e-12
+
+
+@pytest.mark.parametrize("divergence", ALL)
+def test_undefined_rows_are_nan_and_leave_the_others_alone(divergence):
+    p = [[], [np.nan, 1.0], [0.5, 0.5], None, [0.1, 0.9], [0.2, 0.3, 0.5]]
+    q = [[], [0.5, 0.5], [0.5, np.nan], [1.0], [0.9, 0.1], [0.2, 0.3, 0.5]]
+    found = divergence(p, q)
+    assert np.isnan(found[:4]).all()
+    assert found[4] == divergence([[0.1, 0.9]], [[0.9, 0.1]])[0] > 0
+    assert found[5] == 0
+    assert divergence([], []).shape == (0,)
+
+
+@pytest.mark.parametrize("divergence", ALL)
+def test_matrix_equals_ragged(divergence):
+    p, q = np.random.default_rng(0).dirichlet(np.ones(5), (2, 20)).astype(np.float32)
+    np.testing.assert_array_equal(divergence(p, q), divergence(list(p), [list(row) for row in q]))
+    assert divergence(p, q).dtype == np.float64
+
+
+def test_single_precision_stays_in_range():
+    disjoint = np.eye(2) * 1.00005
+    assert total_variation_distance(disjoint, disjoint[::-1]).tolist() == [1, 1]
+    assert jensen_shannon_divergence(disjoint, disjoint[::-1]).tolist() == [math.log(2)] * 2
+    assert kullback_leibler_divergence(disjoint, disjoint / 1.00005).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("divergence", ALL)
+@pytest.mark.parametrize(
+    "p, q, message",
+    [
+        ([[0.5, 0.5], [1.5, -0.5]], [[0.5, 0.5]] * 2, "row 1: p has the negative value -0.5"),
+        ([[0.5, 0.5]] * 2, [[0.5, 0.5], [0.5, 0.4]], "row 1: q sums to 0.9; a distribution sums to 1"),
+        ([[0.5, 0.5], [np.inf, 0]], [[0.5, 0.5]] * 2, "row 1: p sums to inf"),
+        ([[], [1.0]], [[], [0.5, 0.5]], "row 1: p has 1 values and q has 2"),
+        ([[1.0]], [], "p has 1 rows and q has 0"),
+        (np.ones((2, 1)), np.full((2, 2), 0.5), "row 0: p has 1 values and q has 2"),
+    ],
+)
+def test_refuses(divergence, p, q, message):
+    with pytest.raises(ValueError, match=message):
+        divergence(p, q)
+
+
+def test_flip_fraction():
+    p = [[0.8, 0.2], [0.8, 0.2], [0.1, 0.9], []]
+    q = [[0.4, 0.6], [0.6, 0.4], [0.2, 0.8], []]
+    assert flip_fraction(p, q) == {"flip_fraction": pytest.approx(1 / 3), "n": 3, "n_undefined": 1}
+    empty = flip_fraction([[]], [[]])
+    assert math.isnan(empty.pop("flip_fraction")) and empty == {"n": 0, "n_undefined": 1}

@@ -1,0 +1,198 @@
+import importlib
+import importlib.resources
+import importlib.util
+import inspect
+import pkgutil
+import sys
+import threading
+
+import pytest
+
+from attnfaith._import_hooks import when_imported
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Writes modules of a fresh package; afterwards the import system must be as before."""
+    name = f"hooked_{tmp_path.name.replace('-', '_')}"
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "data.txt").write_text("42")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = list(sys.meta_path)
+
+    def write(module, source=""):
+        (folder / f"{module}.py").write_text(source)
+        importlib.invalidate_caches()
+        return f"{name}.{module}"
+
+    yield write
+    left = [finder for finder in sys.meta_path if finder not in before]
+    sys.meta_path[:] = before
+    for module in [module for module in sys.modules if module.split(".")[0] == name]:
+        del sys.modules[module]
+    assert left == [], "a hook stayed behind"
+
+
+def test_called_after_the_module_is_executed_and_once(package):
+    name = package("late", "value = 1\n")
+    calls = []
+    when_imported(name, lambda: calls.append(sys.modules[name].value))
+    assert name not in sys.modules and calls == []
+    module = importlib.import_module(name)
+    assert calls == [1]
+    importlib.reload(module)
+    importlib.import_module(package("another"))
+    assert calls == [1]
+
+
+def test_called_at_once_where_the_module_is_imported(package):
+    name = package("early")
+    importlib.import_module(name)
+    calls = []
+    when_imported(name, lambda: calls.append(name))
+    assert calls == [name]
+
+
+def test_nothing_of_the_hook_stays_on_the_module(package):
+    name, plain = package("watched", "def f():\n    return 1\n"), package("plain")
+    when_imported(name, lambda: None)
+    watched, other = importlib.import_module(name), importlib.import_module(plain)
+    assert type(watched.__loader__) is type(watched.__spec__.loader) is type(other.__loader__)
+    assert inspect.getsource(watched.f) == "def f():\n    return 1\n"
+
+
+def test_spec_before_the_import_answers_like_the_loader(package):
+    name = package("source", "value = 1\n")
+    calls = []
+    when_imported(name, lambda: calls.append(name))
+    loader = importlib.util.find_spec(name).loader
+    assert loader.get_source(name) == "value = 1\n"
+    assert loader.get_data(loader.get_filename(name)) == b"value = 1\n"
+    assert calls == [], "finding is not importing"
+    importlib.import_module(name)
+    assert calls == [name]
+
+
+def test_package_keeps_its_resources(package):
+    name = package("module").split(".")[0]
+    when_imported(name, lambda: None)
+    importlib.import_module(name)
+    assert importlib.resources.files(name).joinpath("data.txt").read_text() == "42"
+    assert pkgutil.get_data(name, "data.txt") == b"42"
+
+
+def test_several_hooks_on_one_and_on_different_modules(package):
+    a, b = package("a"), package("b")
+    calls = []
+    for label, name in (("first", a), ("second", a), ("other", b)):
+        when_imported(name, lambda label=label: calls.append(label))
+    importlib.import_module(a)
+    assert sorted(calls) == ["first", "second"]
+    importlib.import_module(b)
+    assert sorted(calls) == ["first", "other", "second"]
+
+
+def test_callback_may_import_and_hook_again(package):
+    a, b = package("a"), package("b", "value = 2\n")
+    calls = []
+
+    def callback():
+        when_imported(b, lambda: calls.append("b"))
+        calls.append(importlib.import_module(b).value)
+
+    when_imported(a, callback)
+    importlib.import_module(a)
+    assert calls == ["b", 2]
+
+
+def test_waits_for_a_module_that_is_half_imported(package):
+    a = package("a", f"import {__name__}_probe as probe\nprobe.during()\nvalue = 1\n")
+    calls = []
+    probe = type(sys)(f"{__name__}_probe")
+    probe.during = lambda: when_imported(a, lambda: calls.append(sys.modules[a].value))
+    sys.modules[probe.__name__] = probe
+    try:
+        importlib.import_module(a)
+    finally:
+        del sys.modules[probe.__name__]
+    assert calls == []
+    importlib.import_module(package("next"))
+    assert calls == [1]
+
+
+def test_finds_out_where_another_import_hook_was_first(package):
+    a = package("a")
+    calls = []
+    when_imported(a, lambda: calls.append(a))
+
+    class Other:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            return importlib.machinery.PathFinder.find_spec(name, path, target) if name == a else None
+
+    sys.meta_path.insert(0, Other)
+    try:
+        importlib.import_module(a)
+        importlib.import_module(package("next"))
+    finally:
+        sys.meta_path.remove(Other)
+    assert calls == [a]
+
+
+def test_a_failed_import_keeps_the_hook(package):
+    name = package("broken", "raise RuntimeError('not yet')\n")
+    calls = []
+    when_imported(name, lambda: calls.append(name))
+    with pytest.raises(RuntimeError, match="not yet"):
+        importlib.import_module(name)
+    assert calls == []
+    package("broken", "value = 'repaired'\n")
+    importlib.import_module(name)
+    assert calls == [name]
+
+
+def test_a_module_that_does_not_exist(package):
+    name = package("there").replace("there", "missing")
+    when_imported(name, lambda: None)
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(name)
+    package("missing")
+    importlib.import_module(name)
+
+
+def test_an_error_of_the_callback_is_an_error_of_the_import(package):
+    name = package("module")
+
+    def callback():
+        raise LookupError("no such place")
+
+    when_imported(name, callback)
+    with pytest.raises(LookupError, match="no such place"):
+        importlib.import_module(name)
+
+
+def test_threads_call_it_once_and_after_the_module(package):
+    names = [package(f"slow_{i}", "import time\ntime.sleep(0.02)\nvalue = 1\n") for i in range(6)]
+    calls, seen, errors = [], [], []
+    for name in names:
+        when_imported(name, lambda name=name: calls.append((name, sys.modules[name].value)))
+    start = threading.Barrier(12)
+
+    def work(place):
+        start.wait()
+        try:
+            for name in names[place % 6 :] + names[: place % 6]:
+                seen.append(importlib.import_module(name).value)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert sorted(calls) == [(name, 1) for name in names]
+    assert seen == [1] * 72

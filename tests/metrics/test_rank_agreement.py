@@ -1,0 +1,366 @@
+import doctest
+import itertools
+import json
+import math
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import average_precision_score
+
+from attnfaith.metrics.attention_faithfulness import rank_agreement
+from attnfaith.metrics.attention_faithfulness.rank_agreement import (
+    agreement,
+    auprc,
+    auprc_constant,
+    auprc_random,
+    kendall_tau,
+    tie_ceiling,
+)
+
+
+# few different values, so that ties are common
+scores = st.one_of(st.integers(-3, 3).map(float), st.floats(-1, 1, allow_subnormal=False))
+row_pairs = st.lists(st.tuples(scores, scores), max_size=40).map(lambda pairs: tuple(np.array(pairs).reshape(-1, 2).T))
+gold_pairs = st.lists(st.tuples(scores, st.integers(0, 1)), max_size=30)
+
+
+def draw(generator, n, kind):
+    """n scores without ties, with a few ties, with many, or mostly zero."""
+    if kind == "untied":
+        return generator.permutation(n).astype(float)
+    if kind == "few ties":
+        return generator.integers(0, max(2, n), n).astype(float)
+    if kind == "many ties":
+        return generator.integers(0, 3, n).astype(float)
+    return np.where(generator.random(n) < 0.9, 0.0, generator.random(n))
+
+
+def scipy_kendall(x, y):
+    result = stats.kendalltau(x, y)
+    return result.statistic, result.pvalue
+
+
+def assert_as_scipy(xs, ys):
+    tau, p_value = kendall_tau(xs, ys)
+    expected = np.array([scipy_kendall(x, y) for x, y in zip(xs, ys, strict=True)])
+    np.testing.assert_allclose(tau, expected[:, 0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(p_value, expected[:, 1], rtol=0, atol=1e-12)
+
+
+def brute_force(x, y):
+    """tau-b and its ceiling from the definition, pair by pair; NaN where undefined."""
+    pairs = list(itertools.combinations(range(len(x)), 2))
+    signs = [(np.sign(x[i] - x[j]), np.sign(y[i] - y[j])) for i, j in pairs]
+    a, b = sum(sx != 0 for sx, _ in signs), sum(sy != 0 for _, sy in signs)
+    if a == 0 or b == 0:
+        return math.nan, math.nan
+    return sum(sx * sy for sx, sy in signs) / math.sqrt(a * b), math.sqrt(min(a, b) / max(a, b))
+
+
+def test_doctests():
+    assert doctest.testmod(rank_agreement).failed == 0
+
+
+def test_tau_by_hand():
+    xs = [[1, 2, 3, 4], [1, 1, 2], [1, 2, 3], [1, 2]]
+    ys = [[1, 3, 2, 4], [1, 2, 3], [3, 2, 1], [5, 7]]
+    tau, p_value = kendall_tau(xs, ys)
+    # second row: 2 concordant pairs, one pair tied in x: 2 / sqrt(2 * 3)
+    np.testing.assert_allclose(tau, [4 / 6, 2 / math.sqrt(6), -1, 1], atol=1e-15)
+    # of 24 orders of four values 1 has no and 3 have one inversion; without association the tails are doubled
+    np.testing.assert_allclose(p_value[[0, 2, 3]], [2 * 4 / 24, 2 / 6, 1], atol=1e-15)
+    # normal approximation with ties: m = 3 * 2, variance (6 * 11 - 2 * 1 * 9) / 18
+    assert p_value[1] == pytest.approx(2 * stats.norm.sf(2 / math.sqrt((66 - 18) / 18)), abs=1e-15)
+
+
+@pytest.mark.parametrize("kinds", [*itertools.product(("untied", "few ties", "many ties", "sparse"), repeat=2)])
+def test_equals_scipy_with_ties(kinds):
+    generator = np.random.default_rng(1)
+    lengths = [*range(2, 40), 64, 150, 255, 256, 257, 300, 511, 513, 1030]
+    assert_as_scipy(*[[draw(generator, n, kind) for n in lengths] for kind in kinds])
+
+
+def test_equals_scipy_where_one_pair_decides_the_exact_rule():
+    xs, ys = [], []
+    for n in (33, 34, 35, 100, 170, 171, 172, 173, 300):
+        ordered = np.arange(n, dtype=float)
+        one, two = ordered.copy(), ordered.copy()
+        one[[3, 4]] = one[[4, 3]]
+        two[[3, 4, 8, 9]] = two[[4, 3, 9, 8]]
+        for y in (ordered, one, two):
+            xs += [ordered, ordered]
+            ys += [y, -y]
+    assert_as_scipy(xs, ys)
+
+
+def test_p_value_of_almost_perfect_agreement_is_exact_for_long_rows_too():
+    for n in (34, 100):
+        ordered = np.arange(n, dtype=float)
+        one = ordered[[0, 2, 1, *range(3, n)]]
+        p_value = kendall_tau([ordered, one, -one], [ordered] * 3)[1]
+        # of n! orders 1 has no inversion and n - 1 have one; tails doubled
+        exact = [2 / math.factorial(n), 2 / math.factorial(n - 1), 2 / math.factorial(n - 1)]
+        np.testing.assert_allclose(p_value, exact, rtol=1e-10, atol=0)
+
+
+def test_equals_scipy_on_thousands_of_tokens():
+    generator = np.random.default_rng(2)
+    xs = [generator.random(3000), np.where(generator.random(5000) < 0.95, 0, generator.random(5000))]
+    ys = [xs[0] + generator.random(3000), generator.integers(0, 50, 5000)]
+    assert_as_scipy(xs, ys)
+
+
+def test_memory_stays_linear_in_the_length_of_a_row():
+    x, y = np.random.default_rng(3).random((2, 1, 20_000))
+    tracemalloc.start()
+    try:
+        kendall_tau(x, y)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10e6  # a matrix of all pairs, one byte each, is 400e6
+
+
+def test_undefined_rows_are_nan_and_leave_the_others_alone():
+    xs = [[], [1.0], [2, 2, 2], [1, 2, 3], [1, np.nan, 3], None, [1, 2], [1, 2, 3]]
+    ys = [[], [1.0], [1, 2, 3], [2, 2, 2], [1, 2, 3], [1, 2], None, [1, 2, 3]]
+    tau, p_value = kendall_tau(xs, ys)
+    assert np.isnan(tau[:-1]).all() and np.isnan(p_value[:-1]).all() and np.isnan(tie_ceiling(xs, ys)[:-1]).all()
+    assert tau[-1] == 1 and p_value[-1] == pytest.approx(1 / 3) and tie_ceiling(xs, ys)[-1] == 1
+    assert [len(found) for found in kendall_tau([], [])] == [0, 0]
+
+
+def test_infinite_scores_are_ordered_and_padding_is_not_one_of_them():
+    xs = [[-np.inf, 0.0, np.inf], np.arange(5.0)]
+    ys = [[1.0, np.inf, np.inf], [0.0, 1.0, np.inf, -np.inf, np.inf]]
+    assert_as_scipy(xs, ys)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, list, tuple, lambda row: np.float32(row), lambda row: np.int64(row)])
+def test_any_kind_of_row(convert):
+    xs, ys = [[1, 2, 3, 4], [4, 1, 2]], [[1, 3, 2, 4], [2, 1, 3]]
+    expected = kendall_tau(xs, ys)
+    found = kendall_tau([convert(row) for row in xs], [convert(row) for row in ys])
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_matrix_equals_rows():
+    x, y = np.random.default_rng(4).integers(0, 6, (2, 50, 12)).astype(np.float32)
+    np.testing.assert_array_equal(kendall_tau(x, y), kendall_tau(list(x), list(y)))
+
+
+def test_a_row_does_not_depend_on_its_neighbours(monkeypatch):
+    generator = np.random.default_rng(5)
+    lengths = generator.integers(0, 90, 200)
+    xs = [draw(generator, n, "few ties") for n in lengths]
+    ys = [draw(generator, n, "many ties") for n in lengths]
+    expected = kendall_tau(xs, ys)
+    order = generator.permutation(len(xs))
+    shuffled = kendall_tau([xs[i] for i in order], [ys[i] for i in order])
+    np.testing.assert_array_equal(shuffled, [values[order] for values in expected])
+    monkeypatch.setattr(rank_agreement, "BLOCK_SIZE", 100)
+    monkeypatch.setattr(rank_agreement, "PAIRWISE_LENGTH", 4)
+    np.testing.assert_array_equal(kendall_tau(xs, ys), expected)
+
+
+@given(st.lists(row_pairs, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_tau_and_ceiling_are_the_definition(pairs):
+    xs, ys = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    expected = np.array([brute_force(x, y) for x, y in pairs]).reshape(-1, 2)
+    np.testing.assert_allclose(kendall_tau(xs, ys)[0], expected[:, 0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(tie_ceiling(xs, ys), expected[:, 1], rtol=0, atol=1e-12)
+
+
+@given(row_pairs, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_properties_of_tau(pair, random):
+    x, y = pair
+    order = list(range(len(x)))
+    random.shuffle(order)
+    tau, p_value = (values[0] for values in kendall_tau([x], [y]))
+    same = {
+        "symmetric": kendall_tau([y], [x]),
+        "order of tokens": kendall_tau([x[order]], [y[order]]),
+        "monotone": kendall_tau([np.exp2(np.round(4 * x))], [y]) if (np.round(x) == x).all() else (tau, p_value),
+        "opposite": (-kendall_tau([x], [-y])[0], kendall_tau([x], [-y])[1]),
+    }
+    for name, (other_tau, other_p_value) in same.items():
+        np.testing.assert_allclose(other_tau, tau, rtol=0, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(other_p_value, p_value, rtol=0, atol=1e-12, err_msg=name)
+    if not np.isnan(tau):
+        assert 0 <= p_value <= 1
+        assert abs(tau) <= tie_ceiling([x], [y])[0] + 1e-12
+        assert kendall_tau([x], [x])[0][0] == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("n, s, expected", [(200, 10, 0.313), (20, 3, 0.533), (12, 12, 1.0), (12, 11, 1.0), (5, 1, None)])
+def test_ceiling_of_a_sparse_attention(n, s, expected):
+    weights = np.arange(1.0, s + 1) / np.arange(1.0, s + 1).sum()
+    sparse = np.concatenate([np.zeros(n - s), weights])
+    closed_form = math.sqrt(1 - (n - s) * (n - s - 1) / (n * (n - 1)))
+    assert tie_ceiling([sparse])[0] == pytest.approx(closed_form, abs=1e-12)
+    if expected is not None:
+        assert round(tie_ceiling([sparse])[0], 3) == expected
+    # it is reached by scores that order the weights alike and have no ties
+    assert kendall_tau([sparse], [np.arange(n)])[0][0] == pytest.approx(closed_form, abs=1e-12)
+    assert tie_ceiling([sparse], [np.arange(n)])[0] == pytest.approx(closed_form, abs=1e-12)
+
+
+def test_no_order_exceeds_the_ceiling():
+    x, y = [0, 0, 0, 1, 2, 2], [0, 0, 1, 1, 1, 3]
+    orders = list(itertools.permutations(y))
+    best = np.abs(kendall_tau([x] * len(orders), orders)[0]).max()
+    assert 0.5 < best <= tie_ceiling([x], [y])[0] + 1e-12
+
+
+def test_ceiling_of_a_constant_row_is_undefined():
+    assert np.isnan(tie_ceiling([[0.5, 0.5], [1.0], []])).all()
+
+
+def test_mismatched_rows_are_named():
+    with pytest.raises(ValueError, match="row 1: x has 3 values and y has 2"):
+        kendall_tau([[1, 2], [1, 2, 3]], [[1, 2], [1, 2]])
+    with pytest.raises(ValueError, match="x has 2 rows and y has 1"):
+        kendall_tau([[1, 2], [1, 2]], [[1, 2]])
+    with pytest.raises(ValueError, match="row 0: x has 2 axes"):
+        kendall_tau([[[1, 2]]], [[1, 2]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [20, 200])
+def test_at_least_ten_times_faster_than_a_loop_over_scipy(n):
+    x, y = np.random.default_rng(6).random((2, 2000, n))
+
+    def seconds(run):
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            run()
+            times.append(time.process_time() - start)
+        return min(times)
+
+    per_row = seconds(lambda: kendall_tau(x, y)) / len(x)
+    scipy_per_row = seconds(lambda: [stats.kendalltau(a, b) for a, b in zip(x[:200], y[:200], strict=True)]) / 200
+    assert per_row * 10 <= scipy_per_row
+
+
+def test_agreement_by_hand():
+    attention = [[0.1, 0.2, 0.7], [0.5, 0.5], [0.1, 0.3, 0.6], [0.0, 0.0, 1.0], []]
+    importance = [[1, 2, 3], [1, 2], [1, 3, 2], [1, 2, 3], []]
+    found = agreement(attention, importance, [0, 0, 1, 1, np.nan], n_bootstrap=200)
+    assert list(found) == ["overall", "0", "1"]
+    sparse = math.sqrt(2 / 3)  # two of three pairs are untied, both concordant: 2 / sqrt(2 * 3)
+    taus = [1, 1 / 3, sparse]
+    overall = found["overall"]
+    assert (overall["n"], overall["n_undefined"]) == (3, 2)
+    assert overall["tau_mean"] == pytest.approx(np.mean(taus))
+    assert overall["tau_std"] == pytest.approx(np.sqrt(np.mean((np.array(taus) - np.mean(taus)) ** 2)))
+    assert overall["tie_ceiling"] == pytest.approx((1 + 1 + sparse) / 3)
+    assert overall["tau_over_ceiling"] == pytest.approx((1 + 1 / 3 + 1) / 3)
+    assert overall["share_significant"] == 0
+    assert (found["0"]["n"], found["0"]["n_undefined"], found["0"]["tau_mean"]) == (1, 1, 1)
+    assert math.isnan(found["0"]["ci_low"]) and math.isnan(found["0"]["ci_high"])
+    assert (found["1"]["n"], found["1"]["n_undefined"]) == (2, 0)
+    # two instances: a resample has the mean of either or of both, so the interval spans them
+    assert (found["1"]["ci_low"], found["1"]["ci_high"]) == pytest.approx((1 / 3, sparse))
+
+
+def test_agreement_of_nothing_defined():
+    for found in (agreement([], []), agreement([[1.0]], [[2.0]], [3])):
+        for values in found.values():
+            assert values.pop("n") == 0
+            values.pop("n_undefined")
+            assert all(math.isnan(value) for value in values.values())
+
+
+def test_share_significant_counts_the_level_itself_and_only_the_defined():
+    ordered = np.arange(3.0)
+    p_value = kendall_tau([ordered], [ordered])[1][0]
+    found = [agreement([ordered, [1.0]], [ordered, [1.0]], alpha=alpha)["overall"] for alpha in (p_value, 0.33)]
+    assert [values["share_significant"] for values in found] == [1, 0]
+
+
+def test_bootstrap_interval_is_that_of_the_mean():
+    generator = np.random.default_rng(7)
+    attention = generator.random((400, 8))
+    importance = attention + generator.random((400, 8))
+    found = agreement(attention, importance, n_bootstrap=4000)["overall"]
+    half_width = 1.96 * found["tau_std"] / math.sqrt(400)
+    assert found["ci_low"] == pytest.approx(found["tau_mean"] - half_width, abs=0.05 * half_width)
+    assert found["ci_high"] == pytest.approx(found["tau_mean"] + half_width, abs=0.05 * half_width)
+
+
+def test_bootstrap_is_deterministic_and_follows_the_seed():
+    x, y = np.random.default_rng(8).random((2, 50, 9))
+    assert agreement(x, y, seed=1) == agreement(x, y, seed=1)
+    assert agreement(x, y, seed=1)["overall"]["ci_low"] != agreement(x, y, seed=2)["overall"]["ci_low"]
+
+
+def test_agreement_is_plain_python():
+    x, y = np.random.default_rng(9).random((2, 5, 9)).astype(np.float32)
+    found = agreement(x, y, np.array([0, 1, 1, 0, 1]))
+    assert {type(value) for values in found.values() for value in values.values()} == {int, float}
+    assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"alpha": 1.5}, "alpha is 1.5"),
+        ({"alpha": math.nan}, "alpha is nan"),
+        ({"n_bootstrap": 0}, "n_bootstrap is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"predicted_class": [0, 1]}, r"predicted_class has shape \(2,\) for 1 instances"),
+        ({"predicted_class": [0.5]}, "predicted_class holds 0.5"),
+        ({"predicted_class": [-1]}, "predicted_class holds -1"),
+    ],
+)
+def test_agreement_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        agreement([[1, 2]], [[1, 2]], **arguments)
+
+
+def test_auprc_by_hand():
+    scores = [[0.9, 0.8, 0.1], [0.9, 0.8, 0.1], [0.5, 0.5, 0.5, 0.5], [0.1, 0.7, 0.2]]
+    gold = [[1, 0, 0], [0, 0, 1], [1, 0, 0, 0], [1, 1, 0]]
+    np.testing.assert_allclose(auprc(scores, gold), [1, 1 / 3, 1 / 4, (1 + 2 / 3) / 2], atol=1e-15)
+
+
+def test_auprc_undefined():
+    assert np.isnan(auprc([[], [1, 2], [1, np.nan], None, [1.0]], [[], [0, 0], [1, 0], [1], None])).all()
+    assert auprc([], []).shape == (0,)
+    for baseline in (auprc_constant, auprc_random):
+        assert np.isnan(baseline([[], [0, 0], None])).all()
+
+
+@given(st.lists(gold_pairs, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_auprc_equals_sklearn(rows):
+    score_rows = [[score for score, _ in row] for row in rows]
+    gold_rows = [[gold for _, gold in row] for row in rows]
+    expected = [
+        average_precision_score(gold, row) if any(gold) else math.nan
+        for row, gold in zip(score_rows, gold_rows, strict=True)
+    ]
+    np.testing.assert_allclose(auprc(score_rows, gold_rows), expected, rtol=0, atol=1e-12)
+    uniform = [[0.5] * len(row) for row in rows]
+    np.testing.assert_allclose(auprc_constant(gold_rows), auprc(uniform, gold_rows), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("gold", [[1], [1, 0], [1, 1, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 1], [1, 1, 1]])
+def test_auprc_random_is_the_mean_over_all_orders(gold):
+    orders = list(itertools.permutations(range(len(gold))))
+    assert auprc_random([gold])[0] == pytest.approx(auprc(orders, [gold] * len(orders)).mean(), abs=1e-12)
+
+
+def test_auprc_refuses_gold_that_is_no_mark():
+    with pytest.raises(ValueError, match="row 1: gold_rows holds 0.5"):
+        auprc([[1], [1, 2]], [[1], [1, 0.5]])
+    with pytest.raises(ValueError, match="row 0: score_rows has 1 values and gold_rows has 2"):
+        auprc([[1]], [[1, 0]])
