@@ -99,10 +99,6 @@ class AttentionClassifierConfig(PreTrainedConfig):
                 f"num_attention_heads={self.num_attention_heads}"
             )
 
-    def get_text_config(self, decoder=None, encoder=None):
-        """This configuration: transformers would take the name in `decoder` for a configuration of its own."""
-        return self
-
     @property
     def projection_label(self) -> str:
         """The projection with its parameter, as records name it: "sparsegen(0.5)"."""
