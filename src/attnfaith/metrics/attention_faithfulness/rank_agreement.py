@@ -20,8 +20,8 @@ from .divergences import flatten, flatten_pair
 
 # up to this many tokens the exact null distribution of tau is used, as scipy.stats.kendalltau does
 EXACT_LENGTH = 33
-# numbers per block of padded rows: the working arrays of a block stay within the processor's cache
-BLOCK_SIZE = 1 << 16
+# numbers per block of padded rows: enough to amortise the calls, few enough for the processor's cache
+BLOCK_SIZE = 1 << 17
 # rows up to this length are compared pair by pair; longer ones are halved and merged. At most 256: counts are bytes
 PAIRWISE_LENGTH = 256
 
@@ -173,7 +173,8 @@ def _merged_inversions(ranks: np.ndarray, parts: int) -> np.ndarray:
 
 def _pairwise_inversions(ranks: np.ndarray) -> np.ndarray:
     """Inversions of each row [R, W], W <= 256, by comparing all rows at each distance between two places."""
-    columns = np.ascontiguousarray(ranks.T)
+    # the narrowest type: so many more values per instruction
+    columns = ranks.T.astype(np.min_scalar_type(int(ranks.max())), order="C")
     width = len(columns)
     counts = np.zeros(columns.shape, dtype=np.uint8)  # inversions of each value with later ones: at most W - 1
     larger = np.empty(columns.shape, dtype=bool)
