@@ -1,7 +1,7 @@
-"""python recipes/study.py --config recipes/<paper>/<study>.yaml [--workers 2]: every cell of a grid, resumable, then one table.
+"""Every cell of a grid, resumable, then its tables: python recipes/study.py --config STUDY [--workers 2].
 
-A study file names base recipes and a grid, `key: [values]`; each combination is one run in <output_dir>/<cell>. Cells that are
-complete are kept, cells that were stopped go on, failed ones are shown as failed and tried again by the next call.
+A study file names base recipes and a grid, `key: [values]`; each combination is one run in <output_dir>/<cell>. Cells that
+are complete are kept, cells that were stopped go on, failed ones are shown as failed and tried again by the next call.
 """
 
 import argparse
@@ -13,12 +13,20 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+import pandas as pd
 import yaml
 
 from attnfaith import record
 from attnfaith.cli import guarded
 from attnfaith.recipes import RecipeError
-from attnfaith.reporting import agreement_table, compare_with_published, performance_table, save_table, seed_summary
+from attnfaith.reporting import (
+    agreement_table,
+    compare_with_published,
+    performance_table,
+    plausibility_table,
+    save_table,
+    seed_summary,
+)
 
 
 def cells(study: dict) -> list[tuple[str, Path, list[str]]]:
@@ -58,15 +66,32 @@ def tables(folders: list[Path], output: Path, published: Path | None) -> None:
     records = [record.load(folder / "record.parquet") for folder in folders]
     joined = record.concatenate(records)
     output.mkdir(parents=True, exist_ok=True)
-    agreement, performance = agreement_table(joined), performance_table(joined)
-    save_table(agreement, output / "agreement")
-    save_table(performance, output / "performance")
-    if joined.column("seed").combine_chunks().unique().__len__() > 1:
-        save_table(seed_summary(agreement), output / "agreement_over_seeds")
+    found = {"agreement": agreement_table(joined), "performance": performance_table(joined)}
+    if "rationale" in joined.column_names:
+        found["plausibility"] = plausibility_table(joined)
+    several = len(joined.column("seed").combine_chunks().unique()) > 1
+    for name, table in found.items():
+        save_table(table, output / name)
+        if several:
+            save_table(seed_summary(table), output / f"{name}_over_seeds")
     if published:
-        import pandas as pd
+        beside = compare_with_published(found["agreement"], pd.read_csv(published))
+        save_table(beside, output / "beside_published")
+        scores = published.with_name(f"{published.stem}_performance.csv")
+        save_table(side_by_side(found["performance"], beside, pd.read_csv(scores)), output / "side_by_side")
 
-        save_table(compare_with_published(agreement, pd.read_csv(published)), output / "beside_published")
+
+def side_by_side(performance: pd.DataFrame, beside: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell: accuracy and mean tau of each pair over all texts, measured / published."""
+    cell = ["dataset", "encoder", "alignment"]
+    rows = performance[[*cell, "vectors", "seed", "n", "accuracy", "roc_auc"]].astype(dict.fromkeys(cell, str))
+    rows = rows.merge(published, how="left", on=cell)
+    whole = beside[(beside["class"] == "overall") & (beside["statistic"] == "tau_mean")]
+    for pair, part in whole.groupby("pair"):
+        names = {"measured": f"tau {pair}", "published": f"published tau {pair}"}
+        part = part.astype({"vectors": str})[[*cell, "vectors", "seed", *names]].rename(columns=names)
+        rows = rows.astype({"vectors": str}).merge(part, how="left", on=[*cell, "vectors", "seed"])
+    return rows.sort_values([*cell, "vectors", "seed"], ignore_index=True)
 
 
 def main(arguments=None) -> None:
@@ -89,7 +114,10 @@ def main(arguments=None) -> None:
             failed += [name] if task.result() else []
             elapsed = time.perf_counter() - started
             left = elapsed / done * (len(tasks) - done)
-            print(f"{done}/{len(tasks)} {name}: {'FAILED' if task.result() else 'complete'}; {left / 60:.0f} min left", flush=True)
+            print(
+                f"{done}/{len(tasks)} {name}: {'FAILED' if task.result() else 'complete'}; {left / 60:.0f} min left",
+                flush=True,
+            )
     ready = [root / name for name, _, _ in planned if complete(root / name)]
     if not ready:
         raise RecipeError("no cell of the study is complete: there is nothing to tabulate")

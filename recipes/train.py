@@ -1,4 +1,7 @@
-"""accelerate launch recipes/train.py [--config recipes/<recipe>.yaml] [--key value ...]; with no arguments, the quickstart."""
+"""Train, measure and report: accelerate launch recipes/train.py [--config RECIPE] [--key value ...].
+
+With no arguments it runs the quickstart.
+"""
 
 import sys
 

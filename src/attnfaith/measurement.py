@@ -76,8 +76,8 @@ def measure(
     """Measure every instance of a data set and write one record; returns its path.
 
     model: an attention classifier. dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` makes it. names:
-    the producers to run, beside attention and prediction. output: path of the record (parquet). settings: what else to keep in
-    the record about the run.
+    the producers to run, beside attention and prediction. output: path of the record (parquet). settings: what else to
+    keep in the record about the run.
 
     Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
     `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of

@@ -19,11 +19,14 @@ class RecipeError(ValueError):
 
 @dataclass(frozen=True)
 class Data:
-    """name: data set of the registry. arguments: knobs of a built-in generator. limits: split -> largest number of rows, drawn
-    at random. max_length: tokens of an input, markers included; longer texts are cut and counted. min_df: least document
-    frequency of a word, None takes the data set's own. vectors: file of pretrained word vectors (text, .vec, .gz or parquet;
-    also looked for under the data root), None draws random ones. missing_vectors: words the file lacks. seed: of generated data
-    and of limits."""
+    """Which texts, in which words.
+
+    name: data set of the registry. arguments: knobs of a built-in generator. limits: split -> largest number of rows,
+    drawn at random. max_length: tokens of an input, markers included; longer texts are cut and counted. min_df: least
+    document frequency of a word, None takes the data set's own. vectors: file of pretrained word vectors (text, .vec, .gz
+    or parquet; also looked for under the data root), None draws random ones. missing_vectors: words the file lacks. seed:
+    of generated data and of limits.
+    """
 
     name: str = "planted_evidence"
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -37,8 +40,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Model:
-    """Fields of AttentionClassifierConfig. query None: "text" for pairs, else "learned". hidden_size None: 256 (128 for the
-    transformer, the embedding size for `embedding`). embedding_size is that of `data.vectors` where a file is given."""
+    """Fields of AttentionClassifierConfig.
+
+    query None: "text" for pairs, else "learned". hidden_size None: 256 (128 for the transformer, the embedding size for
+    `embedding`). embedding_size is that of `data.vectors` where a file is given.
+    """
 
     encoder: str = "bilstm"
     alignment: str = "additive"
@@ -60,8 +66,11 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """The papers' settings (Jain & Wallace 2019) and, by their own names, transformers' TrainingArguments; any other of those
-    goes into `arguments`. select_on is validation: a checkpoint chosen on test would make every test figure a selected one."""
+    """The papers' settings (Jain & Wallace 2019), by the names of transformers' TrainingArguments where they have one.
+
+    Any other of their names goes into `arguments`. metric_for_best_model None: ROC-AUC for two classes, else accuracy.
+    select_on is validation: a checkpoint chosen on test would make every test figure a selected one.
+    """
 
     num_train_epochs: float = 8
     per_device_train_batch_size: int = 32
@@ -104,7 +113,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A run: data, model, training, what to measure, how to report. note: what it reproduces, with the sentence that says so."""
+    """A run: data, model, training, what to measure, how to report.
+
+    note: what it reproduces, with the sentence that says so.
+    """
 
     name: str
     output_dir: str
@@ -119,8 +131,8 @@ class Recipe:
     def __post_init__(self):
         if self.training.select_on != "validation":
             raise RecipeError(
-                f"training.select_on={self.training.select_on!r}: checkpoints are selected on 'validation' only; a model chosen "
-                "on the split that is reported makes its figures meaningless"
+                f"training.select_on={self.training.select_on!r}: checkpoints are selected on 'validation' only; a model "
+                "chosen on the split that is reported makes its figures meaningless"
             )
 
 

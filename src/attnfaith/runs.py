@@ -41,8 +41,8 @@ class RunError(ValueError):
 def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Path:
     """Train, measure and report; returns the path of the report's page.
 
-    overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its measured
-    shards; the recipe must be the same. Without either, a folder that is not empty is refused.
+    overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its
+    measured shards; the recipe must be the same. Without either, a folder that is not empty is refused.
 
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost.
     """
@@ -227,8 +227,8 @@ def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool,
                 )
         elif not overwrite:
             raise RunError(
-                f"{folder} holds a run already: go on with --resume_from_checkpoint, replace it with --overwrite_output_dir, or "
-                "give another --output_dir"
+                f"{folder} holds a run already: go on with --resume_from_checkpoint, replace it with "
+                "--overwrite_output_dir, or give another --output_dir"
             )
     state.wait_for_everyone()
     if state.is_main_process:

@@ -17,9 +17,9 @@ SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
 class AttentionTrainer(Trainer):
     """A Trainer with per-instance losses and the papers' Adam.
 
-    class_weights (C,) weighs instances by label. loss_reduction: "sum" over the effective batch, as Jain & Wallace's code has
-    it, or "mean". amsgrad and weight_decay: Adam with AMSGrad and coupled L2, none on the alignment. The coupled L2 term
-    is compared with the gradient of the *summed* loss, so weight_decay means something else under "mean".
+    class_weights (C,) weighs instances by label. loss_reduction: "sum" over the effective batch, as Jain & Wallace's
+    code has it, or "mean". amsgrad and weight_decay: Adam with AMSGrad and coupled L2, none on the alignment. The
+    coupled L2 term is compared with the gradient of the *summed* loss, so weight_decay means something else under "mean".
     attention_learning_rate_factor: learning rate of the alignment's parameters over that of the others (Meister et al.: 1
     or 10).
     """

@@ -34,7 +34,7 @@ class Encoder(GradientCheckpointingLayer):
         variants = embedded[:, kept].transpose(0, 1).reshape(-1, length - 1, size)
         mask = torch.ones(variants.shape[:2], dtype=torch.bool, device=embedded.device)
         states, _ = self(variants, mask)
-        return states.view(stop - start, batch, length - 1, -1)
+        return states.view(stop - start, batch, length - 1, states.shape[-1])
 
 
 def remaining_positions(length: int, start: int, stop: int, device=None) -> torch.Tensor:
@@ -196,7 +196,8 @@ class SelfAttention(nn.Module):
         batch, length, size = states.shape
         parts = self.inputs(states).view(batch, length, 3, self.heads, size // self.heads).permute(2, 0, 3, 1, 4)
         query, key, value = parts
-        scores = (query @ key.transpose(-1, -2)).float() / math.sqrt(size // self.heads)
+        scores = query @ key.transpose(-1, -2) / math.sqrt(size // self.heads)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # half precision is too coarse for a softmax
         scores = scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min)
         weights = scores.softmax(-1).to(value.dtype)
         return self.output((weights @ value).transpose(1, 2).reshape(batch, length, size)), weights

@@ -80,7 +80,7 @@ def project(scores: torch.Tensor, mask: torch.Tensor, config) -> torch.Tensor:
     float32 (float64 for float64 scores): exactly 0 where blocked, non-negative, summing to 1; all zero in a row where
     nothing is allowed. A row with a NaN or infinite allowed score gives NaN.
     """
-    scores = scores.double() if scores.dtype == torch.float64 else scores.float()
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     mask = mask.expand_as(scores)
     reachable = mask.any(-1, keepdim=True)
     allowed = mask | ~reachable  # a row without any allowed token is computed as if open, then closed again below
