@@ -1,0 +1,257 @@
+"""Encoders against torch's own layers and hand sums, and what every encoder promises."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
+from attnfaith.models.encoders import (
+    ENCODERS,
+    Encoder,
+    mean_over_tokens,
+    remaining_positions,
+    reverse_by_length,
+    sinusoidal_positions,
+    take,
+)
+
+
+SIZE = 8  # of embeddings and states
+LENGTHS = (7, 1, 4, 9, 2)
+every_encoder = pytest.mark.parametrize("name", ENCODERS)
+
+
+def build(name, seed=0, **fields):
+    fields = {"embedding_size": SIZE, "hidden_size": SIZE, "intermediate_size": 12, "num_attention_heads": 2, **fields}
+    torch.manual_seed(seed)
+    encoder = ENCODERS[name](AttentionClassifierConfig(encoder=name, **fields)).double().eval()
+    for parameter in encoder.parameters():  # layer norms and biases too: no part may hide behind a 0 or a 1
+        nn.init.normal_(parameter, std=0.5)
+    return encoder
+
+
+def texts(lengths=LENGTHS, padding=0.0):
+    generator = torch.Generator().manual_seed(1)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    embedded = torch.randn(*mask.shape, SIZE, dtype=torch.float64, generator=generator)
+    return torch.where(mask[..., None], embedded, padding), mask
+
+
+def close(actual, expected, tolerance=1e-10):
+    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)
+
+
+# What every encoder promises
+
+
+@every_encoder
+def test_shapes_and_padding(name):
+    encoder, (embedded, mask) = build(name), texts()
+    states, last = encoder(embedded, mask)
+    assert states.shape == (5, 9, SIZE) and last.shape == (5, SIZE)
+    assert (states[~mask] == 0).all()
+    assert (states[mask].abs().sum(-1) > 0).all()
+
+
+@every_encoder
+@pytest.mark.parametrize("padding", [0.0, 1e3])
+def test_padding_batch_and_order_do_not_matter(name, padding):
+    """Whatever stands on the padding: also the embedding of the padding token after someone trained it."""
+    encoder, (embedded, mask) = build(name), texts(padding=padding)
+    states, last = encoder(embedded, mask)
+    for row, length in enumerate(LENGTHS):
+        alone, alone_last = encoder(embedded[row : row + 1, :length], mask[row : row + 1, :length])
+        close(states[row : row + 1, :length], alone)
+        close(last[row : row + 1], alone_last)
+    order = torch.tensor([3, 0, 4, 2, 1])
+    shuffled, shuffled_last = encoder(embedded[order], mask[order])
+    close(shuffled, states[order])
+    close(shuffled_last, last[order])
+
+
+@every_encoder
+def test_empty_text(name):
+    encoder, (embedded, mask) = build(name), texts()
+    mask = mask & (torch.arange(5) != 2)[:, None]
+    states, last = encoder(embedded, mask)
+    assert states.isfinite().all() and (states[2] == 0).all()
+    assert (last[2] == 0).all()
+
+
+@every_encoder
+def test_contextual_says_whether_other_tokens_matter(name):
+    encoder, (embedded, mask) = build(name), texts((6,))
+    changed = embedded.clone()
+    changed[:, 2] += 1
+    difference = (encoder(changed, mask)[0] - encoder(embedded, mask)[0]).abs().sum(-1)[0] > 1e-9
+    assert difference[2]
+    assert difference[[0, 1, 3, 4, 5]].any() == encoder.contextual
+
+
+@every_encoder
+@pytest.mark.parametrize(("start", "stop"), [(0, 7), (1, 6), (2, 3), (0, 1), (6, 7), (3, 3)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_without_is_deletion(name, start, stop, batch):
+    encoder, (embedded, mask) = build(name), texts((7,) * batch)
+    states = encoder.without(embedded, start, stop)
+    assert states.shape == (stop - start, batch, 6, SIZE)
+    assert not states.isnan().any()
+    for variant, position in enumerate(range(start, stop)):
+        kept = [t for t in range(7) if t != position]
+        close(states[variant], encoder(embedded[:, kept], mask[:, kept])[0])
+    close(states, Encoder.without(encoder, embedded, start, stop))
+
+
+@every_encoder
+def test_without_in_float32_and_for_two_tokens(name):
+    encoder, (embedded, mask) = build(name).float(), texts((2, 2))
+    states = encoder.without(embedded.float(), 0, 2)
+    close(states[0], encoder(embedded[:, 1:].float(), mask[:, 1:])[0], 1e-5)
+    close(states[1], encoder(embedded[:, :1].float(), mask[:, :1])[0], 1e-5)
+
+
+@every_encoder
+def test_gradient(name):
+    encoder, (embedded, mask) = build(name), texts((3, 2))
+    embedded.requires_grad_()
+    assert torch.autograd.gradcheck(lambda e: encoder(e, mask), embedded)
+
+
+@every_encoder
+def test_every_parameter_is_used(name):
+    encoder, (embedded, mask) = build(name), texts()
+    states, last = encoder(embedded.requires_grad_(), mask)
+    (states.square().sum() + last.square().sum()).backward()
+    for parameter_name, parameter in encoder.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, parameter_name
+
+
+# Helpers by hand
+
+
+def test_remaining_positions_by_hand():
+    assert remaining_positions(4, 1, 4).tolist() == [[0, 2, 3], [0, 1, 3], [0, 1, 2]]
+    assert remaining_positions(3, 0, 1).tolist() == [[1, 2]]
+    assert remaining_positions(1, 0, 1).shape == (1, 0)
+
+
+def test_reverse_by_length_by_hand():
+    mask = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]]).bool()
+    assert reverse_by_length(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
+
+
+@settings(max_examples=50, deadline=None)
+@given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=5))
+def test_reverse_by_length_is_its_own_inverse(lengths):
+    mask = torch.arange(9) < torch.tensor(lengths)[:, None]
+    positions = reverse_by_length(mask)
+    assert (positions.gather(1, positions) == torch.arange(9)).all()
+    assert (positions.sort(1).values == torch.arange(9)).all()
+    assert (mask.gather(1, positions) == mask).all()
+
+
+def test_take_by_hand():
+    values = torch.tensor([[[1, 2], [3, 4], [5, 6]]])
+    assert take(values, torch.tensor([[2, 0]])).tolist() == [[[5, 6], [1, 2]]]
+
+
+def test_mean_over_tokens_by_hand():
+    states = torch.tensor([[[1.0], [3.0], [8.0]], [[5.0], [7.0], [9.0]]])
+    mask = torch.tensor([[1, 1, 0], [0, 0, 0]]).bool()
+    assert mean_over_tokens(states, mask).tolist() == [[2.0], [0.0]]
+
+
+def test_positions_by_hand():
+    expected = [[0, 1, 0, 1], [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)]]
+    close(sinusoidal_positions(2, 4).double(), torch.tensor(expected).double(), 1e-7)
+    assert sinusoidal_positions(3, 5).shape == (3, 5)
+
+
+# Against torch's own layers, and by hand
+
+
+def test_bilstm_is_torchs_packed_bidirectional_lstm():
+    encoder, (embedded, mask) = build("bilstm"), texts()
+    lstm = nn.LSTM(SIZE, SIZE // 2, batch_first=True, bidirectional=True).double()
+    weights = encoder.forward_lstm.state_dict()
+    weights |= {f"{name}_reverse": value for name, value in encoder.backward_lstm.state_dict().items()}
+    lstm.load_state_dict(weights)
+    packed = pack_padded_sequence(embedded, mask.sum(1), batch_first=True, enforce_sorted=False)
+    output, (final, _) = lstm(packed)
+    states, last = encoder(embedded, mask)
+    close(states, pad_packed_sequence(output, batch_first=True)[0])
+    close(last, torch.cat([final[0], final[1]], -1))
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_transformer_is_torchs_encoder(heads):
+    encoder, (embedded, mask) = build("transformer", num_attention_heads=heads), texts()
+    layer = nn.TransformerEncoderLayer(SIZE, heads, 12, dropout=0, batch_first=True)
+    theirs = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).double()
+    names = {
+        "attention.inputs.weight": "self_attn.in_proj_weight",
+        "attention.inputs.bias": "self_attn.in_proj_bias",
+        "attention.output": "self_attn.out_proj",
+        "attention_norm": "norm1",
+        "feed_forward.0": "linear1",
+        "feed_forward.2": "linear2",
+        "feed_forward_norm": "norm2",
+    }
+    weights = {}
+    for name, value in encoder.layers.state_dict().items():
+        for ours, other in names.items():
+            name = name.replace(ours, other)
+        weights[f"layers.{name}"] = value
+    theirs.load_state_dict(weights)
+    inputs = encoder.projection(embedded) + sinusoidal_positions(9, SIZE).double()
+    expected = theirs(inputs, src_key_padding_mask=~mask) * mask[..., None]
+    states, last = encoder(embedded, mask)
+    close(states, expected)
+    for row, length in enumerate(LENGTHS):
+        close(last[row], states[row, :length].mean(0))
+
+
+def test_cnn_by_hand():
+    encoder, (embedded, mask) = build("cnn"), texts((3, 5))
+    states, last = encoder(embedded, mask)
+    for row, length in enumerate((3, 5)):
+        for position in range(length):
+            expected = []
+            for convolution in encoder.convolutions:
+                width = convolution.weight.shape[-1]
+                total = convolution.bias.clone()
+                for offset in range(width):
+                    read = position + offset - width // 2
+                    if 0 <= read < length:
+                        total += convolution.weight[:, :, offset] @ embedded[row, read]
+                expected.append(total.relu())
+            close(states[row, position], torch.cat(expected))
+        close(last[row], states[row, :length].amax(0))
+
+
+def test_cnn_widths_share_the_states():
+    encoder = build("cnn", kernel_sizes=(1, 5))
+    assert [convolution.weight.shape for convolution in encoder.convolutions] == [(4, SIZE, 1), (4, SIZE, 5)]
+
+
+def test_average_by_hand():
+    encoder, (embedded, mask) = build("average"), texts((2, 1))
+    states, last = encoder(embedded, mask)
+    weight, bias = encoder.projection.weight.detach().numpy(), encoder.projection.bias.detach().numpy()
+    expected = np.tanh(embedded.numpy() @ weight.T + bias)
+    np.testing.assert_allclose(states[0].detach(), expected[0], atol=1e-12)
+    np.testing.assert_allclose(last.detach(), [expected[0].mean(0), expected[1, 0]], atol=1e-12)
+
+
+def test_embedding_passes_through():
+    encoder, (embedded, mask) = build("embedding"), texts((2, 1))
+    states, last = encoder(embedded, mask)
+    close(states, embedded)
+    close(last, torch.stack([embedded[0].mean(0), embedded[1, 0]]))
+    assert not list(encoder.parameters())
