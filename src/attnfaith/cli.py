@@ -43,8 +43,8 @@ def measure(arguments: Sequence[str] | None = None) -> Path:
     """Measure the model of a run again, with other producers, split or limit."""
     parser = argparse.ArgumentParser(
         prog="measure",
-        description="Measure a trained run: --measure.producers [gradient], --split validation, --limit 500. Without
-        overrides, " "as the run's recipe says.",
+        description="Measure a trained run: --measure.producers [gradient], --split validation, --limit 500. "
+        "Without overrides, as the run's recipe says.",
     )
     parser.add_argument("run", type=Path, help="folder of a run")
     parser.add_argument("--output", type=Path, help="path of the record (default: the run's record.parquet)")

@@ -31,9 +31,7 @@ _DROPS = ("dropped", "put down", "left")
 _TRIES = 10_000
 
 
-def generate(
-    task: int, n: int, seed: int, *, stream: int = 0, statements: tuple[int, int] | None = None
-) -> list[dict]:
+def generate(task: int, n: int, seed: int, *, stream: int = 0, statements: tuple[int, int] | None = None) -> list[dict]:
     """n rows with text (the story), text_pair (the question), label and rationale; words lie between blanks.
 
     Args:
@@ -111,9 +109,7 @@ class _Story:
         within_reach = [
             name
             for name in self.objects
-            if here is not None
-            and name not in self.carrier
-            and (not self.trail[name] or self.trail[name][-1][0] == here)
+            if here is not None and name not in self.carrier and (not self.trail[name] or self.trail[name][-1][0] == here)
         ]
         chance = self.rng.random()
         if within_reach and chance < 0.5:

@@ -82,9 +82,7 @@ def load_splits(
         source, revision, label_names = _generate(entry, seed, generator_args)
     else:
         if generator_args:
-            raise DatasetError(
-                f"{sorted(generator_args)} are arguments of generated data; {name!r} is read, not generated."
-            )
+            raise DatasetError(f"{sorted(generator_args)} are arguments of generated data; {name!r} is read, not generated.")
         source, revision = _read(entry, root)
         label_names = list(entry.label_names)
 
@@ -186,9 +184,7 @@ def _read(entry: DatasetEntry, root) -> tuple[dict, str]:
             if entry.hub_id is not None
             else entry.notes
         )
-        raise DatasetError(
-            f"Cannot read {entry.name!r} from {where}: {type(error).__name__}: {error} {advice}"
-        ) from error
+        raise DatasetError(f"Cannot read {entry.name!r} from {where}: {type(error).__name__}: {error} {advice}") from error
     return {split: loaded[split].with_format("arrow")[:] for split in SPLITS if split in loaded}, revision
 
 

@@ -172,9 +172,7 @@ def generate(
         raise DatasetError(f"needs_context turns a value round, which needs 2 classes; {n_classes} were asked for.")
     balance = np.full(n_classes, 1 / n_classes) if class_balance is None else np.asarray(class_balance, np.float64)
     if balance.shape != (n_classes,) or (balance < 0).any() or not np.isclose(balance.sum(), 1):
-        raise DatasetError(
-            f"class_balance must be {n_classes} probabilities that sum to 1; {class_balance} was given."
-        )
+        raise DatasetError(f"class_balance must be {n_classes} probabilities that sum to 1; {class_balance} was given.")
     items = n_evidence * redundancy
     planted = items * (2 if needs_context else 1) + distractors
     low, high = length

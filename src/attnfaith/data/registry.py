@@ -146,8 +146,7 @@ _ENTRIES = (
     DatasetEntry(
         name="adr",
         folder="adr",
-        citation="Sarker & Gonzalez (2015), Portable Automatic Text Classification for Adverse Drug Reaction "
-        "Detection",
+        citation="Sarker & Gonzalez (2015), Portable Automatic Text Classification for Adverse Drug Reaction Detection",
         label_names=("no reaction", "adverse reaction"),
         min_length=5,
         max_length=100,

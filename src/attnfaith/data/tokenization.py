@@ -140,9 +140,7 @@ def build_tokenizer(
     if isinstance(texts, str):
         raise DatasetError("build_tokenizer needs a list of texts; one string was given.")
     if min_df < 1:
-        raise DatasetError(
-            f"min_df is the least number of texts a word must occur in, at least 1; {min_df} was given."
-        )
+        raise DatasetError(f"min_df is the least number of texts a word must occur in, at least 1; {min_df} was given.")
     markers = 4 if pair else 2
     if max_length is not None and max_length <= markers:
         raise DatasetError(f"max_length={max_length} leaves no room for a word beside {markers} markers.")

@@ -97,9 +97,7 @@ def _read_text(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.nda
             inner = parts[1 : len(parts) - dim]
             if dim < 1 or len(parts) <= dim or any(map(_is_number, inner)):
                 expected = f"{dim}, as on the first line," if dim else "a word and numbers"
-                raise DatasetError(
-                    f"{path}, line {number}: {len(parts) - 1} numbers after the word; {expected} expected."
-                )
+                raise DatasetError(f"{path}, line {number}: {len(parts) - 1} numbers after the word; {expected} expected.")
             word = " ".join(parts[: len(parts) - dim])
             if word in wanted:
                 try:
