@@ -17,6 +17,7 @@ import transformers
 from accelerate import PartialState
 from transformers import AutoTokenizer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
+from transformers.utils.logging import disable_progress_bar
 
 import attnfaith
 from attnfaith import recipes, record
@@ -28,7 +29,7 @@ from attnfaith.models.configuration_attention_classifier import AttentionClassif
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import write_report
-from attnfaith.training import make_trainer
+from attnfaith.training import check_processes, make_trainer
 
 
 STATE, RECIPE, MODEL, RECORD, REPORT = "run.json", "recipe.yaml", "model", "record.parquet", "report"
@@ -47,11 +48,13 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost.
     """
     started = time.perf_counter()
+    disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
     load_producers(recipe.measure.producers)
     _check_split(recipe.measure.split)
     folder = Path(recipe.output_dir)
     arguments = training_arguments(recipe)
+    check_processes(arguments)
     _open(folder, recipe, state, overwrite=overwrite, resume=resume)
     try:
         if not (folder / MODEL).is_dir():
@@ -119,6 +122,8 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         raise RecipeError(recipes.unknown("training argument", f"training.arguments.{unknown[0]}", sorted(known)))
     folder = str(Path(recipe.output_dir) / "checkpoints")
     metric = ours.pop("metric_for_best_model") or "accuracy"
+    # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
+    ours["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
     settled = {
         "output_dir": folder,
         "seed": recipe.seed,

@@ -85,7 +85,8 @@ def selection_scores(prediction) -> dict[str, float]:
     """Accuracy, F1 per class and ROC-AUC of a Trainer's evaluation; the keys that model selection may name."""
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
     probs = torch.from_numpy(np.asarray(logits)).double().softmax(-1).numpy()
-    return {name: value for name, value in classification_scores(probs, prediction.label_ids).items()}
+    scores = classification_scores(probs, prediction.label_ids)
+    return {name: value for name, value in scores.items() if name in ("accuracy", "roc_auc") or name.startswith("f1_")}
 
 
 def make_trainer(
@@ -96,10 +97,8 @@ def make_trainer(
     patience: stop after so many evaluations without improvement; None trains to the end. options: see AttentionTrainer,
     with balance_classes=True for weights that balance the training labels.
 
-    Raises ValueError where the process group is not the one that accelerate launched (two independent trainings would
-    write one folder), or a class has no training instance.
+    Raises ValueError where a class has no training instance.
     """
-    check_processes(arguments)
     weights = None
     if options.pop("balance_classes", True):
         weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
