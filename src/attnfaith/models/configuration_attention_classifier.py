@@ -1,5 +1,7 @@
 """Configuration of the attention classifier: its factors as fields."""
 
+import math
+
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
@@ -10,6 +12,15 @@ from .projections import PROJECTIONS
 
 
 QUERIES = ("learned", "text")
+SIZES = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "alignment_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
 
 
 def _known(field: str, value: str, names) -> None:
@@ -68,16 +79,22 @@ class AttentionClassifierConfig(PreTrainedConfig):
         _known("readout", self.readout, DECODERS)
 
     def validate_parameters(self):
-        if not self.sparsegen_lambda < 1:
-            raise ValueError(f"sparsegen_lambda={self.sparsegen_lambda}: sparsegen needs lambda < 1 (0 is sparsemax)")
-        if not self.entmax_alpha >= 1:
-            raise ValueError(f"entmax_alpha={self.entmax_alpha}: entmax needs alpha >= 1 (1 softmax, 2 sparsemax)")
+        if not -math.inf < self.sparsegen_lambda < 1:
+            raise ValueError(
+                f"sparsegen_lambda={self.sparsegen_lambda}: sparsegen needs a finite lambda < 1 (0 is sparsemax)"
+            )
+        if not 1 <= self.entmax_alpha < math.inf:
+            raise ValueError(f"entmax_alpha={self.entmax_alpha}: entmax needs a finite alpha >= 1 (1 softmax, 2 sparsemax)")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout} is outside [0, 1)")
-        if self.embedding_std < 0:
-            raise ValueError(f"embedding_std={self.embedding_std} is negative")
+        if not 0 <= self.embedding_std < math.inf:
+            raise ValueError(f"embedding_std={self.embedding_std}: a standard deviation is a number from 0 on")
 
     def validate_sizes(self):
+        for field in SIZES:
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise ValueError(f"{field}={value} must be at least 1")
         if self.encoder == "embedding" and self.hidden_size != self.embedding_size:
             raise ValueError(
                 f"encoder='embedding' passes embeddings through: hidden_size={self.hidden_size} must be "

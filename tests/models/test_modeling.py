@@ -1,0 +1,536 @@
+"""The whole model, over every cell of encoder, alignment, projection, query and read-out."""
+
+import copy
+import itertools
+import json
+import random
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import Trainer, TrainingArguments
+from transformers.utils import logging
+
+from attnfaith.models.alignments import ALIGNMENTS
+from attnfaith.models.configuration_attention_classifier import QUERIES, AttentionClassifierConfig
+from attnfaith.models.decoders import DECODERS
+from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.modeling_attention_classifier import (
+    AttentionClassifierForSequenceClassification,
+    AttentionClassifierModel,
+    contexts,
+)
+from attnfaith.models.projections import PROJECTIONS
+
+
+VOCABULARY, CLASSES = 20, 3
+PARAMETERS = {"sparsegen": {"sparsegen_lambda": 0.5}, "entmax": {"entmax_alpha": 1.25}}
+FACTORS = ("encoder", "alignment", "projection", "query", "readout")
+every_cell = pytest.mark.parametrize(FACTORS, list(itertools.product(ENCODERS, ALIGNMENTS, PROJECTIONS, QUERIES, DECODERS)))
+every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
+every_query = pytest.mark.parametrize("query", QUERIES)
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    logging.disable_progress_bar()
+
+
+def config(**fields):
+    sizes = {"embedding_size": 8, "hidden_size": 8, "intermediate_size": 12, "vocab_size": VOCABULARY}
+    return AttentionClassifierConfig(**{**sizes, "num_labels": CLASSES, "embedding_std": 1.0, **fields})
+
+
+def build(**fields):
+    torch.manual_seed(0)
+    return AttentionClassifierForSequenceClassification(
+        config(**PARAMETERS.get(fields.get("projection"), {}), **fields)
+    ).eval()
+
+
+# Five texts between markers (2 and 3), one without any word, and their queries, each with markers too
+TEXTS = [[5, 9, 4], [], [7], [12, 6, 6, 19, 11, 8], [10, 4]]
+QUESTIONS = [[8, 5], [13], [4, 4, 17, 6], [9], [15, 16]]
+
+
+def rows(query, texts=TEXTS, questions=QUESTIONS):
+    """Token ids and token types of each row, unpadded."""
+    for text, question in zip(texts, questions, strict=True):
+        ids, types = [2, *text, 3], [0] * (len(text) + 2)
+        if query == "text":
+            ids, types = [*ids, 2, *question, 3], types + [1] * (len(question) + 2)
+        yield ids, types
+
+
+def batch(query="learned", order=range(5), extra=0):
+    chosen = [list(rows(query))[row] for row in order]
+    width = max(len(ids) for ids, _ in chosen) + extra
+    inputs = {
+        "input_ids": [ids + [0] * (width - len(ids)) for ids, _ in chosen],
+        "attention_mask": [[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in chosen],
+        "token_type_ids": [types + [0] * (width - len(types)) for _, types in chosen],
+    }
+    if query == "learned":
+        del inputs["token_type_ids"]
+    return {name: torch.tensor(value) for name, value in inputs.items()}
+
+
+def close(actual, expected, tolerance=1e-5):
+    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)
+
+
+# Every cell
+
+
+@every_cell
+@torch.no_grad()
+def test_cell(encoder, alignment, projection, query, readout):
+    model = build(encoder=encoder, alignment=alignment, projection=projection, query=query, readout=readout)
+    inputs = batch(query)
+    output = model(**inputs)
+    assert output.logits.shape == (5, CLASSES) and output.logits.isfinite().all()
+
+    # a point of the simplex over the words of the text, and 0 on markers, padding and question
+    words = torch.zeros_like(inputs["input_ids"], dtype=torch.bool)
+    for row, text in enumerate(TEXTS):
+        words[row, 1 : 1 + len(text)] = True
+    assert (output.attention >= 0).all() and (output.attention[~words] == 0).all()
+    close(output.attention.sum(-1), words.any(-1).float(), 1e-6)
+    assert words.any(-1).tolist() == [True, False, True, True, True]
+
+    # the three stages
+    hidden, mask, state = model.encode(**inputs)
+    assert torch.equal(mask, words)
+    attention = model.attend(hidden, mask, state)
+    assert torch.equal(attention, output.attention)
+    assert torch.equal(model.decode(hidden, attention, state), output.logits)
+
+    # K attentions are K times one
+    draws = torch.rand(5, 4, words.shape[1], generator=torch.Generator().manual_seed(0))
+    together = model.decode(hidden, draws, state)
+    assert together.shape == (5, 4, CLASSES)
+    for draw in range(4):
+        close(together[:, draw], model.decode(hidden, draws[:, draw], state))
+
+    # logits from the context vector alone
+    if model.decoder.affine:
+        weight, bias = model.decoder_weights(state)
+        close(contexts(hidden, attention) @ weight.t() + bias, output.logits)
+    else:
+        with pytest.raises(ValueError, match="'tanh' is not affine"):
+            model.decoder_weights(state)
+
+    # padding, batch and order
+    for row, (ids, types) in enumerate(rows(query)):
+        types = torch.tensor([types]) if query == "text" else None
+        alone = model(input_ids=torch.tensor([ids]), token_type_ids=types)
+        close(alone.logits[0], output.logits[row])
+        close(alone.attention[0], output.attention[row, : len(ids)])
+    order = [3, 0, 4, 1, 2]
+    shuffled = model(**batch(query, order, extra=3))
+    close(shuffled.logits, output.logits[order])
+    close(shuffled.attention[:, : words.shape[1]], output.attention[order])
+
+    # embeddings in place of ids
+    inputs["inputs_embeds"] = model.get_input_embeddings()(inputs.pop("input_ids"))
+    assert torch.equal(model(**inputs).logits, output.logits)
+
+
+@every_cell
+def test_cell_gradient(encoder, alignment, projection, query, readout):
+    """Every parameter moves the loss, but what a uniform attention leaves without effect, and dot of an empty text."""
+    model = build(encoder=encoder, alignment=alignment, projection=projection, query=query, readout=readout)
+    model(**batch(query), labels=torch.tensor([0, 1, 2, 0, 1])).loss.backward()
+    for name, parameter in model.named_parameters():
+        unused = projection == "uniform" and "alignment" in name
+        assert (parameter.grad is None) == unused, name
+        assert unused or parameter.grad.isfinite().all(), name
+    moved = {name for name, parameter in model.named_parameters() if parameter.grad is not None and parameter.grad.any()}
+    assert "model.embeddings.weight" in moved and "decoder.context.weight" in moved
+    assert encoder == "embedding" or any(name.startswith("model.encoder.") for name in moved)
+    assert (model.model.embeddings.weight.grad[0] == 0).all()  # the padding token
+
+
+@pytest.mark.parametrize("projection", [name for name in PROJECTIONS if name != "uniform"])
+@pytest.mark.parametrize(("encoder", "query"), list(itertools.product(ENCODERS, QUERIES)))
+def test_gradient_against_finite_differences(encoder, query, projection):
+    model = build(encoder=encoder, query=query, projection=projection, readout="tanh", alignment="additive").double()
+    inputs = batch(query, order=[2, 4])
+    embedded = model.get_input_embeddings()(inputs.pop("input_ids")).detach().requires_grad_()
+    assert torch.autograd.gradcheck(lambda e: model(inputs_embeds=e, **inputs).logits, embedded, fast_mode=True)
+
+
+# Loading and saving
+
+
+@pytest.mark.parametrize(("encoder", "query", "projection"), list(itertools.product(ENCODERS, QUERIES, PROJECTIONS)))
+def test_saving_and_loading(encoder, query, projection, tmp_path):
+    readout, alignment = ("affine", "dot") if query == "learned" else ("tanh", "additive")
+    model = build(encoder=encoder, alignment=alignment, projection=projection, query=query, readout=readout)
+    model.save_pretrained(tmp_path)
+    loaded, report = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+    assert not loaded.training
+    expected, output = model(**batch(query)), loaded(**batch(query))
+    assert torch.equal(output.logits, expected.logits) and torch.equal(output.attention, expected.attention)
+    for field in (*FACTORS, "sparsegen_lambda", "entmax_alpha", "markers", "vectors", "embedding_std"):
+        assert getattr(loaded.config, field) == getattr(model.config, field)
+    assert tuple(loaded.config.kernel_sizes) == tuple(model.config.kernel_sizes)
+
+
+@every_encoder
+def test_base_model_loads_into_the_classifier_and_back(encoder, tmp_path):
+    model = build(encoder=encoder)
+    model.save_pretrained(tmp_path / "classifier")
+    base = AttentionClassifierModel.from_pretrained(tmp_path / "classifier")
+    output = base(**batch())
+    expected = model(**batch())
+    assert torch.equal(output.attention, expected.attention)
+    assert torch.equal(output.pooler_output, contexts(output.last_hidden_state, output.attention))
+    close(model.decoder(output.pooler_output), expected.logits)
+    base.save_pretrained(tmp_path / "base")
+    again = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path / "base")
+    assert torch.equal(again(**batch()).attention, expected.attention)
+
+
+@every_encoder
+@every_query
+def test_missing_weights_are_initialised(encoder, query, tmp_path):
+    """Each weight in turn missing from the file: drawn anew within bounds, and no other weight touched."""
+    model = build(encoder=encoder, query=query, readout="tanh")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(7.0)
+    model.save_pretrained(tmp_path)
+    weights = safetensors.torch.load_file(tmp_path / "model.safetensors")
+    for missing in weights:
+        kept = {name: value for name, value in weights.items() if name != missing}
+        safetensors.torch.save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        torch.manual_seed(0)
+        loaded, report = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+        assert set(report["missing_keys"]) == {missing}
+        for name, value in loaded.state_dict().items():
+            if name != missing:
+                assert (value == 7).all(), (missing, name)
+            else:
+                assert value.abs().max() < 6, name  # 1 at most for all but the normal embeddings
+                assert value.unique().numel() > 1 or "norm" in name, name
+
+
+@every_encoder
+def test_initialisation_is_torchs(encoder):
+    """U(-k, k) with k = fan-in^-1/2 for layers, hidden^-1/2 for the LSTM; N(0, embedding_std^2), padding 0."""
+    model = build(encoder=encoder, embedding_size=64, hidden_size=64, embedding_std=0.3, vocab_size=500)
+    embeddings = model.get_input_embeddings().weight
+    assert (embeddings[0] == 0).all()
+    assert embeddings[1:].std().item() == pytest.approx(0.3, rel=0.02)
+    assert embeddings[1:].mean().item() == pytest.approx(0, abs=0.01)
+    bounds = {"model.encoder.forward_lstm": 32**-0.5, "model.encoder.backward_lstm": 32**-0.5}
+    bounds |= {f"model.encoder.convolutions.{i}": (64 * width) ** -0.5 for i, width in enumerate((1, 3, 5, 7))}
+    bounds |= {"decoder.context": 64**-0.5, "model.alignment.key": 64**-0.5, "model.encoder.projection": 64**-0.5}
+    checked = 0
+    for name, parameter in model.named_parameters():
+        bound = bounds.get(name.rpartition(".")[0])
+        if bound is not None and parameter.numel() > 500:
+            assert 0.97 * bound < parameter.abs().max().item() <= bound
+            assert parameter.std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
+            checked += 1
+    assert checked >= (1 if encoder == "embedding" else 2)
+
+
+@every_encoder
+@every_query
+def test_meta_device(encoder, query):
+    with torch.device("meta"):
+        model = AttentionClassifierForSequenceClassification(config(encoder=encoder, query=query))
+    assert all(tensor.device.type == "meta" for tensor in model.state_dict().values())
+    model.load_state_dict(build(encoder=encoder, query=query).state_dict(), assign=True)
+    expected = build(encoder=encoder, query=query)(**batch(query))
+    assert torch.equal(model.eval()(**batch(query)).logits, expected.logits)
+
+
+@every_encoder
+@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_half_precision(encoder, projection, dtype, tmp_path):
+    build(encoder=encoder, projection=projection).save_pretrained(tmp_path)
+    model = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path, dtype=dtype)
+    output = model(**batch())
+    assert output.logits.dtype == dtype and output.logits.isfinite().all()
+    assert output.attention.dtype == torch.float32
+    close(output.attention.sum(-1), torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0]), 1e-6)
+    full = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path)
+    close(output.logits.float(), full(**batch()).logits, 0.1)
+
+
+@every_query
+def test_resize_token_embeddings(query):
+    model = build(query=query)
+    expected = model(**batch(query)).logits
+    model.resize_token_embeddings(VOCABULARY + 4)
+    assert model.config.vocab_size == VOCABULARY + 4
+    assert model.get_input_embeddings().weight.shape == (VOCABULARY + 4, 8)
+    assert model.get_input_embeddings().padding_idx == 0
+    assert torch.equal(model(**batch(query)).logits, expected)
+
+
+def test_other_number_of_labels(tmp_path):
+    build().save_pretrained(tmp_path)
+    model = AttentionClassifierForSequenceClassification.from_pretrained(
+        tmp_path, num_labels=7, ignore_mismatched_sizes=True
+    )
+    assert model(**batch()).logits.shape == (5, 7)
+
+
+# Training
+
+
+@every_encoder
+@every_query
+def test_dropout_only_in_training(encoder, query):
+    model, plain = build(encoder=encoder, query=query, dropout=0.5), build(encoder=encoder, query=query)
+    first, second = model(**batch(query)), model(**batch(query))
+    assert torch.equal(first.logits, second.logits) and torch.equal(first.attention, second.attention)
+    assert torch.equal(first.logits, plain(**batch(query)).logits)
+    model.train()
+    torch.manual_seed(0)
+    first, second = model(**batch(query)), model(**batch(query))
+    assert not torch.equal(first.logits, second.logits)
+    close(first.attention.sum(-1), torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0]), 1e-6)  # attention itself is never dropped
+
+
+def gradients(model, **inputs):
+    model.zero_grad()
+    model(**inputs, labels=torch.tensor([0, 1, 2, 0, 1])).loss.backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@every_encoder
+@every_query
+def test_activation_checkpointing_keeps_gradients(encoder, query):
+    model = build(encoder=encoder, query=query).train()
+    expected = gradients(model, **batch(query))
+    model.activation_checkpointing_enable()
+    assert model.is_activation_checkpointing
+    calls, checkpoint = [], model.model.encoder._gradient_checkpointing_func
+    model.model.encoder._gradient_checkpointing_func = lambda *arguments: calls.append(1) or checkpoint(*arguments)
+    for name, gradient in gradients(model, **batch(query)).items():
+        close(gradient, expected[name], 1e-6)
+    assert len(calls) == 1
+
+
+def test_padding_embedding_stays_zero(tmp_path):
+    model = build()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    for _ in range(3):
+        gradients(model, **batch())
+        optimizer.step()
+    assert (model.get_input_embeddings().weight[0] == 0).all()
+    assert (model.get_input_embeddings().weight[5] != 0).all()
+
+
+def instances(number=32):
+    generator = random.Random(0)
+    for _ in range(number):
+        words = [generator.randrange(4, VOCABULARY) for _ in range(6)]
+        yield {"input_ids": [2, *words, 3], "attention_mask": [1] * 8, "labels": generator.randrange(CLASSES)}
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_gradient_accumulation(steps, tmp_path):
+    """32 rows at once and 4 times 8 rows: the loss reported and the step taken are those of the mean over 32 rows."""
+    data = list(instances())
+    model = build()
+    reference = copy.deepcopy(model)
+    arguments = TrainingArguments(
+        tmp_path,
+        per_device_train_batch_size=32 // steps,
+        gradient_accumulation_steps=steps,
+        max_steps=1,
+        learning_rate=0.1,
+        lr_scheduler_type="constant",
+        optim="sgd",
+        max_grad_norm=0,
+        logging_steps=1,
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        save_strategy="no",
+    )
+    trainer = Trainer(model, arguments, train_dataset=data)
+    trainer.train()
+    inputs = {name: torch.tensor([row[name] for row in data]) for name in data[0]}
+    loss = reference.train()(**inputs).loss
+    loss.backward()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(loss.item(), abs=1e-4)
+    for name, parameter in reference.named_parameters():
+        close(dict(model.named_parameters())[name], parameter - 0.1 * parameter.grad, 1e-6)
+
+
+def test_loss_is_the_mean_cross_entropy():
+    model, labels = build(), torch.tensor([0, 1, 2, 0, 1])
+    output = model(**batch(), labels=labels)
+    expected = -output.logits.log_softmax(-1)[torch.arange(5), labels].mean()
+    torch.testing.assert_close(output.loss, expected)
+
+
+# Outputs on request
+
+
+def test_hidden_states_and_self_attention_of_the_first_text_only():
+    for query in QUERIES:
+        model = build(encoder="transformer", query=query, num_attention_heads=2)
+        inputs = batch(query)
+        output = model(**inputs, output_hidden_states=True, output_attentions=True)
+        length = inputs["input_ids"].shape[1]
+        assert [tuple(states.shape) for states in output.hidden_states] == [(5, length, 8)] * 4
+        assert torch.equal(output.hidden_states[-1], model.encode(**inputs).hidden)
+        assert [tuple(weights.shape) for weights in output.attentions] == [(5, 2, length, length)] * 2
+        close(output.attentions[0].sum(-1), torch.ones(5, 2, length), 1e-6)
+        model = build(encoder="bilstm", query=query)
+        output = model(**inputs, output_hidden_states=True)
+        assert torch.equal(output.hidden_states[0], model.get_input_embeddings()(inputs["input_ids"]))
+        assert torch.equal(output.hidden_states[1], model.encode(**inputs).hidden)
+        assert len(output.hidden_states) == 2
+    assert build()(**batch()).hidden_states is None
+
+
+def test_tuple_output():
+    logits, attention = build()(**batch(), return_dict=False)
+    output = build()(**batch())
+    assert torch.equal(logits, output.logits) and torch.equal(attention, output.attention)
+
+
+# Input of other kinds
+
+
+def test_without_markers_every_token_is_attended():
+    model = build(markers=False)
+    inputs = batch()
+    attention = model(**inputs).attention
+    assert torch.equal(attention > 0, inputs["attention_mask"].bool())
+    close(attention.sum(-1), torch.ones(5), 1e-6)
+
+
+def test_mask_from_the_padding_token():
+    model, inputs = build(), batch()
+    expected = model(**inputs)
+    del inputs["attention_mask"]
+    assert torch.equal(model(**inputs).logits, expected.logits)
+    whole = build(pad_token_id=None)
+    assert (whole(input_ids=inputs["input_ids"]).attention[:, 1:-1] > 0).all()
+
+
+@every_encoder
+def test_the_question_changes_attention_and_answer(encoder):
+    """A pair model reads its second text by an encoder of its own, from its own positions."""
+    model, inputs = build(encoder=encoder, query="text"), batch("text")
+    other = copy.deepcopy(inputs)
+    other["input_ids"][3, 9] = 14  # the only word of that question
+    assert inputs["token_type_ids"][3, 9] == 1
+    first, second = model(**inputs), model(**other)
+    assert not torch.allclose(first.attention[3], second.attention[3])
+    assert not torch.allclose(first.logits[3], second.logits[3])
+    assert torch.equal(first.logits[:3], second.logits[:3])
+    question = torch.tensor([[2, *QUESTIONS[3], 3]])
+    _, alone = model.model.query_encoder(model.get_input_embeddings()(question), torch.ones(1, 3, dtype=torch.bool))
+    close(model.encode(**inputs).query[3], alone[0])
+
+
+# Bad input
+
+
+def test_left_padding():
+    with pytest.raises(ValueError, match="padding must be on the right.*padding_side='right'"):
+        build()(input_ids=torch.tensor([[0, 2, 5, 3]]))
+    with pytest.raises(ValueError, match="padding must be on the right"):
+        build()(input_ids=torch.tensor([[2, 5, 3]]), attention_mask=torch.tensor([[1, 0, 1]]))
+
+
+def test_pair_model_needs_types():
+    inputs = batch("text")
+    del inputs["token_type_ids"]
+    with pytest.raises(ValueError, match="needs token_type_ids"):
+        build(query="text")(**inputs)
+    with pytest.raises(ValueError, match="must come before the query"):
+        build(query="text")(input_ids=torch.tensor([[2, 5, 3]]), token_type_ids=torch.tensor([[1, 0, 0]]))
+
+
+def test_ids_or_embeddings():
+    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
+        build()(**batch(), inputs_embeds=torch.zeros(5, 8, 8))
+    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
+        build()()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"encoder": "lstm"}, "encoder='lstm' is not known; choose one of " + ", ".join(ENCODERS)),
+        ({"alignment": "tanh"}, "alignment='tanh' is not known; choose one of " + ", ".join(ALIGNMENTS)),
+        ({"projection": "hardmax"}, "projection='hardmax' is not known; choose one of " + ", ".join(PROJECTIONS)),
+        ({"query": "pair"}, "query='pair' is not known; choose one of learned, text"),
+        ({"readout": "mlp"}, "readout='mlp' is not known; choose one of " + ", ".join(DECODERS)),
+        ({"sparsegen_lambda": 1}, "sparsegen_lambda=1: sparsegen needs a finite lambda < 1"),
+        ({"sparsegen_lambda": float("nan")}, "sparsegen_lambda=nan"),
+        ({"sparsegen_lambda": float("-inf")}, "sparsegen_lambda=-inf"),
+        ({"entmax_alpha": 0.9}, "entmax_alpha=0.9: entmax needs a finite alpha >= 1"),
+        ({"entmax_alpha": float("nan")}, "entmax_alpha=nan"),
+        ({"entmax_alpha": float("inf")}, "entmax_alpha=inf"),
+        ({"dropout": 1.0}, r"dropout=1.0 is outside \[0, 1\)"),
+        ({"embedding_std": -1.0}, "embedding_std=-1.0: a standard deviation"),
+        ({"encoder": "bilstm", "hidden_size": 7}, "hidden_size=7 must be even"),
+        ({"encoder": "embedding", "hidden_size": 6}, "hidden_size=6 must be embedding_size=8"),
+        ({"encoder": "cnn", "hidden_size": 6}, "hidden_size=6 must be a multiple of the 4 widths"),
+        ({"encoder": "cnn", "kernel_sizes": (2, 3)}, "widths must be odd"),
+        ({"encoder": "cnn", "kernel_sizes": ()}, "widths must be odd"),
+        ({"encoder": "transformer", "num_attention_heads": 3}, "multiple of num_attention_heads=3"),
+        ({"num_attention_heads": 0}, "num_attention_heads=0 must be at least 1"),
+        ({"hidden_size": 0}, "hidden_size=0 must be at least 1"),
+        ({"alignment_size": 0}, "alignment_size=0 must be at least 1"),
+        ({"hidden_size": "8"}, "hidden_size"),
+    ],
+)
+def test_bad_configuration(fields, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        config(**fields)
+
+
+def test_configuration_is_checked_when_saved(tmp_path):
+    changed = config()
+    changed.sparsegen_lambda = 2.0
+    with pytest.raises(StrictDataclassError, match="lambda < 1"):
+        changed.save_pretrained(tmp_path)
+
+
+def test_labels_of_projection_and_vectors():
+    assert config(projection="sparsegen", sparsegen_lambda=0.5).projection_label == "sparsegen(0.5)"
+    assert config(projection="entmax", entmax_alpha=1.25).projection_label == "entmax(1.25)"
+    assert config(projection="entmax15").projection_label == "entmax15"
+    assert config(embedding_std=0.25).vectors_label == "random(0.25)"
+    assert config(vectors="glove").vectors_label == "glove"
+
+
+def test_configuration_file_names_every_factor(tmp_path):
+    config(projection="sparsegen", sparsegen_lambda=0.5).save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert {name: saved[name] for name in (*FACTORS, "sparsegen_lambda")} == {
+        "encoder": "bilstm",
+        "alignment": "additive",
+        "projection": "sparsegen",
+        "query": "learned",
+        "readout": "affine",
+        "sparsegen_lambda": 0.5,
+    }
+
+
+def test_contexts_by_hand():
+    values = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
+    attentions = torch.tensor([[[0.25, 0.75], [1.0, 0.0]]])
+    np.testing.assert_array_equal(contexts(values, attentions), [[[2.5, 3.5], [1.0, 2.0]]])
+    np.testing.assert_array_equal(contexts(values, attentions[:, 0]), [[2.5, 3.5]])
+    np.testing.assert_array_equal(contexts(values, attentions[:, 0].double()), [[2.5, 3.5]])
