@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import evaluate
 import torch
 import transformers
 from accelerate import PartialState
@@ -63,7 +64,9 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
         page = folder / REPORT / "index.html"
         if state.is_main_process:
             page = report(path, folder / REPORT, recipe)
-            _note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
+            scores = faithfulness(path)
+            _note(folder, status="complete", seconds=round(time.perf_counter() - started, 1), attention_faithfulness=scores)
+            _print(scores)
         state.wait_for_everyone()
     except KeyboardInterrupt:
         if state.is_main_process:
@@ -89,6 +92,34 @@ def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | 
     table = record.load(path)
     section = recipe.report if recipe else recipes.Report()
     return write_report(table, output, title=section.title, facts=_facts(table), n_examples=section.examples)
+
+
+def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
+    """The metric `attention_faithfulness` of attention against each measure of input importance in a record, by its name.
+
+    Undefined is None, so that the result is JSON.
+    """
+    table = record.load(path)
+    metric = evaluate.load("attention_faithfulness")
+    columns = {name: record.rows(table, name) for name in ("attention", "probs")}
+    found = {}
+    for name in table.column_names:
+        if name.startswith("importance_") and not name.endswith("_hidden"):
+            scores = metric.compute(importance=record.rows(table, name), **columns)
+            found[name.removeprefix("importance_")] = {
+                key: None if value != value else value for key, value in scores.items()
+            }
+    return found
+
+
+def _print(scores: dict[str, dict]) -> None:
+    for name, values in scores.items():
+        numbers = [values[key] for key in ("kendall_tau", "kendall_tau_ci_low", "kendall_tau_ci_high")]
+        mean, low, high = ("undefined" if number is None else f"{number:.3f}" for number in numbers)
+        print(
+            f"attention and {name.replace('_', ' ')}: Kendall's tau {mean} [{low}, {high}], "
+            f"undefined for {values['kendall_tau_undefined']} of {values['n']} texts"
+        )
 
 
 def _facts(table) -> dict[str, str]:
