@@ -100,9 +100,12 @@ def build(columns: Mapping[str, Sequence], extra: Mapping[str, Column] | None = 
 
 
 def _array(values: Sequence, field: pa.Field) -> pa.Array:
-    if pa.types.is_dictionary(field.type):
-        return pa.array(values, pa.string()).dictionary_encode()
-    return pa.array(values, field.type)
+    try:
+        if pa.types.is_dictionary(field.type):
+            return pa.array(values, pa.string()).dictionary_encode()
+        return pa.array(values, field.type)
+    except (pa.ArrowException, TypeError) as error:
+        raise RecordError(f"column '{field.name}' must be {field.type}: {error}") from error
 
 
 def axes(field: pa.Field) -> tuple[str, ...]:
@@ -117,38 +120,46 @@ def _depth_lengths(array: pa.ListArray) -> np.ndarray:
 def validate(table: pa.Table) -> None:
     """Check the rules a record obeys; raise RecordError naming the first broken rule, column and row.
 
-    Rules: the common columns are there; instance ids are unique within a cell; rows are not null; in each row all [T]
-    columns have one length and all [C] columns another; distributions are finite, non-negative and sum to 1 within 1e-4
-    (an empty one is allowed: an empty text attends to nothing); a label that is not null lies in 0..C-1.
+    Rules: the common columns are there, with their types; nothing but a label is null; instance ids are unique within a
+    cell; in each row all [T] columns have one length and all [C] columns another, with draws too ([K][T], [K][C]); there
+    is a class; distributions are finite, non-negative and sum to 1 within 1e-4 (an empty one is allowed: an
+    empty text attends to nothing); a label that is not null lies in 0..C-1.
     """
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise RecordError(f"not a record: columns {missing} are missing; found {table.column_names}")
-    known = {field.name for field in table.schema if axes(field)} | set(COLUMNS) | set(OPTIONAL_COLUMNS)
     lengths: dict[str, tuple[str, np.ndarray]] = {}
-    for field in table.schema:
-        described = axes(field) or COLUMNS.get(field.name, OPTIONAL_COLUMNS.get(field.name, Column())).axes
-        if not described:
-            if pa.types.is_nested(field.type) and field.name not in known:
-                raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
-            continue
+    for field in sorted(table.schema, key=lambda field: field.name not in COLUMNS):  # tokens and probs give T and C
+        common = COLUMNS.get(field.name, OPTIONAL_COLUMNS.get(field.name))
+        described = axes(field) or (common or Column()).axes
+        if common:
+            _check_type(field, common)
+        elif not described and pa.types.is_nested(field.type):
+            raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
         column = table.column(field.name).combine_chunks()
-        if column.null_count:
-            raise RecordError(f"column '{field.name}' row {_first(column.is_null())}: is null")
+        owner = np.arange(table.num_rows)  # the row of each list that is looked at
         for axis in described:
+            if not pa.types.is_list(column.type):
+                raise RecordError(f"column '{field.name}' is {field.type}; its axes {described} need nested lists")
+            _check_no_null(field.name, column, owner)
             found = _depth_lengths(column)
-            if axis == described[0] and axis in ("T", "C"):
+            if axis in ("T", "C"):
                 name, wanted = lengths.setdefault(axis, (field.name, found))
-                if (bad := np.flatnonzero(wanted != found)).size:
-                    row = int(bad[0])
+                if (bad := np.flatnonzero(wanted[owner] != found)).size:
+                    row = int(owner[bad[0]])
                     raise RecordError(
-                        f"row {row}: column '{field.name}' has {found[row]} values and '{name}' {wanted[row]}; "
+                        f"row {row}: column '{field.name}' has {found[bad[0]]} values and '{name}' {wanted[row]}; "
                         f"all columns over {axis} of a row must have one length"
                     )
-            innermost, column = column, column.flatten()
-        if (field.metadata or {}).get(b"distribution") == b"1" or field.name in ("probs", "attention"):
-            _check_distribution(field.name, innermost)
+            innermost, owner_of_lists = column, owner
+            column, owner = column.flatten(), np.repeat(owner, found)
+        if common and field.name != "label":
+            _check_no_null(field.name, column, owner)
+        if (field.metadata or {}).get(b"distribution") == b"1" or (common and common.distribution):
+            _check_distribution(field.name, innermost, owner_of_lists)
     label = table.column("label").to_numpy()
     classes = lengths["C"][1]
+    if (bad := np.flatnonzero(classes == 0)).size:
+        raise RecordError(f"row {bad[0]}: column 'probs' is empty; a prediction has a probability for each class")
     known_label = ~np.isnan(label.astype(float))
     if (bad := np.flatnonzero(known_label & ((label < 0) | (label >= classes)))).size:
         row = int(bad[0])
@@ -156,7 +167,30 @@ def validate(table: pa.Table) -> None:
     _check_unique(table)
 
 
-def _check_distribution(name: str, lists: pa.ListArray) -> None:
+def _check_type(field: pa.Field, column: Column) -> None:
+    kind = field.type
+    for _ in column.axes:
+        kind = kind.value_type if pa.types.is_list(kind) else pa.null()
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    alike = {
+        "string": pa.types.is_string,
+        "category": pa.types.is_string,
+        "int64": pa.types.is_integer,
+        "bool": pa.types.is_boolean,
+        "float32": pa.types.is_floating,
+    }
+    if not alike[column.dtype](kind):
+        raise RecordError(f"column '{field.name}' is {field.type}; it must be {column.arrow_type()}")
+
+
+def _check_no_null(name: str, array: pa.Array, owner: np.ndarray) -> None:
+    if array.null_count:
+        place = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+        raise RecordError(f"column '{name}' row {owner[place]}: is null, or holds a null")
+
+
+def _check_distribution(name: str, lists: pa.ListArray, rows_of_lists: np.ndarray) -> None:
     values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
     lengths = _depth_lengths(lists)
     owner = np.repeat(np.arange(len(lengths)), lengths)
@@ -164,11 +198,12 @@ def _check_distribution(name: str, lists: pa.ListArray) -> None:
     bad_value = ~(values >= 0)  # also true for NaN
     if bad_value.any():
         place = int(np.flatnonzero(bad_value)[0])
-        raise RecordError(f"column '{name}' row {owner[place]}: value {values[place]} is not a probability")
+        row = rows_of_lists[owner[place]]
+        raise RecordError(f"column '{name}' row {row}: value {values[place]} is not a probability")
     bad_sum = (lengths > 0) & ~(np.abs(sums - 1) <= SUM_TOLERANCE)
     if bad_sum.any():
-        row = int(np.flatnonzero(bad_sum)[0])
-        raise RecordError(f"column '{name}' row {row}: sums to {sums[row]:.6f}, not to 1")
+        place = int(np.flatnonzero(bad_sum)[0])
+        raise RecordError(f"column '{name}' row {rows_of_lists[place]}: sums to {sums[place]:.6f}, not to 1")
 
 
 def _check_unique(table: pa.Table) -> None:
@@ -179,18 +214,16 @@ def _check_unique(table: pa.Table) -> None:
         raise RecordError(f"instance '{row['instance_id']}' appears {row['count_all']} times in one cell: {row}")
 
 
-def _first(flags: pa.Array) -> int:
-    return int(np.flatnonzero(flags.to_numpy(zero_copy_only=False))[0])
-
-
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
     """A list column as one numpy array per instance (views, not copies).
 
-    Raises RecordError where the record has no such column.
+    Raises RecordError where the record has no such column, or it holds one value per instance.
     """
     if column not in table.column_names:
         raise RecordError(f"the record has no column '{column}'; it has {table.column_names}")
     array = table.column(column).combine_chunks()
+    if not pa.types.is_list(array.type):
+        raise RecordError(f"column '{column}' holds one {array.type} per instance, not a list")
     bounds = array.offsets.to_numpy()
     flat = array.values.to_numpy(zero_copy_only=False)
     return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
@@ -217,7 +250,10 @@ def concatenate(tables: Iterable[pa.Table]) -> pa.Table:
                 f"record {number} has other columns than record 0: {sorted(set(table.column_names) ^ names)} are in one only"
             )
     gathered = [part for table in tables for part in settings(table)]
-    joined = pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="default")
+    try:
+        joined = pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="default")
+    except pa.ArrowException as error:
+        raise RecordError(f"the records hold one column in different types: {error}") from error
     joined = with_settings(joined.unify_dictionaries(), gathered)
     validate(joined)
     return joined
@@ -247,6 +283,7 @@ def save(table: pa.Table, path: str | os.PathLike) -> None:
             pq.write_table(table, stream, compression="zstd")
             stream.flush()
             os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes files only their owner can read; a record is for readers
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,115 @@
+"""Tiny data sets, models and recipes for every test; nothing here reaches the network."""
+
+import os
+
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from pathlib import Path
+
+import pytest
+
+
+ROOT = Path(__file__).parents[1]
+VOCABULARY = 60
+
+
+@pytest.fixture(scope="session")
+def repository():
+    """The root of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def tiny_model():
+    """Factory of tiny models in eval mode, their weights scaled up so that attention and predictions are far from flat."""
+    import torch
+
+    from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
+
+    def make(*, seed=0, scale=3.0, num_labels=2, dtype=torch.float32, **fields):
+        sizes = {"vocab_size": VOCABULARY, "embedding_size": 8, "hidden_size": 8, "intermediate_size": 8}
+        config = AttentionClassifierConfig(**{**sizes, "num_labels": num_labels, "embedding_std": 0.5, **fields})
+        torch.manual_seed(seed)
+        model = AttentionClassifierForSequenceClassification(config)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if "norm" not in name and not name.startswith("model.embeddings"):
+                    parameter.mul_(scale)
+        return model.to(dtype).eval()
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_rows():
+    """Factory of encoded instances as `encode` makes them: (ids of a text without markers[, ids of the question]) each."""
+    import numpy as np
+
+    def make(texts, *, pair=False, seed=0):
+        generator = np.random.default_rng(seed)
+        rows = []
+        for number, text in enumerate(texts):
+            first = list(text) if not isinstance(text, int) else generator.integers(4, VOCABULARY, text).tolist()
+            row = {
+                "instance_id": f"tiny/test/{number}",
+                "input_ids": [2, *first, 3],
+                "tokens": [f"w{word}" for word in first],
+                "labels": number % 2,
+                "truncated": False,
+            }
+            if pair:
+                question = generator.integers(4, VOCABULARY, 1 + number % 4).tolist()
+                row["token_type_ids"] = [0] * len(row["input_ids"]) + [1] * (len(question) + 2)
+                row["input_ids"] = [*row["input_ids"], 2, *question, 3]
+            row["length"] = len(row["input_ids"])
+            rows.append(row)
+        return rows
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_batch():
+    """Factory of the batch a producer is given, from rows of `tiny_rows`."""
+    from attnfaith.data.collation import pad_batch
+
+    def make(rows):
+        batch = pad_batch([{key: row[key] for key in ("input_ids", "token_type_ids") if key in row} for row in rows], 0)
+        return {**batch, "instance_id": [row["instance_id"] for row in rows]}
+
+    return make
+
+
+@pytest.fixture
+def tiny_recipe(tmp_path):
+    """Factory of a recipe on generated texts that runs in about a second, written to output_dir tmp_path / "run"."""
+    from attnfaith import recipes
+
+    def make(**overrides):
+        tree = {
+            "name": "tiny",
+            "output_dir": str(tmp_path / "run"),
+            "seed": 3,
+            "data": {
+                "name": "planted_evidence",
+                "arguments": {
+                    "length": [4, 8],
+                    "vocabulary_size": 40,
+                    "sizes": {"train": 64, "validation": 24, "test": 24},
+                },
+            },
+            "model": {"embedding_size": 8, "hidden_size": 8},
+            "training": {"num_train_epochs": 2, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}},
+            "report": {"examples": 1},
+        }
+        for key, value in overrides.items():
+            *path, last = key.split("__")
+            place = tree
+            for part in path:
+                place = place.setdefault(part, {})
+            place[last] = value
+        return recipes.build(tree)
+
+    return make

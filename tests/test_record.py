@@ -1,0 +1,449 @@
+"""The rules of a record, each broken in turn, and files that are whole or refused."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnfaith import record
+from attnfaith.record import Column, RecordError
+
+
+IDENTITY = {
+    "dataset": "sst",
+    "revision": "abc",
+    "split": "test",
+    "encoder": "bilstm",
+    "alignment": "additive",
+    "projection": "softmax",
+    "vectors": "random(0.25)",
+    "seed": 10,
+}
+DRAWS = {
+    "permuted_probs": Column(("K", "C"), distribution=True),
+    "adversarial_attention": Column(("K", "T"), distribution=True),
+}
+
+
+def columns(count=2, **changes):
+    """Two instances of one cell, the second an empty text without a label, or `count` copies of the first."""
+    made = {name: [value] * count for name, value in IDENTITY.items()}
+    made["instance_id"] = [f"sst/test/{number}" for number in range(count)]
+    made |= {"tokens": [["a", "b"]] * count, "label": [1] * count, "truncated": [False] * count}
+    made |= {"probs": [[0.25, 0.75]] * count, "attention": [[0.5, 0.5]] * count}
+    if count == 2:
+        made |= {"tokens": [["a", "b"], []], "label": [1, None], "attention": [[0.5, 0.5], []]}
+    return {**made, **changes}
+
+
+def table(**changes):
+    return record.build(columns(**changes))
+
+
+def replaced(name, values, whole=None):
+    """A valid record with one column exchanged behind the builder's back."""
+    whole = table() if whole is None else whole
+    place = whole.schema.get_field_index(name)
+    field = whole.schema.field(place)
+    return whole.set_column(place, field, pa.array(values, field.type))
+
+
+def described(made):
+    return {field.name: field.metadata for field in made.schema}
+
+
+def refused(made, *parts):
+    with pytest.raises(RecordError) as caught:
+        record.validate(made)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+# ---------------------------------------------------------------------------------------------- schema and build
+
+
+def test_schema_holds_the_promised_columns():
+    names = record.schema({"importance_x": Column(("T",), doc="d")}).names
+    assert names[:9] == list(record.IDENTITY)
+    assert names[9:] == ["tokens", "label", "truncated", "probs", "attention", "importance_x"]
+    schema = record.schema(DRAWS)
+    assert schema.field("seed").type == pa.int64()
+    assert pa.types.is_dictionary(schema.field("encoder").type) and not pa.types.is_dictionary(schema.field(0).type)
+    assert schema.field("permuted_probs").type == pa.list_(pa.list_(pa.float32()))
+    assert record.axes(schema.field("adversarial_attention")) == ("K", "T")
+    assert record.axes(schema.field("label")) == ()
+    assert schema.field("attention").metadata[b"doc"].startswith(b"one weight per token")
+
+
+def test_a_producer_cannot_take_a_name_of_the_record():
+    with pytest.raises(RecordError, match="'attention' is declared twice"):
+        record.schema({"attention": Column(("T",))})
+
+
+def test_build_keeps_what_it_was_given():
+    made = record.build(
+        columns(rationale=[[1, 0], []], importance_x=[np.array([3.0, np.nan]), np.array([])]),
+        {"rationale": record.OPTIONAL_COLUMNS["rationale"], "importance_x": Column(("T",))},
+    )
+    assert made.column("label").to_pylist() == [1, None]
+    assert made.column("tokens").to_pylist() == [["a", "b"], []]
+    assert made.column("encoder").to_pylist() == ["bilstm", "bilstm"]
+    assert [list(row) for row in record.rows(made, "rationale")] == [[1, 0], []]
+    np.testing.assert_array_equal(record.rows(made, "importance_x")[0], [3, np.nan])  # undefined importance is allowed
+
+
+def test_build_without_rows():
+    empty = record.build({name: [] for name in columns()})
+    assert empty.num_rows == 0 and record.rows(empty, "attention") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"seed": [1]}, ["unequal row count", "'seed': 1"]),
+        ({"extra": [1, 2]}, ["nobody declared", "extra"]),
+        ({"label": ["x", "y"]}, ["'label' must be int64"]),
+        ({"attention": [["x", "y"], []]}, ["'attention' must be list"]),
+        ({"seed": ["x", "y"]}, ["'seed' must be int64"]),
+        ({"tokens": [3, []]}, ["'tokens' must be list"]),
+    ],
+)
+def test_build_says_what_is_wrong(change, parts):
+    with pytest.raises(RecordError) as caught:
+        record.build(columns(**change))
+    assert all(part in str(caught.value) for part in parts)
+
+
+def test_build_names_missing_columns():
+    given = columns()
+    del given["probs"], given["split"]
+    with pytest.raises(RecordError, match=r"missing: \['split', 'probs'\]"):
+        record.build(given)
+
+
+# ---------------------------------------------------------------------------------------------- validate
+
+
+def test_a_valid_record_passes():
+    record.validate(table())
+    record.validate(table(count=5))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "parts"),
+    [
+        ("attention", [[1.0], []], ["row 0", "'attention' has 1 values and 'tokens' 2"]),
+        ("attention", [[0.5, 0.5], [1.0]], ["row 1", "'attention' has 1 values and 'tokens' 0"]),
+        ("attention", [[0.5, 0.4], []], ["'attention' row 0", "sums to 0.9"]),
+        ("attention", [[1.5, -0.5], []], ["'attention' row 0", "-0.5 is not a probability"]),
+        ("attention", [[np.nan, 1.0], []], ["'attention' row 0", "nan is not a probability"]),
+        ("attention", [[None, 1.0], []], ["'attention' row 0", "null"]),
+        ("attention", [None, []], ["'attention' row 0", "null"]),
+        ("probs", [[0.5, 0.5], [0.6, 0.6]], ["'probs' row 1", "sums to 1.2"]),
+        ("probs", [[0.5, 0.5], [np.inf, 0.0]], ["'probs' row 1"]),
+        ("probs", [[0.5, 0.5], []], ["row 1", "'probs' is empty"]),
+        ("label", [2, None], ["row 0", "label 2 is outside 0..1"]),
+        ("label", [None, -1], ["row 1", "label -1 is outside 0..1"]),
+        ("tokens", [["a", None], []], ["'tokens' row 0", "null"]),
+        ("instance_id", [None, "b"], ["'instance_id' row 0", "null"]),
+        ("truncated", [True, None], ["'truncated' row 1", "null"]),
+    ],
+)
+def test_broken_rules_are_named(name, values, parts):
+    refused(replaced(name, values), *parts)
+
+
+def test_sums_within_the_tolerance_pass():
+    record.validate(replaced("attention", [[0.5, 0.5 + 0.9e-4], []]))
+    refused(replaced("attention", [[0.5, 0.5 + 1.2e-4], []]), "sums to 1.0001")
+
+
+def test_labels_may_all_be_unknown():
+    record.validate(table(label=[None, None]))
+
+
+@pytest.mark.parametrize("name", ["tokens", "probs", "seed", "vectors"])
+def test_missing_columns(name):
+    refused(table().drop_columns([name]), "not a record", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("label", pa.array(["x", "y"])),
+        ("attention", pa.array([1.0, 2.0])),
+        ("tokens", pa.array([[1, 2], []])),
+        ("probs", pa.array([["a", "b"], ["c", "d"]])),
+        ("encoder", pa.array([1, 2])),
+        ("truncated", pa.array([0, 1])),
+    ],
+)
+def test_wrong_types_are_named(name, array):
+    made = table()
+    made = made.set_column(made.schema.get_field_index(name), name, array)
+    refused(made, f"column '{name}' is {array.type}; it must be")
+
+
+def test_other_float_widths_and_plain_strings_pass():
+    made = table()
+    for name, kind in (("attention", pa.list_(pa.float64())), ("encoder", pa.string())):
+        place = made.schema.get_field_index(name)
+        made = made.set_column(place, name, made.column(name).cast(kind))
+    record.validate(made)
+
+
+def test_undeclared_list_column():
+    made = table().append_column("mystery", pa.array([[1.0], [2.0]]))
+    refused(made, "'mystery' is a list", "no axes")
+    record.validate(table().append_column("note", pa.array(["x", "y"])))  # a scalar needs no axes
+
+
+def test_declared_axes_need_lists():
+    field = pa.field("wrong", pa.float32(), metadata={"axes": "T"})
+    refused(table().append_column(field, pa.array([1.0, 2.0], pa.float32())), "'wrong' is float", "nested lists")
+
+
+def test_one_instance_once_per_cell():
+    refused(replaced("instance_id", ["same", "same"]), "'same' appears 2 times in one cell", "bilstm")
+    record.validate(table(instance_id=["same", "same"], seed=[1, 2]))
+
+
+def test_draws():
+    good = columns(permuted_probs=[[[0.5, 0.5]] * 3, [[1.0, 0.0]]], adversarial_attention=[[[0.5, 0.5], [1, 0]], [[], []]])
+    made = record.build(good, DRAWS)
+    assert [len(row) for row in record.rows(made, "permuted_probs")] == [3, 1]  # K may differ
+    np.testing.assert_array_equal(record.rows(made, "adversarial_attention")[0][1], [1, 0])
+    for change, parts in [
+        ({"permuted_probs": [[[0.5, 0.5]], [[0.2, 0.3, 0.5]]]}, ["row 1", "'permuted_probs' has 3 values and 'probs' 2"]),
+        ({"permuted_probs": [[[0.5, 0.5], [0.5, 0.6]], []]}, ["'permuted_probs' row 0", "sums to 1.1"]),
+        ({"permuted_probs": [[], [[0.5, 0.5], None]]}, ["'permuted_probs' row 1", "null"]),
+        ({"adversarial_attention": [[[1.0]], []]}, ["row 0", "'adversarial_attention' has 1 values and 'tokens' 2"]),
+        ({"adversarial_attention": [[], [[1.0]]]}, ["row 1", "has 1 values and 'tokens' 0"]),
+    ]:
+        with pytest.raises(RecordError) as caught:
+            record.build({**good, **change}, DRAWS)
+        assert all(part in str(caught.value) for part in parts), (change, caught.value)
+
+
+def test_column_order_does_not_matter():
+    made = record.build(
+        columns(adversarial_attention=[[[0.5, 0.5]] * 3, []]), {"adversarial_attention": DRAWS["adversarial_attention"]}
+    )
+    record.validate(made.select(made.column_names[::-1]))
+
+
+# ---------------------------------------------------------------------------------------------- rows, ragged, concatenate
+
+
+def test_rows_of_slices_and_chunks():
+    joined = record.concatenate([table(), table(seed=[11, 11])])
+    assert [row.tolist() for row in record.rows(joined, "attention")] == [[0.5, 0.5], [], [0.5, 0.5], []]
+    assert [row.tolist() for row in record.rows(joined.slice(1, 2), "tokens")] == [[], ["a", "b"]]
+    taken = joined.take(pa.array([3, 0]))
+    assert [len(row) for row in record.rows(taken, "attention")] == [0, 2]
+
+
+def test_rows_refuses_what_is_no_list():
+    with pytest.raises(RecordError, match="no column 'importance_x'"):
+        record.rows(table(), "importance_x")
+    with pytest.raises(RecordError, match="'label' holds one int64 per instance"):
+        record.rows(table(), "label")
+
+
+def test_ragged():
+    values = np.arange(12).reshape(2, 3, 2)
+    kept = record.ragged(values, np.array([[1, 0, 1], [0, 0, 0]]))
+    np.testing.assert_array_equal(kept[0], [[0, 1], [4, 5]])
+    assert kept[1].shape == (0, 2)
+    with pytest.raises(ValueError, match="zip"):
+        record.ragged(values, np.ones((1, 3)))
+
+
+def test_concatenate_keeps_settings_and_cells():
+    first = record.with_settings(table(), [{"run": 1}])
+    second = record.with_settings(table(seed=[11, 11], encoder=["cnn", "cnn"]), [{"run": 2}])
+    joined = record.concatenate(iter([first, second, table(seed=[12, 12])]))
+    assert joined.num_rows == 6
+    assert joined.column("encoder").to_pylist() == ["bilstm"] * 2 + ["cnn"] * 2 + ["bilstm"] * 2
+    assert record.settings(joined) == [{"run": 1}, {"run": 2}]
+    assert record.settings(table()) == []
+    assert record.axes(joined.schema.field("attention")) == ("T",)
+
+
+def test_concatenate_refuses():
+    with pytest.raises(RecordError, match="nothing to concatenate"):
+        record.concatenate([])
+    with pytest.raises(RecordError, match="appears 2 times in one cell"):
+        record.concatenate([table(), table()])
+    more = record.build(columns(importance_x=[[1, 2], []], seed=[11, 11]), {"importance_x": Column(("T",))})
+    with pytest.raises(RecordError, match=r"record 1 has other columns.*importance_x"):
+        record.concatenate([table(), more])
+    other = table(seed=[11, 11])
+    place = other.schema.get_field_index("label")
+    other = other.set_column(place, "label", other.column("label").cast(pa.string()))
+    with pytest.raises(RecordError, match="different types"):
+        record.concatenate([table(), other])
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+
+def test_save_and_load(tmp_path):
+    path = tmp_path / "seed=3" / "record.parquet"  # a folder whose name looks like a partition
+    made = record.with_settings(table(), [{"note": "ü"}])
+    record.save(made, path)
+    loaded = record.load(path)
+    assert loaded.equals(made) and described(loaded) == described(made)
+    assert record.concatenate([loaded, table(seed=[11, 11])]).num_rows == 4
+    assert record.settings(loaded) == [{"note": "ü"}]
+    assert os.listdir(path.parent) == ["record.parquet"]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_save_checks_first(tmp_path):
+    with pytest.raises(RecordError):
+        record.save(replaced("attention", [[0.1, 0.1], []]), tmp_path / "r.parquet")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("step", ["os.fsync", "pyarrow.parquet.write_table", "os.replace"])
+def test_full_disk_keeps_the_old_file(tmp_path, monkeypatch, step):
+    path = tmp_path / "r.parquet"
+    record.save(table(), path)
+
+    def full(*_args, **_kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(step, full)
+        with pytest.raises(OSError, match="No space left"):
+            record.save(table(count=5), path)
+    assert os.listdir(tmp_path) == ["r.parquet"]
+    assert record.load(path).num_rows == 2
+
+
+SAVE_LARGE = """
+import resource, signal, sys
+from attnfaith import record
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+table = record.load(sys.argv[1])
+table = record.concatenate([table.set_column(8, table.schema.field(8), [[n] * table.num_rows]) for n in range(400)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    record.save(table, sys.argv[1])
+except OSError as error:
+    print("OSError", error.errno)
+"""
+
+
+def test_a_real_write_error_keeps_the_old_file(tmp_path):
+    path = tmp_path / "r.parquet"
+    record.save(table(), path)
+    done = subprocess.run([sys.executable, "-c", SAVE_LARGE, str(path)], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["OSError", str(errno.EFBIG)], done.stderr
+    assert os.listdir(tmp_path) == ["r.parquet"]
+    assert record.load(path).num_rows == 2
+
+
+def test_interrupt_leaves_no_temporary_file(tmp_path, monkeypatch):
+    def interrupt(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        record.save(table(), tmp_path / "r.parquet")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("damage", ["empty", "text", "truncated", "no footer", "flipped", "absent", "folder"])
+def test_unreadable_files(tmp_path, damage):
+    path = tmp_path / "r.parquet"
+    record.save(table(count=300), path)
+    whole = path.read_bytes()
+    if damage == "absent":
+        path.unlink()
+    elif damage == "folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_bytes(
+            {
+                "empty": b"",
+                "text": b"instance_id,label\n",
+                "truncated": whole[: len(whole) // 2],
+                "no footer": whole[:-8],
+                "flipped": whole[:-200] + bytes(byte ^ 0xFF for byte in whole[-200:-8]) + whole[-8:],
+            }[damage]
+        )
+    with pytest.raises(RecordError, match="no record at" if damage in ("absent", "folder") else "not a readable record"):
+        record.load(path)
+
+
+def test_another_parquet_file_is_no_record(tmp_path):
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "r.parquet")
+    with pytest.raises(RecordError, match="not a record: columns"):
+        record.load(tmp_path / "r.parquet")
+
+
+def test_load_checks_the_rules(tmp_path):
+    pq.write_table(replaced("label", [7, None]), tmp_path / "r.parquet")
+    with pytest.raises(RecordError, match="label 7 is outside"):
+        record.load(tmp_path / "r.parquet")
+
+
+@st.composite
+def instances(draw):
+    text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+    classes = draw(st.integers(1, 4))
+    rows = []
+    for number in range(draw(st.integers(0, 5))):
+        length = draw(st.integers(0, 6))
+        weights = np.array(draw(st.lists(st.floats(0.01, 1), min_size=length, max_size=length)), np.float64)
+        probs = np.array(draw(st.lists(st.floats(0.01, 1), min_size=classes, max_size=classes)))
+        rows.append(
+            {
+                "instance_id": f"{number}/{draw(text)}",
+                "tokens": draw(st.lists(text, min_size=length, max_size=length)),
+                "label": draw(st.none() | st.integers(0, classes - 1)),
+                "truncated": draw(st.booleans()),
+                "probs": (probs / probs.sum()).tolist(),
+                "attention": (weights / weights.sum()).tolist() if length else [],
+                "importance_x": draw(st.lists(st.floats(width=32), min_size=length, max_size=length)),
+                "seed": draw(st.integers(-(2**62), 2**62)),
+                "vectors": draw(text),
+            }
+        )
+    return rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=instances())
+def test_round_trip(rows, tmp_path_factory):
+    path = tmp_path_factory.mktemp("r") / "r.parquet"
+    given = {name: [row.get(name, IDENTITY.get(name)) for row in rows] for name in [*columns(), "importance_x"]}
+    made = record.build(given, {"importance_x": Column(("T",))})
+    record.save(made, path)
+    loaded = record.load(path)
+    assert loaded.schema.equals(made.schema) and described(loaded) == described(made)
+    for name, values in given.items():
+        if name in ("probs", "attention", "importance_x"):
+            for found, value in zip(record.rows(loaded, name), values, strict=True):
+                np.testing.assert_array_equal(found, np.array(value, np.float32))
+        else:
+            assert loaded.column(name).to_pylist() == values
+
+
+def test_record_needs_no_torch():
+    code = "import sys, attnfaith.record; print(json.dumps(sorted({'torch','transformers','datasets'} & set(sys.modules))))"
+    done = subprocess.run([sys.executable, "-c", "import json;" + code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+    assert Path(record.__file__).name == "record.py"
