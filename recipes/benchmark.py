@@ -23,6 +23,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnfaith.importance import gradient, leave_one_out
+from attnfaith.measurement import BATCH_INSTANCES, BATCH_TOKENS
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
@@ -139,10 +140,13 @@ def measure_length(tokens, repeats):
     model = AttentionClassifierForSequenceClassification(AttentionClassifierConfig(vocab_size=VOCABULARY)).eval()
     twin = NaiveTwin(model).eval()
     texts = BATCH if tokens < 100 else 8
-    ids = torch.randint(4, VOCABULARY, (BATCH, tokens + 2))
+    measured = min(BATCH_INSTANCES, BATCH_TOKENS // (tokens + 2))  # the batches that a measurement makes of such texts
+    every = torch.randint(4, VOCABULARY, (measured, tokens + 2))
+    large = {"input_ids": every, "attention_mask": torch.ones_like(every)}
+    ids = every[:BATCH]
     labels = torch.randint(0, 2, (BATCH,))
     lengths = torch.full((BATCH,), tokens + 2)
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    batch = {name: values[:BATCH] for name, values in large.items()}
     few = {name: values[:texts] for name, values in batch.items()}
     inner = slice(1, tokens + 1)
 
@@ -165,8 +169,9 @@ def measure_length(tokens, repeats):
     slow = torch.optim.Adam(twin.parameters(), foreach=False, **options)
     rows = []
 
-    def add(step, ours, theirs, count, times=repeats):
+    def add(step, ours, theirs, count, times=repeats, own=None):
         mine, naive = take_turns((ours, theirs), times)
+        mine *= count / (own or count)
         reference = dict(zip((20, 200), REFERENCE.get(step, (None, None)), strict=True)).get(tokens)
         rows.append(
             {
@@ -183,10 +188,10 @@ def measure_length(tokens, repeats):
 
     @torch.no_grad()
     def evaluate():
-        model(**batch)
+        model(**large)
 
-    add("evaluation", evaluate, lambda: twin(ids, lengths), BATCH)
-    add("gradient", lambda: gradient.measure(model, batch), lambda: naive_gradient(twin, ids, lengths), BATCH)
+    add("evaluation", evaluate, lambda: twin(ids, lengths), BATCH, own=measured)
+    add("gradient", lambda: gradient.measure(model, large), lambda: naive_gradient(twin, ids, lengths), BATCH, own=measured)
     add(
         "leave-one-out, inputs",
         lambda: leave_one_out.without_token(model, {**few, "token_type_ids": None}, model.encode(**few)),
@@ -196,10 +201,11 @@ def measure_length(tokens, repeats):
     )
     add(
         "leave-one-out, hidden",
-        lambda: hidden_leave_one_out(model, batch),
+        lambda: hidden_leave_one_out(model, large),
         lambda: naive_leave_one_out_hidden(twin, ids, lengths),
         BATCH,
         max(3, repeats // 3),
+        measured,
     )
     add(
         "Kendall with p-value",

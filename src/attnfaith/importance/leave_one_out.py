@@ -5,6 +5,7 @@ Shapes: B instances, T tokens, H hidden, C classes, V deletions made together.
 
 import torch
 
+from attnfaith.models.projections import project
 from attnfaith.record import Column, ragged
 
 
@@ -102,8 +103,9 @@ def without_state_reprojected(model, encoded) -> torch.Tensor:
     )
 
 
+@torch.no_grad()
 def without_token(model, given, encoded) -> torch.Tensor:
-    """Logits (B,T,C) for the text without each attendable token; elsewhere those of an empty text, which mean nothing.
+    """Logits (B,T,C) for the text without each attendable token; elsewhere 0, which means nothing.
 
     Texts of equal length run together and nothing is padded. The encoder says how it encodes a text without a token.
     """
@@ -112,8 +114,7 @@ def without_token(model, given, encoded) -> torch.Tensor:
     lengths = first.sum(1)
     logits = encoded.hidden.new_zeros(*mask.shape, model.config.num_labels)
     embedded = model.model.embed(given["input_ids"])
-    workspace = None
-    for length in lengths.unique().flip(0).tolist():  # the longest first, so that later ones fit the workspace
+    for length in lengths.unique().tolist():
         rows = (lengths == length).nonzero().squeeze(1)
         positions = mask[rows[0]].nonzero().squeeze(1)
         if not len(positions):
@@ -123,23 +124,41 @@ def without_token(model, given, encoded) -> torch.Tensor:
         attendable = torch.cat([attendable[:start], attendable[start + 1 :]])  # one token fewer, markers where they were
         deletions = min(stop - start, max(1, STATES_AT_ONCE // length))
         texts = max(1, min(TEXTS_AT_ONCE, STATES_AT_ONCE // (deletions * length)))
-        if workspace is None:
-            workspace = embedded.new_empty(max(STATES_AT_ONCE, length * texts) * model.config.hidden_size)
         for chosen in rows.split(texts):
             whole = embedded[chosen, :length]
+            queries = None if query is None else query[chosen]
             for begin in range(start, stop, deletions):
                 end = min(begin + deletions, stop)
-                states = model.model.encoder.without(whole, begin, end, workspace)
-                queries = None if query is None else query[chosen]
-                logits[chosen, begin:end] = _decode_variants(model, states, attendable, queries)
+                decode = _decode_parts if model.decoder.affine else _decode_states
+                logits[chosen, begin:end] = decode(model, whole, begin, end, attendable, queries).transpose(0, 1)
     return logits
 
 
-def _decode_variants(model, states, mask, query) -> torch.Tensor:
-    """Logits (B,V,C) of states (V,B,T-1,H), attendable at mask (T-1,), with queries (B,H) or None."""
-    deletions, batch, length, size = states.shape
-    states = states.reshape(-1, length, size)
-    if query is not None:
-        query = query.expand(deletions, -1, -1).reshape(-1, query.shape[-1])
-    logits = model.decode(states, model.attend(states, mask.expand(len(states), -1), query), query)
-    return logits.view(deletions, batch, -1).transpose(0, 1)
+def _decode_parts(model, embedded, begin, end, mask, query) -> torch.Tensor:
+    """Logits (V,B,C) after deleting each of begin..end-1 from texts (B,T,E), attendable at mask (T-1,) afterwards.
+
+    Of each state only its score and its class values are needed, so they are taken part by part and no states are kept.
+    """
+    weight, bias = model.decoder_weights(query)
+    deletions, (batch, length, _) = end - begin, embedded.shape
+    scores = embedded.new_empty(deletions, batch, length - 1)
+    values = embedded.new_empty(deletions, batch, length - 1, model.config.num_labels)
+    for rows, positions, states in model.model.encoder.blocks_without(embedded, begin, end):
+        flat = states.flatten(0, 1)
+        scores[rows, :, positions] = model.model.alignment(flat, _repeated(query, len(states))).view(states.shape[:3])
+        values[rows, :, positions] = states @ weight.t()
+    attention = project(scores, mask, model.config).to(values.dtype)
+    return (attention.unsqueeze(-2) @ values).squeeze(-2) + bias
+
+
+def _decode_states(model, embedded, begin, end, mask, query) -> torch.Tensor:
+    """The same for a decoder that is not affine and needs whole context vectors."""
+    states = model.model.encoder.without(embedded, begin, end)
+    flat, queries = states.flatten(0, 1), _repeated(query, len(states))
+    attention = model.attend(flat, mask.expand(len(flat), -1), queries)
+    return model.decode(flat, attention, queries).view(*states.shape[:2], -1)
+
+
+def _repeated(query, times: int):
+    """(B,H) queries for `times` rows of B texts each."""
+    return None if query is None else query.expand(times, *query.shape).flatten(0, 1)

@@ -7,6 +7,7 @@ and one line in ENCODERS.
 """
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -22,19 +23,31 @@ class Encoder(GradientCheckpointingLayer):
     contextual = True
 
     @torch.no_grad()
-    def without(self, embedded: torch.Tensor, start: int, stop: int, workspace: torch.Tensor | None = None) -> torch.Tensor:
+    def without(self, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
         """States of each text after deleting, in turn, the tokens at positions start..stop-1.
 
-        embedded (B,T,E), all texts of the full length T. Returns (V, B, T-1, H) with V = stop - start. This is the
-        definition: the token is gone, later tokens move up, and everything is encoded again. An encoder that knows a
-        shorter way may write into workspace, a flat tensor of V * B * (T-1) * H values or more, and return a view of it.
+        embedded (B,T,E), all texts of the full length T. Returns (V, B, T-1, H) with V = stop - start.
+        """
+        states = None
+        for rows, positions, block in self.blocks_without(embedded, start, stop):
+            if states is None:
+                shape = (stop - start, embedded.shape[0], embedded.shape[1] - 1, block.shape[-1])
+                states = block.new_empty(shape)
+            states[rows, :, positions] = block
+        return states
+
+    def blocks_without(self, embedded, start, stop) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+        """The same in parts: (deletions v, positions p of the shorter text, states (v, B, p, H)), each place once.
+
+        This is the definition: the token is gone, later tokens move up, and everything is encoded again. An encoder that
+        knows a shorter way gives smaller parts; a part is valid until the next one is asked for.
         """
         batch, length, size = embedded.shape
         kept = remaining_positions(length, start, stop, embedded.device)
         variants = embedded[:, kept].transpose(0, 1).reshape(-1, length - 1, size)
         mask = torch.ones(variants.shape[:2], dtype=torch.bool, device=embedded.device)
         states, _ = self(variants, mask)
-        return states.view(stop - start, batch, length - 1, states.shape[-1])
+        yield slice(0, stop - start), slice(0, length - 1), states.view(stop - start, batch, length - 1, states.shape[-1])
 
 
 def remaining_positions(length: int, start: int, stop: int, device=None) -> torch.Tensor:
@@ -77,31 +90,36 @@ class BiLSTM(Encoder):
         last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
         return states, last
 
-    @torch.no_grad()
-    def without(self, embedded, start, stop, workspace=None):
+    def blocks_without(self, embedded, start, stop):
         """As defined in the base class, with half of the work: what lies before a deleted token is not run again.
 
-        Input projections are made once. The forward direction restarts after the deleted token from the state before
-        it; the backward direction does the same on the reversed text. All texts and deletions advance together.
+        Where a token stands after the deleted one its onward state is new and its backward state that of the whole text;
+        where it stands before, the other way round. A part is one position for all deletions on one side of it.
         """
-        batch, length, _ = embedded.shape
+        length = embedded.shape[1]
         size = self.forward_lstm.hidden_size
-        shape = (stop - start, batch, length - 1, 2 * size)
-        # Fresh memory of this size is the slowest part on CPUs (page faults), hence the workspace.
-        states = embedded.new_empty(shape) if workspace is None else workspace[: math.prod(shape)].view(shape)
-        _lstm_without(self.forward_lstm, embedded, start, stop, states[..., :size], backward=False)
-        _lstm_without(self.backward_lstm, embedded, start, stop, states[..., size:], backward=True)
-        return states
+        whole, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
+        whole = whole.transpose(0, 1)
+        buffer = embedded.new_empty(stop - start, embedded.shape[0], 2 * size)
+        for rows, position, states in _lstm_without(self.forward_lstm, embedded, start, stop, range(length)):
+            block = buffer[rows]
+            block[..., :size], block[..., size:] = states, whole[position, :, size:]
+            yield rows, slice(position - 1, position), block.unsqueeze(2)
+        for rows, position, states in _lstm_without(self.backward_lstm, embedded, start, stop, range(length - 1, -1, -1)):
+            block = buffer[rows]
+            block[..., :size], block[..., size:] = whole[position, :, :size], states
+            yield rows, slice(position, position + 1), block.unsqueeze(2)
 
 
-def _lstm_without(lstm, embedded, start, stop, output, backward) -> None:
-    """Write one direction's states after deleting each of start..stop-1 in turn into output (V, B, T-1, D).
+def _lstm_without(lstm, embedded, start, stop, order: range) -> Iterator[tuple[slice, int, torch.Tensor]]:
+    """(deletions v, position, states (v, B, D)) of one direction for all deletions that the reader has passed.
 
-    The whole text is read once. The deletion of a token branches off when the reader meets it, with the state before it,
-    and from then on runs beside the whole text, so one matrix product per position serves all of them.
+    order: the positions as this direction reads them. The whole text is read once; the deletion of a token branches off
+    when the reader meets it, with the state before it, and from then on runs beside the whole text, so that one matrix
+    product per position serves all of them. All texts and deletions advance together.
     """
-    batch, length, _ = embedded.shape
-    size, deletions = lstm.hidden_size, stop - start
+    batch = embedded.shape[0]
+    size, deletions, backward = lstm.hidden_size, stop - start, order.step < 0
     # tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is several times faster: scale the candidate gate (g of i, f, g, o).
     scale = torch.ones_like(lstm.bias_ih_l0)
     scale[2 * size : 3 * size] = 2
@@ -113,10 +131,10 @@ def _lstm_without(lstm, embedded, start, stop, output, backward) -> None:
     hidden = embedded.new_zeros(deletions + 1, batch, size)
     cell = torch.zeros_like(hidden)
     buffer = embedded.new_empty((deletions + 1) * batch, 4 * size)
-    for position in reversed(range(length)) if backward else range(length):
+    for position in order:
         if start <= position < stop:
             hidden[first + position - start], cell[first + position - start] = hidden[whole], cell[whole]
-        before = min(max(position - start, 0), deletions)  # deletions left of here, in whose texts this is position - 1
+        before = min(max(position - start, 0), deletions)  # deletions left of here
         after = min(max(position - start + 1, 0), deletions)  # the first deletion right of here
         rows = slice(after, deletions + 1) if backward else slice(0, before + 1)
         state, memory = hidden[rows], cell[rows]
@@ -126,11 +144,9 @@ def _lstm_without(lstm, embedded, start, stop, output, backward) -> None:
         enter, keep, candidate, leave = gates.split(size, -1)
         memory.mul_(keep).addcmul_(enter, candidate.mul_(2).sub_(1))
         torch.mul(memory, 2, out=state).sigmoid_().mul_(2).sub_(1).mul_(leave)
-        left, right = (hidden[whole], hidden[after:deletions]) if backward else (hidden[1 : before + 1], hidden[whole])
-        if before:
-            output[:before, :, position - 1] = left
-        if after < deletions:
-            output[after:, :, position] = right
+        passed = slice(after, deletions) if backward else slice(0, before)
+        if passed.start < passed.stop:
+            yield passed, position, hidden[first + passed.start : first + passed.stop]
 
 
 class CNN(Encoder):
