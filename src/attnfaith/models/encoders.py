@@ -26,7 +26,7 @@ class Encoder(GradientCheckpointingLayer):
     def without(self, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
         """States of each text after deleting, in turn, the tokens at positions start..stop-1.
 
-        embedded (B,T,E), all texts of the full length T. Returns (V, B, T-1, H) with V = stop - start.
+        embedded (B,T,E), all texts of the full length T >= 2; start < stop. Returns (V, B, T-1, H) with V = stop - start.
         """
         states = None
         for rows, positions, block in self.blocks_without(embedded, start, stop):
