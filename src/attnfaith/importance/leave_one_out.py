@@ -21,7 +21,8 @@ COLUMNS = {
     ),
 }
 
-STATES_AT_ONCE = 2**16  # token states held while tokens are deleted: 64 MiB for H = 256 in float32
+PLACES_AT_ONCE = 2**19  # tokens of shortened texts dealt with together: a score and C values are kept of each
+STATES_AT_ONCE = 2**16  # the same where whole states are kept: 64 MiB for H = 256 in float32
 TEXTS_AT_ONCE = 32
 
 
@@ -96,7 +97,7 @@ def without_state_reprojected(model, encoded) -> torch.Tensor:
     hidden, mask, query = encoded
     length = mask.shape[1]
     others = ~torch.eye(length, dtype=torch.bool, device=mask.device)
-    step = max(1, STATES_AT_ONCE * 16 // mask.numel())
+    step = max(1, PLACES_AT_ONCE // mask.numel())
     parts = [others[start : start + step] for start in range(0, length, step)]
     return torch.cat(
         [model.decode(hidden, model.attend(hidden, mask.unsqueeze(1) & part, query), query) for part in parts], 1
@@ -122,14 +123,14 @@ def without_token(model, given, encoded) -> torch.Tensor:
         start, stop = int(positions[0]), int(positions[-1]) + 1
         attendable = mask[rows[0], :length]
         attendable = torch.cat([attendable[:start], attendable[start + 1 :]])  # one token fewer, markers where they were
-        deletions = min(stop - start, max(1, STATES_AT_ONCE // length))
-        texts = max(1, min(TEXTS_AT_ONCE, STATES_AT_ONCE // (deletions * length)))
+        decode, places = (_decode_parts, PLACES_AT_ONCE) if model.decoder.affine else (_decode_states, STATES_AT_ONCE)
+        deletions = min(stop - start, max(1, places // length))
+        texts = max(1, min(TEXTS_AT_ONCE, places // (deletions * length)))
         for chosen in rows.split(texts):
             whole = embedded[chosen, :length]
             queries = None if query is None else query[chosen]
             for begin in range(start, stop, deletions):
                 end = min(begin + deletions, stop)
-                decode = _decode_parts if model.decoder.affine else _decode_states
                 logits[chosen, begin:end] = decode(model, whole, begin, end, attendable, queries).transpose(0, 1)
     return logits
 

@@ -6,7 +6,15 @@ To add an alignment: one module `forward(hidden (B,T,H), query (B,H) or None) ->
 
 import math
 
+import torch
 from torch import nn
+
+
+def tanh(values: torch.Tensor) -> torch.Tensor:
+    """tanh(x), in float32 on CPUs as 2 sigmoid(2x) - 1: torch's sigmoid is several times faster there; equal to 1e-6."""
+    if values.dtype == torch.float32 and values.device.type == "cpu":
+        return values.mul(2).sigmoid().mul(2).sub(1)
+    return values.tanh()
 
 
 class Additive(nn.Module):
@@ -26,7 +34,7 @@ class Additive(nn.Module):
         keys = self.key(hidden)
         if self.query is not None:
             keys = keys + self.query(query).unsqueeze(-2)
-        return self.value(keys.tanh()).squeeze(-1)
+        return self.value(tanh(keys)).squeeze(-1)
 
 
 class Dot(nn.Module):

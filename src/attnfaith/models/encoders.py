@@ -14,6 +14,9 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 
+STATES_AT_ONCE = 2**15  # states of shortened texts made together: 32 MiB for H = 256 in float32
+
+
 class Encoder(GradientCheckpointingLayer):
     """What every encoder shares.
 
@@ -43,11 +46,14 @@ class Encoder(GradientCheckpointingLayer):
         knows a shorter way gives smaller parts; a part is valid until the next one is asked for.
         """
         batch, length, size = embedded.shape
-        kept = remaining_positions(length, start, stop, embedded.device)
-        variants = embedded[:, kept].transpose(0, 1).reshape(-1, length - 1, size)
-        mask = torch.ones(variants.shape[:2], dtype=torch.bool, device=embedded.device)
-        states, _ = self(variants, mask)
-        yield slice(0, stop - start), slice(0, length - 1), states.view(stop - start, batch, length - 1, states.shape[-1])
+        step = max(1, STATES_AT_ONCE // (batch * length))
+        for begin in range(start, stop, step):
+            end = min(begin + step, stop)
+            kept = remaining_positions(length, begin, end, embedded.device)
+            variants = embedded[:, kept].transpose(0, 1).reshape(-1, length - 1, size)
+            mask = torch.ones(variants.shape[:2], dtype=torch.bool, device=embedded.device)
+            states = self(variants, mask)[0].view(end - begin, batch, length - 1, -1)
+            yield slice(begin - start, end - start), slice(0, length - 1), states
 
 
 def remaining_positions(length: int, start: int, stop: int, device=None) -> torch.Tensor:
