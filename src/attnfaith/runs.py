@@ -133,6 +133,7 @@ def _facts(table) -> dict[str, str]:
     return {
         "what it is": made["note"] or made["name"],
         "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
+        "classes": ", ".join(f"{number} {name}" for number, name in enumerate(cells[0]["label_names"])),
         "vocabulary": f"{run['vocabulary']:,} entries",
         "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
         f"{training['learning_rate']:g}, weight decay {training['weight_decay']:g}, loss {training['loss_reduction']}, "
@@ -369,7 +370,7 @@ def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os
     with state.local_main_process_first():
         loaded = load_splits(recipe.data.name, seed=recipe.data.seed, limits=limits, **recipe.data.arguments)
         rows = encode(loaded.splits[section.split], tokenizer)
-    settings = {"recipe": dataclasses.asdict(recipe), "run": read_state(folder)}
+    settings = {"recipe": dataclasses.asdict(recipe), "run": read_state(folder), "label_names": list(loaded.label_names)}
     path = measure(
         model,
         rows,
