@@ -37,3 +37,14 @@ def gradients(output: torch.Tensor, inputs: list[torch.Tensor]) -> list[torch.Te
         return [torch.zeros_like(value) for value in inputs]
     found = torch.autograd.grad(output.sum(), inputs, allow_unused=True)
     return [torch.zeros_like(value) if gradient is None else gradient for gradient, value in zip(found, inputs, strict=True)]
+
+
+def log_odds(logits: torch.Tensor) -> torch.Tensor:
+    """(B,) in float64: log(p / (1 - p)) of the predicted class from logits (B,C), exact where p rounds to 1.
+
+    The logit of the predicted class minus the log-sum-exp of the others; with two classes the difference of logits.
+    """
+    logits = logits.double()
+    predicted = logits.argmax(-1, keepdim=True)
+    others = logits.scatter(-1, predicted, -float("inf")).logsumexp(-1)
+    return logits.gather(-1, predicted).squeeze(-1) - others

@@ -1,6 +1,6 @@
 """Gradient importance as Jain & Wallace (2019) define it: |x . dp/dx|, with attention held fixed."""
 
-from attnfaith.importance._inputs import differentiable_inputs, gradients
+from attnfaith.importance._inputs import differentiable_inputs, gradients, log_odds
 from attnfaith.record import Column, ragged
 
 
@@ -19,17 +19,20 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     neighbouring tokens. With two classes the predicted class and class 1 give the same number. For states it is
     p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context.
 
-    The softmax is taken in float64: in float32 it is flat above a difference of logits of about 17 and every gradient is 0.
-    Values are not divided by their sum; ranks are the same. Not defined for a text without tokens (an empty row).
+    With f the log-odds of the predicted class, dp = p(1-p) df. A softmax would be flat above a difference of logits of 17
+    in float32, and in float64 lose the winning class's part of the gradient above 37. Values are not divided by their sum;
+    ranks are the same. Not defined for a text without tokens (an empty row).
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
     with differentiable_inputs(model, batch) as (embedded, encoded):
         attention = model.attend(*encoded).detach()
-        probs = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1)
-        of_embedded, of_hidden = gradients(probs.amax(-1), [embedded, encoded.hidden])
-    mask = encoded.mask.cpu()
+        odds = log_odds(model.decode(encoded.hidden, attention, encoded.query))
+        inputs = [embedded, encoded.hidden]
+        slopes = gradients(odds, inputs)
+    mask, odds = encoded.mask.cpu(), odds.detach()
+    spread = (odds.sigmoid() * (-odds).sigmoid()).unsqueeze(-1)  # p(1-p)
     return {
-        name: ragged((value * gradient).sum(-1).abs().detach().float().cpu(), mask)
-        for name, value, gradient in zip(COLUMNS, (embedded, encoded.hidden), (of_embedded, of_hidden), strict=True)
+        name: ragged((spread * (value * slope).sum(-1).abs()).detach().float().cpu(), mask)
+        for name, value, slope in zip(COLUMNS, inputs, slopes, strict=True)
     }

@@ -1,6 +1,6 @@
 """Gradient importance as Meister et al. (2021) define it: the L2 norm of the logit's gradient, through attention."""
 
-from attnfaith.importance._inputs import differentiable_inputs, gradients
+from attnfaith.importance._inputs import differentiable_inputs, gradients, log_odds
 from attnfaith.record import Column, ragged
 
 
@@ -22,10 +22,7 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     Source: Meister et al. 2021, eq. 4.
     """
     with differentiable_inputs(model, batch) as (embedded, encoded):
-        logits = model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
-        predicted = logits.argmax(-1, keepdim=True)
-        others = logits.scatter(-1, predicted, -float("inf")).logsumexp(-1)
-        log_odds = logits.gather(-1, predicted).squeeze(-1) - others
-        found = gradients(log_odds, [embedded, encoded.hidden])
+        odds = log_odds(model.decode(encoded.hidden, model.attend(*encoded), encoded.query))
+        found = gradients(odds, [embedded, encoded.hidden])
     mask = encoded.mask.cpu()
     return {name: ragged(gradient.norm(dim=-1).float().cpu(), mask) for name, gradient in zip(COLUMNS, found, strict=True)}

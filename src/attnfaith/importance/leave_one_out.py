@@ -43,11 +43,13 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     hidden, mask, query = encoded
     attention = model.attend(*encoded)
     probs = model.decode(hidden, attention, query).double().softmax(-1)
-    renormalised = _distance(without_state(model, hidden, attention, query), probs)
+    # A state without weight takes nothing with it, under any projection: exactly 0, so that rounding breaks no ties.
+    idle = attention == 0
+    renormalised = _distance(without_state(model, hidden, attention, query), probs).masked_fill(idle, 0.0)
     if model.config.projection in ("softmax", "uniform"):
         reprojected = renormalised
     else:
-        reprojected = _distance(without_state_reprojected(model, encoded), probs)
+        reprojected = _distance(without_state_reprojected(model, encoded), probs).masked_fill(idle, 0.0)
     if model.model.encoder.contextual:
         deleted = _distance(without_token(model, given, encoded), probs)
     else:  # no other state depends on the token: deleting it is removing its state

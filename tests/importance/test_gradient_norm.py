@@ -1,0 +1,111 @@
+"""Gradient norms against finite differences and captum; the gradient flows through attention."""
+
+import pytest
+import torch
+from captum.attr import Saliency
+
+from attnfaith.importance import gradient_norm
+
+
+ENCODERS = ("bilstm", "transformer", "cnn", "average", "embedding")
+CELLS = [(encoder, "learned", "softmax") for encoder in ENCODERS]
+CELLS += [("bilstm", "text", "softmax"), ("average", "learned", "sparsemax"), ("transformer", "text", "entmax15")]
+STEP = 1e-6
+
+
+def close(found, expected, **tolerance):
+    torch.testing.assert_close(torch.as_tensor(found).double(), torch.as_tensor(expected).double(), **tolerance)
+
+
+def log_odds_of(model, batch, detached=False):
+    """Embeddings (B,L,E) to the log-odds of the class predicted for the text as it is, written with log(p / (1 - p))."""
+    inputs = {name: batch.get(name) for name in ("attention_mask", "token_type_ids")}
+    with torch.no_grad():
+        encoded = model.encode(input_ids=batch["input_ids"], **inputs)
+        predicted = model.decode(encoded.hidden, model.attend(*encoded), encoded.query).argmax(-1)
+
+    def log_odds(embedded):
+        now = model.encode(inputs_embeds=embedded, **inputs)
+        attention = model.attend(*now)
+        logits = model.decode(now.hidden, attention.detach() if detached else attention, now.query)
+        p = logits.double().softmax(-1)[0, predicted[0]]
+        return (p.log() - torch.log1p(-p)).unsqueeze(0)
+
+    return log_odds
+
+
+@pytest.mark.parametrize("num_labels", [2, 3])
+@pytest.mark.parametrize(("encoder", "query", "projection"), CELLS)
+def test_finite_differences(encoder, query, projection, num_labels, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(
+        encoder=encoder, query=query, projection=projection, num_labels=num_labels, dtype=torch.float64, scale=1.5
+    )
+    batch = tiny_batch(tiny_rows([4], pair=query == "text"))
+    log_odds = log_odds_of(model, batch)
+    with torch.no_grad():
+        embedded = model.get_input_embeddings()(batch["input_ids"])
+        slopes = torch.zeros(4, embedded.shape[-1])
+        for token in range(4):
+            for place in range(embedded.shape[-1]):
+                up, down = embedded.clone(), embedded.clone()
+                up[0, token + 1, place] += STEP
+                down[0, token + 1, place] -= STEP
+                slopes[token, place] = (log_odds(up) - log_odds(down))[0] / (2 * STEP)
+    (found,) = gradient_norm.measure(model, batch)["importance_gradient_norm"]
+    assert slopes.norm(dim=-1).max() > 1e-3
+    close(found, slopes.norm(dim=-1), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("encoder", "query", "projection"), CELLS)
+def test_captum(encoder, query, projection, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, query=query, projection=projection, num_labels=3, scale=2.0)
+    for row in tiny_rows([6, 9], pair=query == "text"):
+        batch = tiny_batch([row])
+        embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+        slopes = Saliency(log_odds_of(model, batch)).attribute(embedded, abs=False)
+        (found,) = gradient_norm.measure(model, batch)["importance_gradient_norm"]
+        close(found, slopes.norm(dim=-1)[0, 1 : 1 + len(row["tokens"])], atol=1e-5, rtol=1e-3)
+
+
+def test_states_in_closed_form(tiny_model, tiny_rows, tiny_batch):
+    """Two classes, dot alignment, softmax: d z / d h_t = a_t (w + (s_t - z) q / sqrt(H)), z and s without the bias."""
+    model, batch = tiny_model(alignment="dot"), tiny_batch(tiny_rows([6]))
+    (found,) = gradient_norm.measure(model, batch)["importance_gradient_norm_hidden"]
+    with torch.no_grad():
+        hidden, mask, _ = model.encode(batch["input_ids"], batch["attention_mask"])
+        attention = model.attend(hidden, mask)
+        w = model.decoder.context.weight[1] - model.decoder.context.weight[0]
+        q = model.model.alignment.query.weight[0] * model.model.alignment.scale
+        s = hidden @ w
+        z = (attention * s).sum(-1, keepdim=True)
+        slopes = attention.unsqueeze(-1) * (w + (s - z).unsqueeze(-1) * q)
+    close(found, slopes.norm(dim=-1)[0, 1:7], atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("column", ["importance_gradient_norm", "importance_gradient_norm_hidden"])
+def test_through_attention_differs_from_fixed_attention(column, tiny_model, tiny_rows, tiny_batch, monkeypatch):
+    model, batch = tiny_model(), tiny_batch(tiny_rows([6]))
+    (through,) = gradient_norm.measure(model, batch)[column]
+    attend = model.model.attend
+    monkeypatch.setattr(model.model, "attend", lambda *args: attend(*args).detach())
+    (fixed,) = gradient_norm.measure(model, batch)[column]
+    assert abs(through - fixed).max() > 1e-3
+
+
+def test_uniform_attention_has_nothing_to_flow_through(tiny_model, tiny_rows, tiny_batch):
+    model, batch = tiny_model(projection="uniform", encoder="average"), tiny_batch(tiny_rows([5]))
+    (found,) = gradient_norm.measure(model, batch)["importance_gradient_norm_hidden"]
+    w = (model.decoder.context.weight[1] - model.decoder.context.weight[0]).detach()
+    close(found, (w.norm() / 5).expand(5), atol=1e-6, rtol=1e-5)
+
+
+def test_saturated_predictions(tiny_model, tiny_rows, tiny_batch):
+    """With two classes the log-odds are a difference of logits: a bias cannot saturate them."""
+    model, batch = tiny_model(), tiny_batch(tiny_rows([6]))
+    with torch.no_grad():
+        model.decoder.context.bias[1] += 20  # class 1 is predicted before and after
+        (before,) = gradient_norm.measure(model, batch)["importance_gradient_norm"]
+        model.decoder.context.bias[1] += 40
+        (after,) = gradient_norm.measure(model, batch)["importance_gradient_norm"]
+    close(after, before, atol=1e-5, rtol=1e-5)
+    assert before.min() > 0

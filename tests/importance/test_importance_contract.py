@@ -1,0 +1,176 @@
+"""What every measure of importance and every experiment keeps to: tested for a new file because it exists."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from attnfaith import record
+from attnfaith.measurement import load_producers, producers
+
+
+PRODUCERS = sorted(producers())
+ENCODERS = ("bilstm", "transformer", "cnn", "average", "embedding")
+ALIGNMENTS = ("additive", "dot")
+REST = (  # projection, query, readout
+    ("softmax", "learned", "affine"),
+    ("sparsemax", "text", "tanh"),
+    ("entmax15", "learned", "tanh"),
+    ("uniform", "text", "affine"),
+    ("sparsegen", "learned", "affine"),
+    ("entmax", "text", "affine"),
+)
+UNKNOWN = 1
+TEXTS = (7, 0, [9], [UNKNOWN] * 4, 3, [12] * 5, 6)
+
+
+@pytest.fixture(params=PRODUCERS)
+def producer(request):
+    return load_producers([request.param])[request.param]
+
+
+def measured(producer, model, batch, seed=0):
+    """{column: one float64 array per instance}, in the order of the batch's instances."""
+    return {
+        name: [np.asarray(v, np.float64) for v in values]
+        for name, values in producer.measure(model, batch, seed=seed).items()
+    }
+
+
+def same(found, expected, exact=False):
+    assert found.keys() == expected.keys()
+    for name in found:
+        for one, other in zip(found[name], expected[name], strict=True):
+            if exact:
+                np.testing.assert_array_equal(one, other, err_msg=name)
+            else:
+                np.testing.assert_allclose(one, other, atol=1e-6, rtol=2e-5, err_msg=name)
+
+
+def test_there_are_producers():
+    assert {"gradient", "gradient_norm", "leave_one_out"} <= set(PRODUCERS)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize(("alignment", "rest"), list(zip(itertools.cycle(ALIGNMENTS), REST, strict=False)))
+def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tiny_batch):
+    projection, query, readout = rest
+    fields = {"encoder": encoder, "alignment": alignment, "projection": projection, "query": query, "readout": readout}
+    model = tiny_model(**fields, num_labels=2 + (encoder == "cnn"), sparsegen_lambda=0.3, entmax_alpha=1.25)
+    rows = tiny_rows(TEXTS, pair=query == "text")
+    batch = tiny_batch(rows)
+    whole = measured(producer, model, batch)
+
+    # columns, lengths, values
+    assert list(whole) == list(producer.COLUMNS)
+    for name, column in producer.COLUMNS.items():
+        assert isinstance(column, record.Column) and column.doc
+        assert len(whole[name]) == len(rows)
+        for row, values in zip(rows, whole[name], strict=True):
+            assert np.isfinite(values).all()
+            for axis, size in zip(column.axes, values.shape, strict=True):
+                assert size == {"T": len(row["tokens"]), "C": model.config.num_labels}.get(axis, size)
+            if name.startswith("importance_"):
+                assert column.axes == ("T",) and (values >= 0).all()
+
+    # neither the batch, nor the order, nor padding
+    alone = [measured(producer, model, tiny_batch([row])) for row in rows]
+    same({name: [one[name][0] for one in alone] for name in whole}, whole)
+    turned = measured(producer, model, tiny_batch(rows[::-1]))
+    same({name: values[::-1] for name, values in turned.items()}, whole)
+    padded = {k: torch.nn.functional.pad(v, (0, 5)) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
+    same(measured(producer, model, padded), whole)
+
+    same(measured(producer, model, batch), whole, exact=True)  # the seed decides
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_the_model_is_left_as_it_was(producer, encoder, projection, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, projection=projection)
+    model.model.embeddings.weight.requires_grad_(False)
+    model.decoder.context.bias.grad = torch.full_like(model.decoder.context.bias, 7.0)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    producer.measure(model, tiny_batch(tiny_rows([4, 2])), seed=0)
+    assert not model.training
+    assert {name: parameter.requires_grad for name, parameter in model.named_parameters()} == trainable
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    for name, parameter in model.named_parameters():
+        if name == "decoder.context.bias":
+            assert parameter.grad.eq(7.0).all()
+        else:
+            assert parameter.grad is None, name
+
+
+def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows, tiny_batch, monkeypatch):
+    model = tiny_model()
+    monkeypatch.setattr(type(model), "decode", lambda *_args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        producer.measure(model, tiny_batch(tiny_rows([4, 2])), seed=0)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert torch.is_grad_enabled()
+
+
+def test_works_inside_no_grad(producer, tiny_model, tiny_rows, tiny_batch):
+    model, batch = tiny_model(), tiny_batch(tiny_rows([4, 2]))
+    outside = measured(producer, model, batch)
+    with torch.no_grad():
+        same(measured(producer, model, batch), outside, exact=True)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_dropout_is_off_in_eval_mode(producer, encoder, tiny_model, tiny_rows, tiny_batch):
+    batch = tiny_batch(tiny_rows([6, 3]))
+    plain, dropping = tiny_model(encoder=encoder), tiny_model(encoder=encoder, dropout=0.5)
+    dropping.load_state_dict(plain.state_dict())
+    same(measured(producer, dropping, batch), measured(producer, plain, batch), exact=True)
+
+
+@pytest.mark.parametrize("texts", [[0], [0, 0, 0], [1], [[UNKNOWN]], [[UNKNOWN] * 3, 0]])
+@pytest.mark.parametrize("query", ["learned", "text"])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_smallest_texts(producer, encoder, query, texts, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, query=query)
+    rows = tiny_rows(texts, pair=query == "text")
+    for values in measured(producer, model, tiny_batch(rows)).values():
+        for row, value in zip(rows, values, strict=True):
+            assert np.isfinite(value).all() and value.shape[-1] == len(row["tokens"])
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax", "entmax15", "entmax", "uniform"])
+@pytest.mark.parametrize("encoder", ["bilstm", "transformer", "average"])
+def test_constant_vectors(producer, encoder, projection, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, projection=projection, embedding_std=0.0)
+    for values in measured(producer, model, tiny_batch(tiny_rows([6, 3]))).values():
+        assert all(np.isfinite(value).all() for value in values)
+
+
+def test_half_precision(producer, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(scale=1.0)
+    batch = tiny_batch(tiny_rows([6, 3]))
+    full = measured(producer, model, batch)
+    rough = measured(producer, model.to(torch.bfloat16), batch)
+    for name in full:
+        for one, other in zip(rough[name], full[name], strict=True):
+            np.testing.assert_allclose(one, other, atol=0.05 * max(1, math.ceil(other.max())), err_msg=name)
+
+
+def test_columns_make_a_record(producer, tiny_model, tiny_rows, tiny_batch):
+    """What a producer returns and what it declares fit together as the record wants it."""
+    model, rows = tiny_model(), tiny_rows(TEXTS)
+    attention = model.attend(*model.encode(**{k: v for k, v in tiny_batch(rows).items() if k != "instance_id"}))
+    columns = {name: ["x"] * len(rows) for name in record.IDENTITY} | {
+        "instance_id": [row["instance_id"] for row in rows],
+        "seed": [0] * len(rows),
+        "tokens": [row["tokens"] for row in rows],
+        "label": [None] * len(rows),
+        "truncated": [False] * len(rows),
+        "probs": [[0.5, 0.5]] * len(rows),
+        "attention": [a[1 : 1 + len(row["tokens"])].tolist() for a, row in zip(attention.detach(), rows, strict=True)],
+    }
+    columns |= producer.measure(model, tiny_batch(rows), seed=0)
+    made = record.build(columns, producer.COLUMNS)
+    assert set(producer.COLUMNS) <= set(made.column_names)
