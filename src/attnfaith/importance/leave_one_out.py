@@ -125,6 +125,11 @@ def without_token(model, given, encoded) -> torch.Tensor:
         start, stop = int(positions[0]), int(positions[-1]) + 1
         attendable = mask[rows[0], :length]
         attendable = torch.cat([attendable[:start], attendable[start + 1 :]])  # one token fewer, markers where they were
+        if not attendable.any():  # nothing is left to attend to
+            nothing = torch.zeros_like(mask[rows], dtype=torch.float32)
+            bias = model.decode(encoded.hidden[rows], nothing, None if query is None else query[rows])
+            logits[rows, start:stop] = bias.unsqueeze(1)
+            continue
         decode, places = (_decode_parts, PLACES_AT_ONCE) if model.decoder.affine else (_decode_states, STATES_AT_ONCE)
         deletions = min(stop - start, max(1, places // length))
         texts = max(1, min(TEXTS_AT_ONCE, places // (deletions * length)))

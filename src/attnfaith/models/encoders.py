@@ -46,14 +46,19 @@ class Encoder(GradientCheckpointingLayer):
         knows a shorter way gives smaller parts; a part is valid until the next one is asked for.
         """
         batch, length, size = embedded.shape
-        step = max(1, STATES_AT_ONCE // (batch * length))
-        for begin in range(start, stop, step):
-            end = min(begin + step, stop)
+        for begin, end in pieces(start, stop, batch * length):
             kept = remaining_positions(length, begin, end, embedded.device)
             variants = embedded[:, kept].transpose(0, 1).reshape(-1, length - 1, size)
             mask = torch.ones(variants.shape[:2], dtype=torch.bool, device=embedded.device)
             states = self(variants, mask)[0].view(end - begin, batch, length - 1, -1)
             yield slice(begin - start, end - start), slice(0, length - 1), states
+
+
+def pieces(start: int, stop: int, states: int) -> Iterator[tuple[int, int]]:
+    """start..stop in pieces of at most STATES_AT_ONCE states, where one deletion makes `states` of them."""
+    step = max(1, STATES_AT_ONCE // states)
+    for begin in range(start, stop, step):
+        yield begin, min(begin + step, stop)
 
 
 def remaining_positions(length: int, start: int, stop: int, device=None) -> torch.Tensor:
@@ -171,6 +176,30 @@ class CNN(Encoder):
         states = torch.cat([convolution(inside) for convolution in self.convolutions], 1).relu().transpose(1, 2)
         states = states * mask.unsqueeze(-1)
         return states, states.amax(1)
+
+    def blocks_without(self, embedded, start, stop):
+        """As defined in the base class; only states whose window holds the deleted place are convolved again.
+
+        With a reach of r tokens to each side these are the r places left of it and the r that follow, and they depend on
+        2 r tokens to each side.
+        """
+        batch, length, _ = embedded.shape
+        whole, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
+        reach = max(convolution.padding[0] for convolution in self.convolutions)
+        for begin, end in pieces(start, stop, batch * length):
+            states = whole[:, remaining_positions(length, begin, end, embedded.device)].transpose(0, 1)
+            if reach:
+                deleted = torch.arange(begin, end, device=embedded.device).unsqueeze(1)
+                places = deleted + torch.arange(-2 * reach, 2 * reach, device=embedded.device)  # of the shorter text
+                inside = (places >= 0) & (places < length - 1)
+                tokens = (places + (places >= deleted)).clamp(0, length - 1)
+                windows = embedded[:, tokens].transpose(0, 1).flatten(0, 1)
+                again, _ = self(windows, inside.repeat_interleave(batch, 0))
+                middle = slice(reach, 3 * reach)
+                again = again[:, middle].view(end - begin, batch, 2 * reach, -1)
+                rows, columns = inside[:, middle].nonzero(as_tuple=True)
+                states[rows, :, places[:, middle][rows, columns]] = again[rows, :, columns]
+            yield slice(begin - start, end - start), slice(0, length - 1), states
 
 
 def mean_over_tokens(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
