@@ -251,6 +251,17 @@ def test_huge_scores(name, parameters):
 
 
 @every_that_reads_scores
+@pytest.mark.parametrize("least", [-3e38, float("-inf")])
+def test_bottomless_score_gets_nothing(name, parameters, least):
+    scores = torch.tensor([[0.3, least, 0.1, 0.3]], requires_grad=True)
+    weights = apply(scores, name, **parameters)
+    torch.testing.assert_close(weights[:, [0, 2, 3]], apply(scores[:, [0, 2, 3]], name, **parameters))
+    assert weights[0, 1] == 0
+    (weights * torch.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
+    assert scores.grad.isfinite().all()
+
+
+@every_that_reads_scores
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_broken_scores_are_not_hidden(name, parameters, bad):
     weights = apply(torch.tensor([[0.1, bad, 0.3], [0.1, 0.2, 0.3]]), name, **parameters)

@@ -14,7 +14,7 @@ try:
 except ImportError:  # a softmax checkpoint must load where entmax is not installed
     entmax = None
 
-BLOCKED = -1e4  # below the maximum by more than any sparse support reaches, and safe to square in float32
+BLOCKED = -1e4  # the maximum is 0 and no support reaches down to here; safe to square in float32
 
 
 def _entmax_package():
@@ -23,19 +23,18 @@ def _entmax_package():
     return entmax
 
 
-def _bounded(scores, allowed):
-    """Scores without infinities, blocked places below all others."""
-    return scores.clamp(min=BLOCKED).masked_fill(~allowed, 2 * BLOCKED)
+def _closed(scores, allowed):
+    return scores.masked_fill(~allowed, BLOCKED)
 
 
 def softmax(scores, allowed, config):
     """argmax_p p.z + H(p)."""
-    return _bounded(scores, allowed).softmax(-1)
+    return _closed(scores, allowed).softmax(-1)
 
 
 def sparsemax(scores, allowed, config):
     """argmin_p ||p - z||^2 (Martins & Astudillo 2016)."""
-    return _entmax_package().sparsemax(_bounded(scores, allowed), dim=-1)
+    return _entmax_package().sparsemax(_closed(scores, allowed), dim=-1)
 
 
 def sparsegen(scores, allowed, config):
@@ -45,7 +44,7 @@ def sparsegen(scores, allowed, config):
 
 def entmax15(scores, allowed, config):
     """argmax_p p.z + H_1.5(p), H the Tsallis entropy (Peters et al. 2019), by the exact sort."""
-    return _entmax_package().entmax15(_bounded(scores, allowed), dim=-1)
+    return _entmax_package().entmax15(_closed(scores, allowed), dim=-1)
 
 
 def entmax_alpha(scores, allowed, config):
