@@ -7,17 +7,21 @@ model/ (the selected checkpoint with tokenizer and code), record.parquet and rep
 import dataclasses
 import json
 import os
+import re
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import evaluate
 import torch
 import transformers
 from accelerate import PartialState
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer, TrainingArguments, set_seed
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 from transformers.utils.logging import disable_progress_bar
 
 import attnfaith
@@ -30,7 +34,7 @@ from attnfaith.models.configuration_attention_classifier import AttentionClassif
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import write_report
-from attnfaith.training import check_processes, make_trainer
+from attnfaith.training import SELECTION_METRICS, check_processes, make_trainer
 
 
 STATE, RECIPE, MODEL, RECORD, REPORT = "run.json", "recipe.yaml", "model", "record.parquet", "report"
@@ -79,11 +83,19 @@ def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.Path
     """Measure the model of a finished training, with the given recipe's `measure` section; returns the record's path.
 
     output None replaces the run's own record once the new one is whole.
+
+    Raises RunError where no model is there, RecipeError where the recipe differs from the run's in more than `measure`.
     """
     folder = Path(folder)
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
     _check_split(recipe.measure.split)
+    changed = _changed(recipe, (folder / RECIPE).read_text(encoding="utf-8"))
+    if others := [key for key in changed if not key.startswith("measure.")]:
+        raise RecipeError(
+            f"the model in {folder} was trained with another {', '.join(others)}: a measurement may change measure.* only "
+            "(the seed of a measurement is measure.seed)"
+        )
     return _measure(recipe, folder, PartialState(cpu=not torch.cuda.is_available()), output)
 
 
@@ -152,8 +164,14 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
     ours = {f.name: getattr(section, f.name) for f in dataclasses.fields(section) if f.name in known}
     if unknown := [name for name in section.arguments if name not in known]:
         raise RecipeError(recipes.unknown("training argument", f"training.arguments.{unknown[0]}", sorted(known)))
-    folder = str(Path(recipe.output_dir) / "checkpoints")
+    folder = str(Path(recipe.output_dir).absolute() / "checkpoints")
     metric = ours.pop("metric_for_best_model") or "accuracy"
+    if metric not in SELECTION_METRICS and not re.fullmatch(r"f1_class_\d+", metric):
+        raise RecipeError(
+            f"training.metric_for_best_model={metric!r} is not known; choose one of {', '.join(SELECTION_METRICS)}"
+        )
+    if section.num_train_epochs <= 0:
+        raise RecipeError(f"training.num_train_epochs={section.num_train_epochs:g} must be above 0")
     # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
     ours["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
     settled = {
@@ -167,23 +185,33 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         "metric_for_best_model": f"eval_{metric}",
         "greater_is_better": metric != "loss",
         "lr_scheduler_type": "constant",
+        "restore_callback_states_from_checkpoint": True,  # how long early stopping has waited
         "remove_unused_columns": False,
         "length_column_name": "length",
         "ddp_find_unused_parameters": False,
         "report_to": "none",
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
-    if clash := sorted(set(section.arguments) & (set(ours) | {"output_dir", "seed"})):
+    if clash := sorted(set(section.arguments) & {*ours, "output_dir", "seed", "metric_for_best_model"}):
         raise RecipeError(f"training.arguments repeats {clash}: set them under training (seed and output_dir at the top)")
+    if fixed := sorted(set(section.arguments) & {"load_best_model_at_end", "greater_is_better", "remove_unused_columns"}):
+        raise RecipeError(f"training.arguments sets {fixed}, which every run needs as they are: leave them out")
     try:
         return TrainingArguments(**{**settled, **ours, **section.arguments})
     except (TypeError, ValueError) as error:
         raise RecipeError(f"training: transformers refuses these arguments: {error}") from error
 
 
-def load_data(recipe: Recipe) -> LoadedDataset:
+def load_data(recipe: Recipe, limits: Mapping[str, int] | None = None) -> LoadedDataset:
+    """The data set of a recipe, with its own limits or those given."""
     data = recipe.data
-    return load_splits(data.name, seed=data.seed, limits=data.limits, **data.arguments)
+    limits = data.limits if limits is None else limits
+    try:
+        return load_splits(data.name, seed=data.seed, limits=limits, **data.arguments)
+    except TypeError as error:
+        if not data.arguments:
+            raise
+        raise RecipeError(f"data.arguments={data.arguments}: a value of a wrong type: {error}") from error
 
 
 def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
@@ -227,7 +255,7 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionCla
             label2id={name: index for index, name in enumerate(names)},
             **fields,
         )
-    except Exception as error:  # the strict configuration has its own exception classes
+    except StrictDataclassError as error:
         raise RecipeError(f"model: {error}") from error
     model = AttentionClassifierForSequenceClassification(config)
     if vectors is not None:
@@ -250,7 +278,7 @@ def _check_split(split: str) -> None:
 
 def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool, resume: bool) -> None:
     """Make the run's folder, or check that the one there may be used. Every process checks before one of them writes."""
-    ours = (folder / RECIPE).is_file()
+    ours = (folder / RECIPE).is_file() and (folder / STATE).is_file()
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
     if folder.is_dir() and any(folder.iterdir()):
@@ -332,7 +360,12 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
         amsgrad=section.amsgrad,
         attention_learning_rate_factor=section.attention_learning_rate_factor,
     )
-    last = get_last_checkpoint(arguments.output_dir) if Path(arguments.output_dir).is_dir() else None
+    last = _last_checkpoint(Path(arguments.output_dir), state)
+    if last and section.early_stopping_patience:
+        reached = json.loads((Path(last) / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+        waited = reached["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
+        if waited >= section.early_stopping_patience:  # it had stopped; the Trainer would start another epoch
+            arguments.max_steps = reached["global_step"]
     started = time.perf_counter()
     trainer.train(resume_from_checkpoint=last)
     if state.is_main_process:
@@ -362,13 +395,33 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
     state.wait_for_everyone()
 
 
+def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
+    """The last checkpoint that is whole, to go on from.
+
+    The Trainer writes a checkpoint's state last: one without it is half-written, and deleted. The state names the best
+    checkpoint by the path it had; the folder may have moved since.
+    """
+    if state.is_main_process and folder.is_dir():
+        for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
+            try:
+                found = json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                shutil.rmtree(path)
+                continue
+            if best := found["best_model_checkpoint"]:
+                found["best_model_checkpoint"] = str(folder / Path(best).name)
+                _write(path / TRAINER_STATE_NAME, json.dumps(found, indent=2))
+    state.wait_for_everyone()
+    return get_last_checkpoint(str(folder)) if folder.is_dir() else None
+
+
 def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os.PathLike | None = None) -> Path:
     section = recipe.measure
     tokenizer = AutoTokenizer.from_pretrained(folder / MODEL, trust_remote_code=False)
     model = AttentionClassifierForSequenceClassification.from_pretrained(folder / MODEL).to(state.device)
-    limits = {**recipe.data.limits, **({section.split: section.limit} if section.limit else {})}
+    limits = {**recipe.data.limits, **({} if section.limit is None else {section.split: section.limit})}
     with state.local_main_process_first():
-        loaded = load_splits(recipe.data.name, seed=recipe.data.seed, limits=limits, **recipe.data.arguments)
+        loaded = load_data(recipe, limits)
         rows = encode(loaded.splits[section.split], tokenizer)
     settings = {"recipe": dataclasses.asdict(recipe), "run": read_state(folder), "label_names": list(loaded.label_names)}
     path = measure(

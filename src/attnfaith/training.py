@@ -5,13 +5,30 @@ import os
 import numpy as np
 import torch
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from attnfaith.data.collation import pad_batch
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import balancing_weights, classification_loss, reduce
 
 
-SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
+SELECTION_METRICS = ("roc_auc", "accuracy", "loss", "f1_class_<number>")
+
+
+class SharedOrder(LengthGroupedSampler):
+    """Texts of similar length together, in an order drawn from (seed, epoch), which all processes agree on.
+
+    The Trainer's own sampler draws from the global stream. Dropout moves that on by another amount in each process, and
+    from the second epoch on the processes would train on some texts twice and on others never.
+    """
+
+    def __init__(self, sampler: LengthGroupedSampler, seed: int):
+        super().__init__(sampler.batch_size, lengths=sampler.lengths, generator=torch.Generator())
+        self.seed = seed
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.generator.manual_seed(1_000_003 * self.seed + epoch)
 
 
 class AttentionTrainer(Trainer):
@@ -52,6 +69,12 @@ class AttentionTrainer(Trainer):
         else:
             loss = reduce(losses, "mean")
         return (loss, outputs) if return_outputs else loss
+
+    def _get_train_sampler(self, train_dataset=None):
+        sampler = super()._get_train_sampler(train_dataset)
+        if self.args.world_size > 1 and isinstance(sampler, LengthGroupedSampler):
+            return SharedOrder(sampler, self.args.seed)
+        return sampler
 
     def create_optimizer(self, model=None):
         if self.optimizer is None:
@@ -97,8 +120,16 @@ def make_trainer(
     patience: stop after so many evaluations without improvement; None trains to the end. options: see AttentionTrainer,
     with balance_classes=True for weights that balance the training labels.
 
-    Raises ValueError where a class has no training instance.
+    Raises ValueError where a class has no training instance, or model selection by ROC-AUC has not exactly two classes with
+    validation instances of both.
     """
+    if arguments.metric_for_best_model == "eval_roc_auc":
+        found = sorted(set(validation["labels"]))
+        if model.config.num_labels != 2 or found != [0, 1]:
+            raise ValueError(
+                f"roc_auc is not defined for {model.config.num_labels} classes with validation labels {found}: set "
+                "training.metric_for_best_model to accuracy or loss"
+            )
     weights = None
     if options.pop("balance_classes", True):
         weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)

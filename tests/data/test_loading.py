@@ -294,9 +294,7 @@ def test_revision_follows_the_files(root):
 def many(root):
     for split in SPLITS:
         n = 300
-        parquet(
-            root / "SetFit/sst2", split, text=[text_of(6 + i % 5) for i in range(n)], label=[i % 2 for i in range(n)]
-        )
+        parquet(root / "SetFit/sst2", split, text=[text_of(6 + i % 5) for i in range(n)], label=[i % 2 for i in range(n)])
     return root
 
 
@@ -432,9 +430,7 @@ def test_missing_splits(root):
 def test_wrong_columns(root):
     for split in SPLITS:
         parquet(root / "SetFit/sst2", split, sentence=["a"], label=[0])
-    with pytest.raises(
-        DatasetError, match=r"'sst' needs a column 'text' \(text\); its .* split has \['sentence', 'la"
-    ):
+    with pytest.raises(DatasetError, match=r"'sst' needs a column 'text' \(text\); its .* split has \['sentence', 'la"):
         load_splits("sst", root=root)
     for split in SPLITS:
         parquet(root / "eraser-benchmark/movie_rationales", split, review=["a"], gold=[0])

@@ -119,9 +119,7 @@ def test_word_lists_do_not_overlap():
 def test_neutral_text_is_drawn_without_the_label(balance):
     """By construction: forcing either label leaves every other word, the length and the positions as they were."""
     arguments = {"needs_context": True, "distractors": 1}
-    for row, forced in zip(
-        generate(50, 9, **arguments), generate(50, 9, class_balance=balance, **arguments), strict=True
-    ):
+    for row, forced in zip(generate(50, 9, **arguments), generate(50, 9, class_balance=balance, **arguments), strict=True):
         assert forced["label"] == balance.index(1)
         assert neutral(forced) == neutral(row) and forced["rationale"] == row["rationale"]
 
