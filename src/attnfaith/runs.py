@@ -7,7 +7,6 @@ model/ (the selected checkpoint with tokenizer and code), record.parquet and rep
 import dataclasses
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -27,6 +26,7 @@ from transformers.utils.logging import disable_progress_bar
 import attnfaith
 from attnfaith import recipes, record
 from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, load_splits
+from attnfaith.data.registry import get_entry
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors
 from attnfaith.measurement import Cell, load_producers, measure
@@ -34,7 +34,7 @@ from attnfaith.models.configuration_attention_classifier import AttentionClassif
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import write_report
-from attnfaith.training import SELECTION_METRICS, check_processes, make_trainer
+from attnfaith.training import check_processes, check_selection, make_trainer
 
 
 STATE, RECIPE, MODEL, RECORD, REPORT = "run.json", "recipe.yaml", "model", "record.parquet", "report"
@@ -60,6 +60,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     folder = Path(recipe.output_dir)
     arguments = training_arguments(recipe)
     check_processes(arguments)
+    model_config(recipe, get_entry(recipe.data.name).pair)
     _open(folder, recipe, state, overwrite=overwrite, resume=resume)
     try:
         if not (folder / MODEL).is_dir():
@@ -158,7 +159,7 @@ def _facts(table) -> dict[str, str]:
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:
-    """transformers' TrainingArguments of a recipe. Raises RecipeError for a name they do not have or a value they refuse."""
+    """transformers' TrainingArguments of a recipe. Raises ValueError for a name they do not have or a value they refuse."""
     section = recipe.training
     known = {f.name for f in dataclasses.fields(TrainingArguments)}
     ours = {f.name: getattr(section, f.name) for f in dataclasses.fields(section) if f.name in known}
@@ -166,10 +167,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         raise RecipeError(recipes.unknown("training argument", f"training.arguments.{unknown[0]}", sorted(known)))
     folder = str(Path(recipe.output_dir).absolute() / "checkpoints")
     metric = ours.pop("metric_for_best_model") or "accuracy"
-    if metric not in SELECTION_METRICS and not re.fullmatch(r"f1_class_\d+", metric):
-        raise RecipeError(
-            f"training.metric_for_best_model={metric!r} is not known; choose one of {', '.join(SELECTION_METRICS)}"
-        )
+    check_selection(metric)
     if section.num_train_epochs <= 0:
         raise RecipeError(f"training.num_train_epochs={section.num_train_epochs:g} must be above 0")
     # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
@@ -225,39 +223,45 @@ def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
     )
 
 
+def model_config(recipe: Recipe, pair: bool, **fields) -> AttentionClassifierConfig:
+    """The configuration of the recipe's model; `fields` is what data and vectors decide.
+
+    Raises RecipeError where the configuration refuses a field.
+    """
+    section = recipe.model
+    fields = {**dataclasses.asdict(section), **fields}
+    fields["query"] = section.query or ("text" if pair else "learned")
+    sizes = {"transformer": 128, "embedding": fields["embedding_size"]}
+    fields["hidden_size"] = section.hidden_size or sizes.get(section.encoder, 256)
+    try:
+        return AttentionClassifierConfig(**fields)
+    except StrictDataclassError as error:
+        raise RecipeError(f"model: {error}") from error
+
+
 def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionClassifierForSequenceClassification:
     """A fresh model of the recipe for this data set, on the word vectors it names."""
-    section, data = recipe.model, recipe.data
-    fields = dataclasses.asdict(section)
+    data, names = recipe.data, loaded.label_names
+    fields = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
     vectors = None
     if data.vectors:
         vectors, found = load_vectors(
             _vectors_path(data.vectors),
             tokenizer.get_vocab(),
             missing=data.missing_vectors,
-            std=section.embedding_std,
+            std=recipe.model.embedding_std,
             seed=recipe.seed,
         )
-        fields["embedding_size"] = vectors.shape[1]
-        fields["vectors"] = data.vectors
+        fields |= {"embedding_size": vectors.shape[1], "vectors": data.vectors}
         print(f"{found.sum()} of {len(found)} vocabulary entries have a vector in {data.vectors}")
-    fields["query"] = section.query or ("text" if loaded.entry.pair else "learned")
-    sizes = {"transformer": 128, "embedding": fields["embedding_size"]}
-    fields["hidden_size"] = section.hidden_size or sizes.get(section.encoder, 256)
-    names = loaded.label_names
-    try:
-        config = AttentionClassifierConfig(
-            vocab_size=len(tokenizer),
-            pad_token_id=tokenizer.pad_token_id,
-            bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            id2label=dict(enumerate(names)),
-            label2id={name: index for index, name in enumerate(names)},
-            **fields,
-        )
-    except StrictDataclassError as error:
-        raise RecipeError(f"model: {error}") from error
-    model = AttentionClassifierForSequenceClassification(config)
+    model = AttentionClassifierForSequenceClassification(model_config(recipe, loaded.entry.pair, **fields))
     if vectors is not None:
         with torch.no_grad():
             model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
@@ -281,7 +285,8 @@ def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool,
     ours = (folder / RECIPE).is_file() and (folder / STATE).is_file()
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
-    if folder.is_dir() and any(folder.iterdir()):
+    found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if found and found != {RECIPE, STATE}:  # with these two alone, a run failed before it did anything
         if not ours:
             raise RunError(f"{folder} holds files that are no run of ours; give another output_dir")
         if resume:
