@@ -1,6 +1,7 @@
 """Training with transformers' Trainer and the papers' loss and optimiser."""
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import balancing_weights, classification_loss, reduce
 
 
-SELECTION_METRICS = ("roc_auc", "accuracy", "loss", "f1_class_<number>")
+SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
 
 
 class SharedOrder(LengthGroupedSampler):
@@ -112,6 +113,27 @@ def selection_scores(prediction) -> dict[str, float]:
     return {name: value for name, value in scores.items() if name in ("accuracy", "roc_auc") or name.startswith("f1_")}
 
 
+def check_selection(metric: str, num_labels: int | None = None, labels: Sequence[int] | None = None) -> None:
+    """Raise ValueError for a metric that cannot select a checkpoint: not known, or undefined for these classes and labels.
+
+    The Trainer would find out after an epoch, or take an undefined score for the best one.
+    """
+    numbered = metric.removeprefix("f1_class_") if metric.startswith("f1_class_") else None
+    if metric not in SELECTION_METRICS and not (numbered and numbered.isdecimal()):
+        raise ValueError(
+            f"training.metric_for_best_model={metric!r} is not known; choose one of {', '.join(SELECTION_METRICS)}, "
+            "or f1_class_0, f1_class_1 and so on"
+        )
+    if num_labels is None:
+        return
+    found = sorted(set(labels))
+    if (metric == "roc_auc" and (num_labels, found) != (2, [0, 1])) or (numbered and int(numbered) not in found):
+        raise ValueError(
+            f"{metric} is not defined for {num_labels} classes where validation has labels {found}: set "
+            "training.metric_for_best_model to accuracy or loss"
+        )
+
+
 def make_trainer(
     model, tokenizer, train, validation, arguments: TrainingArguments, *, patience: int | None = None, **options
 ):
@@ -120,16 +142,10 @@ def make_trainer(
     patience: stop after so many evaluations without improvement; None trains to the end. options: see AttentionTrainer,
     with balance_classes=True for weights that balance the training labels.
 
-    Raises ValueError where a class has no training instance, or model selection by ROC-AUC has not exactly two classes with
-    validation instances of both.
+    Raises ValueError where a class has no training instance, or the metric that selects the checkpoint is not defined.
     """
-    if arguments.metric_for_best_model == "eval_roc_auc":
-        found = sorted(set(validation["labels"]))
-        if model.config.num_labels != 2 or found != [0, 1]:
-            raise ValueError(
-                f"roc_auc is not defined for {model.config.num_labels} classes with validation labels {found}: set "
-                "training.metric_for_best_model to accuracy or loss"
-            )
+    metric = arguments.metric_for_best_model.removeprefix("eval_")
+    check_selection(metric, model.config.num_labels, validation["labels"])
     weights = None
     if options.pop("balance_classes", True):
         weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)

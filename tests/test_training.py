@@ -1,0 +1,480 @@
+"""The papers' training on tiny models: loss, optimiser, selection, and runs that are stopped and go on."""
+
+import json
+import shutil
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback, TrainingArguments
+from transformers.trainer_callback import TrainerState
+
+from attnfaith import runs, training
+from attnfaith.data.collation import pad_batch
+from attnfaith.objectives import classification_loss
+from attnfaith.recipes import RecipeError
+
+
+def rows_of(count, tiny_rows, seed=1, classes=2):
+    generator = np.random.default_rng(seed)
+    rows = tiny_rows([generator.integers(4, 60, int(generator.integers(2, 7))).tolist() for _ in range(count)])
+    for row in rows:
+        row["labels"] = max(row["input_ids"][1:-1]) % classes  # something to learn
+    return datasets.Dataset.from_list(rows)
+
+
+@pytest.fixture
+def make(tiny_model, tiny_rows, tmp_path):
+    """A Trainer on 64 tiny texts of the usual settings; keyword arguments change the arguments or the options."""
+
+    def trainer(*, seed=0, count=64, classes=2, patience=None, options=None, **arguments):
+        settings = {
+            "output_dir": str(tmp_path / "checkpoints"),
+            "seed": seed,
+            "num_train_epochs": 1,
+            "per_device_train_batch_size": 32,
+            "learning_rate": 1e-2,
+            "weight_decay": 1e-5,
+            "max_grad_norm": 0.0,
+            "lr_scheduler_type": "constant",
+            "train_sampling_strategy": "sequential",
+            "remove_unused_columns": False,
+            "length_column_name": "length",
+            "metric_for_best_model": "eval_loss",
+            "greater_is_better": False,
+            "logging_strategy": "epoch",
+            "report_to": "none",
+            "use_cpu": True,
+            "dataloader_pin_memory": False,
+            "disable_tqdm": True,
+            "save_strategy": "no",
+        }
+        tokenizer = type("Tokenizer", (), {"pad_token_id": 0, "model_input_names": ["input_ids"]})()
+        columns = ["input_ids", "labels", "length"]
+        return training.make_trainer(
+            tiny_model(seed=5, scale=1.0, num_labels=classes),
+            tokenizer,
+            rows_of(count, tiny_rows, classes=classes).select_columns(columns),
+            rows_of(24, tiny_rows, seed=2, classes=classes).select_columns(columns),
+            TrainingArguments(**{**settings, **arguments}),
+            patience=patience,
+            **(options or {}),
+        )
+
+    return trainer
+
+
+def weights(trainer):
+    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+def same(one, other, atol=0.0):
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], atol=atol, rtol=0, msg=name)
+
+
+def moved(one, other):
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+# ------------------------------------------------------------------------------------------------ loss and optimiser
+
+
+@pytest.mark.parametrize("strategy", ["group_by_length", "random", "sequential"])
+def test_a_seed_decides(make, strategy):
+    def trained(seed):
+        trainer = make(seed=seed, num_train_epochs=2, per_device_train_batch_size=8, train_sampling_strategy=strategy)
+        torch.manual_seed(seed)
+        trainer.train()
+        return weights(trainer)
+
+    first = trained(4)
+    same(trained(4), first)
+    if strategy != "sequential":
+        assert moved(trained(5), first) > 1e-4
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_accumulated_gradients_are_those_of_one_batch(make, reduction):
+    options = {"loss_reduction": reduction, "balance_classes": False}
+    whole = make(options=options)
+    before = weights(whole)
+    whole.train()
+    parts = make(options=options, per_device_train_batch_size=8, gradient_accumulation_steps=4)
+    parts.train()
+    assert whole.state.global_step == parts.state.global_step == 2
+    assert moved(weights(whole), before) > 1e-3
+    same(weights(parts), weights(whole), atol=1e-6)
+
+
+def test_accumulated_sums_with_a_short_last_step(make):
+    """40 texts: a step of 32 and one of 8; in parts of 8, a step of four and one of one."""
+    options = {"loss_reduction": "sum"}
+    whole, parts = (
+        make(options=options, count=40),
+        make(options=options, count=40, per_device_train_batch_size=8, gradient_accumulation_steps=4),
+    )
+    whole.train()
+    parts.train()
+    assert whole.state.global_step == parts.state.global_step == 2
+    same(weights(parts), weights(whole), atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_one_epoch_by_hand(make, reduction):
+    """AMSGrad Adam with coupled L2 on everything but the alignment, on the sum of weighted losses."""
+    trainer = make(options={"loss_reduction": reduction, "attention_learning_rate_factor": 3.0}, weight_decay=0.05)
+    model, rows = type(trainer.model)(trainer.model.config).train(), trainer.train_dataset
+    model.load_state_dict(trainer.model.state_dict())
+    trainer.train()
+
+    labels = torch.tensor(rows["labels"])
+    balance = torch.tensor([1.0, float((labels == 0).sum() / (labels == 1).sum())])
+    parts = {"alignment": [], "others": []}
+    for name, parameter in model.named_parameters():
+        parts["alignment" if "alignment" in name else "others"].append(parameter)
+    assert len(parts["alignment"]) == 3
+    optimizer = torch.optim.Adam(
+        [
+            {"params": parts["others"], "weight_decay": 0.05, "lr": 1e-2},
+            {"params": parts["alignment"], "weight_decay": 0.0, "lr": 3e-2},
+        ],
+        amsgrad=True,
+    )
+    for start in (0, 32):
+        batch = pad_batch([rows[index] for index in range(start, start + 32)])
+        losses = classification_loss(model(batch["input_ids"], batch["attention_mask"]).logits, batch["labels"], balance)
+        optimizer.zero_grad()
+        (losses.sum() if reduction == "sum" else losses.mean()).backward()
+        optimizer.step()
+    same(weights(trainer), dict(model.state_dict()), atol=2e-6)
+
+
+def test_parameter_groups(make):
+    trainer = make(options={"attention_learning_rate_factor": 10.0}, weight_decay=1e-5, adam_beta1=0.8, adam_epsilon=1e-7)
+    optimizer = trainer.create_optimizer()
+    assert isinstance(optimizer, torch.optim.Adam) and not isinstance(optimizer, torch.optim.AdamW)
+    others, attention = optimizer.param_groups
+    assert (others["weight_decay"], attention["weight_decay"]) == (1e-5, 0.0)
+    assert attention["lr"] == pytest.approx(10 * others["lr"]) and others["lr"] == 1e-2
+    assert others["amsgrad"] and others["betas"] == (0.8, 0.999) and others["eps"] == 1e-7
+    names = {id(parameter): name for name, parameter in trainer.model.named_parameters()}
+    assert all("model.alignment." in names[id(parameter)] for parameter in attention["params"])
+    assert len(others["params"]) + len(attention["params"]) == len(names)
+    assert trainer.create_optimizer() is optimizer
+
+
+def test_a_model_without_alignment_parameters(make):
+    trainer = make()
+    trainer.model.model.alignment.requires_grad_(False)
+    assert len(trainer.create_optimizer().param_groups) == 1
+
+
+def test_plain_adam(make):
+    assert not make(options={"amsgrad": False}).create_optimizer().param_groups[0]["amsgrad"]
+
+
+@pytest.mark.parametrize(("reduction", "accumulation"), [("sum", 1), ("sum", 4), ("mean", 1)])
+def test_the_logged_loss_is_per_instance(make, reduction, accumulation):
+    """At a learning rate of 0 it is the mean over all training texts."""
+    trainer = make(
+        options={"loss_reduction": reduction},
+        learning_rate=0.0,
+        per_device_train_batch_size=32 // accumulation,
+        gradient_accumulation_steps=accumulation,
+    )
+    batch = pad_batch(list(trainer.train_dataset))
+    with torch.no_grad():
+        logits = trainer.model(batch["input_ids"], batch["attention_mask"]).logits
+        expected = float(classification_loss(logits, batch["labels"], trainer.class_weights).mean())
+    trainer.train()
+    logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert logged == [pytest.approx(expected, abs=1e-4)]
+    final = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
+    assert final == [pytest.approx(expected, abs=1e-4)]
+
+
+def test_the_validation_loss_is_the_weighted_mean(make):
+    trainer = make(per_device_eval_batch_size=7)
+    batch = pad_batch(list(trainer.eval_dataset))
+    with torch.no_grad():
+        logits = trainer.model(batch["input_ids"], batch["attention_mask"]).logits
+    found = trainer.evaluate()
+    expected = classification_loss(logits, batch["labels"], trainer.class_weights).mean()
+    assert found["eval_loss"] == pytest.approx(float(expected), abs=1e-5)
+    accuracy = (logits.argmax(-1) == batch["labels"]).float().mean()
+    assert found["eval_accuracy"] == pytest.approx(float(accuracy))
+    assert {"eval_roc_auc", "eval_f1_class_0", "eval_f1_class_1"} <= set(found)
+
+
+def test_class_weights_balance_the_training_labels(make):
+    trainer = make()
+    labels = np.array(trainer.train_dataset["labels"])
+    assert float(trainer.class_weights[1]) == pytest.approx((labels == 0).sum() / (labels == 1).sum())
+    assert make(options={"balance_classes": False}).class_weights is None
+
+
+# ------------------------------------------------------------------------------------------------ selection
+
+
+@pytest.mark.parametrize("metric", ["f1", "auc", "f1_class_", "f1_class_x", ""])
+def test_unknown_selection_metric(metric):
+    with pytest.raises(ValueError, match="is not known; choose one of roc_auc, accuracy, loss"):
+        training.check_selection(metric)
+
+
+@pytest.mark.parametrize(
+    ("metric", "classes", "labels"),
+    [("roc_auc", 3, [0, 1, 2]), ("roc_auc", 2, [1, 1]), ("roc_auc", 3, [0, 1]), ("f1_class_2", 2, [0, 1])],
+)
+def test_undefined_selection_metric(metric, classes, labels):
+    with pytest.raises(ValueError, match=f"{metric} is not defined for {classes} classes"):
+        training.check_selection(metric, classes, labels)
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "accuracy", "loss", "f1_class_1"])
+def test_defined_selection_metric(metric):
+    training.check_selection(metric, 2, [0, 1, 1])
+
+
+def test_make_trainer_checks_the_selection(make):
+    with pytest.raises(ValueError, match="roc_auc is not defined for 3 classes"):
+        make(classes=3, metric_for_best_model="eval_roc_auc")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"training__metric_for_best_model": "f1"}, "metric_for_best_model='f1' is not known"),
+        ({"training__num_train_epochs": 0}, "num_train_epochs=0 must be above 0"),
+        ({"training__num_train_epochs": -2}, "num_train_epochs=-2 must be above 0"),
+        ({"training__arguments": {"warmup": 3}}, "unknown training argument training.arguments.warmup"),
+        ({"training__arguments": {"learning_rate": 3}}, r"repeats \['learning_rate'\]"),
+        ({"training__arguments": {"metric_for_best_model": "loss"}}, r"repeats \['metric_for_best_model'\]"),
+        ({"training__arguments": {"seed": 3}}, r"repeats \['seed'\]"),
+        ({"training__arguments": {"load_best_model_at_end": False}}, r"sets \['load_best_model_at_end'\]"),
+        ({"training__arguments": {"save_strategy": "no"}}, "transformers refuses these arguments"),
+    ],
+)
+def test_bad_arguments_stop_before_anything_is_written(tiny_recipe, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        runs.run(tiny_recipe(**change))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_selecting_on_test_is_refused(tiny_recipe):
+    with pytest.raises(RecipeError, match="select_on='test'.*'validation' only"):
+        tiny_recipe(training__select_on="test")
+
+
+def test_two_independent_jobs_are_refused(tiny_recipe, tmp_path, monkeypatch):
+    """A launcher that started two processes, of which each would train alone."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    arguments = type("Arguments", (), {"world_size": 1})()
+    with pytest.raises(ValueError, match="started 2 processes and this one trains with 1.*independent jobs"):
+        training.check_processes(arguments)
+    arguments.world_size = 2
+    training.check_processes(arguments)
+    monkeypatch.setattr(runs, "training_arguments", lambda _recipe: type("Arguments", (), {"world_size": 1})())
+    with pytest.raises(ValueError, match="independent jobs"):
+        runs.run(tiny_recipe())
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------------ stopping and going on
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    """Callbacks added to every Trainer that a run makes; and the Trainers themselves."""
+    made, callbacks = [], []
+
+    def spy(*args, **kwargs):
+        trainer = training.make_trainer(*args, **kwargs)
+        for callback in callbacks:
+            trainer.add_callback(callback)
+        made.append(trainer)
+        return trainer
+
+    monkeypatch.setattr(runs, "make_trainer", spy)
+    return made, callbacks
+
+
+def train_only(recipe, **how):
+    """Carry out the training of a recipe; the folder of the run."""
+    folder = Path(recipe.output_dir)
+    state = runs.PartialState(cpu=True)
+    runs._open(folder, recipe, state, overwrite=False, resume=how.get("resume", False))
+    if not (folder / runs.MODEL).is_dir():
+        runs._train(recipe, runs.training_arguments(recipe), folder, state)
+    return folder
+
+
+def final_weights(folder):
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model" / "model.safetensors")
+
+
+class Kept(TrainerCallback):
+    def __init__(self):
+        self.weights = []
+
+    def on_epoch_end(self, args, state, control, model, **kwargs):
+        self.weights.append({name: value.clone() for name, value in model.state_dict().items()})
+
+
+def scripted_scores(monkeypatch, name, values):
+    def evaluate(self, *args, **kwargs):
+        epoch = round(self.state.epoch)
+        metrics = {f"eval_{name}": values[epoch - 1], "epoch": self.state.epoch}
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        evaluated.append(epoch)
+        return metrics
+
+    evaluated = []
+    monkeypatch.setattr(training.AttentionTrainer, "evaluate", evaluate)
+    return evaluated
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "best"),
+    [("roc_auc", [0.5, 0.9, 0.7], 2), ("loss", [0.5, 0.9, 0.3], 3), ("accuracy", [0.9, 0.1, 0.9], 1)],
+)
+def test_the_best_checkpoint_by_validation_is_kept(tiny_recipe, spied, monkeypatch, metric, values, best):
+    evaluated = scripted_scores(monkeypatch, metric, values)
+    kept = Kept()
+    spied[1].append(kept)
+    folder = train_only(tiny_recipe(training__num_train_epochs=3, training__metric_for_best_model=metric))
+    assert evaluated == [1, 2, 3]
+    final = final_weights(folder)
+    same(final, kept.weights[best - 1])
+    assert all(moved(final, other) > 0 for number, other in enumerate(kept.weights, 1) if number != best)
+    state = runs.read_state(folder)
+    assert state["best"] == {"metric": f"eval_{metric}", "value": values[best - 1]}
+    assert state["status"] == "trained" and state["epochs"] == 3
+    assert not (folder / "checkpoints").exists()
+
+
+def test_two_classes_are_selected_by_roc_auc_and_more_by_accuracy(tiny_recipe, spied):
+    train_only(tiny_recipe(training__num_train_epochs=1))
+    arguments = {"length": [4, 8], "n_classes": 3, "sizes": {"train": 64, "validation": 24, "test": 8}}
+    train_only(
+        tiny_recipe(
+            training__num_train_epochs=1,
+            data__arguments=arguments,
+            output_dir=str(Path(spied[0][0].args.output_dir).parents[1] / "three"),
+        )
+    )
+    assert [trainer.args.metric_for_best_model for trainer in spied[0]] == ["eval_roc_auc", "eval_accuracy"]
+
+
+def test_early_stopping(tiny_recipe, monkeypatch):
+    evaluated = scripted_scores(monkeypatch, "roc_auc", [0.5, 0.9, 0.7, 0.8, 0.99, 1.0])
+    folder = train_only(tiny_recipe(training__num_train_epochs=6, training__early_stopping_patience=2))
+    assert evaluated == [1, 2, 3, 4]
+    assert runs.read_state(folder)["best"]["value"] == 0.9
+
+
+class Kill(TrainerCallback):
+    """Stops the program after an epoch, once its checkpoint is written."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_save(self, args, state, control, **kwargs):
+        if round(state.epoch) == self.epoch:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("strategy", ["group_by_length", "random"])
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_a_killed_training_goes_on_to_the_same_weights(tiny_recipe, spied, tmp_path, epoch, strategy):
+    settings = {"training__num_train_epochs": 3, "training__train_sampling_strategy": strategy, "model__dropout": 0.1}
+    whole = train_only(tiny_recipe(**settings))
+    recipe = tiny_recipe(**settings, output_dir=str(tmp_path / "killed"))
+    spied[1].append(Kill(epoch))
+    with pytest.raises(KeyboardInterrupt):
+        train_only(recipe)
+    spied[1].clear()
+    assert not (tmp_path / "killed" / "model").exists()
+    folder = train_only(recipe, resume=True)
+    same(final_weights(folder), final_weights(whole))
+    one, other = runs.read_state(folder), runs.read_state(whole)
+    assert one["best"] == other["best"] and one["epochs"] == other["epochs"] == 3
+    assert spied[0][-1].state.global_step == 3 * 2
+
+
+def test_killed_while_a_checkpoint_is_written(tiny_recipe, spied, tmp_path, monkeypatch):
+    whole = train_only(tiny_recipe(training__num_train_epochs=3))
+    recipe = tiny_recipe(training__num_train_epochs=3, output_dir=str(tmp_path / "killed"))
+    save = TrainerState.save_to_json
+
+    def half(self, path):
+        if self.epoch > 1.5:
+            Path(path).write_text("{")
+            raise KeyboardInterrupt
+        save(self, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainerState, "save_to_json", half)
+        with pytest.raises(KeyboardInterrupt):
+            train_only(recipe)
+    found = sorted(path.name for path in (tmp_path / "killed" / "checkpoints").iterdir())
+    assert found == ["checkpoint-2", "checkpoint-4"]  # the second is half-written
+    same(final_weights(train_only(recipe, resume=True)), final_weights(whole))
+    assert spied[0][-1].state.log_history[0]["epoch"] == 1.0
+
+
+def test_the_best_checkpoint_is_found_after_the_folder_moved(tiny_recipe, spied, tmp_path, monkeypatch):
+    scripted_scores(monkeypatch, "roc_auc", [0.9, 0.8, 0.7])
+    kept = Kept()
+    spied[1].extend([kept, Kill(2)])
+    with pytest.raises(KeyboardInterrupt):
+        train_only(tiny_recipe(training__num_train_epochs=3))
+    spied[1].clear()
+    shutil.move(tmp_path / "run", tmp_path / "moved")
+    folder = train_only(tiny_recipe(training__num_train_epochs=3, output_dir=str(tmp_path / "moved")), resume=True)
+    same(final_weights(folder), kept.weights[0])
+
+
+@pytest.mark.parametrize("epoch", [2, 3, 4])
+def test_early_stopping_remembers_how_long_it_waited(tiny_recipe, spied, monkeypatch, epoch):
+    """Killed after any epoch, and after the one in which it stopped, the run ends with the same epochs."""
+    evaluated = scripted_scores(monkeypatch, "roc_auc", [0.5, 0.9, 0.7, 0.8, 0.99, 1.0])
+    recipe = tiny_recipe(training__num_train_epochs=6, training__early_stopping_patience=2)
+    spied[1].append(Kill(epoch))
+    with pytest.raises(KeyboardInterrupt):
+        train_only(recipe)
+    spied[1].clear()
+    folder = train_only(recipe, resume=True)
+    assert evaluated == [1, 2, 3, 4]
+    state = runs.read_state(folder)
+    assert state["best"]["value"] == 0.9 and state["epochs"] == 4
+
+
+def test_killed_before_the_model_was_saved(tiny_recipe, spied, tmp_path, monkeypatch):
+    whole = train_only(tiny_recipe())
+    recipe = tiny_recipe(output_dir=str(tmp_path / "killed"))
+    with monkeypatch.context() as patched:
+        patched.setattr(runs.AttentionClassifierForSequenceClassification, "save_pretrained", lambda *_a, **_k: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train_only(recipe)
+    same(final_weights(train_only(recipe, resume=True)), final_weights(whole))
+
+
+def test_bfloat16(tiny_recipe):
+    folder = train_only(tiny_recipe(training__bf16=True))
+    assert all(value.isfinite().all() and value.dtype == torch.float32 for value in final_weights(folder).values())
+
+
+def test_the_run_says_what_it_used(tiny_recipe):
+    folder = train_only(tiny_recipe())
+    state = json.loads((folder / "run.json").read_text())
+    assert state["sizes"] == {"train": 64, "validation": 24, "test": 24} and state["processes"] == 1
+    assert state["dataset"]["name"] == "planted_evidence" and state["dataset"]["revision"].startswith("generated-")
+    assert state["truncated"] == {"train": 0, "validation": 0} and state["vocabulary"] > 20
+    assert set(state["versions"]) == {"attnfaith", "torch", "transformers"}
