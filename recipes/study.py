@@ -75,23 +75,27 @@ def tables(folders: list[Path], output: Path, published: Path | None) -> None:
         if several:
             save_table(seed_summary(table), output / f"{name}_over_seeds")
     if published:
-        beside = compare_with_published(found["agreement"], pd.read_csv(published))
-        save_table(beside, output / "beside_published")
-        scores = published.with_name(f"{published.stem}_performance.csv")
-        save_table(side_by_side(found["performance"], beside, pd.read_csv(scores)), output / "side_by_side")
+        taus = pd.read_csv(published)
+        scores = pd.read_csv(published.with_name(f"{published.stem}_performance.csv"))
+        save_table(compare_with_published(found["agreement"], taus), output / "beside_published")
+        save_table(side_by_side(found["performance"], found["agreement"], scores, taus), output / "side_by_side")
 
 
-def side_by_side(performance: pd.DataFrame, beside: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell: accuracy and mean tau of each pair over all texts, measured / published."""
-    cell = ["dataset", "encoder", "alignment"]
-    rows = performance[[*cell, "vectors", "seed", "n", "accuracy", "roc_auc"]].astype(dict.fromkeys(cell, str))
-    rows = rows.merge(published, how="left", on=cell)
-    whole = beside[(beside["class"] == "overall") & (beside["statistic"] == "tau_mean")]
-    for pair, part in whole.groupby("pair"):
-        names = {"measured": f"tau {pair}", "published": f"published tau {pair}"}
-        part = part.astype({"vectors": str})[[*cell, "vectors", "seed", *names]].rename(columns=names)
-        rows = rows.astype({"vectors": str}).merge(part, how="left", on=[*cell, "vectors", "seed"])
-    return rows.sort_values([*cell, "vectors", "seed"], ignore_index=True)
+def side_by_side(
+    performance: pd.DataFrame, agreement: pd.DataFrame, scores: pd.DataFrame, taus: pd.DataFrame
+) -> pd.DataFrame:
+    """One row per cell: accuracy and mean tau of each pair over all texts, measured and published (NaN where it is not)."""
+    factors = ["dataset", "encoder", "alignment"]
+    cell = [*factors, "vectors", "seed"]
+    agreement, performance = (table.astype(dict.fromkeys(cell[:-1], str)) for table in (agreement, performance))
+    rows = performance[[*cell, "n", "accuracy", "roc_auc"]].merge(scores, how="left", on=factors)
+    for pair in dict.fromkeys(taus["pair"]):
+        mine = agreement[(agreement["pair"] == pair) & (agreement["class"] == "overall")]
+        theirs = taus[(taus["pair"] == pair) & (taus["class"] == "overall") & (taus["statistic"] == "tau_mean")]
+        mine = mine[[*cell, "tau_mean"]].rename(columns={"tau_mean": f"tau {pair}"})
+        theirs = theirs[[*factors, "value"]].rename(columns={"value": f"published tau {pair}"})
+        rows = rows.merge(mine, how="left", on=cell).merge(theirs, how="left", on=factors)
+    return rows.sort_values(cell, ignore_index=True)
 
 
 def main(arguments=None) -> None:
