@@ -203,13 +203,16 @@ def _digest_model(model) -> str:
     for name, values in sorted(model.state_dict().items()):
         digest.update(name.encode())
         digest.update(values.detach().cpu().contiguous().view(torch.uint8).numpy())
-    digest.update(json.dumps([model.config.projection_label, model.config.markers]).encode())
+    config = model.config  # what the weights and their shapes do not tell
+    digest.update(json.dumps([config.projection_label, config.markers, config.num_attention_heads]).encode())
     return digest.hexdigest()
 
 
 def _digest_data(dataset) -> str:
     digest = hashlib.sha256()
-    names = [name for name in ("instance_id", "input_ids", "token_type_ids", "labels") if name in dataset.column_names]
+    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "truncated", "rationale")
+    names = [name for name in names if name in dataset.column_names]
+    digest.update(repr(names).encode())
     for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
         digest.update(repr(part.to_pydict()).encode())
     return digest.hexdigest()
@@ -218,14 +221,19 @@ def _digest_data(dataset) -> str:
 def _prepare(folder: Path, plan: dict) -> None:
     path = folder / "plan.json"
     if path.exists():
-        found = json.loads(path.read_text())
+        try:
+            found = json.loads(path.read_text())
+        except ValueError as error:
+            raise MeasurementError(f"{path} is not readable ({error}); delete the folder to start anew") from error
         if changed := sorted(key for key in {*plan, *found} if plan.get(key) != found.get(key)):
             raise MeasurementError(
                 f"{folder} holds part of another measurement (different: {', '.join(changed)}); "
                 "finish that one, or delete the folder to start anew"
             )
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    if folder.exists():  # shards without a plan, left when the folder was being deleted: nobody knows of what
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(plan, indent=1))
     os.replace(temporary, path)

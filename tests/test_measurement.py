@@ -1,0 +1,484 @@
+"""Records do not depend on batches, processes or interruptions; what cannot be measured is refused."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import types
+
+import datasets
+import numpy as np
+import pytest
+import torch
+
+from attnfaith import measurement, record
+from attnfaith.importance import gradient
+from attnfaith.measurement import Cell, MeasurementError, measure
+from attnfaith.record import Column
+
+
+CELL = Cell("tiny", "rev", "test", 7)
+LENGTHS = [5, 0, 9, 3, 3, 12, 1, 7, 9, 2, 4, 6, 8, 5, 10, 3, 2, 11, 0, 6]
+NAMES = ["gradient", "gradient_norm", "leave_one_out"]
+
+
+@pytest.fixture
+def texts(tiny_rows):
+    def make(lengths=LENGTHS, **kwargs):
+        return datasets.Dataset.from_list(tiny_rows(lengths, **kwargs))
+
+    return make
+
+
+@pytest.fixture
+def go(tiny_model, texts, tmp_path):
+    """Measure the usual texts with the usual model, into few small shards; the record."""
+
+    def run(name="r.parquet", *, model=None, dataset=None, cell=CELL, producers=("gradient",), **options):
+        options = {"shard_instances": 5, "batch_tokens": 24, "progress": False, **options}
+        path = measure(
+            tiny_model() if model is None else model,
+            texts() if dataset is None else dataset,
+            cell,
+            list(producers),
+            tmp_path / name,
+            **options,
+        )
+        return record.load(path)
+
+    return run
+
+
+def close(one, other, atol=1e-6):
+    """The same rows in the same order; numbers within atol."""
+    assert one.column_names == other.column_names and one.num_rows == other.num_rows
+    for field in one.schema:
+        if record.axes(field) and field.name != "tokens":
+            for mine, theirs in zip(record.rows(one, field.name), record.rows(other, field.name), strict=True):
+                np.testing.assert_allclose(mine, theirs, atol=atol, rtol=1e-5, err_msg=field.name)
+        else:
+            assert one.column(field.name).to_pylist() == other.column(field.name).to_pylist()
+
+
+def identical(one, other):
+    assert one.equals(other)
+
+
+# ------------------------------------------------------------------------------------------------ what a record holds
+
+
+def test_rows_come_in_the_data_sets_order(go, texts):
+    dataset = texts()
+    found = go(producers=NAMES)
+    assert found.column("instance_id").to_pylist() == dataset["instance_id"]
+    assert found.column("tokens").to_pylist() == list(dataset["tokens"])
+    assert found.column("label").to_pylist() == list(dataset["labels"])
+    assert found.column("seed").unique().to_pylist() == [7]
+    assert found.column("revision").unique().to_pylist() == ["rev"]
+    for name, value in (("encoder", "bilstm"), ("alignment", "additive"), ("projection", "softmax")):
+        assert found.column(name).unique().to_pylist() == [value]
+    assert found.column("vectors").unique().to_pylist() == ["random(0.5)"]
+
+
+def test_values_are_those_of_each_text_alone(go, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model()
+    found = go(model=model)
+    for number, row in enumerate(tiny_rows(LENGTHS)):
+        batch = tiny_batch([row])
+        with torch.no_grad():
+            output = model(batch["input_ids"], batch["attention_mask"])
+        np.testing.assert_allclose(record.rows(found, "probs")[number], output.logits.softmax(-1)[0], atol=1e-6)
+        attention = output.attention[0, 1 : 1 + len(row["tokens"])]
+        np.testing.assert_allclose(record.rows(found, "attention")[number], attention, atol=1e-6)
+        (alone,) = gradient.measure(model, batch)["importance_gradient"]
+        np.testing.assert_allclose(record.rows(found, "importance_gradient")[number], alone, atol=1e-6)
+
+
+def test_rationale_and_truncation_come_through(go, texts):
+    dataset = texts().map(lambda row: {"rationale": [1] * (len(row["tokens"]) // 2) + [0] * (-(-len(row["tokens"]) // 2))})
+    dataset = dataset.map(lambda row, i: {"truncated": i % 3 == 0}, with_indices=True)
+    found = go(dataset=dataset)
+    assert [row.tolist() for row in record.rows(found, "rationale")] == [list(row) for row in dataset["rationale"]]
+    assert found.column("truncated").to_pylist() == [number % 3 == 0 for number in range(20)]
+    assert "rationale" not in go("other.parquet").column_names
+
+
+def test_pairs_and_unlabelled_texts(go, texts, tiny_model):
+    dataset = texts(pair=True).remove_columns("labels")
+    found = go(model=tiny_model(query="text", readout="tanh", num_labels=3), dataset=dataset, producers=NAMES)
+    assert found.column("label").null_count == 20
+    assert {len(row) for row in record.rows(found, "probs")} == {3}
+    assert [len(row) for row in record.rows(found, "attention")] == LENGTHS
+
+
+def test_settings_say_what_was_done(go):
+    (settings,) = record.settings(go(settings={"note": "x"}, seed=3, producers=NAMES))
+    assert settings["note"] == "x" and settings["seed"] == 3 and settings["producers"] == NAMES
+    assert settings["identity"]["dataset"] == "tiny" and len(settings["model"]) == len(settings["data"]) == 64
+
+
+def test_without_producers(go):
+    found = go(producers=[])
+    assert not [name for name in found.column_names if name.startswith("importance")]
+
+
+def test_the_model_is_measured_in_eval_mode_and_given_back(go, tiny_model):
+    model = tiny_model(dropout=0.5).train()
+    found = go(model=model)
+    assert model.training
+    identical(found.replace_schema_metadata(), go("b.parquet", model=model.eval()).replace_schema_metadata())
+
+
+# ------------------------------------------------------------------------------------------------ independence
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_tokens": 10_000, "shard_instances": 512}, {"batch_tokens": 1}, {"shard_instances": 1}]
+)
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+def test_batches_and_shards_do_not_matter(go, tiny_model, options, projection):
+    model = tiny_model(projection=projection)
+    close(go("a.parquet", model=model, producers=NAMES), go("b.parquet", model=model, producers=NAMES, **options))
+
+
+def test_batches_are_bounded_and_whole():
+    lengths = np.array(LENGTHS) + 2
+    batches = measurement._batches(lengths, 24)
+    assert sorted(np.concatenate(batches)) == list(range(20))
+    assert all(len(batch) * lengths[batch].max() <= 24 for batch in batches)
+    assert all(len(batch) == 1 for batch in measurement._batches(lengths, 1))
+    assert max(map(len, measurement._batches(np.full(200, 3), 10**6))) == measurement.BATCH_INSTANCES
+    shards = measurement._shards(batches, 5)
+    assert [id(batch) for shard in shards for batch in shard] == [id(batch) for batch in batches]
+    assert all(sum(map(len, shard)) <= 5 or len(shard) == 1 for shard in shards)
+
+
+def test_the_same_twice(go):
+    identical(go("a.parquet", producers=NAMES), go("b.parquet", producers=NAMES))
+
+
+# ------------------------------------------------------------------------------------------------ interrupted
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Counts the batches that are measured; `stop_at` raises at that one."""
+    inner = measurement._measure_batch
+    counter = types.SimpleNamespace(done=[], stop_at=None, error=KeyboardInterrupt)
+
+    def spy(model, rows, *args):
+        if len(counter.done) == counter.stop_at:
+            raise counter.error
+        counter.done.append(rows["instance_id"])
+        return inner(model, rows, *args)
+
+    monkeypatch.setattr(measurement, "_measure_batch", spy)
+    return counter
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 4, 7])
+def test_stopped_in_the_middle(go, counted, tmp_path, stop_at):
+    whole = go("whole.parquet", producers=NAMES)
+    batches = len(counted.done)
+    assert batches == 8
+    counted.done.clear()
+    counted.stop_at = stop_at
+    with pytest.raises(KeyboardInterrupt):
+        go(producers=NAMES)
+    assert not (tmp_path / "r.parquet").exists()
+    folder = tmp_path / "r.parquet.shards"
+    kept = sorted(path.name for path in folder.glob("*.parquet"))
+    rows = {name for path in folder.glob("*.parquet") for name in record.load(path).column("instance_id").to_pylist()}
+    counted.done.clear()
+    counted.stop_at = None
+    identical(go(producers=NAMES), whole)
+    again = [name for batch in counted.done for name in batch]
+    assert not rows & set(again) and len(rows) + len(again) == 20  # whole shards are not measured again
+    assert bool(kept) == (stop_at > 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.parquet", "whole.parquet"]
+
+
+def test_an_old_record_stays_until_the_new_one_is_whole(go, counted, tmp_path):
+    old = go()
+    counted.done.clear()
+    counted.stop_at = 4
+    with pytest.raises(KeyboardInterrupt):
+        go(producers=NAMES)
+    identical(record.load(tmp_path / "r.parquet"), old)
+    counted.stop_at = None
+    assert "importance_leave_one_out" in go(producers=NAMES).column_names
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "fewer rows"])
+def test_a_damaged_shard_is_measured_again(go, counted, tmp_path, damage):
+    whole = go("whole.parquet")
+    counted.done.clear()
+    counted.stop_at = 6
+    with pytest.raises(KeyboardInterrupt):
+        go()
+    first, *_ = sorted((tmp_path / "r.parquet.shards").glob("*.parquet"))
+    rows = record.load(first)
+    content = first.read_bytes()
+    if damage == "fewer rows":
+        record.save(rows.slice(0, rows.num_rows - 1), first)
+    else:
+        first.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"")
+    counted.done.clear()
+    counted.stop_at = None
+    identical(go(), whole)
+    assert set(rows.column("instance_id").to_pylist()) <= {name for batch in counted.done for name in batch}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "options", "named"),
+    [
+        ({}, {"seed": 1}, {}, "model"),
+        ({}, {"projection": "sparsemax"}, {}, "identity, model"),
+        ({"encoder": "transformer"}, {"encoder": "transformer", "num_attention_heads": 2}, {}, "model"),
+        ({}, {}, {"producers": ["leave_one_out"]}, "producers"),
+        ({}, {}, {"seed": 1}, "seed"),
+        ({}, {}, {"cell": Cell("tiny", "rev", "validation", 7)}, "identity"),
+        ({}, {}, {"batch_tokens": 30}, "batch_tokens, shards"),
+    ],
+)
+def test_shards_of_another_measurement_are_refused(go, counted, tiny_model, tmp_path, first, second, options, named):
+    counted.stop_at = 5
+    with pytest.raises(KeyboardInterrupt):
+        go(model=tiny_model(**first))
+    counted.stop_at = None
+    before = sorted((tmp_path / "r.parquet.shards").iterdir())
+    with pytest.raises(MeasurementError, match=rf"part of another measurement \(different: {named}\)"):
+        go(model=tiny_model(**second), **options)
+    assert sorted((tmp_path / "r.parquet.shards").iterdir()) == before
+
+
+@pytest.mark.parametrize("column", ["input_ids", "labels", "tokens", "truncated", "rationale"])
+def test_shards_of_other_texts_are_refused(go, counted, texts, column):
+    """Words that the vocabulary does not have are one id and several texts."""
+    dataset = texts().map(lambda row: {"rationale": [1] * len(row["tokens"])})
+    counted.stop_at = 5
+    with pytest.raises(KeyboardInterrupt):
+        go(dataset=dataset)
+    counted.stop_at = None
+    change = {
+        "input_ids": lambda row: {"input_ids": [2, *([7] * len(row["tokens"])), 3]},
+        "labels": lambda row: {"labels": 1 - row["labels"]},
+        "tokens": lambda row: {"tokens": [f"{word}!" for word in row["tokens"]]},
+        "truncated": lambda row: {"truncated": True},
+        "rationale": lambda row: {"rationale": [0] * len(row["tokens"])},
+    }[column]
+    with pytest.raises(MeasurementError, match=r"another measurement \(different: data\)"):
+        go(dataset=dataset.map(change))
+
+
+def test_shards_without_a_plan_are_not_trusted(go, counted, tiny_model, tmp_path):
+    """A plan that is gone tells nothing of the shards beside it."""
+    counted.stop_at = 5
+    with pytest.raises(KeyboardInterrupt):
+        go(model=tiny_model(seed=1))
+    counted.stop_at = None
+    (tmp_path / "r.parquet.shards" / "plan.json").unlink()
+    identical(go(), go("whole.parquet"))
+
+
+def test_an_unreadable_plan(go, counted, tmp_path):
+    counted.stop_at = 5
+    with pytest.raises(KeyboardInterrupt):
+        go()
+    (tmp_path / "r.parquet.shards" / "plan.json").write_text("{")
+    with pytest.raises(MeasurementError, match="plan.json is not readable.*delete the folder"):
+        go()
+
+
+KILLED = """
+import sys, datasets
+sys.path.insert(0, {tests!r})
+from attnfaith import AttentionClassifierForSequenceClassification, measurement
+inner = measurement._measure_batch
+def slow(*args):
+    print("batch", flush=True)
+    import time
+    time.sleep({delay})
+    return inner(*args)
+measurement._measure_batch = slow
+model = AttentionClassifierForSequenceClassification.from_pretrained({model!r}).eval()
+rows = datasets.load_from_disk({data!r})
+measurement.measure(model, rows, measurement.Cell("tiny", "rev", "test", 7), ["gradient"], {output!r},
+                    shard_instances=5, batch_tokens=24, progress=False)
+"""
+
+
+@pytest.mark.slow
+def test_killed_by_the_system(go, texts, tiny_model, tmp_path, counted):
+    whole = go("whole.parquet")
+    tiny_model().save_pretrained(tmp_path / "model")
+    texts().save_to_disk(tmp_path / "data")
+    paths = {
+        "tests": "",
+        "model": str(tmp_path / "model"),
+        "data": str(tmp_path / "data"),
+        "output": str(tmp_path / "r.parquet"),
+    }
+    process = subprocess.Popen([sys.executable, "-c", KILLED.format(**paths, delay=0.3)], stdout=subprocess.PIPE, text=True)
+    for _ in range(7):
+        assert process.stdout.readline() == "batch\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert list((tmp_path / "r.parquet.shards").glob("*.parquet")) and not (tmp_path / "r.parquet").exists()
+    counted.done.clear()
+    identical(go(), whole)
+    assert 0 < sum(map(len, counted.done)) < 20
+
+
+# ------------------------------------------------------------------------------------------------ refused
+
+
+def test_weights_that_are_not_finite(go, tiny_model, tmp_path):
+    model = tiny_model()
+    with torch.no_grad():
+        model.model.alignment.key.bias[0] = float("nan")
+    with pytest.raises(MeasurementError, match="'model.alignment.key.bias' holds NaN"):
+        go(model=model)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_predictions_that_are_not_finite(go, tiny_model):
+    model = tiny_model()
+    decode = model.decode
+
+    def overflowing(hidden, attention, query=None):
+        logits = decode(hidden, attention, query)
+        logits[-1] = float("inf")
+        return logits
+
+    model.decode = overflowing
+    with pytest.raises(MeasurementError, match="prediction for 'tiny/test/5' is not finite"):
+        go(model=model, batch_tokens=1000)  # one batch, the longest text last
+
+
+def test_one_class(go, tiny_model):
+    with pytest.raises(MeasurementError, match="num_labels=1"):
+        go(model=tiny_model(num_labels=1))
+
+
+def test_no_instances(go, texts):
+    with pytest.raises(MeasurementError, match="no instances"):
+        go(dataset=texts().select([]))
+
+
+def test_missing_columns(go, texts):
+    with pytest.raises(MeasurementError, match=r"lacks columns \['length', 'tokens'\]; encode it first"):
+        go(dataset=texts().remove_columns(["tokens", "length"]))
+
+
+def test_unknown_and_repeated_producers(go, tmp_path):
+    with pytest.raises(
+        MeasurementError, match=r"called \['gradients'\]; known: \[.*'gradient', 'gradient_norm', .*'leave_one_out'"
+    ):
+        go(producers=["gradient", "gradients"])
+    with pytest.raises(MeasurementError, match="named twice"):
+        go(producers=["gradient", "gradient"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def fake(monkeypatch, columns, made):
+    module = types.ModuleType("fake")
+    module.COLUMNS = columns
+    module.measure = lambda model, batch, *, seed: made(batch)
+    monkeypatch.setattr(measurement, "load_producers", lambda names: {"fake": module})
+
+
+def test_a_producer_that_returns_other_columns(go, monkeypatch):
+    fake(monkeypatch, {"importance_a": Column(("T",))}, lambda batch: {"importance_b": []})
+    with pytest.raises(MeasurementError, match=r"'fake' declares \['importance_a'\] and returned \['importance_b'\]"):
+        go(producers=["fake"])
+
+
+def test_a_producer_that_returns_other_lengths(go, monkeypatch):
+    fake(
+        monkeypatch,
+        {"importance_a": Column(("T",))},
+        lambda batch: {"importance_a": [[1.0] * 99] * len(batch["instance_id"])},
+    )
+    with pytest.raises(record.RecordError, match="'importance_a' has 99 values"):
+        go(producers=["fake"])
+
+
+def test_producers_that_declare_one_column_twice(go, monkeypatch):
+    monkeypatch.setattr(measurement, "load_producers", lambda names: {"one": gradient, "two": gradient})
+    with pytest.raises(MeasurementError, match="'two' declares columns that another producer has"):
+        go(producers=["one", "two"])
+
+
+def test_a_producer_gets_the_seed_and_the_instances(go, monkeypatch):
+    seen = []
+    module = types.ModuleType("fake")
+    module.COLUMNS = {"importance_a": Column(("T",))}
+
+    def told(model, batch, *, seed):
+        seen.append((seed, batch["instance_id"], not model.training, torch.is_grad_enabled()))
+        lengths = batch["attention_mask"].sum(1) - 2
+        return {"importance_a": [np.ones(int(length)) for length in lengths]}
+
+    module.measure = told
+    monkeypatch.setattr(measurement, "load_producers", lambda names: {"fake": module})
+    go(producers=["fake"], seed=42)
+    assert {(seed, evaluating, grad) for seed, _, evaluating, grad in seen} == {(42, True, False)}
+    assert sorted(name for _, names, _, _ in seen for name in names) == sorted(f"tiny/test/{n}" for n in range(20))
+
+
+def test_memory_does_not_grow_with_the_shards(go, texts, monkeypatch):
+    """No graph and no tensor outlives its batch."""
+    counts = []
+    save = record.save
+
+    def spy(table, path):
+        gc.collect()
+        counts.append(sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects()))
+        save(table, path)
+
+    monkeypatch.setattr(measurement.record, "save", spy)
+    go(producers=NAMES, dataset=texts([6] * 18), shard_instances=3)
+    assert len(counts) == 7 and len(set(counts[1:-1])) == 1, counts  # the last one is the merged record
+
+
+# ------------------------------------------------------------------------------------------------ processes
+
+
+TWO = [
+    "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+    "--mixed_precision", "no", "--dynamo_backend", "no",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path):
+    from attnfaith import runs
+
+    sizes = {"train": 64, "validation": 24, "test": 1100}  # three shards, two for the first process
+    recipe = tiny_recipe(
+        training__num_train_epochs=1,
+        data__arguments={"length": [2, 5], "vocabulary_size": 40, "sizes": sizes},
+        measure__producers=["gradient", "leave_one_out"],
+    )
+    folder = tmp_path / "run"
+    state = runs.PartialState(cpu=True)
+    runs._open(folder, recipe, state, overwrite=False, resume=False)
+    runs._train(recipe, runs.training_arguments(recipe), folder, state)
+    alone = record.load(runs.measure_run(folder, recipe))
+    script = repository / "recipes" / "measure.py"
+    command = [sys.executable, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("record: ") == 1
+    two = record.load(tmp_path / "two.parquet")
+    assert two.num_rows == 1100
+    assert two.replace_schema_metadata().equals(alone.replace_schema_metadata())
+    (settings,) = record.settings(two)
+    assert settings["shards"] == 3
+    assert "/1100" not in done.stderr and "text" in done.stderr  # the bar shows the share of the first process
+    assert not (tmp_path / "two.parquet.shards").exists()
