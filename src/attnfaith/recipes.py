@@ -137,14 +137,25 @@ class Recipe:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's floats: 1e-3 is a number."""
+    """YAML 1.2's floats, 1e-3 is a number, and no key twice."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        if twice := sorted({key for key in keys if isinstance(key, str) and keys.count(key) > 1}):
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice[0]!r} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)$"),
-    list("-+0123456789."),
-)
+class _Dumper(yaml.SafeDumper):
+    """Quotes the strings that _Loader would read as numbers."""
+
+
+for _kind in (_Loader, _Dumper):
+    _kind.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"^[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)$"),
+        list("-+0123456789."),
+    )
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -158,6 +169,8 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RecipeError(f"no recipe at {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path} is not UTF-8 text: {error}") from error
     return parse(text, overrides, str(path))
 
 
@@ -181,7 +194,7 @@ def build(tree: Mapping) -> Recipe:
 
 def dump(recipe: Recipe) -> str:
     """The recipe as YAML, complete: every default is written out."""
-    return yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False, allow_unicode=True)
+    return yaml.dump(dataclasses.asdict(recipe), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def parse_overrides(arguments: Sequence[str]) -> list[tuple[str, Any]]:
@@ -267,6 +280,8 @@ def _convert(hint, value, where: str):
     if origin is list and isinstance(value, list):
         return [_convert(parameters[0], item, f"{where}[{index}]") for index, item in enumerate(value)]
     if origin is dict and isinstance(value, Mapping):
+        if wrong := [key for key in value if not isinstance(key, str)]:
+            raise RecipeError(f"{where} has the key {wrong[0]!r}; its keys must be words")
         return {key: _convert(parameters[1], item, f"{where}.{key}") for key, item in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

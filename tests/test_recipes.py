@@ -1,0 +1,303 @@
+"""Every recipe of the project builds; what is wrong in a recipe is said before any work is done."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnfaith import recipes, runs
+from attnfaith.data.registry import get_entry
+from attnfaith.measurement import load_producers
+from attnfaith.recipes import RecipeError
+
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "recipes").rglob("*.yaml"))
+STUDIES = [path for path in FILES if "blocks" in yaml.safe_load(path.read_text(encoding="utf-8"))]
+RECIPES = [path for path in FILES if path not in STUDIES]
+MINIMAL = "name: a\noutput_dir: b\n"
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def study_script():
+    spec = importlib.util.spec_from_file_location("study_script", ROOT / "recipes" / "study.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def builds(recipe):
+    """The recipe's model, small, reads a batch; everything that the recipe names exists."""
+    entry = get_entry(recipe.data.name)
+    small = {"embedding_size": 8, "hidden_size": 8, "intermediate_size": 8, "alignment_size": 4}
+    fields = {**{name: value for name, value in small.items() if name != "hidden_size"}, "vocab_size": 30}
+    recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
+    config = runs.model_config(recipe, entry.pair, num_labels=len(entry.label_names), **fields)
+    model = runs.AttentionClassifierForSequenceClassification(config)
+    batch = {"input_ids": torch.tensor([[2, 5, 6, 3, 2, 7, 3]])}
+    if entry.pair:
+        batch["token_type_ids"] = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
+    assert model(**batch).logits.shape == (1, len(entry.label_names))
+    load_producers(recipe.measure.producers)
+    runs.training_arguments(recipe)
+    assert recipe.measure.split in runs.SPLITS
+
+
+def test_there_are_recipes_and_studies():
+    assert len(RECIPES) >= 5 and len(STUDIES) >= 2
+    assert ROOT / "recipes" / "quickstart.yaml" in RECIPES
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name_of)
+def test_recipe_builds(path):
+    recipe = recipes.load(path)
+    builds(recipe)
+    assert recipes.parse(recipes.dump(recipe)) == recipe
+    assert recipe.name == path.stem and recipe.note
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=name_of)
+def test_study_builds(path):
+    cells = study_script().cells(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert cells
+    for _, recipe, overrides in cells:
+        builds(recipes.load(ROOT / recipe, overrides))
+
+
+def test_output_folders_are_not_shared():
+    folders = [recipes.load(path).output_dir for path in RECIPES]
+    for path in STUDIES:
+        cells = study_script().cells(yaml.safe_load(path.read_text(encoding="utf-8")))
+        folders += [recipes.load(ROOT / recipe, overrides).output_dir for _, recipe, overrides in cells]
+    assert len(set(folders)) == len(folders)
+
+
+# ------------------------------------------------------------------------------------------------ parsing
+
+
+def test_defaults_are_the_papers():
+    recipe = recipes.parse(MINIMAL)
+    training = recipe.training
+    assert (training.num_train_epochs, training.per_device_train_batch_size) == (8, 32)
+    assert (training.learning_rate, training.weight_decay, training.amsgrad) == (1e-3, 1e-5, True)
+    assert (training.loss_reduction, training.balance_classes, training.max_grad_norm) == ("sum", True, 0.0)
+    assert recipe.model.encoder == "bilstm" and recipe.measure.split == "test"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must hold keys and values"),
+        ("- a", "must hold keys and values"),
+        ("a: [", "is not YAML"),
+        ("a: !!python/object:os.system x", "is not YAML"),
+        ("name: a", r"recipe lacks \['output_dir'\]"),
+        (MINIMAL + "sed: 3", "unknown key recipe.sed; did you mean recipe.seed"),
+        (MINIMAL + "model: {encoderr: cnn}", r"unknown key recipe.model.encoderr; did you mean recipe.model.encoder"),
+        (MINIMAL + "model: cnn", "recipe.model must hold keys and values, not 'cnn'"),
+        (MINIMAL + "model:", "recipe.model must hold keys and values, not None"),
+        (MINIMAL + "seed: x", "recipe.seed='x' is a str; it must be a int"),
+        (MINIMAL + "seed: 1.5", "recipe.seed=1.5 is a float; it must be a int"),
+        (MINIMAL + "seed: true", "recipe.seed=True is a bool; it must be a int"),
+        (MINIMAL + "seed:", "recipe.seed=None is a NoneType; it must be a int"),
+        (MINIMAL + "seed: 1\nseed: 2", "the key 'seed' is given twice"),
+        (MINIMAL + "model: {encoder: cnn, dropout: 0, encoder: bilstm}", "the key 'encoder' is given twice"),
+        (MINIMAL + "training: {learning_rate: fast}", "recipe.training.learning_rate='fast' is a str; it must be a float"),
+        (MINIMAL + "training: {learning_rate: true}", "learning_rate=True is a bool; it must be a float"),
+        (MINIMAL + "training: {bf16: 1}", "recipe.training.bf16=1 is a int; it must be a bool"),
+        (MINIMAL + "training: {loss_reduction: max}", "'max' is not one of 'sum', 'mean'"),
+        (MINIMAL + "training: {early_stopping_patience: two}", "patience='two' is a str; it must be a int"),
+        (MINIMAL + "training: {select_on: test}", "selected on 'validation' only"),
+        (
+            MINIMAL + "measure: {producers: gradient}",
+            r"recipe.measure.producers='gradient' is a str; it must be a list\[str\]",
+        ),
+        (MINIMAL + "measure: {producers: [1]}", r"recipe.measure.producers\[0\]=1 is a int; it must be a str"),
+        (MINIMAL + "measure: {limit: 1e3}", "recipe.measure.limit=1000.0 is a float; it must be a int"),
+        (MINIMAL + "data: {limits: {train: many}}", "recipe.data.limits.train='many' is a str; it must be a int"),
+        (MINIMAL + "data: {limits: {1: 2}}", "recipe.data.limits has the key 1; its keys must be words"),
+        (MINIMAL + "data: {arguments: {1: 2}}", "recipe.data.arguments has the key 1"),
+        (MINIMAL + "data: {arguments: [1]}", "recipe.data.arguments=\\[1\\] is a list"),
+        (MINIMAL + "model: {kernel_sizes: [1, 3.5]}", r"kernel_sizes\[1\]=3.5 is a float; it must be a int"),
+        ("name: 3\noutput_dir: b", "recipe.name=3 is a int; it must be a str"),
+    ],
+)
+def test_mistakes_are_named(text, message):
+    with pytest.raises(RecipeError, match=message):
+        recipes.parse(text)
+
+
+@pytest.mark.parametrize("text", ["1e-3", "0.001", ".001", "1.0e-3", "1E-3", "+1e-3"])
+def test_floats(text):
+    assert recipes.parse(MINIMAL + f"training: {{learning_rate: {text}}}").training.learning_rate == 1e-3
+
+
+def test_whole_numbers_are_floats_where_floats_are_wanted():
+    recipe = recipes.parse(MINIMAL + "model: {dropout: 0, entmax_alpha: 2}\ntraining: {num_train_epochs: 3}")
+    values = (recipe.model.dropout, recipe.model.entmax_alpha, recipe.training.num_train_epochs)
+    assert values == (0, 2, 3) and all(type(value) is float for value in values)
+
+
+def test_none_where_it_is_allowed():
+    assert recipes.parse(MINIMAL + "data: {max_length: null}").data.max_length is None
+    assert recipes.parse(MINIMAL + "training: {early_stopping_patience: }").training.early_stopping_patience is None
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(RecipeError, match=r"no recipe at .*none.yaml: No such file"):
+        recipes.load(tmp_path / "none.yaml")
+    with pytest.raises(RecipeError, match="no recipe at"):
+        recipes.load(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\noutput_dir: b\n")
+    with pytest.raises(RecipeError, match="not UTF-8"):
+        recipes.load(tmp_path / "latin.yaml")
+
+
+# ------------------------------------------------------------------------------------------------ overrides
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--seed", "3"], [("seed", 3)]),
+        (["--seed=3"], [("seed", 3)]),
+        (["--model.encoder", "cnn"], [("model.encoder", "cnn")]),
+        (["--encoder", "cnn"], [("model.encoder", "cnn")]),
+        (["--bf16"], [("training.bf16", True)]),
+        (["--bf16", "--seed", "3"], [("training.bf16", True), ("seed", 3)]),
+        (["--bf16", "false"], [("training.bf16", False)]),
+        (["--learning_rate", "1e-4"], [("training.learning_rate", 1e-4)]),
+        (["--sparsegen_lambda", "-1.5"], [("model.sparsegen_lambda", -1.5)]),
+        (["--producers", "[gradient, leave_one_out]"], [("measure.producers", ["gradient", "leave_one_out"])]),
+        (["--kernel_sizes=[1]"], [("model.kernel_sizes", [1])]),
+        (["--data.arguments.length", "[3, 4]"], [("data.arguments.length", [3, 4])]),
+        (["--max_length", "null"], [("data.max_length", None)]),
+        (["--note=a=b"], [("note", "a=b")]),
+        (["--split", "train"], [("measure.split", "train")]),
+        ([], []),
+    ],
+)
+def test_override_forms(arguments, expected):
+    assert recipes.parse_overrides(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["seed", "3"], "'seed' is not an override; write --key value"),
+        (["-s", "3"], "'-s' is not an override"),
+        (["--"], "'--' is not an override"),
+        (["--seed", "3", "4"], "'4' is not an override"),
+        (["--encodr", "cnn"], "unknown option --encodr; did you mean --encoder"),
+        (["--arguments", "{}"], "--arguments is in several sections; write one of --data.arguments, --training.arguments"),
+        (["--model", "cnn"], "--model is a section; name a key of it, such as --model.encoder"),
+        (["--seed", "["], "is not a YAML value"),
+        (["--model.encodr", "cnn"], "unknown key recipe.model.encodr; did you mean recipe.model.encoder"),
+        (["--modell.encoder", "cnn"], "unknown key recipe.modell; did you mean recipe.model"),
+        (["--seed.x", "cnn"], "--seed.x: 'seed' is a value, not a section"),
+        (["--seed"], "recipe.seed=True is a bool"),
+        (["--encoder", "3"], "recipe.model.encoder=3 is a int; it must be a str"),
+    ],
+)
+def test_wrong_overrides(arguments, message):
+    with pytest.raises(RecipeError, match=message):
+        recipes.parse(MINIMAL + "seed: 1", arguments)
+
+
+def test_overrides_win_over_the_file_and_later_over_earlier():
+    text = MINIMAL + "seed: 1\ndata: {arguments: {length: [1, 2], distractors: 3}}"
+    recipe = recipes.parse(text, ["--seed", "2", "--data.arguments.distractors", "4", "--seed=5"])
+    assert recipe.seed == 5 and recipe.data.arguments == {"length": [1, 2], "distractors": 4}
+
+
+def test_a_recipe_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipes.parse(MINIMAL).seed = 3
+
+
+# ------------------------------------------------------------------------------------------------ round trips
+
+words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
+numbers = st.floats(allow_nan=False)
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | numbers
+    | words
+    | st.sampled_from(["1e-3", "1.", ".5", "no", "null", "0x1", "~"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=words,
+    note=words,
+    rate=numbers,
+    arguments=st.dictionaries(words, anything, max_size=3),
+    limit=st.none() | st.integers(),
+)
+def test_dump_and_parse(name, note, rate, arguments, limit):
+    recipe = recipes.Recipe(
+        name=name,
+        output_dir="1e5",
+        note=note,
+        data=recipes.Data(arguments=arguments),
+        training=recipes.Training(learning_rate=rate),
+        measure=recipes.Measure(limit=limit),
+    )
+    again = recipes.parse(recipes.dump(recipe))
+    assert again == recipe
+    assert repr(again.data) == repr(recipe.data)  # 1, 1.0 and True are equal, and are not the same
+
+
+LEAVES = [
+    (f"{section.name}.{f.name}", f.type)
+    for section in dataclasses.fields(recipes.Recipe)
+    if dataclasses.is_dataclass(section.type)
+    for f in dataclasses.fields(section.type)
+    if f.type in (int, float, bool)
+]
+VALUES = {int: st.integers(-(10**9), 10**9), float: st.floats(allow_nan=False, allow_infinity=False), bool: st.booleans()}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_overrides_set_what_they_name(data):
+    key, kind = data.draw(st.sampled_from(LEAVES))
+    value = data.draw(VALUES[kind])
+    written = str(value).lower() if kind is bool else repr(value)
+    section, name = key.split(".")
+    given = [f"--{key}={written}"] if data.draw(st.booleans()) else [f"--{key}", written]
+    recipe, plain = recipes.parse(MINIMAL, given), recipes.parse(MINIMAL)
+    assert getattr(getattr(recipe, section), name) == value
+    rest = dataclasses.replace(getattr(recipe, section), **{name: getattr(getattr(plain, section), name)})
+    assert dataclasses.replace(recipe, **{section: rest}) == plain
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(max_size=8), max_size=4))
+def test_any_command_line_is_read_or_refused(arguments):
+    try:
+        recipes.parse(MINIMAL, arguments)
+    except RecipeError:
+        pass
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=30))
+def test_any_text_is_read_or_refused(text):
+    try:
+        recipes.parse(text)
+    except RecipeError:
+        pass
