@@ -23,6 +23,7 @@ from scipy.stats import kendalltau
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from attnfaith._memory import keep_freed_memory
 from attnfaith.importance import gradient, leave_one_out
 from attnfaith.measurement import BATCH_INSTANCES, BATCH_TOKENS
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
@@ -267,6 +268,7 @@ def main():
     parser.add_argument("--memory-run", nargs="+", help=argparse.SUPPRESS)
     known = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as every command of the package does; the twin has it, too
     if known.memory_run:
         texts, tokens, *producers = known.memory_run
         return memory_run(int(texts), int(tokens), producers)

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnfaith._memory import keep_freed_memory
+
 
 QUICKSTART = Path("recipes") / "quickstart.yaml"
 
@@ -106,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def guarded(command, arguments: Sequence[str] | None = None) -> int:
     """Run one command, turning what the user can mend into one line instead of a traceback."""
     _settle_threads()
+    keep_freed_memory()
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     try:
         command(arguments)
