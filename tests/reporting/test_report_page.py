@@ -188,7 +188,7 @@ def test_rationale_is_underlined_and_wrong_predictions_are_named(build_record, p
     page = Page(page_of(record))
     assert len(page.with_class("gold")) == 1
     assert page.text("span").startswith("0 (wrong)") or "0 (wrong)" in page.text("span")
-    assert "marked by people as evidence" in page.text("p")
+    assert "Underlined: gold evidence." in page.text("p")
 
 
 def ranked(build_record, measures=("leave_one_out",)):

@@ -319,10 +319,10 @@ def _plausibility_grid(df: pd.DataFrame) -> Grid:
         for row in df.to_dict("records")
     ]
     note = (
-        "Area under the precision-recall curve of token scores against the tokens that people marked as evidence, "
+        "Area under the precision-recall curve of token scores against the tokens of the gold evidence, "
         "mean over texts. Random order, equal scores: what scores without any relation reach on the same texts. "
         "Undefined: texts without a marked token. "
-        "This is about what convinces people, not about what the model used."
+        "Where people marked the evidence, this is about what convinces people, not about what the model used."
     )
     names = (*keys, "scores", "texts", "undefined", "mean AUPRC [95 % interval]", "random order", "equal scores")
     return Grid("Plausibility", names, tuple(rows), len(keys) + 1, note, "tables/plausibility")
