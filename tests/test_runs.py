@@ -1,0 +1,361 @@
+"""Whole runs on generated texts: what they leave, which folders they use, where they go on."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from attnfaith import measurement, recipes, record, runs
+from attnfaith.data.registry import DatasetError
+from attnfaith.recipes import RecipeError
+from attnfaith.runs import RunError
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A complete run and its recipe; not to be changed."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    recipe = recipes.build(
+        {
+            "name": "tiny",
+            "output_dir": str(folder),
+            "seed": 3,
+            "note": "a note",
+            "data": {
+                "arguments": {"length": [4, 8], "vocabulary_size": 40, "sizes": {"train": 64, "validation": 24, "test": 24}}
+            },
+            "model": {"embedding_size": 8, "hidden_size": 8},
+            "training": {"num_train_epochs": 2, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}},
+            "report": {"examples": 1},
+        }
+    )
+    page = runs.run(recipe)
+    assert page == folder / "report" / "index.html"
+    return folder, recipe
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of the complete run that may be changed, with its recipe."""
+    folder, recipe = finished
+    shutil.copytree(folder, tmp_path / "run")
+    return tmp_path / "run", recipes.build({**recipes.dataclasses.asdict(recipe), "output_dir": str(tmp_path / "run")})
+
+
+def content(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# ------------------------------------------------------------------------------------------------ a whole run
+
+
+def test_what_a_run_leaves(finished):
+    folder, recipe = finished
+    assert sorted(path.name for path in folder.iterdir()) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
+    assert recipes.load(folder / "recipe.yaml") == recipe
+    state = runs.read_state(folder)
+    assert state["status"] == "complete" and state["processes"] == 1 and state["epochs"] == 2
+    assert state["sizes"]["test"] == 24 and 0 <= state["best"]["value"] <= 1
+    assert set(state["attention_faithfulness"]) == {"gradient", "gradient_norm", "leave_one_out"}
+    assert state["attention_faithfulness"]["gradient"]["n"] == 24
+    assert (folder / "report" / "index.html").read_text().count("a note") >= 1
+    assert not [path for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name.startswith(".")]
+
+
+def test_the_record_of_a_run(finished):
+    folder, recipe = finished
+    table = record.load(folder / "record.parquet")
+    assert table.num_rows == 24
+    assert {"rationale", "importance_gradient", "importance_gradient_norm", "importance_leave_one_out"} <= set(
+        table.column_names
+    )
+    assert table.column("seed").unique().to_pylist() == [3]
+    assert table.column("revision").unique().to_pylist() == [runs.read_state(folder)["dataset"]["revision"]]
+    (settings,) = record.settings(table)
+    assert settings["recipe"]["training"]["learning_rate"] == 0.01 and settings["run"]["best"]
+    assert record.rows(table, "rationale")[0].sum() == 1
+    assert Path(folder / "record.parquet").stat().st_mode & 0o044 == 0o044
+
+
+def test_the_saved_model_is_the_one_measured(finished):
+    folder, _ = finished
+    table = record.load(folder / "record.parquet")
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    assert model.config.id2label == {0: "negative", 1: "positive"}
+    for row in range(3):
+        text = " ".join(table.column("tokens")[row].as_py())
+        with torch.no_grad():
+            output = model(**tokenizer(text, return_tensors="pt"))
+        np.testing.assert_allclose(record.rows(table, "probs")[row], output.logits.softmax(-1)[0], atol=1e-6)
+        np.testing.assert_allclose(record.rows(table, "attention")[row], output.attention[0, 1:-1], atol=1e-6)
+
+
+def test_scores_are_those_of_the_metric(finished):
+    from scipy.stats import kendalltau
+
+    folder, _ = finished
+    table = record.load(folder / "record.parquet")
+    pairs = zip(record.rows(table, "attention"), record.rows(table, "importance_gradient"), strict=True)
+    expected = np.nanmean([kendalltau(a, b).statistic for a, b in pairs])
+    assert runs.read_state(folder)["attention_faithfulness"]["gradient"]["kendall_tau"] == pytest.approx(expected)
+
+
+def test_a_run_is_reproduced(finished, tiny_recipe, tmp_path):
+    folder, recipe = finished
+    runs.run(recipes.build({**recipes.dataclasses.asdict(recipe), "output_dir": str(tmp_path / "again")}))
+    one, other = (record.load(path / "record.parquet") for path in (folder, tmp_path / "again"))
+    assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
+    weights = [(path / "model" / "model.safetensors").read_bytes() for path in (folder, tmp_path / "again")]
+    assert weights[0] == weights[1]
+
+
+def test_pairs_and_other_factors(tiny_recipe, tmp_path):
+    recipe = tiny_recipe(
+        data={"name": "babi_1", "arguments": {"sizes": {"train": 40, "validation": 20, "test": 10}}},
+        model__projection="sparsegen",
+        model__sparsegen_lambda=0.5,
+        model__readout="tanh",
+        model__encoder="cnn",
+        training__num_train_epochs=1,
+        training__balance_classes=False,
+    )
+    runs.run(recipe)
+    table = record.load(tmp_path / "run" / "record.parquet")
+    assert table.column("projection").unique().to_pylist() == ["sparsegen(0.5)"]
+    assert {len(row) for row in record.rows(table, "probs")} == {6}
+
+
+# ------------------------------------------------------------------------------------------------ folders
+
+
+def test_a_folder_with_a_run_is_refused(copied):
+    folder, recipe = copied
+    before = content(folder)
+    with pytest.raises(RunError, match="holds a run already.*--resume_from_checkpoint.*--overwrite_output_dir"):
+        runs.run(recipe)
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"resume": True}])
+@pytest.mark.parametrize("names", [["thesis.tex"], ["recipe.yaml", "thesis.tex"], ["run.json", "thesis.tex"], [".hidden"]])
+def test_a_folder_that_is_not_ours_is_never_touched(tiny_recipe, tmp_path, names, how):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("mine")
+    with pytest.raises(RunError, match="holds files that are no run of ours"):
+        runs.run(tiny_recipe(), **how)
+    assert content(folder) == {name: b"mine" for name in names}
+
+
+def test_a_file_in_the_folders_place(tiny_recipe, tmp_path):
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(RunError, match="is a file; give another output_dir"):
+        runs.run(tiny_recipe(), overwrite=True)
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_an_empty_folder_is_used(tiny_recipe, tmp_path):
+    (tmp_path / "run").mkdir()
+    runs._open(tmp_path / "run", tiny_recipe(), runs.PartialState(cpu=True), overwrite=False, resume=False)
+    assert runs.read_state(tmp_path / "run")["status"] == "started"
+
+
+def test_overwriting_leaves_nothing_of_the_old_run(copied):
+    folder, recipe = copied
+    (folder / "report" / "old.html").write_text("old")
+    (folder / "checkpoints").mkdir()
+    changed = recipes.build({**recipes.dataclasses.asdict(recipe), "seed": 4})
+    runs.run(changed, overwrite=True)
+    assert sorted(path.name for path in folder.iterdir()) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
+    assert not (folder / "report" / "old.html").exists()
+    assert recipes.load(folder / "recipe.yaml").seed == 4
+    assert record.load(folder / "record.parquet").column("seed").unique().to_pylist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": 4}, "seed"),
+        ({"model": {"encoder": "cnn", "embedding_size": 8, "hidden_size": 8}}, "model.encoder"),
+        ({"data": {"arguments": {"length": [4, 9]}}}, "data.arguments.length, data.arguments.sizes"),
+    ],
+)
+def test_going_on_with_another_recipe_is_refused(copied, change, named):
+    folder, recipe = copied
+    before = content(folder)
+    with pytest.raises(RunError, match=rf"run of another recipe \(different: {named}"):
+        runs.run(recipes.build({**recipes.dataclasses.asdict(recipe), **change}), resume=True)
+    assert content(folder) == before
+
+
+def test_going_on_may_change_the_report(copied):
+    folder, recipe = copied
+    weights = (folder / "model" / "model.safetensors").stat().st_mtime_ns
+    changed = {**recipes.dataclasses.asdict(recipe), "note": "another note", "report": {"examples": 2, "title": "Title"}}
+    runs.run(recipes.build(changed), resume=True)
+    assert "another note" in (folder / "report" / "index.html").read_text()
+    assert (folder / "model" / "model.safetensors").stat().st_mtime_ns == weights
+
+
+def test_stopped_while_measuring(tiny_recipe, finished, tmp_path, monkeypatch, capsys):
+    recipe = recipes.build({**recipes.dataclasses.asdict(finished[1]), "output_dir": str(tmp_path / "run")})
+    inner = measurement._measure_batch
+
+    def stop(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measurement, "_measure_batch", stop)
+    with pytest.raises(KeyboardInterrupt):
+        runs.run(recipe)
+    assert "go on with --resume_from_checkpoint" in capsys.readouterr().err
+    assert runs.read_state(tmp_path / "run")["status"] == "trained"
+    monkeypatch.setattr(measurement, "_measure_batch", inner)
+    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    runs.run(recipe, resume=True)
+    one, other = (record.load(path / "record.parquet") for path in (finished[0], tmp_path / "run"))
+    assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
+
+
+# ------------------------------------------------------------------------------------------------ refused early
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"measure__producers": ["gradients"]}, "no measure or experiment is called"),
+        ({"measure__split": "dev"}, "measure.split='dev' does not exist; choose one of train, validation, test"),
+        ({"model__encoder": "lstm"}, "encoder='lstm' is not known"),
+        ({"model__hidden_size": 7}, "hidden_size=7 must be even"),
+        ({"model__sparsegen_lambda": 1.0, "model__projection": "sparsegen"}, "sparsegen needs a finite lambda < 1"),
+        ({"data__name": "sst3"}, "Unknown data set 'sst3'. Did you mean 'sst'"),
+    ],
+)
+def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        runs.run(tiny_recipe(**change))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"data__arguments": {"length": 10}}, RecipeError, "data.arguments=.*a value of a wrong type"),
+        ({"data__arguments": {"n_evidence": "two"}}, RecipeError, "data.arguments=.*a value of a wrong type"),
+        ({"data__arguments": {"lenght": [4, 8]}}, DatasetError, "does not know .*lenght"),
+        ({"data__limits": {"dev": 3}}, DatasetError, "limits names the split 'dev'"),
+        ({"data__max_length": 2}, DatasetError, "max_length=2 leaves no room"),
+        ({"data__vectors": "nowhere.vec"}, DatasetError, "no vector file nowhere.vec"),
+        ({"data__arguments": {"length": [4, 8], "sizes": {"train": 1}}}, ValueError, "no training instance of class"),
+        ({"data__arguments": {"length": [4, 8], "sizes": {"validation": 1}}}, ValueError, "roc_auc is not defined"),
+    ],
+)
+def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, error, message):
+    monkeypatch.setattr(runs.transformers.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
+    with pytest.raises(error, match=message):
+        runs.run(tiny_recipe(**change))
+    state = runs.PartialState(cpu=True)
+    runs._open(tmp_path / "run", tiny_recipe(), state, overwrite=False, resume=False)  # the folder is still free
+
+
+# ------------------------------------------------------------------------------------------------ measured again
+
+
+def test_measuring_a_run_again(copied, tmp_path):
+    folder, recipe = copied
+    changed = recipes.load(
+        folder / "recipe.yaml", ["--measure.producers", "[gradient]", "--split", "validation", "--limit", "7"]
+    )
+    path = runs.measure_run(folder, changed, tmp_path / "part.parquet")
+    part = record.load(path)
+    assert part.num_rows == 7 and part.column("split").unique().to_pylist() == ["validation"]
+    assert [name for name in part.column_names if name.startswith("importance")] == [
+        "importance_gradient",
+        "importance_gradient_hidden",
+    ]
+    assert record.load(folder / "record.parquet").num_rows == 24
+    runs.measure_run(folder, recipes.load(folder / "recipe.yaml", ["--limit", "5"]))
+    assert record.load(folder / "record.parquet").num_rows == 5
+
+
+def test_the_limit_is_a_subset_of_the_same_measurement(copied, tmp_path):
+    folder, _ = copied
+    part = record.load(
+        runs.measure_run(folder, recipes.load(folder / "recipe.yaml", ["--limit", "6"]), tmp_path / "p.parquet")
+    )
+    whole = record.load(folder / "record.parquet")
+    places = [whole.column("instance_id").to_pylist().index(name) for name in part.column("instance_id").to_pylist()]
+    assert places == sorted(places)
+    for mine, place in zip(record.rows(part, "importance_leave_one_out"), places, strict=True):
+        np.testing.assert_allclose(mine, record.rows(whole, "importance_leave_one_out")[place], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["--seed", "4"], "trained with another seed"),
+        (["--encoder", "cnn"], "trained with another model.encoder"),
+        (["--data.name", "babi_1"], "trained with another data.name"),
+        (["--split", "dev"], "measure.split='dev' does not exist"),
+        (["--limit", "0"], "must be a positive number of rows; 0 was given"),
+        (["--producers", "[x]"], "no measure or experiment"),
+    ],
+)
+def test_measuring_changes_the_measurement_only(copied, overrides, message):
+    folder, _ = copied
+    before = content(folder)
+    with pytest.raises(ValueError, match=message):
+        runs.measure_run(folder, recipes.load(folder / "recipe.yaml", overrides))
+    assert content(folder) == before
+
+
+def test_measuring_what_was_not_trained(tiny_recipe, tmp_path):
+    with pytest.raises(RunError, match="holds no trained model"):
+        runs.measure_run(tmp_path, tiny_recipe())
+
+
+# ------------------------------------------------------------------------------------------------ word vectors
+
+
+@pytest.mark.parametrize("missing", ["zero", "random"])
+def test_word_vectors_from_the_data_root(tiny_recipe, tmp_path, monkeypatch, missing):
+    root = tmp_path / "data"
+    (root / "vectors").mkdir(parents=True)
+    (root / "vectors" / "tiny.vec").write_text("superb 1 2 3 4\nawful -1 -2 -3 -4\nzebra 9 9 9 9\n")
+    monkeypatch.setenv("ATTNFAITH_DATA", str(root))
+    recipe = tiny_recipe(
+        data__vectors="vectors/tiny.vec",
+        data__missing_vectors=missing,
+        model__embedding_std=0.5,
+        training__num_train_epochs=1,
+        training__learning_rate=1e-9,
+        training__weight_decay=0.0,
+    )
+    runs.run(recipe)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
+    words = AutoTokenizer.from_pretrained(tmp_path / "run" / "model").get_vocab()
+    vectors = model.get_input_embeddings().weight.detach()
+    assert vectors.shape == (len(words), 4)
+    torch.testing.assert_close(vectors[words["superb"]], torch.tensor([1.0, 2, 3, 4]), atol=1e-4, rtol=0)
+    rest = [row for word, row in words.items() if word not in ("superb", "awful", "<pad>")]
+    spread = float(vectors[rest].std())
+    assert spread == pytest.approx(0.5, abs=0.1) if missing == "random" else spread < 1e-4
+    table = record.load(tmp_path / "run" / "record.parquet")
+    assert table.column("vectors").unique().to_pylist() == ["vectors/tiny.vec"]
+    assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["embedding_size"] == 4
+
+
+def test_a_path_that_exists_comes_before_the_data_root(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path))
+    (tmp_path / "v.vec").write_text("x")
+    monkeypatch.chdir(tmp_path)
+    assert runs._vectors_path("v.vec") == Path("v.vec")
+    monkeypatch.chdir(os.path.dirname(tmp_path))
+    assert runs._vectors_path("v.vec") == tmp_path / "v.vec"
+    assert runs._vectors_path("w.vec") == Path("w.vec")
