@@ -113,3 +113,13 @@ def tiny_recipe(tmp_path):
         return recipes.build(tree)
 
     return make
+
+
+@pytest.fixture
+def quick_report(monkeypatch):
+    """Reports with one small empty picture: drawing the real ones takes most of a tiny run's time."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(
+        "attnfaith.reporting.report.all_figures", lambda _cell: {"attention_overview": Figure(figsize=(1, 1))}
+    )

@@ -16,6 +16,9 @@ from attnfaith.recipes import RecipeError
 from attnfaith.runs import RunError
 
 
+pytestmark = pytest.mark.usefixtures("quick_report")
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A complete run and its recipe; not to be changed."""
