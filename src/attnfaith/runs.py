@@ -236,7 +236,7 @@ def model_config(recipe: Recipe, pair: bool, **fields) -> AttentionClassifierCon
     try:
         return AttentionClassifierConfig(**fields)
     except StrictDataclassError as error:
-        raise RecipeError(f"model: {error}") from error
+        raise RecipeError(f"model: {' '.join(str(error.__cause__ or error).split())}") from error
 
 
 def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionClassifierForSequenceClassification:

@@ -1,0 +1,331 @@
+"""The commands as a user types them: exit codes, messages, Ctrl-C, two processes."""
+
+import gc
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from attnfaith import cli, record
+from attnfaith.data.planted_evidence import generate
+
+
+TINY = """
+name: tiny
+output_dir: run
+seed: 3
+data: {arguments: {length: [4, 8], vocabulary_size: 40, sizes: {train: 64, validation: 24, test: 24}}}
+model: {embedding_size: 8, hidden_size: 8}
+training: {num_train_epochs: 1, learning_rate: 1e-2, arguments: {disable_tqdm: true}}
+report: {examples: 1}
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch, quick_report):
+    """With tiny.yaml; no data root and no cache of the user's."""
+    import datasets
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ATTNFAITH_DATA", raising=False)
+    monkeypatch.delenv("ATTNFAITH_TRACEBACK", raising=False)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / ".cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    (tmp_path / "tiny.yaml").write_text(TINY)
+
+
+@pytest.fixture
+def fails(capfd):
+    """Runs a command that must fail as a user's mistake does: code 2, one line that says it, no traceback."""
+
+    def run(*arguments, says):
+        assert cli.main(list(arguments)) == 2
+        error = capfd.readouterr().err
+        lines = [line for line in error.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1, error
+        assert re.search(says, lines[0]), lines[0]
+        assert "Traceback" not in error
+        assert error.rstrip().endswith("(set ATTNFAITH_TRACEBACK=1 for the traceback)")
+        return lines[0]
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------ usage
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"], ["tran"]])
+def test_usage(arguments, capsys):
+    assert cli.main(arguments) == (0 if arguments and arguments[0].startswith("-") else 2)
+    shown = capsys.readouterr().out
+    for name, command in cli.COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(command.__doc__.splitlines()[0])}$", shown, re.M)
+
+
+@pytest.mark.parametrize("command", sorted(cli.COMMANDS))
+def test_help_of_each_command(command, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([command, "--help"])
+    assert stopped.value.code == 0 and "usage:" in capsys.readouterr().out
+
+
+def test_the_installed_command():
+    done = subprocess.run(
+        [os.path.join(os.path.dirname(sys.executable), "attnfaith")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "usage: attnfaith COMMAND" in done.stdout
+
+
+# ------------------------------------------------------------------------------------------------ a whole round
+
+
+def test_train_measure_report(tmp_path, capsys):
+    assert (
+        cli.main(["train", "--config", "tiny.yaml", "--encoder", "average", "--training.arguments.disable_tqdm=true"]) == 0
+    )
+    shown = capsys.readouterr().out
+    assert f"report: {tmp_path}/run/report/index.html" in shown
+    assert "attention and gradient: Kendall's tau" in shown
+    assert (
+        cli.main(["measure", "run", "--measure.producers", "[leave_one_out]", "--limit", "9", "--output", "part.parquet"])
+        == 0
+    )
+    assert "record: part.parquet" in capsys.readouterr().out
+    part = record.load("part.parquet")
+    assert part.num_rows == 9 and part.column("encoder").unique().to_pylist() == ["average"]
+
+    assert cli.main(["train", "--config", "tiny.yaml", "--output_dir", "other", "--seed=4"]) == 0
+    capsys.readouterr()
+    records = ["run/record.parquet", "other/record.parquet"]
+    assert cli.main(["report", *records, "--output", "both", "--examples", "1"]) == 0
+    assert "both/index.html" in capsys.readouterr().out
+    page = (tmp_path / "both" / "index.html").read_text()
+    assert "average" in page and "bilstm" in page
+
+
+def test_overwriting_and_going_on(fails):
+    assert cli.main(["train", "--config", "tiny.yaml"]) == 0
+    fails("train", "--config", "tiny.yaml", says="holds a run already.*--overwrite_output_dir")
+    assert cli.main(["train", "--config", "tiny.yaml", "--resume_from_checkpoint"]) == 0
+    fails(
+        "train", "--config", "tiny.yaml", "--resume_from_checkpoint", "--seed", "4", says="another recipe .different: seed"
+    )
+    assert cli.main(["train", "--config", "tiny.yaml", "--overwrite_output_dir", "--seed", "4"]) == 0
+    assert record.load("run/record.parquet").column("seed").unique().to_pylist() == [4]
+
+
+# ------------------------------------------------------------------------------------------------ mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--config", "tny.yaml"], "no recipe at tny.yaml: No such file"),
+        ([], "no recipe at recipes/quickstart.yaml"),
+        (["--config", "tiny.yaml", "--data.name", "sts"], "Unknown data set 'sts'.*Did you mean 'sst'"),
+        (["--config", "tiny.yaml", "--split", "dev"], "measure.split='dev' does not exist; choose one of train"),
+        (["--config", "tiny.yaml", "--encodr", "cnn"], "unknown option --encodr; did you mean --encoder"),
+        (["--config", "tiny.yaml", "--encoder", "lstm"], "encoder='lstm' is not known; choose one of bilstm"),
+        (["--config", "tiny.yaml", "cnn"], "'cnn' is not an override; write --key value"),
+        (["--config", "tiny.yaml", "--learning_rate", "fast"], "learning_rate='fast' is a str; it must be a float"),
+        (["--config", "tiny.yaml", "--metric_for_best_model", "auc"], "metric_for_best_model='auc' is not known"),
+        (["--config", "tiny.yaml", "--select_on", "test"], "selected on 'validation' only"),
+        (["--config", "tiny.yaml", "--producers", "[grad]"], r"no measure or experiment is called \['grad'\]; known: "),
+        (["--config", "tiny.yaml", "--data.arguments.length", "10"], "data.arguments=.* a value of a wrong type"),
+    ],
+)
+def test_mistakes_are_one_line(fails, arguments, says, tmp_path):
+    fails("train", *arguments, says=says)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_mistakes_of_the_other_commands(fails, tmp_path):
+    fails("measure", "nowhere", says="no recipe at nowhere/recipe.yaml")
+    fails("report", "nowhere.parquet", "--output", "r", says="no record at nowhere.parquet")
+    (tmp_path / "bad.parquet").write_text("bad")
+    fails("report", "bad.parquet", "--output", "r", says="bad.parquet is not a readable record")
+
+
+def test_the_traceback_is_there_for_who_wants_it(monkeypatch):
+    monkeypatch.setenv("ATTNFAITH_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="no recipe at"):
+        cli.main(["train", "--config", "none.yaml"])
+
+
+def test_a_full_disk_is_one_line(fails, monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device", "run/record.parquet")
+
+    monkeypatch.setattr("attnfaith.runs._train", full)
+    fails("train", "--config", "tiny.yaml", says="No space left on device: 'run/record.parquet'")
+
+
+@pytest.fixture
+def own_files(tmp_path, monkeypatch):
+    """The user's own tweets (data set "adr"), from rows of (text, label) per split."""
+
+    def write(**splits):
+        import pandas as pd
+
+        (tmp_path / "data" / "adr").mkdir(parents=True)
+        rows = [(row["text"], row["label"]) for row in generate(40, 1, length=(6, 9))]
+        for split in ("train", "validation", "test"):
+            given = splits.get(split, rows)
+            pd.DataFrame(given, columns=["text", "label"]).to_csv(tmp_path / "data" / "adr" / f"{split}.csv", index=False)
+        monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
+
+    return write
+
+
+ADR = ["train", "--config", "tiny.yaml", "--data.name", "adr", "--data.arguments", "{}"]
+SIX = "one two three four five six"
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([(SIX, 2)] * 3, "'adr'.* 2 "),
+        ([(SIX, None)] * 3, "label"),
+        ([(SIX, "yes")] * 3, "label"),
+        ([(SIX, -1)] * 3, "-1"),
+        ([(None, 1)] * 3, "text"),
+        ([("short", 1)] * 3, "length filter of 'adr' leaves no row of its test split"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_bad_rows(own_files, fails, rows, says):
+    own_files(test=rows)
+    assert "test" in fails(*ADR, says=says)
+    gc.collect()  # datasets leaves a file open that it could not read
+
+
+def test_training_labels_of_one_class(own_files, fails):
+    own_files(train=[(SIX, 1)] * 20)
+    fails(*ADR, says=r"no training instance of class \[0\]")
+
+
+def test_no_local_files(fails, monkeypatch, tmp_path):
+    fails(*ADR, says="ATTNFAITH_DATA is not set")
+    fails(
+        "train",
+        "--config",
+        "tiny.yaml",
+        "--data.name",
+        "sst",
+        "--data.arguments",
+        "{}",
+        says="Cannot read 'sst' from the Hub",
+    )
+
+
+def test_texts_of_unknown_words_only(own_files, capsys):
+    own_files(test=[("xa xb xc xd xe xf xg", 1), ("ya yb yc yd ye yf", 0)] * 4)
+    assert cli.main(ADR) == 0
+    table = record.load("run/record.parquet")
+    assert table.num_rows == 8 and table.column("tokens")[0].as_py() == ["xa", "xb", "xc", "xd", "xe", "xf", "xg"]
+    assert all(row.sum() > 0.999 for row in record.rows(table, "attention"))
+    assert table.column("revision")[0].as_py().startswith("local-")
+
+
+# ------------------------------------------------------------------------------------------------ the metric
+
+
+def test_install_metric(tmp_path, monkeypatch, capsys):
+    import evaluate.loading
+
+    monkeypatch.setattr(evaluate.loading.config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(evaluate.loading, "init_dynamic_modules", lambda: str(tmp_path / "modules" / "evaluate_modules"))
+    (tmp_path / "modules" / "evaluate_modules").mkdir(parents=True)
+    (tmp_path / "modules" / "evaluate_modules" / "__init__.py").touch()
+    assert cli.main(["install-metric"]) == 0
+    shown = capsys.readouterr().out.strip()
+    assert shown.startswith(f"installed: {tmp_path}") and shown.endswith("attention_faithfulness.py")
+    assert os.path.isfile(shown.removeprefix("installed: "))
+
+
+# ------------------------------------------------------------------------------------------------ processes
+
+LAUNCH = [
+    "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+    "--mixed_precision", "no", "--dynamo_backend", "no",
+]  # fmt: skip
+# The script, with a list of the texts that each process trains on.
+SPY = """
+import json, os, runpy, sys
+from attnfaith import training
+seen, pad = [], training.pad_batch
+def spy(rows, padding):
+    seen.append([row["input_ids"] for row in rows])
+    return pad(rows, padding)
+training.pad_batch = spy
+try:
+    runpy.run_path({script!r}, run_name="__main__")
+finally:
+    with open(f"seen{{os.environ['RANK']}}.json", "w") as file:
+        json.dump(seen, file)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_model(tmp_path, repository):
+    """Told nothing about the CPU, they still are one training; with dropout, each text is seen once in every epoch."""
+    (tmp_path / "spy.py").write_text(SPY.format(script=str(repository / "recipes" / "train.py")))
+    arguments = [
+        "--config",
+        "tiny.yaml",
+        "--num_train_epochs",
+        "3",
+        "--dropout",
+        "0.3",
+        "--per_device_train_batch_size",
+        "8",
+    ]
+    done = subprocess.run(
+        [sys.executable, *LAUNCH, "spy.py", *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("run/report/index.html") == 1
+    state = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert state["processes"] == 2 and state["status"] == "complete"
+    assert record.load(tmp_path / "run" / "record.parquet").num_rows == 24
+    batches = [json.loads((tmp_path / f"seen{rank}.json").read_text()) for rank in (0, 1)]
+    orders = []
+    for epoch in range(3):
+        seen = []
+        for process in batches:  # of an epoch: 64 texts / 2 processes / 8 = 4 batches, and those of validation
+            length = len(process) // 3
+            seen += [tuple(text) for batch in process[epoch * length : epoch * length + 4] for text in batch]
+        assert len(seen) == 64 and len(set(seen)) == 64
+        orders.append(seen)
+    assert orders[0] != orders[1] != orders[2]
+
+
+@pytest.mark.slow
+def test_interrupted_and_gone_on(tmp_path, repository):
+    """Ctrl-C while training: code 130 and a hint; then the same weights as without it."""
+    arguments = ["--config", "tiny.yaml", "--num_train_epochs", "60"]
+    process = subprocess.Popen(
+        [sys.executable, str(repository / "recipes" / "train.py"), *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("run/checkpoints/checkpoint-*/trainer_state.json")):
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert "stopped; go on with --resume_from_checkpoint" in error and "Traceback" not in error
+    assert not (tmp_path / "run" / "model").exists()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "started"
+
+    assert cli.main(["train", *arguments, "--resume_from_checkpoint"]) == 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["epochs"] == 60
+    assert cli.main(["train", *arguments, "--output_dir", "whole"]) == 0
+    one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "whole"))
+    assert one == other
