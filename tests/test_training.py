@@ -429,10 +429,11 @@ def test_killed_while_a_checkpoint_is_written(tiny_recipe, spied, tmp_path, monk
     assert spied[0][-1].state.log_history[0]["epoch"] == 1.0
 
 
-def test_the_best_checkpoint_is_found_after_the_folder_moved(tiny_recipe, spied, tmp_path, monkeypatch):
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_the_best_checkpoint_is_found_after_the_folder_moved(tiny_recipe, spied, tmp_path, monkeypatch, epoch):
     scripted_scores(monkeypatch, "roc_auc", [0.9, 0.8, 0.7])
     kept = Kept()
-    spied[1].extend([kept, Kill(2)])
+    spied[1].extend([kept, Kill(epoch)])
     with pytest.raises(KeyboardInterrupt):
         train_only(tiny_recipe(training__num_train_epochs=3))
     spied[1].clear()
