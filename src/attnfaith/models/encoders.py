@@ -89,14 +89,19 @@ class BiLSTM(Encoder):
 
     def __init__(self, config):
         super().__init__()
-        self.forward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2, batch_first=True)
-        self.backward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2, batch_first=True)
+        self.forward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2)
+        self.backward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2)
 
     def forward(self, embedded, mask):
-        reverse = reverse_by_length(mask)
-        onward = self.forward_lstm(embedded)[0]
-        backward = take(self.backward_lstm(take(embedded, reverse))[0], reverse)
-        states = torch.cat([onward, backward], -1) * mask.unsqueeze(-1)
+        batch, length, size = embedded.shape
+        # Tokens in the order in which the LSTMs take them, position by position, so that nothing is copied once more.
+        tokens = embedded.transpose(0, 1).reshape(length * batch, size)
+        rows = torch.arange(batch, device=embedded.device)
+        reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
+        onward = self.forward_lstm(tokens.view(length, batch, size))[0]
+        backward = self.backward_lstm(tokens.index_select(0, reverse).view(length, batch, size))[0]
+        backward = backward.flatten(0, 1).index_select(0, reverse).view_as(onward)
+        states = torch.cat([onward, backward], -1).transpose(0, 1) * mask.unsqueeze(-1)
         end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
         last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
         return states, last
