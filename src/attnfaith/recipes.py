@@ -249,7 +249,7 @@ def _set(tree: dict, key: str, value) -> None:
 def unknown(what: str, given: str, known: Sequence[str]) -> str:
     """The message for a name nobody has: the nearest known one, and all of them."""
     near = difflib.get_close_matches(given, known, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f"; did you mean {near[0]}?" if near else "."
     return f"unknown {what} {given}{hint} Known: {', '.join(known)}"
 
 
