@@ -390,8 +390,7 @@ class Kill(TrainerCallback):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("strategy", ["group_by_length", "random"])
-@pytest.mark.parametrize("epoch", [1, 2, 3])
+@pytest.mark.parametrize(("epoch", "strategy"), [(1, "group_by_length"), (2, "random"), (3, "group_by_length")])
 def test_a_killed_training_goes_on_to_the_same_weights(tiny_recipe, spied, tmp_path, epoch, strategy):
     settings = {"training__num_train_epochs": 3, "training__train_sampling_strategy": strategy, "model__dropout": 0.1}
     whole = train_only(tiny_recipe(**settings))
