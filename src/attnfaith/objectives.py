@@ -29,7 +29,8 @@ def balancing_weights(labels: torch.Tensor, num_labels: int) -> torch.Tensor:
     counts = torch.bincount(labels, minlength=num_labels)
     if (absent := (counts == 0).nonzero().flatten().tolist()) or len(counts) > num_labels:
         raise ValueError(
-            f"cannot balance {num_labels} classes: no training instance of class {absent}, counts {counts.tolist()}"
+            f"cannot balance {num_labels} classes: no training instance of class {absent}, counts {counts.tolist()}; "
+            "training.balance_classes=false does without weights"
         )
     return counts[0] / counts
 
