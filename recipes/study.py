@@ -39,7 +39,8 @@ def cells(study: dict) -> list[tuple[str, Path, list[str]]]:
             name = "-".join([Path(block["recipe"]).stem, *(f"{value}" for value in chosen.values())])
             folder = Path(study["output_dir"]) / name
             given = {**block.get("set", {}), **chosen, "output_dir": str(folder), "name": name}
-            found.append((name, Path(block["recipe"]), [f"--{key}={value}" for key, value in given.items()]))
+            overrides = [f"--{key}={'null' if value is None else value}" for key, value in given.items()]
+            found.append((name, Path(block["recipe"]), overrides))
     names = [name for name, _, _ in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise RecipeError(f"the study has cells of one name: {twice}; vary a key of the grid")
@@ -107,6 +108,8 @@ def main(arguments=None) -> None:
     study = yaml.safe_load(known.config.read_text(encoding="utf-8"))
     if unknown := sorted(set(study) - {"output_dir", "results", "blocks", "published"}):
         raise RecipeError(f"{known.config}: unknown keys {unknown}; known: output_dir, results, blocks, published")
+    if missing := sorted({"output_dir", "results", "blocks"} - set(study)):
+        raise RecipeError(f"{known.config} lacks {missing}")
     planned = cells(study)
     root = Path(study["output_dir"])
     failed, done, started = [], 0, time.perf_counter()

@@ -54,6 +54,18 @@ def test_unknown_key_of_a_study(tmp_path):
         study.main(["--config", str(path)])
 
 
+def test_missing_key_of_a_study(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text("output_dir: x\nblocks: []\n")
+    with pytest.raises(ValueError, match="lacks \\['results'\\]"):
+        study.main(["--config", str(path)])
+
+
+def test_null_in_a_grid_is_yaml_null():
+    plan = {"output_dir": "x", "blocks": [{"recipe": "a/sst.yaml", "grid": {"early_stopping_patience": [None]}}]}
+    assert "--early_stopping_patience=null" in study.cells(plan)[0][2]
+
+
 @pytest.mark.slow
 def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
