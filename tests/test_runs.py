@@ -207,6 +207,28 @@ def test_going_on_may_change_the_report(copied):
     assert (folder / "model" / "model.safetensors").stat().st_mtime_ns == weights
 
 
+def test_stopped_while_reporting_measures_nothing_again(copied, monkeypatch):
+    folder, recipe = copied
+    before = (folder / "record.parquet").read_bytes()
+    shutil.rmtree(folder / "report")
+
+    def measure(*args, **kwargs):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(runs, "measure", measure)
+    assert runs.run(recipe, resume=True).is_file()
+    assert (folder / "record.parquet").read_bytes() == before
+
+
+def test_a_record_of_another_measurement_is_measured_again(copied):
+    folder, recipe = copied
+    other = recipes.parse(recipes.dump(recipe), ["--measure.producers=[gradient]"])
+    runs.measure_run(folder, other)
+    assert "importance_leave_one_out" not in record.load(folder / "record.parquet").column_names
+    runs.run(recipe, resume=True)
+    assert "importance_leave_one_out" in record.load(folder / "record.parquet").column_names
+
+
 def test_stopped_while_measuring(tiny_recipe, finished, tmp_path, monkeypatch, capsys):
     recipe = recipes.build({**recipes.dataclasses.asdict(finished[1]), "output_dir": str(tmp_path / "run")})
     inner = measurement._measure_batch

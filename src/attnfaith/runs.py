@@ -65,7 +65,9 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     try:
         if not (folder / MODEL).is_dir():
             _train(recipe, arguments, folder, state)
-        path = _measure(recipe, folder, state)
+        path = folder / RECORD
+        if not _is_measured(path, recipe):
+            path = _measure(recipe, folder, state)
         page = folder / REPORT / "index.html"
         if state.is_main_process:
             page = report(path, folder / REPORT, recipe)
@@ -78,6 +80,17 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
             print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
         raise
     return page
+
+
+def _is_measured(path: Path, recipe: Recipe) -> bool:
+    """Whether a whole record lies there that this recipe's `measure` section made."""
+    if not path.is_file():
+        return False
+    try:
+        made = record.settings(record.load(path))
+    except record.RecordError:
+        return False
+    return [part["recipe"]["measure"] for part in made] == [dataclasses.asdict(recipe.measure)]
 
 
 def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.PathLike | None = None) -> Path:
@@ -104,7 +117,7 @@ def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | 
     """Tables, figures and page of a record; returns the page's path."""
     table = record.load(path)
     section = recipe.report if recipe else recipes.Report()
-    return write_report(table, output, title=section.title, facts=_facts(table), n_examples=section.examples)
+    return write_report(table, output, title=section.title, facts=_facts(table, recipe), n_examples=section.examples)
 
 
 def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
@@ -135,7 +148,7 @@ def _print(scores: dict[str, dict]) -> None:
         )
 
 
-def _facts(table) -> dict[str, str]:
+def _facts(table, recipe: Recipe | None) -> dict[str, str]:
     """What the page says of a run: enough to tell what was done; recipe.yaml and run.json beside it say all."""
     cells = record.settings(table)
     if len(cells) != 1 or "recipe" not in cells[0]:
@@ -144,7 +157,7 @@ def _facts(table) -> dict[str, str]:
     training, sizes = made["training"], run["sizes"]
     dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
     return {
-        "what it is": made["note"] or made["name"],
+        "what it is": (recipe.note if recipe else made["note"]) or made["name"],
         "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
         "classes": ", ".join(f"{number} {name}" for number, name in enumerate(cells[0]["label_names"])),
         "vocabulary": f"{run['vocabulary']:,} entries",
