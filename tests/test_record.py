@@ -26,6 +26,7 @@ IDENTITY = {
     "alignment": "additive",
     "projection": "softmax",
     "vectors": "random(0.25)",
+    "objective": "classification",
     "seed": 10,
 }
 DRAWS = {
@@ -420,6 +421,7 @@ def instances(draw):
                 "importance_x": draw(st.lists(st.floats(width=32), min_size=length, max_size=length)),
                 "seed": draw(st.integers(-(2**62), 2**62)),
                 "vectors": draw(text),
+                "objective": draw(text),
             }
         )
     return rows

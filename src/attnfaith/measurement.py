@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -50,6 +51,28 @@ def load_producers(names: Sequence[str]) -> dict[str, object]:
     return {name: importlib.import_module(known[name]) for name in names}
 
 
+def check_options(modules: Mapping[str, object], options: Mapping[str, Mapping] | None) -> dict[str, dict]:
+    """The options as given, {producer: {keyword: value}}.
+
+    Raises MeasurementError for a producer that is not run, a keyword it does not have, and a value it refuses (a producer
+    with a function `check(**options)` says so before any work is done).
+    """
+    options = {name: dict(given) for name, given in (options or {}).items()}
+    for name, given in options.items():
+        if name not in modules:
+            raise MeasurementError(f"options for '{name}', which is not measured; measured: {sorted(modules)}")
+        parameters = list(inspect.signature(modules[name].measure).parameters)
+        known = [key for key in parameters if key not in ("model", "batch", "seed")]
+        if unknown := sorted(set(given) - set(known)):
+            raise MeasurementError(f"'{name}' has no option {unknown}; its options: {known or 'none'}")
+        if hasattr(modules[name], "check"):
+            try:
+                modules[name].check(**given)
+            except (TypeError, ValueError) as error:
+                raise MeasurementError(f"options of '{name}': {error}") from error
+    return options
+
+
 @dataclass(frozen=True)
 class Cell:
     """What the identity columns of a record say of the instances' data and training run; the model tells the rest."""
@@ -58,6 +81,7 @@ class Cell:
     revision: str
     split: str
     seed: int
+    objective: str = "classification"
 
 
 def measure(
@@ -68,6 +92,7 @@ def measure(
     output: str | os.PathLike,
     *,
     seed: int = 0,
+    options: Mapping[str, Mapping] | None = None,
     settings: Mapping | None = None,
     batch_tokens: int = BATCH_TOKENS,
     shard_instances: int = SHARD_INSTANCES,
@@ -76,20 +101,21 @@ def measure(
     """Measure every instance of a data set and write one record; returns its path.
 
     model: an attention classifier. dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` makes it. names:
-    the producers to run, beside attention and prediction. output: path of the record (parquet). settings: what else to
-    keep in the record about the run.
+    the producers to run, beside attention and prediction. output: path of the record (parquet). options: producer name ->
+    keyword arguments of its `measure`. settings: what else to keep in the record about the run.
 
     Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
     `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
     processes. A shard is written when it is complete: killed at any moment and called again, the measurement goes on with
     the shards that are missing and ends with the same record. Rows come in the data set's order.
 
-    Raises MeasurementError where the data set is empty or lacks columns, the model has weights or predictions that are not
-    finite or fewer than two classes, or the shards that lie there belong to another measurement.
+    Raises MeasurementError where the data set is empty or lacks columns, an option does not exist, the model has weights or
+    predictions that are not finite or fewer than two classes, or the shards that lie there belong to another measurement.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     output = Path(output)
     modules = load_producers(names)
+    options = check_options(modules, options)
     extra = _declared(modules, dataset)
     _check(model, dataset)
     identity = {**vars(cell), **_model_identity(model)}
@@ -101,6 +127,7 @@ def measure(
         "data": _digest_data(dataset),
         "identity": identity,
         "producers": list(modules),
+        "options": options,
         "seed": seed,
         "batch_tokens": batch_tokens,
         "shard_instances": shard_instances,
@@ -126,7 +153,7 @@ def measure(
             if not _is_whole(path, count):
                 parts = []
                 for batch in shards[number]:
-                    parts.append(_measure_batch(model, dataset[batch.tolist()], identity, modules, extra, seed))
+                    parts.append(_measure_batch(model, dataset[batch.tolist()], identity, modules, options, extra, seed))
                     bar.update(len(batch))
                 record.save(_join(parts), path)
             else:
@@ -253,7 +280,7 @@ def _is_whole(path: Path, count: int) -> bool:
 
 
 @torch.no_grad()
-def _measure_batch(model, rows: Mapping[str, list], identity, modules, extra, seed: int) -> pa.Table:
+def _measure_batch(model, rows: Mapping[str, list], identity, modules, options, extra, seed: int) -> pa.Table:
     count = len(rows["instance_id"])
     inputs = ("input_ids", "token_type_ids")
     features = [{name: rows[name][index] for name in inputs if name in rows} for index in range(count)]
@@ -263,7 +290,7 @@ def _measure_batch(model, rows: Mapping[str, list], identity, modules, extra, se
     probs = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1).cpu().numpy()
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
-    batch["instance_id"] = rows["instance_id"]
+    batch |= {"instance_id": rows["instance_id"], "encoded": encoded}
     columns = {
         "instance_id": rows["instance_id"],
         **{name: [value] * count for name, value in identity.items()},
@@ -276,7 +303,7 @@ def _measure_batch(model, rows: Mapping[str, list], identity, modules, extra, se
     if "rationale" in extra:
         columns["rationale"] = rows["rationale"]
     for name, module in modules.items():
-        made = module.measure(model, batch, seed=seed)
+        made = module.measure(model, batch, seed=seed, **options.get(name, {}))
         if set(made) != set(module.COLUMNS):
             raise MeasurementError(f"'{name}' declares {sorted(module.COLUMNS)} and returned {sorted(made)}")
         columns.update(made)

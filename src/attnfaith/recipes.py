@@ -94,9 +94,12 @@ class Training:
 
 @dataclass(frozen=True)
 class Measure:
-    """producers: measures of importance and experiments, by file name. split, limit: which instances, None all."""
+    """producers: measures of importance and experiments, by file name. options: keyword arguments of a producer, by its
+    name. split, limit: which instances, None all.
+    """
 
     producers: list[str] = field(default_factory=lambda: ["gradient", "gradient_norm", "leave_one_out"])
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
     split: str = "test"
     limit: int | None = None
     seed: int = 0

@@ -19,7 +19,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 
-IDENTITY = ("instance_id", "dataset", "revision", "split", "encoder", "alignment", "projection", "vectors", "seed")
+IDENTITY = (
+    "instance_id",
+    "dataset",
+    "revision",
+    "split",
+    "encoder",
+    "alignment",
+    "projection",
+    "vectors",
+    "objective",
+    "seed",
+)
 SUM_TOLERANCE = 1e-4
 
 
@@ -58,6 +69,7 @@ CATEGORY = Column(dtype="category")
 COLUMNS = {
     "instance_id": Column(dtype="string", doc="data set / split / original row"),
     **{name: CATEGORY for name in IDENTITY[1:-1]},
+    "objective": Column(dtype="category", doc="what the model was trained for: classification, or against another model"),
     "seed": Column(dtype="int64", doc="seed of the training run"),
     "tokens": Column(("T",), "string", doc="attendable tokens, as read: no padding, no begin or end marker"),
     "label": Column(dtype="int64", doc="gold class; null where unknown"),

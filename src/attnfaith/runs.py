@@ -29,7 +29,7 @@ from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, load_sp
 from attnfaith.data.registry import get_entry
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors
-from attnfaith.measurement import Cell, load_producers, measure
+from attnfaith.measurement import Cell, check_options, load_producers, measure
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
@@ -55,7 +55,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     started = time.perf_counter()
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
-    load_producers(recipe.measure.producers)
+    check_options(load_producers(recipe.measure.producers), recipe.measure.options)
     _check_split(recipe.measure.split)
     folder = Path(recipe.output_dir)
     arguments = training_arguments(recipe)
@@ -449,6 +449,7 @@ def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os
         section.producers,
         output or folder / RECORD,
         seed=section.seed,
+        options=section.options,
         settings=settings,
         batch_tokens=section.batch_tokens,
     )

@@ -21,6 +21,7 @@ def build(instances, *, seed=0, projection="softmax", dataset="sst", revision="a
             "alignment": "additive",
             "projection": projection,
             "vectors": "random(0.25)",
+            "objective": "classification",
             "seed": seed,
         }
         attention = list(given.get("attention", []))

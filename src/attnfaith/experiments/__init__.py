@@ -1,5 +1,8 @@
 """Interventions on attention: one module per intervention, found by its file name.
 
-A module has COLUMNS (what it adds to a record) and `measure(model, batch, *, seed) -> columns`, as a measure of importance
-has. It calls the model's stages with another attention; it never changes the model.
+A module has COLUMNS (what it adds to a record), METRIC (which of them `attention_faithfulness` compares with what) and
+`measure(model, batch, *, seed, <options>) -> columns`, as a measure of importance has. Options have defaults; `check`
+with the same keywords raises ValueError for a value that makes no sense, before any work is done. It calls the model's
+stages with another attention; it never changes the model. An instance it is undefined for, such as a text of one token,
+has empty draws or NaN and is counted where tables are made.
 """

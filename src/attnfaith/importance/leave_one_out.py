@@ -39,7 +39,7 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     Source: Jain & Wallace 2019, algorithm 1; Meister et al. 2021, eq. 6.
     """
     given = {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
-    encoded = model.encode(**given)
+    encoded = batch["encoded"] if "encoded" in batch else model.encode(**given)
     hidden, mask, query = encoded
     attention = model.attend(*encoded)
     probs = model.decode(hidden, attention, query).double().softmax(-1)

@@ -134,5 +134,7 @@ def pair_name(first: str, second: str) -> str:
 def describe(identity: Mapping[str, object]) -> str:
     """One line that tells a cell from the others: data set, split, model, seed."""
     model = " + ".join(str(identity[name]) for name in ("encoder", "alignment", "projection"))
+    if identity["objective"] != "classification":
+        model += f" · {identity['objective']}"
     data = f"{identity['dataset']} ({identity['split']})"
     return f"{data} · {model} · vectors {identity['vectors']} · seed {identity['seed']}"

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import __version__
+from attnfaith.reporting.blocks import Grid, Picture
 from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, pair_name
 from attnfaith.reporting.figures import tau_in_words
 from attnfaith.reporting.heatmap import (
@@ -56,28 +57,6 @@ STATISTICS = {
     "normalised_entropy": "attention entropy over its maximum, mean",
     "n_entropy_undefined": "texts without that entropy (fewer than two tokens)",
 }
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table as the page shows it: text only. The first `heads` columns name the row."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    heads: int
-    note: str = ""
-    stem: str = ""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure as the page shows it: PNG inside the page, in words for those who do not see it."""
-
-    source: str
-    alt: str
-    caption: str
-    stem: str
 
 
 @dataclass(frozen=True)

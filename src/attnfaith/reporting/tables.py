@@ -19,6 +19,7 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, a
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, pair_name, split_cells
 from attnfaith.reporting.files import write_atomically
+from attnfaith.reporting.statistics import bootstrap_interval
 
 
 AGREEMENT_COLUMNS = (
@@ -164,7 +165,7 @@ def plausibility_table(record: "pa.Table | Sequence[Cell]", *, n_bootstrap: int 
         for name in ("attention", *cell.measures):
             found = np.asarray(auprc(cell.scores(name), gold), dtype=np.float64)
             defined = np.flatnonzero(~np.isnan(found))
-            low, high = _bootstrap(found[defined], n_bootstrap, seed)
+            low, high = bootstrap_interval(found[defined], seed=seed, draws=n_bootstrap)
             rows.append(
                 {
                     **cell.identity,
@@ -179,16 +180,6 @@ def plausibility_table(record: "pa.Table | Sequence[Cell]", *, n_bootstrap: int 
                 }
             )
     return _frame(rows, PLAUSIBILITY_COLUMNS)
-
-
-def _bootstrap(values: np.ndarray, draws: int, seed: int) -> tuple[float, float]:
-    """The 95 % percentile interval of the mean over instances; NaN below two values."""
-    if len(values) < 2:
-        return np.nan, np.nan
-    generator = np.random.default_rng(seed)
-    means = [values[generator.integers(0, len(values), len(values))].mean() for _ in range(draws)]
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float(low), float(high)
 
 
 def seed_summary(table: pd.DataFrame) -> pd.DataFrame:

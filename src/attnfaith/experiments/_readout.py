@@ -1,0 +1,77 @@
+"""What the experiments share: the read-out as one scalar per token and class, and random draws per instance.
+
+With an affine decoder the logits of any attention a are sum_t a_t v_t + b, v_t = W h_t: T x C numbers say all about what
+another attention would make the model say, and no state is needed again. Shapes: B instances, T tokens, C classes.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from attnfaith.models.modeling_attention_classifier import Encoded
+
+
+@dataclass(frozen=True)
+class Readout:
+    """One instance: attention (T,) float64, summing to 1; values (T,C) and bias (C,) float64, None where the decoder is not
+    affine; probs (C,), the prediction; all over the instance's attendable tokens.
+    """
+
+    attention: np.ndarray
+    values: np.ndarray | None
+    bias: np.ndarray | None
+    probs: np.ndarray
+
+    def logits(self, attention: np.ndarray) -> np.ndarray:
+        """Logits (..., C) of attentions (..., T). An attention that is all 0 leaves the bias. Only where affine."""
+        return attention @ self.values + self.bias
+
+
+def encode(model, batch) -> Encoded:
+    """The encoder's output for a batch, taken from batch["encoded"] where the measurement has put it there."""
+    if "encoded" in batch:
+        return batch["encoded"]
+    return model.encode(**{name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")})
+
+
+@torch.no_grad()
+def read_out(model, batch) -> list[Readout]:
+    """What an experiment needs of each instance of a batch, in float64 on the CPU."""
+    encoded = encode(model, batch)
+    hidden, mask, query = encoded
+    attention = model.attend(*encoded)
+    mask = mask.cpu().numpy()
+    weights = attention.double().cpu().numpy()
+    if not model.decoder.affine:
+        probs = model.decode(hidden, attention, query).double().softmax(-1).cpu().numpy()
+        return [
+            Readout(_normalised(row[keep]), None, None, found) for row, keep, found in zip(weights, mask, probs, strict=True)
+        ]
+    weight, bias = model.decoder_weights(query)
+    values = (hidden @ weight.t()).double().cpu().numpy()
+    biases = bias.double().expand(len(mask), -1).cpu().numpy()
+    found = []
+    for row, keep, value, shift in zip(weights, mask, values, biases, strict=True):
+        own, used = _normalised(row[keep]), value[keep]
+        found.append(Readout(own, used, shift, softmax(own @ used + shift)))
+    return found
+
+
+def _normalised(weights: np.ndarray) -> np.ndarray:
+    """float32 weights sum to 1 within 1e-7; here exactly, so that nothing below depends on that rounding."""
+    total = weights.sum()
+    return weights / total if total > 0 else weights
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities along the last axis."""
+    shifted = np.exp(logits - logits.max(-1, keepdims=True))
+    return shifted / shifted.sum(-1, keepdims=True)
+
+
+def generator(seed: int, instance_id: str, purpose: str) -> np.random.Generator:
+    """The random stream of one instance and one purpose: no batch, order or number of processes changes it."""
+    digest = hashlib.sha256(f"{purpose}\0{seed}\0{instance_id}".encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))
