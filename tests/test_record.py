@@ -236,6 +236,35 @@ def test_draws():
         assert all(part in str(caught.value) for part in parts), (change, caught.value)
 
 
+def test_draws_as_arrays_and_as_lists():
+    """One array (K,T) per instance makes the record that nested lists make, and comes back as it was."""
+    generator = np.random.default_rng(0)
+    tokens, attention = [["a", "b"], [], ["c"]], [[0.5, 0.5], [], [1.0]]
+    given = columns(count=3, tokens=tokens, attention=attention)
+    drawn = {
+        "permuted_probs": [generator.dirichlet([1, 1], size=count) for count in (4, 0, 2)],
+        "adversarial_attention": [generator.dirichlet([1, 1], size=3), np.empty((1, 0)), np.empty((0, 1))],
+    }
+    made = record.build(given | drawn, DRAWS)
+    lists = {name: [value.tolist() for value in values] for name, values in drawn.items()}
+    assert made.equals(record.build(given | lists, DRAWS))
+    for part, first in ((made, 0), (made.slice(1, 2), 1), (made.take([2, 0]), None)):
+        for name, values in drawn.items():
+            expected = values[first : first + len(part)] if first is not None else [values[2], values[0]]
+            found = record.rows(part, name)
+            for one, other in zip(found, expected, strict=True):
+                assert one.shape == (other.shape if len(other) else (0, 0))
+                np.testing.assert_array_equal(one, other.astype(np.float32).reshape(one.shape))
+    with pytest.raises(RecordError, match="'permuted_probs' must be list"):
+        record.build(columns(permuted_probs=[np.array([["x", "y"]])] * 2), {"permuted_probs": DRAWS["permuted_probs"]})
+
+
+def test_rows_refuses_draws_of_unequal_length():
+    made = record.build(columns(x=[[[1.0], [1.0, 2.0]], []]), {"x": Column(("K", "M"))})
+    with pytest.raises(RecordError, match=r"row 0: draws of lengths \[1, 2\]"):
+        record.rows(made, "x")
+
+
 def test_column_order_does_not_matter():
     made = record.build(
         columns(adversarial_attention=[[[0.5, 0.5]] * 3, []]), {"adversarial_attention": DRAWS["adversarial_attention"]}

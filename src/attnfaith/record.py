@@ -115,9 +115,24 @@ def _array(values: Sequence, field: pa.Field) -> pa.Array:
     try:
         if pa.types.is_dictionary(field.type):
             return pa.array(values, pa.string()).dictionary_encode()
+        if len(axes(field)) == 2 and len(values) and all(isinstance(value, np.ndarray) for value in values):
+            return _nested(values, field.type)
         return pa.array(values, field.type)
     except (pa.ArrowException, TypeError) as error:
         raise RecordError(f"column '{field.name}' must be {field.type}: {error}") from error
+
+
+def _nested(values: Sequence[np.ndarray], kind: pa.DataType) -> pa.Array:
+    """One array (K,M) per instance as lists of lists, without a Python object for each of the K."""
+    draws = np.array([len(value) for value in values], dtype=np.int64)
+    lengths = np.repeat([value.shape[1] for value in values], draws)
+    flat = np.concatenate([value.ravel() for value in values])
+    inner = pa.ListArray.from_arrays(_offsets(lengths), pa.array(flat, kind.value_type.value_type), kind.value_type)
+    return pa.ListArray.from_arrays(_offsets(draws), inner, kind)
+
+
+def _offsets(lengths: np.ndarray) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
 def axes(field: pa.Field) -> tuple[str, ...]:
@@ -227,9 +242,10 @@ def _check_unique(table: pa.Table) -> None:
 
 
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
-    """A list column as one numpy array per instance (views, not copies).
+    """A list column as one numpy array per instance (views, not copies): (T,), (C,), or (K,T), (K,C) for one of draws.
 
-    Raises RecordError where the record has no such column, or it holds one value per instance.
+    Without draws, (0, 0). Raises RecordError where the record has no such column, it holds one value per instance, or
+    the draws of an instance differ in length.
     """
     if column not in table.column_names:
         raise RecordError(f"the record has no column '{column}'; it has {table.column_names}")
@@ -237,8 +253,18 @@ def rows(table: pa.Table, column: str) -> list[np.ndarray]:
     if not pa.types.is_list(array.type):
         raise RecordError(f"column '{column}' holds one {array.type} per instance, not a list")
     bounds = array.offsets.to_numpy()
-    flat = array.values.to_numpy(zero_copy_only=False)
-    return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    if not pa.types.is_list(array.values.type):
+        flat = array.values.to_numpy(zero_copy_only=False)
+        return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    inner = array.values.offsets.to_numpy()
+    flat = array.values.values.to_numpy(zero_copy_only=False)
+    found = []
+    for row, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        if len(lengths := np.unique(np.diff(inner[start : stop + 1]))) > 1:
+            raise RecordError(f"column '{column}' row {row}: draws of lengths {lengths.tolist()}; they must have one length")
+        shape = (stop - start, lengths[0]) if len(lengths) else (0, 0)
+        found.append(flat[inner[start] : inner[stop]].reshape(shape))
+    return found
 
 
 def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
