@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from attnfaith.data import planted_evidence as planted
+from attnfaith.data.loading import SPLITS, load_splits
 from attnfaith.data.planted_evidence import generate
 from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import split_words
@@ -204,9 +205,43 @@ def test_decide_by_hand():
         planted.decide(["table"])
 
 
+@knobs
+def test_removed_evidence_leaves_all_else(arguments):
+    """Same labels, lengths and other words; nothing marked, no evidence word, and only the evidence's places differ."""
+    rows = generate(100, 6, stream=1, **arguments)
+    bare = generate(100, 6, stream=1, evidence_removed=["train", "validation"], **arguments)
+    charged = {word for group in planted.evidence_words(arguments.get("n_classes", 2)) for word in group}
+    charged |= {*planted.NEGATORS, *planted.AFFIRMERS}
+    for row, without in zip(rows, bare, strict=True):
+        before, after = row["text"].split(), without["text"].split()
+        assert row["label"] == without["label"] and len(before) == len(after) and not any(without["rationale"])
+        assert not charged & set(after)
+        assert [old != new for old, new in zip(before, after, strict=True)] == [mark == 1 for mark in row["rationale"]]
+
+
+def test_evidence_is_removed_from_the_named_splits_only():
+    splits = load_splits(
+        "planted_evidence", sizes={"train": 30, "test": 30}, evidence_removed=["train", "validation"]
+    ).splits
+    assert not any(map(sum, splits["train"]["rationale"])) and not any(map(sum, splits["validation"]["rationale"]))
+    whole = load_splits("planted_evidence", sizes={"train": 30, "test": 30})
+    assert splits["test"]["text"] == whole.splits["test"]["text"] and all(map(sum, splits["test"]["rationale"]))
+
+
+def test_the_revision_tells_removed_evidence():
+    loaded = load_splits("planted_evidence", sizes={"train": 5}, evidence_removed=["train"])
+    assert loaded.revision == "generated-1(evidence_removed=['train'],seed=0)"
+
+
+def test_streams_are_the_splits_in_order():
+    assert list(planted.STREAMS) == list(SPLITS) and list(planted.STREAMS.values()) == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"evidence_removed": ["dev"]}, r"list of splits \(train, validation, test\); \['dev'\]"),
+        ({"evidence_removed": "train"}, "list of splits .*; 'train'"),
         ({"length": (1, 5), "n_evidence": 2}, "at least 2 words"),
         ({"length": (9, 5)}, "length must be"),
         ({"n_classes": 1}, "2 to 6; 1 was given"),

@@ -13,6 +13,8 @@ Knobs:
     needs_context  an item is two neighbouring words, a modifier and a polarity word ("hardly superb"); a negator turns
                    the value round. Modifier and polarity are each independent of the label, so no single word decides.
     distractors    words that sound like a judgement but are drawn independently of the label.
+    evidence_removed  splits whose evidence is left out: neutral words stand in its place, the label stays, and nothing in
+                   the text tells it. A model trained on such texts cannot use the evidence of the others.
 
 A row depends on (seed, stream, its index) and the knobs only: more rows never change the earlier ones.
 """
@@ -21,6 +23,9 @@ from collections.abc import Sequence
 
 from attnfaith.data.registry import DatasetError
 
+
+STREAMS = {"train": 0, "validation": 1, "test": 2}
+"""The random stream of each split."""
 
 VERSION = 1
 """Raised whenever the same arguments give other rows."""
@@ -136,6 +141,7 @@ def generate(
     class_balance: Sequence[float] | None = None,
     vocabulary_size: int | None = None,
     distractors: int = 0,
+    evidence_removed: Sequence[str] = (),
 ) -> list[dict]:
     """n rows with text, label and rationale, the words of a text being those between its blanks.
 
@@ -147,6 +153,8 @@ def generate(
         n_classes: 2 (negative, positive) up to 6 (film genres).
         class_balance: probability of each label; None is uniform.
         vocabulary_size: number of neutral words used, at most `VOCABULARY_SIZE` (the default).
+        evidence_removed: names of splits (keys of `STREAMS`) without evidence. Their rows keep label, length and every
+            other word, and mark nothing in their rationale.
 
     Returns rows {"text": str, "label": int, "rationale": list of 0/1 per word}; 1 marks the
     redundancy * n_evidence evidence words and, with needs_context, the modifier before each.
@@ -181,6 +189,11 @@ def generate(
             f"length must be (least, greatest) with at least {planted} words, the number planted; {length} was given."
         )
 
+    if isinstance(evidence_removed, str) or (strangers := [name for name in evidence_removed if name not in STREAMS]):
+        given = evidence_removed if isinstance(evidence_removed, str) else strangers
+        raise DatasetError(f"evidence_removed must be a list of splits ({', '.join(STREAMS)}); {given!r} was given.")
+    removed = stream in [STREAMS[name] for name in evidence_removed]
+
     evidence = evidence_words(n_classes)
     thresholds = np.cumsum(balance)[:-1]
     rows = []
@@ -188,6 +201,7 @@ def generate(
         # The neutral text and the places to plant have a stream of their own, which never sees the label.
         neutral = np.random.default_rng([seed, stream, index, 0])
         choice = np.random.default_rng([seed, stream, index, 1])
+        substitute = np.random.default_rng([seed, stream, index, 2])
         total = int(neutral.integers(low, high, endpoint=True))
         tokens, adjective = _filler(neutral, total - (items if needs_context else 0), slots)
         order = neutral.permutation(len(tokens))
@@ -206,6 +220,11 @@ def generate(
                 if needs_context:
                     modifiers = NEGATORS if turn else AFFIRMERS
                     item.insert(0, modifiers[choice.integers(len(modifiers))])
+                if removed:
+                    # an item of two words leaves a gap beside the adjective that it would replace
+                    gap = [slots["A"][substitute.integers(len(slots["A"]))]] if needs_context else []
+                    replacement[int(place)] = ([*gap, tokens[place]], 0)
+                    continue
                 replacement[int(place)] = (item, 1)
 
         text, rationale = [], []
