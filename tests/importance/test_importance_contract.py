@@ -1,5 +1,6 @@
 """What every measure of importance and every experiment keeps to: tested for a new file because it exists."""
 
+import inspect
 import itertools
 import math
 
@@ -24,6 +25,10 @@ REST = (  # projection, query, readout
 )
 UNKNOWN = 1
 TEXTS = (7, 0, [9], [UNKNOWN] * 4, 3, [12] * 5, 6)
+OPTIONS = {"permutation": {"draws": 20}}  # of producers that take long with their own
+# How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
+# between equally good answers is part of the method (math.inf: the shape alone is compared).
+TOLERANCE = {}
 
 
 @pytest.fixture(params=PRODUCERS)
@@ -32,10 +37,11 @@ def producer(request):
 
 
 def measured(producer, model, batch, seed=0):
-    """{column: one float64 array per instance}, in the order of the batch's instances."""
+    """{column: one array per instance}, float64 or text, in the order of the batch's instances."""
+    options = OPTIONS.get(producer.__name__.rpartition(".")[2], {})
     return {
-        name: [np.asarray(v, np.float64) for v in values]
-        for name, values in producer.measure(model, batch, seed=seed).items()
+        name: [np.asarray(v, None if isinstance(v, str) else np.float64) for v in values]
+        for name, values in producer.measure(model, batch, seed=seed, **options).items()
     }
 
 
@@ -43,14 +49,39 @@ def same(found, expected, exact=False):
     assert found.keys() == expected.keys()
     for name in found:
         for one, other in zip(found[name], expected[name], strict=True):
-            if exact:
+            if exact or one.dtype.kind == "U":
                 np.testing.assert_array_equal(one, other, err_msg=name)
             else:
-                np.testing.assert_allclose(one, other, atol=1e-6, rtol=2e-5, err_msg=name)
+                np.testing.assert_allclose(one, other, atol=TOLERANCE.get(name, 1e-6), rtol=2e-5, err_msg=name)
+
+
+def check(found, producer, model, rows):
+    """Columns, lengths and values as declared. Undefined is NaN, and the column's doc says so."""
+    assert list(found) == list(producer.COLUMNS)
+    for name, column in producer.COLUMNS.items():
+        assert isinstance(column, record.Column) and column.doc
+        for row, values in zip(rows, found[name], strict=True):
+            assert values.dtype.kind == "U" or "NaN" in column.doc or np.isfinite(values).all(), name
+            for axis, size in zip(column.axes, values.shape, strict=True):
+                assert size == {"T": len(row["tokens"]), "C": model.config.num_labels}.get(axis, size), name
+            if name.startswith("importance_"):
+                assert column.axes == ("T",) and (values >= 0).all()
 
 
 def test_there_are_producers():
-    assert {"gradient", "gradient_norm", "leave_one_out"} <= set(PRODUCERS)
+    assert {"gradient", "gradient_norm", "leave_one_out", "permutation"} <= set(PRODUCERS)
+
+
+def test_options_and_what_the_metric_compares(producer):
+    """Options have defaults and are checked beforehand by the same names; METRIC names columns that are there."""
+    _model, _batch, *parameters = inspect.signature(producer.measure).parameters.values()
+    assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters)
+    if options := {p.name: p.default for p in parameters if p.name != "seed"}:
+        assert {p.name: p.default for p in inspect.signature(producer.check).parameters.values()} == options
+        producer.check(**options)
+    if ".experiments." in producer.__name__:
+        assert set(producer.METRIC) <= {"counterfactual_attention", "counterfactual_probs"}
+        assert set(producer.METRIC.values()) <= set(producer.COLUMNS)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -63,17 +94,7 @@ def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tin
     batch = tiny_batch(rows)
     whole = measured(producer, model, batch)
 
-    # columns, lengths, values
-    assert list(whole) == list(producer.COLUMNS)
-    for name, column in producer.COLUMNS.items():
-        assert isinstance(column, record.Column) and column.doc
-        assert len(whole[name]) == len(rows)
-        for row, values in zip(rows, whole[name], strict=True):
-            assert np.isfinite(values).all()
-            for axis, size in zip(column.axes, values.shape, strict=True):
-                assert size == {"T": len(row["tokens"]), "C": model.config.num_labels}.get(axis, size)
-            if name.startswith("importance_"):
-                assert column.axes == ("T",) and (values >= 0).all()
+    check(whole, producer, model, rows)
 
     # neither the batch, nor the order, nor padding
     alone = [measured(producer, model, tiny_batch([row])) for row in rows]
@@ -94,7 +115,7 @@ def test_the_model_is_left_as_it_was(producer, encoder, projection, tiny_model, 
     model.decoder.context.bias.grad = torch.full_like(model.decoder.context.bias, 7.0)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    producer.measure(model, tiny_batch(tiny_rows([4, 2])), seed=0)
+    measured(producer, model, tiny_batch(tiny_rows([4, 2])))
     assert not model.training
     assert {name: parameter.requires_grad for name, parameter in model.named_parameters()} == trainable
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -107,9 +128,9 @@ def test_the_model_is_left_as_it_was(producer, encoder, projection, tiny_model, 
 
 def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model()
-    monkeypatch.setattr(type(model), "decode", lambda *_args: 1 / 0)
+    monkeypatch.setattr(type(model), "attend", lambda *_args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        producer.measure(model, tiny_batch(tiny_rows([4, 2])), seed=0)
+        measured(producer, model, tiny_batch(tiny_rows([4, 2])))
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert torch.is_grad_enabled()
 
@@ -135,25 +156,24 @@ def test_dropout_is_off_in_eval_mode(producer, encoder, tiny_model, tiny_rows, t
 def test_smallest_texts(producer, encoder, query, texts, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(encoder=encoder, query=query)
     rows = tiny_rows(texts, pair=query == "text")
-    for values in measured(producer, model, tiny_batch(rows)).values():
-        for row, value in zip(rows, values, strict=True):
-            assert np.isfinite(value).all() and value.shape[-1] == len(row["tokens"])
+    check(measured(producer, model, tiny_batch(rows)), producer, model, rows)
 
 
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax", "entmax15", "entmax", "uniform"])
 @pytest.mark.parametrize("encoder", ["bilstm", "transformer", "average"])
 def test_constant_vectors(producer, encoder, projection, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(encoder=encoder, projection=projection, embedding_std=0.0)
-    for values in measured(producer, model, tiny_batch(tiny_rows([6, 3]))).values():
-        assert all(np.isfinite(value).all() for value in values)
+    rows = tiny_rows([6, 3])
+    check(measured(producer, model, tiny_batch(rows)), producer, model, rows)
 
 
 def test_half_precision(producer, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(scale=1.0)
-    batch = tiny_batch(tiny_rows([6, 3]))
-    full = measured(producer, model, batch)
-    rough = measured(producer, model.to(torch.bfloat16), batch)
-    for name in full:
+    rows = tiny_rows([6, 3])
+    full = measured(producer, model, tiny_batch(rows))
+    rough = measured(producer, model.to(torch.bfloat16), tiny_batch(rows))
+    check(rough, producer, model, rows)
+    for name in [name for name in full if name.startswith("importance_")]:  # an experiment may choose other tokens
         for one, other in zip(rough[name], full[name], strict=True):
             np.testing.assert_allclose(one, other, atol=0.05 * max(1, math.ceil(other.max())), err_msg=name)
 
@@ -171,6 +191,6 @@ def test_columns_make_a_record(producer, tiny_model, tiny_rows, tiny_batch):
         "probs": [[0.5, 0.5]] * len(rows),
         "attention": [a[1 : 1 + len(row["tokens"])].tolist() for a, row in zip(attention.detach(), rows, strict=True)],
     }
-    columns |= producer.measure(model, tiny_batch(rows), seed=0)
+    columns |= producer.measure(model, tiny_batch(rows), seed=0, **OPTIONS.get(producer.__name__.rpartition(".")[2], {}))
     made = record.build(columns, producer.COLUMNS)
     assert set(producer.COLUMNS) <= set(made.column_names)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
+from attnfaith.experiments.permutation import permuted
 
 
 GOLDEN = dict(np.load(Path(__file__).parent / "golden" / "jain_wallace_tiny.npz"))
@@ -125,6 +126,10 @@ def test_reversing_attention(reference):
     both = model.decode(hidden, torch.stack([attention, reversed_attention], 1))
     close(positive(both), torch.stack([golden["p"], golden["p_reversed_attention"]], 1))
 
+    orders = [np.arange(length - 2)[None, ::-1] for length in LENGTHS]
+    found = permuted(model, {"input_ids": TOKEN_IDS}, orders)
+    close([probs[0, 1] for probs in found], golden["p_reversed_attention"])
+
 
 def test_adversary(reference):
     """What their search found, decoded by our model."""
@@ -206,3 +211,7 @@ def test_pair_reversing_attention(pair_reference):
     for row, allowed in enumerate(mask):
         attention[row, allowed] = attention[row, allowed].flip(0)
     close(answers(model.decode(hidden, attention, query)), golden["p_reversed_attention"])
+
+    orders = [np.arange(int(count))[None, ::-1] for count in mask.sum(1)]
+    found = np.concatenate(permuted(model, pair_inputs(), orders)) * GOLDEN["qa/answer_mask"]
+    close(found / found.sum(1, keepdims=True), golden["p_reversed_attention"])

@@ -1,0 +1,78 @@
+"""Permutation of attention (Jain & Wallace 2019, Algorithm 2): does it matter which token has which weight?"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from attnfaith.experiments._readout import Readout, encode, generator, read_out, softmax
+from attnfaith.record import Column
+
+
+COLUMNS = {
+    "permuted_probs": Column(
+        ("K", "C"),
+        distribution=True,
+        doc="class probabilities after each random permutation of the attention weights, states fixed; [] below two tokens",
+    ),
+}
+METRIC = {"counterfactual_probs": "permuted_probs"}
+
+
+def check(*, draws: int = 100) -> None:
+    """Raises ValueError for draws < 1."""
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
+        raise ValueError(f"draws={draws!r}; give the number of permutations of each text, a whole number of at least 1")
+
+
+def measure(model, batch, *, seed: int = 0, draws: int = 100) -> dict[str, list]:
+    """What the model says when the weights of a text are dealt out anew among its tokens, `draws` times.
+
+    Each draw is one of the T! orders of the attendable weights, all equally likely and each draw independent of the others;
+    the weights and the encoder's states stay what they are. Every draw is kept, [K][C]: a table takes the median of its
+    total variation distances to the prediction. A text of fewer than two tokens has one order only: K = 0.
+
+    With an affine decoder a draw costs T C products; with another, a pass of the decoder. Raises ValueError for draws < 1.
+
+    Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2.
+    """
+    check(draws=draws)
+    read = read_out(model, batch)
+    orders = []
+    for one, name in zip(read, batch["instance_id"], strict=True):
+        length = len(one.attention)
+        places = np.broadcast_to(np.arange(length), (draws if length > 1 else 0, length))
+        orders.append(generator(seed, name, "permutation").permuted(places, axis=1))
+    return {"permuted_probs": [probs.astype(np.float32) for probs in _reread(model, batch, read, orders)]}
+
+
+def permuted(model, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Class probabilities (K,C) in float64 of each instance when its attention is read in given orders.
+
+    orders: one array (K,T) of integers per instance; under order o, token t has the weight that was token o[t]'s. Instances
+    may differ in K. Raises ValueError where there is not one array per instance, or a row of one is not an order of the
+    instance's tokens.
+    """
+    read = read_out(model, batch)
+    if len(orders) != len(read):
+        raise ValueError(f"orders of {len(orders)} instances for a batch of {len(read)}: give one array (K,T) for each")
+    orders = [np.asarray(order) for order in orders]
+    for row, (one, order) in enumerate(zip(read, orders, strict=True)):
+        length = len(one.attention)
+        if order.ndim != 2 or order.shape[1] != length or not (np.sort(order, axis=1) == np.arange(length)).all():
+            raise ValueError(f"orders of instance {row}: give (K,T) with each of 0..T-1 once in a row; T={length} tokens")
+    return _reread(model, batch, read, orders)
+
+
+@torch.no_grad()
+def _reread(model, batch, read: list[Readout], orders: list[np.ndarray]) -> list[np.ndarray]:
+    if model.decoder.affine:
+        return [softmax(one.logits(one.attention[order])) for one, order in zip(read, orders, strict=True)]
+    hidden, mask, query = encode(model, batch)
+    found = []
+    for row, (one, order) in enumerate(zip(read, orders, strict=True)):
+        attention = torch.from_numpy(one.attention[order]).to(hidden)
+        states = hidden[row, mask[row]]
+        logits = model.decode(states[None], attention[None], None if query is None else query[row, None])
+        found.append(logits[0].double().softmax(-1).cpu().numpy())
+    return found
