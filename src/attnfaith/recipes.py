@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import re
 import types
 import typing
@@ -93,13 +94,50 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Objective:
+    """What the model is trained for.
+
+    kind: "classification", the labels; "guided", the labels too, under the attention of the base in place of its own;
+    "adversarial", the base's predictions under an attention far from the base's (Wiegreffe & Pinter 2019). base: folder of
+    the run it is trained against, which keeps its outputs (`measure.outputs`) of train and validation, and for a guided
+    model of the measured split. weight: lambda of an adversary, half the distance |p - p_base|_1 minus lambda times the
+    divergence of attentions; the lambda of Wiegreffe & Pinter's code is half of this one. divergence: "kl", or "jsd" where
+    the base's attention has zeros. frozen: the adversary starts from the base's weights and moves the alignment's only
+    (Meister et al. 2021).
+    """
+
+    kind: Literal["classification", "guided", "adversarial"] = "classification"
+    base: str | None = None
+    weight: float = 0.002
+    divergence: Literal["kl", "jsd"] = "kl"
+    frozen: bool = False
+
+    def __post_init__(self):
+        if self.kind == "classification" and self.base is not None:
+            raise RecipeError(
+                f"objective.base={self.base!r} with objective.kind='classification', which is trained on labels alone: set "
+                "objective.kind to guided or adversarial, or leave out the base"
+            )
+        if self.kind != "classification" and not self.base:
+            raise RecipeError(
+                f"objective.kind={self.kind!r} needs objective.base, the folder of the run it is trained against"
+            )
+        if not 0 < self.weight < math.inf:
+            raise RecipeError(f"objective.weight={self.weight:g} must be a finite number above 0")
+        if self.frozen and self.kind != "adversarial":
+            raise RecipeError(f"objective.frozen is for adversaries; objective.kind={self.kind!r}")
+
+
+@dataclass(frozen=True)
 class Measure:
     """producers: measures of importance and experiments, by file name. options: keyword arguments of a producer, by its
-    name. split, limit: which instances, None all.
+    name. split, limit: which instances, None all. outputs: splits whose attention and predictions the run keeps in
+    outputs/, for models that are trained against it.
     """
 
     producers: list[str] = field(default_factory=lambda: ["gradient", "gradient_norm", "leave_one_out"])
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)
     split: str = "test"
     limit: int | None = None
     seed: int = 0
@@ -116,7 +154,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A run: data, model, training, what to measure, how to report.
+    """A run: data, model, training and its objective, what to measure, how to report.
 
     note: what it reproduces, with the sentence that says so.
     """
@@ -128,6 +166,7 @@ class Recipe:
     data: Data = field(default_factory=Data)
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
+    objective: Objective = field(default_factory=Objective)
     measure: Measure = field(default_factory=Measure)
     report: Report = field(default_factory=Report)
 
@@ -137,6 +176,13 @@ class Recipe:
                 f"training.select_on={self.training.select_on!r}: checkpoints are selected on 'validation' only; a model "
                 "chosen on the split that is reported makes its figures meaningless"
             )
+        if self.objective.kind == "guided" and self.measure.producers:
+            raise RecipeError(
+                f"measure.producers={self.measure.producers} would measure the attention that a guided model computes, not "
+                "the one it is given: set measure.producers to []"
+            )
+        if self.objective.kind == "adversarial" and self.model.projection == "uniform":
+            raise RecipeError("objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move")
 
 
 class _Loader(yaml.SafeLoader):
