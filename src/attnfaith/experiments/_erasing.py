@@ -1,0 +1,247 @@
+"""What erasure and the smallest flipping set share: weights are set to 0, the rest renormalised, the decision looked at.
+
+Shapes: B instances, T tokens of the batch's longest text (at least 1; shorter texts are padded on the right with weight 0),
+C classes, H hidden, K removals. Everything is float64 on the CPU.
+
+Erasing a set R of tokens leaves the context sum_{t not in R} a_t h_t / sum_{t not in R} a_t, never a new softmax. Sums are
+always taken over what remains: a total minus what was removed would cancel where a few tokens hold nearly all weight. Where
+no weight remains the context is the zero vector, so that the decoder's bias decides.
+
+Decisions: the most probable class, on equal probability the lower one. With an affine decoder, logits that differ by less
+than TIE of the largest difference that any single token makes are equal: the order of a sum decides nothing.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import expit, logsumexp
+
+from attnfaith.experiments._readout import Readout, encode, generator, read_out
+from attnfaith.models.modeling_attention_classifier import Encoded
+from attnfaith.record import ragged
+
+
+RANKINGS = ("attention", "gradient", "attention_gradient")
+TIE = 1e-12
+
+
+class Flip(NamedTuple):
+    """The first change of decision along an order, (B,) each: tokens removed (float, NaN where the decision never changes),
+    attention removed (NaN likewise), and whether no weight was left, so that the bias decided.
+    """
+
+    size: np.ndarray
+    mass: np.ndarray
+    empty: np.ndarray
+
+
+@dataclass(frozen=True)
+class Erasing:
+    """A batch of texts whose weights can be taken away. Subclasses read the decision from sums over what remains.
+
+    attention (B,T); lengths (B,); content (B,D,T): what a context is averaged of; evidence (B,E,T): what decisions are read
+    from the sums of; predicted (B,): the class with nothing removed; slope (B,T): derivative of the log-odds of that class
+    with respect to each weight, the others fixed, attention not renormalised; spread (B,): p(1 - p) of that class, the
+    factor that makes it a derivative of the probability.
+    """
+
+    attention: np.ndarray
+    lengths: np.ndarray
+    content: np.ndarray
+    evidence: np.ndarray
+    predicted: np.ndarray
+    slope: np.ndarray
+    spread: np.ndarray
+
+    def logits(self, contents: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Logits (B,K,C) of averaged contents (B,D,K) of the instances `rows`."""
+        raise NotImplementedError
+
+    def changed(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Whether the decision is another one, (B,K), from sums of weight x evidence (B,E,K) and of weight (B,K)."""
+        raise NotImplementedError
+
+    def first_flip(self, order: np.ndarray) -> Flip:
+        """Where the decision first changes when tokens are removed in the order (B,T) of their positions."""
+        weights = np.take_along_axis(self.attention, order, 1)
+        evidence = np.take_along_axis(self.evidence, order[:, None], 2) * weights[:, None]
+        remaining = after(weights)
+        changed = self.changed(after(evidence), remaining)
+        step = changed.argmax(1)[:, None]
+        flips = changed.any(1) & (self.lengths > 1)
+        mass = np.take_along_axis(weights.cumsum(1), step, 1)[:, 0]
+        nothing = np.take_along_axis(remaining, step, 1)[:, 0] == 0
+        return Flip(np.where(flips, step[:, 0] + 1.0, np.nan), np.where(flips, mass, np.nan), flips & nothing)
+
+    def without_each(self) -> np.ndarray:
+        """Logits (B,T,C) with each weight removed alone; where that weight is 0, exactly those with nothing removed."""
+        remaining = others(self.attention)[:, None]
+        sums = others(self.attention[:, None] * self.content)
+        found = self.logits(np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0))
+        return np.where((self.attention == 0)[..., None], self.logits(self.whole()), found)
+
+    def whole(self) -> np.ndarray:
+        """The averaged content (B,D,1) with nothing removed."""
+        return self.content @ self.attention[..., None]
+
+    def orders(self) -> dict[str, np.ndarray]:
+        """Positions (B,T) by decreasing attention, signed gradient and their product; equal ones by position.
+
+        The factor p(1 - p) > 0 of the gradient is left out: no order depends on it, and a saturated p would erase them.
+        """
+        scores = dict(zip(RANKINGS, (self.attention, self.slope, self.attention * self.slope), strict=True))
+        padding = np.arange(self.attention.shape[1]) >= self.lengths[:, None]
+        return {name: np.argsort(np.where(padding, np.inf, -of), 1, "stable") for name, of in scores.items()}
+
+    def random_orders(self, seed: int, instance_ids: list[str], draws: int) -> np.ndarray:
+        """Random orders (draws,B,T), those of an instance its own; padding last."""
+        width = self.attention.shape[1]
+        found = np.tile(np.arange(width), (draws, len(self.lengths), 1))
+        for row, (name, length) in enumerate(zip(instance_ids, self.lengths, strict=True)):
+            found[:, row, :length] = generator(seed, name, "erasure").permuted(found[:, row, :length], axis=1)
+        return found
+
+
+@dataclass(frozen=True)
+class Affine(Erasing):
+    """content: values W h (D = C). evidence: of each rival class j of the predicted class c, in increasing order, the margin
+    (w_c - w_j) . h + b_c - b_j that a token alone would give c over j (E = C - 1). A weighted sum of margins is the
+    difference of logits times the weight that remains: its sign is the decision.
+    """
+
+    bias: np.ndarray
+    lower: np.ndarray  # (B,C-1) the rival wins a tie
+    largest: np.ndarray  # (B,C-1) largest |margin|, to which a tie is held
+    flips_empty: np.ndarray  # (B,) the bias alone decides otherwise
+
+    def logits(self, contents, rows=slice(None)):
+        return contents.swapaxes(1, 2) + self.bias[rows, None]
+
+    def wins(self, sums: np.ndarray, remaining: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Which rivals (B,C-1,K) beat the predicted class; sums (B,C-1,K), remaining weight (B,C-1,K) or (B,1,K), not 0."""
+        tie = TIE * self.largest[rows, :, None] * remaining
+        return (sums < -tie) | (self.lower[rows, :, None] & (sums <= tie))
+
+    def changed(self, sums, remaining, rows=slice(None)):
+        beaten = self.wins(sums, remaining[:, None], rows).any(1)
+        return np.where(remaining > 0, beaten, self.flips_empty[rows, None])
+
+
+@dataclass(frozen=True)
+class NotAffine(Erasing):
+    """content and evidence: the states h (D = E = H), which the decoder is asked about."""
+
+    model: object
+    query: torch.Tensor | None
+
+    def logits(self, contents, rows=slice(None)):
+        return _decoded(self.model, contents, None if self.query is None else self.query[rows])
+
+    def changed(self, sums, remaining, rows=slice(None)):
+        remaining = remaining[:, None]
+        contexts = np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0)
+        return self.logits(contexts, rows).argmax(-1) != self.predicted[rows, None]
+
+
+@torch.no_grad()
+def _decoded(model, contents: np.ndarray, query: torch.Tensor | None) -> np.ndarray:
+    contexts = torch.from_numpy(contents.swapaxes(1, 2)).to(model.device, model.dtype)
+    return model.decoder(contexts, None if query is None else query.unsqueeze(1)).double().cpu().numpy()
+
+
+def prepare(model, batch) -> Erasing:
+    """The batch ready for erasing; of its own class where the decoder is not affine."""
+    with torch.no_grad():
+        encoded = encode(model, batch)
+        readouts = read_out(model, {**batch, "encoded": encoded})
+    attention = pad([readout.attention for readout in readouts])
+    lengths = np.array([len(readout.attention) for readout in readouts])
+    if model.decoder.affine:
+        return _affine(readouts, attention, lengths)
+    return _not_affine(model, encoded, attention, lengths)
+
+
+def _affine(readouts: list[Readout], attention: np.ndarray, lengths: np.ndarray) -> Affine:
+    bias = np.stack([readout.bias for readout in readouts])
+    values = pad([readout.values for readout in readouts])
+    logits = (attention[:, None] @ values)[:, 0] + bias
+    rows = np.arange(len(values))[:, None]
+    top = logits.argmax(1)[:, None]
+    # of the classes that tie for the first place the lowest
+    behind = logits[rows, top] - logits
+    margins = values[rows, :, top].swapaxes(1, 2) - values + (bias[rows, top] - bias)[:, None]
+    predicted = (behind <= TIE * np.abs(margins).max(1)).argmax(1)[:, None]
+
+    classes = np.arange(bias.shape[1])
+    rivals = np.stack([np.delete(classes, own) for own in predicted[:, 0]])
+    own, other = values[rows, :, predicted], values[rows, :, rivals]
+    margins = own - other + (bias[rows, predicted] - bias[rows, rivals])[..., None]
+    margins *= (np.arange(values.shape[1]) < lengths[:, None])[:, None]
+    against = logits[rows, rivals]
+    share = np.exp(against - logsumexp(against, 1, keepdims=True))
+    return Affine(
+        attention=attention,
+        lengths=lengths,
+        content=values.swapaxes(1, 2),
+        evidence=margins,
+        predicted=predicted[:, 0],
+        slope=own[:, 0] - (share[..., None] * other).sum(1),
+        spread=_spread(logits[rows, predicted][:, 0] - logsumexp(against, 1)),
+        bias=bias,
+        lower=rivals < predicted,
+        largest=np.abs(margins).max(2),
+        flips_empty=bias.argmax(1) != predicted[:, 0],
+    )
+
+
+def _not_affine(model, encoded: Encoded, attention: np.ndarray, lengths: np.ndarray) -> NotAffine:
+    hidden, mask, query = encoded
+    states = pad(ragged(hidden.double().cpu().numpy(), mask.cpu().numpy())).swapaxes(1, 2)
+    logits = _decoded(model, states @ attention[..., None], query)[:, 0]
+    predicted = logits.argmax(1)
+    own = torch.from_numpy(predicted).to(hidden.device).unsqueeze(1)
+    weights = model.attend(*encoded).detach().requires_grad_()
+    with torch.enable_grad():
+        found = model.decode(hidden.detach(), weights, None if query is None else query.detach()).double()
+        against = found.scatter(1, own, -torch.inf).logsumexp(1)
+        odds = found.gather(1, own).squeeze(1) - against
+        slope = torch.autograd.grad(odds.sum(), weights)[0]
+    return NotAffine(
+        attention=attention,
+        lengths=lengths,
+        content=states,
+        evidence=states,
+        predicted=predicted,
+        slope=pad(ragged(slope.double().cpu().numpy(), mask.cpu().numpy())),
+        spread=_spread(odds.detach().cpu().numpy()),
+        model=model,
+        query=query,
+    )
+
+
+def _spread(odds: np.ndarray) -> np.ndarray:
+    """p(1 - p) from log-odds, exact where p rounds to 1."""
+    return expit(odds) * expit(-odds)
+
+
+def pad(rows: list[np.ndarray]) -> np.ndarray:
+    """Rows (T_b,...) as one array (B,T,...), zeros behind the shorter ones; T is at least 1."""
+    width = max(1, *map(len, rows))
+    found = np.zeros((len(rows), width, *rows[0].shape[1:]))
+    for place, row in enumerate(rows):
+        found[place, : len(row)] = row
+    return found
+
+
+def after(values: np.ndarray) -> np.ndarray:
+    """At each place of the last axis the sum over all later places."""
+    found = np.zeros_like(values)
+    found[..., :-1] = values[..., :0:-1].cumsum(-1)[..., ::-1]
+    return found
+
+
+def others(values: np.ndarray) -> np.ndarray:
+    """At each place of the last axis the sum over all other places."""
+    return after(values) + after(values[..., ::-1])[..., ::-1]

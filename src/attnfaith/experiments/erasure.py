@@ -1,0 +1,167 @@
+"""Erasing attention weights: one alone, and one after the other until the decision changes (Serrano & Smith 2019).
+
+Shapes: B instances, T tokens, C classes, K random orders, R orders in all.
+"""
+
+import numpy as np
+import torch
+
+from attnfaith.experiments._erasing import RANKINGS, Erasing, pad, prepare
+from attnfaith.experiments._readout import encode, softmax
+from attnfaith.models.projections import project
+from attnfaith.record import Column, ragged
+
+
+ORDERS = ("random", *RANKINGS)
+PLACES_AT_ONCE = 2**20  # weights of re-projected attentions dealt with together
+
+
+def _columns() -> dict[str, Column]:
+    found = {
+        "erasure_gradient": Column(
+            ("T",), "float64", doc="dp/da of each weight a, the others fixed; p: probability of the predicted class; signed"
+        ),
+        "erasure_probs": Column(("T", "C"), distribution=True, doc="prediction with one weight 0, the rest renormalised"),
+        "erasure_reprojected_probs": Column(
+            ("T", "C"), distribution=True, doc="prediction with one token left out and the other scores projected again"
+        ),
+        "erasure_order": Column(("K", "T"), "int32", doc="positions in random orders"),
+    }
+    for name in ORDERS:
+        axes, by = (("K",), "random order") if name == "random" else ((), f"decreasing {name.replace('_', ' x ')}")
+        found[f"erasure_flip_size_{name}"] = Column(
+            axes, doc=f"weights set to 0 by {by} until the decision first changes, 1..T; NaN: never"
+        )
+        found[f"erasure_flip_mass_{name}"] = Column(axes, doc="attention on them, 0..1; NaN: never")
+        found[f"erasure_flip_empty_{name}"] = Column(
+            axes, "bool", doc="the decision changed only when no weight was left: the bias decided"
+        )
+        found[f"erasure_reprojected_flip_size_{name}"] = Column(
+            axes, doc=f"tokens left out by {by}, the other scores projected again, until the decision changes; NaN: never"
+        )
+    return found
+
+
+COLUMNS = _columns()
+METRIC = {"counterfactual_probs": "erasure_probs"}
+
+
+def check(draws: int = 5) -> None:
+    """Raises ValueError unless draws is a whole number, 1 or more."""
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
+        raise ValueError(f"draws is {draws!r}; it is the number of random orders: a whole number, 1 or more")
+
+
+@torch.no_grad()
+def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
+    """What the model decides when attention weights are set to 0 and the rest is divided by its sum.
+
+    Erased weights are never filled by a new softmax, and no rank is computed again after a removal. Orders: decreasing
+    attention, gradient, attention x gradient, and `draws` random ones. The gradient is the signed derivative of the
+    predicted class's probability with respect to a weight, at the model's attention and without the constraint that weights
+    sum to 1; it is p(1 - p) times that of the log-odds. Orders are made by the latter, so that they exist where p rounds
+    to 1. Equal ranks go by position: for uniform attention the order by attention is the order of the text.
+
+    A removal counts whether the token had weight or not. Under sparse attention the tokens without weight come last by
+    attention, but not in the other orders, where removing them changes nothing. When no weight is left the decoder's bias
+    decides, which is reached when the tokens that had weight are gone.
+
+    Re-projected: the scores of the tokens left out are dropped and the others projected again, so that tokens may gain
+    weight that had none; the bias decides when all tokens are gone. For softmax and uniform attention this is
+    renormalising, and the numbers are the same ones.
+
+    With an affine decoder, or any other, one pass over cumulative sums in each order gives all removals.
+
+    Undefined for texts with fewer than two tokens: no orders, sizes and masses NaN; erasing the only weight leaves the bias.
+
+    Raises ValueError as `check` says.
+
+    Source: Serrano & Smith 2019, sections 4 and 5, and their code; re-projection: Meister et al. 2021 remove states so.
+    """
+    check(draws)
+    encoded = encode(model, batch)
+    erasing = prepare(model, {**batch, "encoded": encoded})
+    random = erasing.random_orders(seed, batch["instance_id"], draws)
+    orders = np.stack([*random, *erasing.orders().values()], 1)
+    flips = [erasing.first_flip(orders[:, place]) for place in range(orders.shape[1])]
+    sizes, masses, empties = (np.stack(part, 1) for part in zip(*flips, strict=True))
+    erased = softmax(erasing.without_each())
+    if model.config.projection in ("softmax", "uniform"):
+        erased_again, sizes_again = erased, sizes
+    else:
+        hidden, mask, query = encoded
+        scores = pad(ragged(model.model.alignment(hidden, query).double().cpu().numpy(), mask.cpu().numpy()))
+        erased_again = softmax(_reprojected_without_each(erasing, scores, model.config))
+        sizes_again = _reprojected_sizes(erasing, scores, orders, model.config)
+
+    lengths = erasing.lengths
+    columns = {
+        "erasure_gradient": _cut(erasing.spread[:, None] * erasing.slope, lengths),
+        "erasure_probs": _cut(erased.astype(np.float32), lengths),
+        "erasure_reprojected_probs": _cut(erased_again.astype(np.float32), lengths),
+        "erasure_order": [
+            random[: draws if length > 1 else 0, row, :length].astype(np.int32) for row, length in enumerate(lengths)
+        ],
+    }
+    made = {
+        "erasure_flip_size": sizes.astype(np.float32),
+        "erasure_flip_mass": masses.clip(max=1).astype(np.float32),
+        "erasure_flip_empty": empties,
+        "erasure_reprojected_flip_size": sizes_again.astype(np.float32),
+    }
+    for name, values in made.items():
+        columns[f"{name}_random"] = [
+            row[: draws if length > 1 else 0] for row, length in zip(values[:, :draws], lengths, strict=True)
+        ]
+        for place, ranking in enumerate(RANKINGS, start=draws):
+            columns[f"{name}_{ranking}"] = values[:, place].tolist()
+    return {name: columns[name] for name in COLUMNS}
+
+
+def _cut(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """Padded (B,T,...) as one array (T_b,...) per instance."""
+    return [row[:length] for row, length in zip(values, lengths, strict=True)]
+
+
+def _projected(scores: np.ndarray, left: np.ndarray, config) -> np.ndarray:
+    """Attention (N,T) from scores (N,T) in float32, as the model does, over the tokens `left` (N,T)."""
+    return project(torch.from_numpy(scores).float(), torch.from_numpy(left), config).double().numpy()
+
+
+def _reprojected_without_each(erasing: Erasing, scores: np.ndarray, config) -> np.ndarray:
+    """Logits (B,T,C) with each token left out alone; only tokens with weight make a difference."""
+    whole = erasing.logits(erasing.whole())
+    found = np.repeat(whole, scores.shape[1], 1)
+    for row, length in enumerate(erasing.lengths):
+        places = np.flatnonzero(erasing.attention[row])
+        step = max(1, PLACES_AT_ONCE // max(1, length))
+        for part in (places[start : start + step] for start in range(0, len(places), step)):
+            left = np.arange(length) != part[:, None]
+            weights = _projected(np.broadcast_to(scores[row, :length], left.shape).copy(), left, config)
+            contents = erasing.content[row, :, :length] @ weights.T
+            found[row, part] = erasing.logits(contents[None], slice(row, row + 1))[0]
+    return found
+
+
+def _reprojected_sizes(erasing: Erasing, scores: np.ndarray, orders: np.ndarray, config) -> np.ndarray:
+    """Tokens left out (B,R) until the decision changes, in each order (B,R,T); NaN: never.
+
+    Leaving out a token without weight leaves a projection as it is, so each round goes on to the next token with weight,
+    for all orders together: as many projections as there are changes of attention, not as there are tokens.
+    """
+    ranks = np.argsort(orders, 2)
+    weights = np.repeat(erasing.attention[:, None], orders.shape[1], 1)
+    found = np.full(orders.shape[:2], np.nan)
+    going = np.repeat((erasing.lengths > 1)[:, None], orders.shape[1], 1)
+    inside = np.arange(scores.shape[1]) < erasing.lengths[:, None]
+    while going.any():
+        row, order = np.nonzero(going)
+        rank = ranks[row, order]
+        last = np.where(weights[row, order] > 0, rank, rank.shape[1]).min(1)
+        left = (rank > last[:, None]) & inside[row]
+        weights[row, order] = _projected(scores[row], left, config)
+        sums = erasing.evidence @ weights.swapaxes(1, 2)
+        changed = erasing.changed(sums, weights.sum(2))[row, order]
+        found[row[changed], order[changed]] = last[changed] + 1
+        going[row, order] = ~changed & left.any(1)
+    return found
