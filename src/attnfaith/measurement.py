@@ -13,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from accelerate import PartialState
 from tqdm import tqdm
 
 import attnfaith
 from attnfaith import experiments, importance, record
-from attnfaith.data.collation import pad_batch
+from attnfaith.data.collation import pad_attention, pad_batch
 
 
 BATCH_TOKENS = 8192  # padded tokens of one batch
@@ -93,6 +94,7 @@ def measure(
     *,
     seed: int = 0,
     options: Mapping[str, Mapping] | None = None,
+    attention: Mapping[str, np.ndarray] | None = None,
     settings: Mapping | None = None,
     batch_tokens: int = BATCH_TOKENS,
     shard_instances: int = SHARD_INSTANCES,
@@ -102,7 +104,8 @@ def measure(
 
     model: an attention classifier. dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` makes it. names:
     the producers to run, beside attention and prediction. output: path of the record (parquet). options: producer name ->
-    keyword arguments of its `measure`. settings: what else to keep in the record about the run.
+    keyword arguments of its `measure`. attention: instance id -> weights [T] that take the place of the model's own, for a
+    model that was trained under them; no producer may run then, for it would measure the model's own. settings: what else to keep in the record about the run.
 
     Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
     `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
@@ -110,7 +113,8 @@ def measure(
     the shards that are missing and ends with the same record. Rows come in the data set's order.
 
     Raises MeasurementError where the data set is empty or lacks columns, an option does not exist, the model has weights or
-    predictions that are not finite or fewer than two classes, or the shards that lie there belong to another measurement.
+    predictions that are not finite or fewer than two classes, a given attention is missing or of another length than its
+    text, or the shards that lie there belong to another measurement.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     output = Path(output)
@@ -118,13 +122,20 @@ def measure(
     options = check_options(modules, options)
     extra = _declared(modules, dataset)
     _check(model, dataset)
+    if attention is not None:
+        if modules:
+            raise MeasurementError(
+                f"{list(modules)} would measure the model's own attention, not the one that is given: measure without them"
+            )
+        _check_given(attention, dataset)
     identity = {**vars(cell), **_model_identity(model)}
     batches = _batches(np.asarray(dataset["length"]), batch_tokens)
     shards = _shards(batches, shard_instances)
     plan = {
         "version": attnfaith.__version__,
-        "model": _digest_model(model),
-        "data": _digest_data(dataset),
+        "model": digest_model(model),
+        "data": digest_data(dataset),
+        "attention": None if attention is None else _digest_attention(attention, dataset),
         "identity": identity,
         "producers": list(modules),
         "options": options,
@@ -153,7 +164,8 @@ def measure(
             if not _is_whole(path, count):
                 parts = []
                 for batch in shards[number]:
-                    parts.append(_measure_batch(model, dataset[batch.tolist()], identity, modules, options, extra, seed))
+                    rows = dataset[batch.tolist()]
+                    parts.append(_measure_batch(model, rows, identity, modules, options, extra, seed, attention))
                     bar.update(len(batch))
                 record.save(_join(parts), path)
             else:
@@ -225,7 +237,8 @@ def _shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.nda
     return shards
 
 
-def _digest_model(model) -> str:
+def digest_model(model) -> str:
+    """SHA-256 of a model's weights and of what they do not tell: a fingerprint of what it computes."""
     digest = hashlib.sha256()
     for name, values in sorted(model.state_dict().items()):
         digest.update(name.encode())
@@ -235,7 +248,8 @@ def _digest_model(model) -> str:
     return digest.hexdigest()
 
 
-def _digest_data(dataset) -> str:
+def digest_data(dataset) -> str:
+    """SHA-256 of an encoded data set: ids, texts, input ids, labels and rationales, in its order."""
     digest = hashlib.sha256()
     names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "truncated", "rationale")
     names = [name for name in names if name in dataset.column_names]
@@ -243,6 +257,71 @@ def _digest_data(dataset) -> str:
     for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
         digest.update(repr(part.to_pydict()).encode())
     return digest.hexdigest()
+
+
+def _digest_attention(attention: Mapping[str, np.ndarray], dataset) -> str:
+    digest = hashlib.sha256()
+    for name in dataset["instance_id"]:
+        digest.update(name.encode() + b"\0" + np.asarray(attention[name], np.float32).tobytes())
+    return digest.hexdigest()
+
+
+def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
+    names = dataset["instance_id"]
+    if missing := [name for name in names if name not in attention]:
+        raise MeasurementError(f"no attention is given for {len(missing)} of {len(names)} texts, such as '{missing[0]}'")
+    for name, tokens in zip(names, dataset["tokens"], strict=True):
+        if len(attention[name]) != len(tokens):
+            raise MeasurementError(
+                f"the attention given for '{name}' has {len(attention[name])} weights and the text {len(tokens)} tokens"
+            )
+
+
+def read_outputs(path: str | os.PathLike, dataset, model: str) -> pa.Table:
+    """What a model says of an encoded data set, from the record at `path`: instance_id, probs [C] and attention [T].
+
+    One row per instance of the data set, in its order; rows are found by instance_id, never by their place in the record.
+    model: `digest_model` of the model the record must come from.
+
+    Raises MeasurementError where no record lies there, instances are missing, texts have other lengths than the record's,
+    or the record was made by another model or of other texts, labels or another vocabulary.
+    """
+    try:
+        table = record.load(path)
+    except record.RecordError as error:
+        raise MeasurementError(f"{path} cannot be used: {error}") from error
+    made = record.settings(table)
+    if len(made) != 1 or not {"model", "data", "identity"} <= set(made[0]):
+        raise MeasurementError(f"{path} does not say which model and texts it comes from: measure them anew")
+    if made[0]["model"] != model:
+        raise MeasurementError(
+            f"{path} was made by another model than the one beside it (weights {made[0]['model'][:16]}, not {model[:16]}): "
+            "measure that one anew"
+        )
+    names = dataset.with_format("arrow")["instance_id"]
+    names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else pa.array(names)
+    places = pc.index_in(names, table.column("instance_id").combine_chunks())
+    if places.null_count:
+        first = names.filter(places.is_null())[0]
+        raise MeasurementError(
+            f"{path} has no row for {places.null_count} of {len(names)} texts, such as '{first}': both runs must use the same "
+            "data set, limits and seed of the data"
+        )
+    found = table.select(["instance_id", "probs", "attention"]).take(places)
+    lengths = np.array([len(tokens) for tokens in dataset["tokens"]])
+    theirs = pc.list_value_length(found.column("attention")).to_numpy()
+    if (wrong := np.flatnonzero(lengths != theirs)).size:
+        row = wrong[0]
+        raise MeasurementError(
+            f"{path} gives '{names[row]}' {theirs[row]} weights and the text has {lengths[row]} tokens: both runs must cut "
+            "texts at the same data.max_length"
+        )
+    if made[0]["data"] != digest_data(dataset):
+        raise MeasurementError(
+            f"{path} was made of other texts, labels or another vocabulary: both runs must have the same data section and "
+            "the same files behind it"
+        )
+    return found
 
 
 def _prepare(folder: Path, plan: dict) -> None:
@@ -280,13 +359,19 @@ def _is_whole(path: Path, count: int) -> bool:
 
 
 @torch.no_grad()
-def _measure_batch(model, rows: Mapping[str, list], identity, modules, options, extra, seed: int) -> pa.Table:
+def _measure_batch(
+    model, rows: Mapping[str, list], identity, modules, options, extra, seed: int, given: Mapping | None = None
+) -> pa.Table:
     count = len(rows["instance_id"])
     inputs = ("input_ids", "token_type_ids")
     features = [{name: rows[name][index] for name in inputs if name in rows} for index in range(count)]
     batch = {name: values.to(model.device) for name, values in pad_batch(features, model.config.pad_token_id).items()}
     encoded = model.encode(**batch)
-    attention = model.attend(*encoded)
+    if given is None:
+        attention = model.attend(*encoded)
+    else:
+        weights = [given[name] for name in rows["instance_id"]]
+        attention = pad_attention(weights, encoded.mask.shape[1]).to(model.device)
     probs = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1).cpu().numpy()
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")

@@ -1,19 +1,31 @@
 """Training with transformers' Trainer and the papers' loss and optimiser."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from attnfaith.data.collation import pad_batch
+from attnfaith.data.collation import pad_attention, pad_batch
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.objectives import balancing_weights, classification_loss, reduce
+from attnfaith.objectives import (
+    SPARSE_BASE,
+    adversarial_loss,
+    balancing_weights,
+    check_adversary,
+    classification_loss,
+    jensen_shannon,
+    kullback_leibler,
+    reduce,
+    total_variation,
+)
 
 
 SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
+ADVERSARY_SCORES = ("objective", "tvd", "jsd", "kl")
+LOWER_IS_BETTER = ("loss", "objective")
 
 
 class SharedOrder(LengthGroupedSampler):
@@ -62,14 +74,18 @@ class AttentionTrainer(Trainer):
         self.attention_learning_rate_factor = attention_learning_rate_factor
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        labels = inputs.pop("labels")
-        outputs = model(**inputs)
-        losses = classification_loss(outputs.logits, labels, self.class_weights)
+        losses, outputs = self.losses(model, inputs)
         if model.training and self.loss_reduction == "sum":
             loss = reduce(losses, "sum") * self.current_gradient_accumulation_steps * self.args.world_size
         else:
             loss = reduce(losses, "mean")
         return (loss, outputs) if return_outputs else loss
+
+    def losses(self, model, inputs):
+        """Per-instance losses (B,) and the model's outputs for a batch."""
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        return classification_loss(outputs.logits, labels, self.class_weights), outputs
 
     def _get_train_sampler(self, train_dataset=None):
         sampler = super()._get_train_sampler(train_dataset)
@@ -105,6 +121,91 @@ class AttentionTrainer(Trainer):
         super().log(logs, start_time)
 
 
+class GuidedTrainer(AttentionTrainer):
+    """Trains on labels under attention that is given: each instance brings weights `base_attention` [T].
+
+    The model's own alignment takes no part and stays as it was drawn.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self.args.world_size > 1:
+            raise ValueError(
+                f"a guided model trains in one process, not in {self.args.world_size}: start it without --num_processes"
+            )
+        self.model.model.alignment.requires_grad_(False)
+
+    def losses(self, model, inputs):
+        labels, attention = inputs.pop("labels"), inputs.pop("base_attention")
+        inputs.pop("base_probs")
+        stages = self.accelerator.unwrap_model(model)
+        with self.accelerator.autocast():
+            hidden, _, query = stages.encode(**inputs)
+            logits = stages.decode(hidden, attention, query)
+        return classification_loss(logits, labels, self.class_weights), {"logits": logits}
+
+
+class AdversarialTrainer(AttentionTrainer):
+    """Trains without labels against a base: each instance brings `base_probs` [C] and `base_attention` [T].
+
+    weight, divergence: see `adversarial_loss`. Class weights have no part in it. frozen: only the alignment is trained.
+    Evaluation has, beside the scores of the labels, the means over instances of the objective, of the distance `tvd` to
+    the base's predictions, and of the divergences `jsd` and `kl` from its attention (infinite where that is sparse; texts
+    without tokens left out).
+
+    Raises ValueError where the divergence is KL and the base's attention is 0 on some token.
+    """
+
+    def __init__(self, *args, weight: float, divergence: str, frozen: bool = False, **kwargs):
+        check_adversary(weight, divergence)
+        super().__init__(*args, **kwargs)
+        self.weight, self.divergence = weight, divergence
+        if divergence == "kl":
+            for split in (self.train_dataset, self.eval_dataset):
+                sparse = [number for number, row in enumerate(split["base_attention"]) if 0 in row]
+                if sparse:
+                    raise ValueError(f"{SPARSE_BASE} ({len(sparse)} of {len(split)} texts)")
+        if frozen:
+            self.model.requires_grad_(False)
+            self.model.model.alignment.requires_grad_(True)
+
+    def losses(self, model, inputs):
+        base_probs, base_attention = inputs.pop("base_probs"), inputs.pop("base_attention")
+        inputs.pop("labels")
+        outputs = model(**inputs)
+        _, mask, _ = self.accelerator.unwrap_model(model).model.text_masks(
+            inputs["attention_mask"], inputs.get("token_type_ids")
+        )
+        losses = adversarial_loss(
+            outputs.logits,
+            base_probs,
+            outputs.attention,
+            base_attention,
+            mask,
+            weight=self.weight,
+            divergence=self.divergence,
+        )
+        if model.training:
+            return losses, outputs
+        attended = mask.any(-1)
+        scores = {
+            "objective": losses,
+            "tvd": total_variation(outputs.logits.float().softmax(-1), base_probs),
+            "jsd": jensen_shannon(outputs.attention, base_attention).where(attended, torch.nan),
+            "kl": kullback_leibler(outputs.attention, base_attention).where(attended, torch.nan),
+        }
+        return losses, {"logits": outputs.logits, **scores}
+
+
+def adversarial_scores(prediction) -> dict[str, float]:
+    """The scores of `selection_scores` and the means over instances of ADVERSARY_SCORES."""
+    means = {}
+    for name, values in zip(ADVERSARY_SCORES, prediction.predictions[1:], strict=True):
+        defined = values[~np.isnan(values)].astype(np.float64)
+        means[name] = float(defined.mean()) if len(defined) else float("nan")
+    return {**selection_scores(prediction), **means}
+
+
 def selection_scores(prediction) -> dict[str, float]:
     """Accuracy, F1 per class and ROC-AUC of a Trainer's evaluation; the keys that model selection may name."""
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
@@ -113,12 +214,16 @@ def selection_scores(prediction) -> dict[str, float]:
     return {name: value for name, value in scores.items() if name in ("accuracy", "roc_auc") or name.startswith("f1_")}
 
 
-def check_selection(metric: str, num_labels: int | None = None, labels: Sequence[int] | None = None) -> None:
+def check_selection(
+    metric: str, num_labels: int | None = None, labels: Sequence[int] | None = None, *, adversarial: bool = False
+) -> None:
     """Raise ValueError for a metric that cannot select a checkpoint: not known, or undefined for these classes and labels.
 
-    The Trainer would find out after an epoch, or take an undefined score for the best one.
+    The Trainer would find out after an epoch, or take an undefined score for the best one. `objective` is an adversary's.
     """
     numbered = metric.removeprefix("f1_class_") if metric.startswith("f1_class_") else None
+    if metric == "objective" and adversarial:
+        return
     if metric not in SELECTION_METRICS and not (numbered and numbered.isdecimal()):
         raise ValueError(
             f"training.metric_for_best_model={metric!r} is not known; choose one of {', '.join(SELECTION_METRICS)}, "
@@ -134,29 +239,50 @@ def check_selection(metric: str, num_labels: int | None = None, labels: Sequence
         )
 
 
+TRAINERS = {"classification": AttentionTrainer, "guided": GuidedTrainer, "adversarial": AdversarialTrainer}
+
+
+def collate(rows: Sequence[Mapping], pad_token_id: int) -> dict:
+    """`pad_batch`, with base_attention (B,L) and base_probs (B,C) where the rows have them."""
+    batch = pad_batch(rows, pad_token_id)
+    if "base_attention" in rows[0]:
+        batch["base_attention"] = pad_attention([row["base_attention"] for row in rows], batch["input_ids"].shape[1])
+        batch["base_probs"] = torch.tensor([row["base_probs"] for row in rows], dtype=torch.float32)
+    return batch
+
+
 def make_trainer(
-    model, tokenizer, train, validation, arguments: TrainingArguments, *, patience: int | None = None, **options
+    model,
+    tokenizer,
+    train,
+    validation,
+    arguments: TrainingArguments,
+    *,
+    objective: str = "classification",
+    patience: int | None = None,
+    **options,
 ):
     """A Trainer for encoded splits (`attnfaith.data.tokenization.encode`).
 
-    patience: stop after so many evaluations without improvement; None trains to the end. options: see AttentionTrainer,
+    objective: one of TRAINERS; the two that are not classification need the columns base_attention and base_probs.
+    patience: stop after so many evaluations without improvement; None trains to the end. options: see the trainer's class,
     with balance_classes=True for weights that balance the training labels.
 
     Raises ValueError where a class has no training instance, or the metric that selects the checkpoint is not defined.
     """
-    metric = arguments.metric_for_best_model.removeprefix("eval_")
-    check_selection(metric, model.config.num_labels, validation["labels"])
+    metric, adversarial = arguments.metric_for_best_model.removeprefix("eval_"), objective == "adversarial"
+    check_selection(metric, model.config.num_labels, validation["labels"], adversarial=adversarial)
     weights = None
-    if options.pop("balance_classes", True):
+    if options.pop("balance_classes", True) and not adversarial:
         weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
-    return AttentionTrainer(
+    return TRAINERS[objective](
         model=model,
         args=arguments,
         train_dataset=train,
         eval_dataset=validation,
         processing_class=tokenizer,
-        data_collator=lambda rows: pad_batch(rows, tokenizer.pad_token_id),
-        compute_metrics=selection_scores,
+        data_collator=lambda rows: collate(rows, tokenizer.pad_token_id),
+        compute_metrics=adversarial_scores if adversarial else selection_scores,
         callbacks=[EarlyStoppingCallback(patience)] if patience else None,
         class_weights=weights,
         **options,

@@ -50,6 +50,20 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0) -> dict:
     return batch
 
 
+def pad_attention(weights: Sequence[Sequence[float]], length: int):
+    """Attention weights, one per token and [T] each, at the places of a batch of `pad_batch`: a float32 tensor (B, length).
+
+    The text comes first and after its begin marker; markers, a second text and padding get 0.
+    """
+    import numpy as np
+    import torch
+
+    batch = np.zeros((len(weights), length), np.float32)
+    for row, values in zip(batch, weights, strict=True):
+        row[1 : 1 + len(values)] = values
+    return torch.from_numpy(batch)
+
+
 def data_collator(tokenizer):
     """`pad_batch` for a tokenizer, as the Trainer and a DataLoader take it."""
     return partial(pad_batch, pad_token_id=tokenizer.pad_token_id)
