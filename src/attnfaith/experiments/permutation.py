@@ -67,7 +67,8 @@ def permuted(model, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
 @torch.no_grad()
 def _reread(model, batch, read: list[Readout], orders: list[np.ndarray]) -> list[np.ndarray]:
     if model.decoder.affine:
-        return [softmax(one.logits(one.attention[order])) for one, order in zip(read, orders, strict=True)]
+        logits = [one.logits(one.attention[order]) for one, order in zip(read, orders, strict=True)]
+        return np.split(softmax(np.concatenate(logits)), np.cumsum([len(part) for part in logits[:-1]]))
     hidden, mask, query = encode(model, batch)
     found = []
     for row, (one, order) in enumerate(zip(read, orders, strict=True)):
