@@ -1,11 +1,22 @@
 """What the page is built from: tables and pictures as it shows them."""
 
+import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+
+CLASS_COLUMN = "predicted class"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table as the page shows it: text only. The first `heads` columns name the row."""
+    """A table as the page shows it: text only. The first `heads` columns name the row.
+
+    In a column called CLASS_COLUMN the page writes the names of the classes beside their numbers.
+    """
 
     caption: str
     columns: tuple[str, ...]
@@ -23,3 +34,22 @@ class Picture:
     alt: str
     caption: str
     stem: str
+
+
+def picture(png: bytes, alt: str, caption: str, stem: str) -> Picture:
+    """A picture that lies inside the page; stem: its path without suffix, as seen from the page."""
+    return Picture("data:image/png;base64," + base64.b64encode(png).decode(), alt, caption, stem)
+
+
+def differing(df: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Columns that tell the rows of the table apart."""
+    return [name for name in names if name in df.columns and df[name].nunique(dropna=False) > 1]
+
+
+def number_with_interval(row: Mapping[str, object], name: str) -> str:
+    """ "0.123 [0.100, 0.150]" of a row with ci_low and ci_high; "undefined" where the number is."""
+    if np.isnan(row[name]):
+        return "undefined"
+    if np.isnan(row["ci_low"]):
+        return f"{row[name]:.3f}"
+    return f"{row[name]:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"

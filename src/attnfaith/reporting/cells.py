@@ -73,6 +73,22 @@ class Cell:
         """Predicted class per instance, [N]; the lower class on equal probability."""
         return self.probs.argmax(axis=1)
 
+    @property
+    def classes(self) -> list[tuple[str, np.ndarray]]:
+        """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..."""
+        everything = np.ones(len(self), dtype=bool)
+        return [("overall", everything), *((str(number), self.predicted == number) for number in np.unique(self.predicted))]
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, as the settings stored in the record give them for its data set; () where none do."""
+        stored = [
+            tuple(part["label_names"])
+            for part in records.settings(self.table)
+            if "label_names" in part and part.get("identity", {}).get("dataset") == self.identity["dataset"]
+        ]
+        return stored[0] if len(set(stored)) == 1 else ()
+
     @cached_property
     def labels(self) -> np.ndarray:
         """Gold class per instance, [N] float; NaN where unknown."""
@@ -120,6 +136,13 @@ def one_cell(record: "pa.Table | Cell") -> Cell:
         known = "; ".join(describe(cell.identity) for cell in cells)
         raise ValueError(f"a figure shows one cell, the record holds {len(cells)} ({known}): filter the record first")
     return cells[0]
+
+
+def name_class(number: str, names: tuple[str, ...]) -> str:
+    """A class for reading: "0" -> "0 negative" where it has a name; "overall" and those without one as they are."""
+    if not number.isdecimal() or int(number) >= len(names) or names[int(number)] == number:
+        return number
+    return f"{number} {names[int(number)]}"
 
 
 def measure_label(name: str) -> str:

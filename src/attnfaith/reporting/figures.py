@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from attnfaith.reporting.cells import Cell, describe, measure_label, one_cell
+from attnfaith.reporting.cells import Cell, describe, measure_label, name_class, one_cell
 from attnfaith.reporting.files import write_atomically
 
 
@@ -136,7 +136,7 @@ def tau_histograms(record: "pa.Table | Cell", importance: str) -> "Figure":
     """
     cell = one_cell(record)
     tau = cell.tau("attention", importance)
-    groups = _class_groups(cell.predicted)
+    groups = _class_groups(cell)
     figure = _figure(f"Attention and {measure_label(importance)}", cell, 9.0, max(3.3, 0.7 + 0.52 * len(groups)))
     axes = figure.add_subplot()
     for (name, members), colour in zip(groups, PALETTE, strict=False):
@@ -150,13 +150,19 @@ def tau_histograms(record: "pa.Table | Cell", importance: str) -> "Figure":
     return figure
 
 
-def _class_groups(predicted: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Name and members (bool [N]) of each class to draw; beyond the palette, the smaller classes as one group."""
+def _class_groups(cell: Cell) -> list[tuple[str, np.ndarray]]:
+    """Name and members (bool [N]) of each predicted class to draw; beyond the palette, the smaller classes as one group."""
+    predicted = cell.predicted
     classes, counts = np.unique(predicted, return_counts=True)
-    if len(classes) <= len(PALETTE):
-        return [(f"class {number}", predicted == number) for number in classes]
-    largest = np.sort(classes[np.argsort(-counts, kind="stable")][: len(PALETTE) - 1])
-    groups = [(f"class {number}", predicted == number) for number in largest]
+    several = len(classes) > len(PALETTE)
+    largest = np.sort(classes[np.argsort(-counts, kind="stable")][: len(PALETTE) - 1]) if several else classes
+    names = [textwrap.shorten(name_class(str(number), cell.class_names), 28, placeholder="…") for number in largest]
+    # a dollar sign would start a formula
+    groups = [
+        ("class " + name.replace("$", r"\$"), predicted == number) for name, number in zip(names, largest, strict=True)
+    ]
+    if not several:
+        return groups
     return [*groups, (f"{len(classes) - len(largest)} others", ~np.isin(predicted, largest))]
 
 

@@ -3,19 +3,20 @@
 Every sentence about results is put together from the numbers of the tables; none is typed by hand.
 """
 
-import base64
+import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import jinja2
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from attnfaith import __version__
-from attnfaith.reporting.blocks import Grid, Picture
-from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, pair_name
+from attnfaith.reporting import interventions
+from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, Picture, differing, number_with_interval
+from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, name_class, pair_name
 from attnfaith.reporting.figures import tau_in_words
 from attnfaith.reporting.heatmap import (
     HUES,
@@ -59,15 +60,17 @@ STATISTICS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Section:
     """Figures and texts of one cell."""
 
     title: str
     summary: tuple[str, ...]
     pictures: tuple[Picture, ...]
+    parts: tuple[Markup, ...]
     groups: tuple[tuple[str, tuple[Example, ...]], ...]
     measures: tuple[tuple[int, str], ...]
+    class_names: tuple[str, ...]
     has_rationale: bool
     note: str
 
@@ -75,7 +78,7 @@ class Section:
 def render_page(
     cells: Sequence[Cell],
     tables: Mapping[str, pd.DataFrame],
-    pictures: Sequence[Mapping[str, tuple[str, bytes]]],
+    pictures: Sequence[Sequence[Picture]],
     *,
     title: str,
     facts: Mapping[str, object],
@@ -83,19 +86,21 @@ def render_page(
 ) -> str:
     """The page's HTML.
 
-    tables: "agreement", "performance", "plausibility" and "seeds" as made by `reporting.tables`. pictures: for each
-    cell, figure name -> (path without suffix as seen from the page, PNG bytes). facts: what to say of the run, by
-    name; nested ones are written out with dots.
+    tables: "agreement", "performance", "plausibility" and "seeds" as made by `reporting.tables`, and those of
+    `reporting.interventions`. pictures: those of each cell. facts: what to say of the run, by name; nested ones are
+    written out with dots.
     """
     sections = tuple(
         _section(cell, tables["agreement"], found, n_examples) for cell, found in zip(cells, pictures, strict=True)
     )
+    known = {cell.class_names for cell in cells}
+    names = known.pop() if len(known) == 1 else ()
     hues = [(place, hue) for place, hue in enumerate((*HUES.values(), OTHER_HUE))]
     return _template().render(
         title=title,
         version=__version__,
         facts=_facts(cells, facts),
-        grids=[grid for grid in _grids(cells, tables) if grid.rows],
+        grids=[_with_class_names(grid, names) for grid in _grids(tables, names) if grid.rows],
         degrees=_degrees_note() if len(tables["agreement"]) else "",
         lead=sections[0].summary if len(cells) == 1 else summarise_cells(tables["agreement"], len(cells)),
         sections=sections,
@@ -214,31 +219,28 @@ def _flat(facts: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]
     return found
 
 
-def _differing(df: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Columns that tell the rows of the table apart."""
-    return [name for name in names if name in df.columns and df[name].nunique(dropna=False) > 1]
-
-
-def _number_with_interval(row: Mapping[str, object], name: str) -> str:
-    if np.isnan(row[name]):
-        return "undefined"
-    if np.isnan(row["ci_low"]):
-        return f"{row[name]:.3f}"
-    return f"{row[name]:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
-
-
-def _grids(cells: Sequence[Cell], tables: Mapping[str, pd.DataFrame]) -> list[Grid]:
+def _grids(tables: Mapping[str, pd.DataFrame], names: tuple[str, ...]) -> list[Grid]:
     return [
         _agreement_grid(tables["agreement"]),
         _seed_grid(tables["seeds"]),
         _plausibility_grid(tables["plausibility"]),
-        _performance_grid(cells, tables["performance"]),
+        _performance_grid(tables["performance"], names),
+        *interventions.grids(tables),
     ]
 
 
+def _with_class_names(grid: Grid, names: tuple[str, ...]) -> Grid:
+    """The grid with each class's name beside its number, where the cells of the page share them."""
+    if CLASS_COLUMN in grid.columns:
+        place = grid.columns.index(CLASS_COLUMN)
+        rows = tuple((*row[:place], name_class(row[place], names), *row[place + 1 :]) for row in grid.rows)
+        grid = dataclasses.replace(grid, rows=rows)
+    return grid
+
+
 def _agreement_grid(df: pd.DataFrame) -> Grid:
-    keys = _differing(df, CELL)
-    columns = ("predicted class", "texts", "undefined", "mean τ [95 % interval]", "std", "significant", "tie ceiling")
+    keys = differing(df, CELL)
+    columns = (CLASS_COLUMN, "texts", "undefined", "mean τ [95 % interval]", "std", "significant", "tie ceiling")
     rows = [
         (
             *(str(row[name]) for name in keys),
@@ -246,7 +248,7 @@ def _agreement_grid(df: pd.DataFrame) -> Grid:
             row["class"],
             f"{row['n']:,}",
             f"{row['n_undefined']:,}",
-            _number_with_interval(row, "tau_mean"),
+            number_with_interval(row, "tau_mean"),
             *(format_number(row[name]) for name in ("tau_std", "share_significant", "tie_ceiling", "tau_over_ceiling")),
         )
         for row in df.to_dict("records")
@@ -266,7 +268,7 @@ def _pair_label(pair: str) -> str:
 
 def _seed_grid(df: pd.DataFrame) -> Grid:
     df = df[(df["statistic"] == "tau_mean") & (df["n_seeds"] > 1)]
-    keys = _differing(df, [name for name in CELL if name != "seed"])
+    keys = differing(df, [name for name in CELL if name != "seed"])
     rows = [
         (
             *(str(row[name]) for name in keys),
@@ -278,20 +280,20 @@ def _seed_grid(df: pd.DataFrame) -> Grid:
         )
         for row in df.to_dict("records")
     ]
-    names = (*keys, "pair", "predicted class", "seeds", "undefined", "mean τ", "std", "lowest", "highest")
+    names = (*keys, "pair", CLASS_COLUMN, "seeds", "undefined", "mean τ", "std", "lowest", "highest")
     note = "Mean τ of each training seed, summarised over seeds; sample standard deviation."
     return Grid("Spread over training seeds", names, tuple(rows), len(keys) + 2, note, "tables/seeds")
 
 
 def _plausibility_grid(df: pd.DataFrame) -> Grid:
-    keys = _differing(df, CELL)
+    keys = differing(df, CELL)
     rows = [
         (
             *(str(row[name]) for name in keys),
             measure_label(row["scores"]),
             f"{row['n']:,}",
             f"{row['n_undefined']:,}",
-            _number_with_interval(row, "auprc_mean"),
+            number_with_interval(row, "auprc_mean"),
             format_number(row["random_baseline"]),
             format_number(row["uniform_baseline"]),
         )
@@ -307,28 +309,30 @@ def _plausibility_grid(df: pd.DataFrame) -> Grid:
     return Grid("Plausibility", names, tuple(rows), len(keys) + 1, note, "tables/plausibility")
 
 
-def _performance_grid(cells: Sequence[Cell], df: pd.DataFrame) -> Grid:
+def _performance_grid(df: pd.DataFrame, class_names: tuple[str, ...]) -> Grid:
     """Statistics down, cells across: a cell has many statistics, and a report few cells."""
     names = [name for name in df.columns if name not in CELL]
-    keys = _differing(df, CELL)
+    keys = differing(df, CELL)
     columns = [" · ".join(str(row[name]) for name in keys) or "value" for row in df.to_dict("records")]
     order = [name for name in STATISTICS if name in names]
     per_class = [name for name in names if name not in STATISTICS]
     place = order.index("roc_auc")
     rows = [
-        (_statistic(name), *(format_number(value) for value in df[name]))
+        (_statistic(name, class_names), *(format_number(value) for value in df[name]))
         for name in [*order[:place], *per_class, *order[place:]]
     ]
     note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens."
     return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note, "tables/performance")
 
 
-def _statistic(name: str) -> str:
-    known = name.replace("f1_class_", "F1, class ").replace("support_class_", "texts of gold class ")
-    return STATISTICS.get(name, known.replace("_", " "))
+def _statistic(name: str, class_names: tuple[str, ...]) -> str:
+    for start, words in (("f1_class_", "F1, class "), ("support_class_", "texts of gold class ")):
+        if name.startswith(start):
+            return words + name_class(name.removeprefix(start), class_names)
+    return STATISTICS.get(name, name.replace("_", " "))
 
 
-def _section(cell: Cell, agreement: pd.DataFrame, found: Mapping[str, tuple[str, bytes]], n_examples: int) -> Section:
+def _section(cell: Cell, agreement: pd.DataFrame, pictures: Sequence[Picture], n_examples: int) -> Section:
     best, worst, shortest = choose(cell, n_examples)
     measures = shown_measures(cell)
     if len(measures) == 1:
@@ -344,33 +348,35 @@ def _section(cell: Cell, agreement: pd.DataFrame, found: Mapping[str, tuple[str,
     hues = [*HUES]
     return Section(
         title=describe(cell.identity),
-        summary=summarise(cell, agreement),
-        pictures=tuple(_picture(cell, name, stem, png) for name, (stem, png) in found.items()),
+        summary=(*summarise(cell, agreement), *interventions.sentences(cell)),
+        pictures=tuple(pictures),
+        parts=tuple(Markup(part) for part in interventions.page_parts(cell, n_examples)),
         groups=tuple((head, tuple(example(cell, row) for row in rows)) for head, rows in groups if rows),
         measures=tuple((hues.index(name) if name in hues else len(hues), measure_label(name)) for name in measures),
+        class_names=tuple(name_class(str(number), cell.class_names) for number in range(cell.probs.shape[1])),
         has_rationale="rationale" in cell.table.column_names,
         note=note,
     )
 
 
-def _picture(cell: Cell, name: str, stem: str, png: bytes) -> Picture:
-    source = "data:image/png;base64," + base64.b64encode(png).decode()
+def describe_figure(cell: Cell, name: str) -> tuple[str, str]:
+    """Alternative text and caption of one of `figures.all_figures`."""
     if name == "attention_overview":
         largest = [float(row.max()) for row in cell.attention if len(row)]
         mean = f"mean {np.mean(largest):.2f}" if largest else "no text has tokens"
         beside = "agreement changes with length of text" if cell.measures else "long the texts are"
         alt = f"Two panels: histogram of the largest attention weight per text ({mean}), and how {beside}."
-        return Picture(source, alt, f"How concentrated attention is, and how {beside}.", stem)
+        return alt, f"How concentrated attention is, and how {beside}."
     if name == "gradient_vs_leave_one_out":
         pairs = [("attention", "gradient"), ("attention", "leave_one_out"), ("gradient", "leave_one_out")]
         parts = [f"{measure_label(a)} and {measure_label(b)}: {tau_in_words(cell.tau(a, b))}" for a, b in pairs]
         caption = (
             "How far two importance measures agree with each other is the yardstick for how far attention agrees with them."
         )
-        return Picture(source, f"Histograms of τ per text. {'; '.join(parts)}.", caption, stem)
+        return f"Histograms of τ per text. {'; '.join(parts)}.", caption
     measure = name.removeprefix("tau_attention_")
     tau = cell.tau("attention", measure)
-    parts = [f"class {c}: {tau_in_words(tau[cell.predicted == c])}" for c in np.unique(cell.predicted)]
+    parts = [f"class {name_class(c, cell.class_names)}: {tau_in_words(tau[mine])}" for c, mine in cell.classes[1:]]
     alt = f"Histograms of τ per text, attention and {measure_label(measure)}, by predicted class. {'; '.join(parts)}."
     caption = f"Agreement of attention with {measure_label(measure)} in single texts, by predicted class."
-    return Picture(source, alt, caption, stem)
+    return alt, caption

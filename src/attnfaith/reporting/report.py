@@ -10,10 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.reporting import interventions
+from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
 from attnfaith.reporting.figures import all_figures, require_matplotlib, save_figure
 from attnfaith.reporting.files import write_atomically
-from attnfaith.reporting.page import render_page
+from attnfaith.reporting.page import describe_figure, render_page
 from attnfaith.reporting.tables import agreement_table, performance_table, plausibility_table, save_table, seed_summary
 
 
@@ -71,17 +73,19 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
         "performance": performance_table(cells),
         "plausibility": plausibility_table(cells),
         "seeds": seeds[seeds["n_seeds"] > 1],
+        **interventions.tables(cells),
     }
     for name, table in tables.items():
         if len(table):
             save_table(table, folder / "tables" / name)
     pictures = []
     for cell, prefix in zip(cells, _prefixes(cells), strict=True):
-        found = {}
-        for name, figure in all_figures(cell).items():
+        own = {name: (figure, *describe_figure(cell, name)) for name, figure in all_figures(cell).items()}
+        found = []
+        for name, (figure, alt, caption) in {**own, **interventions.figures(cell)}.items():
             stem = f"figures/{prefix}{name}"
             png, _ = save_figure(figure, folder / stem)
-            found[name] = (stem, png.read_bytes())
+            found.append(picture(png.read_bytes(), alt, caption, stem))
         pictures.append(found)
     if title is None:
         title = f"Does attention explain? {describe(cells[0].identity) if len(cells) == 1 else f'{len(cells)} cells'}"
