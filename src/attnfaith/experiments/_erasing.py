@@ -12,13 +12,14 @@ than TIE of the largest difference that any single token makes are equal: the or
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.special import expit, logsumexp
 
-from attnfaith.experiments._readout import Readout, encode, generator, read_out
+from attnfaith.experiments._readout import encode, generator, read_out
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.record import ragged
 
@@ -42,9 +43,7 @@ class Erasing:
     """A batch of texts whose weights can be taken away. Subclasses read the decision from sums over what remains.
 
     attention (B,T); lengths (B,); content (B,D,T): what a context is averaged of; evidence (B,E,T): what decisions are read
-    from the sums of; predicted (B,): the class with nothing removed; slope (B,T): derivative of the log-odds of that class
-    with respect to each weight, the others fixed, attention not renormalised; spread (B,): p(1 - p) of that class, the
-    factor that makes it a derivative of the probability.
+    from the sums of; predicted (B,): the class with nothing removed.
     """
 
     attention: np.ndarray
@@ -52,8 +51,13 @@ class Erasing:
     content: np.ndarray
     evidence: np.ndarray
     predicted: np.ndarray
-    slope: np.ndarray
-    spread: np.ndarray
+
+    @property
+    def gradient(self) -> tuple[np.ndarray, np.ndarray]:
+        """Derivative (B,T) of the predicted class's log-odds with respect to each weight, the others fixed and nothing
+        renormalised; and p(1 - p) of that class (B,), the factor that makes it a derivative of the probability.
+        """
+        raise NotImplementedError
 
     def logits(self, contents: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Logits (B,K,C) of averaged contents (B,D,K) of the instances `rows`."""
@@ -91,7 +95,8 @@ class Erasing:
 
         The factor p(1 - p) > 0 of the gradient is left out: no order depends on it, and a saturated p would erase them.
         """
-        scores = dict(zip(RANKINGS, (self.attention, self.slope, self.attention * self.slope), strict=True))
+        slope, _ = self.gradient
+        scores = dict(zip(RANKINGS, (self.attention, slope, self.attention * slope), strict=True))
         padding = np.arange(self.attention.shape[1]) >= self.lengths[:, None]
         return {name: np.argsort(np.where(padding, np.inf, -of), 1, "stable") for name, of in scores.items()}
 
@@ -116,6 +121,18 @@ class Affine(Erasing):
     largest: np.ndarray  # (B,C-1) largest |margin|, to which a tie is held
     flips_empty: np.ndarray  # (B,) the bias alone decides otherwise
 
+    @cached_property
+    def gradient(self):
+        rows = np.arange(len(self.lengths))
+        logits = self.logits(self.whole())[:, 0]
+        against = logits.copy()
+        against[rows, self.predicted] = -np.inf
+        total = logsumexp(against, 1)
+        share = np.exp(against - total[:, None])
+        own = self.content[rows, self.predicted]
+        slope = own - (share[:, None] @ self.content)[:, 0]
+        return slope, _spread(logits[rows, self.predicted] - total)
+
     def logits(self, contents, rows=slice(None)):
         return contents.swapaxes(1, 2) + self.bias[rows, None]
 
@@ -134,10 +151,22 @@ class NotAffine(Erasing):
     """content and evidence: the states h (D = E = H), which the decoder is asked about."""
 
     model: object
-    query: torch.Tensor | None
+    encoded: Encoded
+
+    @cached_property
+    def gradient(self):
+        hidden, mask, query = self.encoded
+        weights = self.model.attend(*self.encoded).detach().requires_grad_()
+        own = torch.from_numpy(self.predicted).to(hidden.device).unsqueeze(1)
+        with torch.enable_grad():
+            logits = self.model.decode(hidden, weights, query).double()
+            odds = logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -torch.inf).logsumexp(1)
+            slope = torch.autograd.grad(odds.sum(), weights)[0]
+        return pad(ragged(slope.double().cpu().numpy(), mask.cpu().numpy())), _spread(odds.detach().cpu().numpy())
 
     def logits(self, contents, rows=slice(None)):
-        return _decoded(self.model, contents, None if self.query is None else self.query[rows])
+        query = self.encoded.query
+        return _decoded(self.model, contents, None if query is None else query[rows])
 
     def changed(self, sums, remaining, rows=slice(None)):
         remaining = remaining[:, None]
@@ -151,74 +180,41 @@ def _decoded(model, contents: np.ndarray, query: torch.Tensor | None) -> np.ndar
     return model.decoder(contexts, None if query is None else query.unsqueeze(1)).double().cpu().numpy()
 
 
+@torch.no_grad()
 def prepare(model, batch) -> Erasing:
     """The batch ready for erasing; of its own class where the decoder is not affine."""
-    with torch.no_grad():
-        encoded = encode(model, batch)
-        readouts = read_out(model, {**batch, "encoded": encoded})
+    encoded = encode(model, batch)
+    readouts = read_out(model, {**batch, "encoded": encoded})
     attention = pad([readout.attention for readout in readouts])
     lengths = np.array([len(readout.attention) for readout in readouts])
     if model.decoder.affine:
-        return _affine(readouts, attention, lengths)
-    return _not_affine(model, encoded, attention, lengths)
+        values = np.ascontiguousarray(pad([readout.values for readout in readouts]).swapaxes(1, 2))
+        return _affine(attention, lengths, values, np.stack([readout.bias for readout in readouts]))
+    states = pad(ragged(encoded.hidden.double().cpu().numpy(), encoded.mask.cpu().numpy())).swapaxes(1, 2)
+    logits = _decoded(model, states @ attention[..., None], encoded.query)[:, 0]
+    return NotAffine(attention, lengths, states, states, logits.argmax(1), model, encoded)
 
 
-def _affine(readouts: list[Readout], attention: np.ndarray, lengths: np.ndarray) -> Affine:
-    bias = np.stack([readout.bias for readout in readouts])
-    values = pad([readout.values for readout in readouts])
-    logits = (attention[:, None] @ values)[:, 0] + bias
-    rows = np.arange(len(values))[:, None]
-    top = logits.argmax(1)[:, None]
-    # of the classes that tie for the first place the lowest
-    behind = logits[rows, top] - logits
-    margins = values[rows, :, top].swapaxes(1, 2) - values + (bias[rows, top] - bias)[:, None]
-    predicted = (behind <= TIE * np.abs(margins).max(1)).argmax(1)[:, None]
-
-    classes = np.arange(bias.shape[1])
-    rivals = np.stack([np.delete(classes, own) for own in predicted[:, 0]])
-    own, other = values[rows, :, predicted], values[rows, :, rivals]
-    margins = own - other + (bias[rows, predicted] - bias[rows, rivals])[..., None]
-    margins *= (np.arange(values.shape[1]) < lengths[:, None])[:, None]
-    against = logits[rows, rivals]
-    share = np.exp(against - logsumexp(against, 1, keepdims=True))
-    return Affine(
-        attention=attention,
-        lengths=lengths,
-        content=values.swapaxes(1, 2),
-        evidence=margins,
-        predicted=predicted[:, 0],
-        slope=own[:, 0] - (share[..., None] * other).sum(1),
-        spread=_spread(logits[rows, predicted][:, 0] - logsumexp(against, 1)),
-        bias=bias,
-        lower=rivals < predicted,
-        largest=np.abs(margins).max(2),
-        flips_empty=bias.argmax(1) != predicted[:, 0],
-    )
-
-
-def _not_affine(model, encoded: Encoded, attention: np.ndarray, lengths: np.ndarray) -> NotAffine:
-    hidden, mask, query = encoded
-    states = pad(ragged(hidden.double().cpu().numpy(), mask.cpu().numpy())).swapaxes(1, 2)
-    logits = _decoded(model, states @ attention[..., None], query)[:, 0]
+def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias: np.ndarray) -> Affine:
+    """attention (B,T), values (B,C,T) and bias (B,C)."""
+    classes, rows = np.arange(bias.shape[1]), np.arange(len(bias))[:, None]
+    logits = (values @ attention[..., None])[..., 0] + bias
+    inside = (np.arange(values.shape[2]) < lengths[:, None])[:, None]
     predicted = logits.argmax(1)
-    own = torch.from_numpy(predicted).to(hidden.device).unsqueeze(1)
-    weights = model.attend(*encoded).detach().requires_grad_()
-    with torch.enable_grad():
-        found = model.decode(hidden.detach(), weights, None if query is None else query.detach()).double()
-        against = found.scatter(1, own, -torch.inf).logsumexp(1)
-        odds = found.gather(1, own).squeeze(1) - against
-        slope = torch.autograd.grad(odds.sum(), weights)[0]
-    return NotAffine(
-        attention=attention,
-        lengths=lengths,
-        content=states,
-        evidence=states,
-        predicted=predicted,
-        slope=pad(ragged(slope.double().cpu().numpy(), mask.cpu().numpy())),
-        spread=_spread(odds.detach().cpu().numpy()),
-        model=model,
-        query=query,
-    )
+    while True:
+        rivals = (predicted[:, None] + 1 + classes[:-1]) % len(classes)
+        rivals.sort(1)
+        margins = values[rows, predicted[:, None]] - values[rows, rivals]
+        margins += (bias[rows, predicted[:, None]] - bias[rows, rivals])[..., None]
+        margins *= inside
+        largest = np.maximum(margins.max(2), -margins.min(2))
+        lower = rivals < predicted[:, None]
+        ties = lower & (logits[rows, predicted[:, None]] - logits[rows, rivals] <= TIE * largest)
+        if not ties.any():
+            break
+        predicted = np.where(ties.any(1), rivals[rows[:, 0], ties.argmax(1)], predicted)
+    flips_empty = bias.argmax(1) != predicted
+    return Affine(attention, lengths, values, margins, predicted, bias, lower, largest, flips_empty)
 
 
 def _spread(odds: np.ndarray) -> np.ndarray:

@@ -94,9 +94,10 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
         erased_again = softmax(_reprojected_without_each(erasing, scores, model.config))
         sizes_again = _reprojected_sizes(erasing, scores, orders, model.config)
 
+    slope, spread = erasing.gradient
     lengths = erasing.lengths
     columns = {
-        "erasure_gradient": _cut(erasing.spread[:, None] * erasing.slope, lengths),
+        "erasure_gradient": _cut(spread[:, None] * slope, lengths),
         "erasure_probs": _cut(erased.astype(np.float32), lengths),
         "erasure_reprojected_probs": _cut(erased_again.astype(np.float32), lengths),
         "erasure_order": [
