@@ -105,7 +105,8 @@ def measure(
     model: an attention classifier. dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` makes it. names:
     the producers to run, beside attention and prediction. output: path of the record (parquet). options: producer name ->
     keyword arguments of its `measure`. attention: instance id -> weights [T] that take the place of the model's own, for a
-    model that was trained under them; no producer may run then, for it would measure the model's own. settings: what else to keep in the record about the run.
+    model that was trained under them; no producer may run then, for it would measure the model's own. settings: what else
+    to keep in the record about the run.
 
     Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
     `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
@@ -304,8 +305,8 @@ def read_outputs(path: str | os.PathLike, dataset, model: str) -> pa.Table:
     if places.null_count:
         first = names.filter(places.is_null())[0]
         raise MeasurementError(
-            f"{path} has no row for {places.null_count} of {len(names)} texts, such as '{first}': both runs must use the same "
-            "data set, limits and seed of the data"
+            f"{path} has no row for {places.null_count} of {len(names)} texts, such as '{first}': both runs need "
+            "the same data set, limits and seed of the data"
         )
     found = table.select(["instance_id", "probs", "attention"]).take(places)
     lengths = np.array([len(tokens) for tokens in dataset["tokens"]])

@@ -61,7 +61,7 @@ def jensen_shannon(attention: torch.Tensor, base_attention: torch.Tensor) -> tor
 
 
 def _relative_entropy(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """Sum of p log(p / q) over the last axis. Where p is 0 both logarithms are taken of 1, so that nothing is 0 times inf."""
+    """Sum of p log(p / q) over the last axis. Where p is 0 both logarithms are those of 1: nothing is 0 times infinity."""
     inside = p > 0
     return (p * (p.where(inside, 1).log() - q.where(inside, 1).log())).sum(-1)
 
@@ -79,11 +79,12 @@ def adversarial_loss(
     weight: float,
     divergence: str = "kl",
 ) -> torch.Tensor:
-    """|softmax(logits) - base_probs|_1 / 2 - weight * divergence(attention || base_attention), (B,) (Wiegreffe & Pinter 2019).
+    """|softmax(logits) - base_probs|_1 / 2 - weight * divergence(attention || base_attention): (B,).
 
-    Small where a model predicts as the base does and attends elsewhere. logits and base_probs (B,C); attention and
-    base_attention (B,T), 0 outside the attendable tokens that mask (B,T) marks. The distance is in 0..1. divergence: "kl",
-    in nats and without bound, or "jsd", in nats and at most ln 2. A text without tokens has no divergence: it is 0.
+    Wiegreffe & Pinter (2019): small where a model predicts as the base does and attends elsewhere. logits and base_probs
+    (B,C); attention and base_attention (B,T), 0 outside the attendable tokens that mask (B,T) marks. The distance is in
+    0..1. divergence: "kl", in nats and without bound, or "jsd", in nats and at most ln 2. A text without tokens has no
+    divergence: it is 0.
 
     weight: their lambda. Their code takes half the difference of one probability, which for two classes is half of this
     distance, |p_1 - base_1|, and the whole of the divergence: lambda there trades the two as weight = 2 lambda does here.

@@ -1,7 +1,8 @@
 """A recipe carried out: data, training, measurement and report, in one folder that is never mixed with another run's.
 
 The folder of a run holds recipe.yaml (complete), run.json (what was used and how far it got), checkpoints/ while it trains,
-model/ (the selected checkpoint with tokenizer and code), record.parquet and report/.
+model/ (the selected checkpoint with tokenizer and code), outputs/ (what models trained against it need), record.parquet and
+report/.
 """
 
 import dataclasses
@@ -12,8 +13,10 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import evaluate
+import pyarrow as pa
 import torch
 import transformers
 from accelerate import PartialState
@@ -29,15 +32,25 @@ from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, load_sp
 from attnfaith.data.registry import get_entry
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors
-from attnfaith.measurement import Cell, check_options, load_producers, measure
+from attnfaith.measurement import (
+    Cell,
+    MeasurementError,
+    check_options,
+    digest_model,
+    load_producers,
+    measure,
+    read_outputs,
+)
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import write_report
-from attnfaith.training import check_processes, check_selection, make_trainer
+from attnfaith.training import LOWER_IS_BETTER, check_processes, check_selection, make_trainer
 
 
 STATE, RECIPE, MODEL, RECORD, REPORT = "run.json", "recipe.yaml", "model", "record.parquet", "report"
+OUTPUTS = "outputs"
+BASES = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
 
 
 class RunError(ValueError):
@@ -48,7 +61,8 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     """Train, measure and report; returns the path of the report's page.
 
     overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its
-    measured shards; the recipe must be the same. Without either, a folder that is not empty is refused.
+    measured shards; the recipe must be the same but for `measure` and `report`: with another `measure` section the trained
+    model is kept and measured anew. Without either, a folder that is not empty is refused.
 
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost.
     """
@@ -56,15 +70,17 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
     check_options(load_producers(recipe.measure.producers), recipe.measure.options)
-    _check_split(recipe.measure.split)
+    _check_splits(recipe)
     folder = Path(recipe.output_dir)
     arguments = training_arguments(recipe)
     check_processes(arguments)
     model_config(recipe, get_entry(recipe.data.name).pair)
+    _check_base(recipe)
     _open(folder, recipe, state, overwrite=overwrite, resume=resume)
     try:
         if not (folder / MODEL).is_dir():
             _train(recipe, arguments, folder, state)
+        _measure_outputs(recipe, folder, state)
         path = folder / RECORD
         if not _is_measured(path, recipe):
             path = _measure(recipe, folder, state)
@@ -87,30 +103,34 @@ def _is_measured(path: Path, recipe: Recipe) -> bool:
     if not path.is_file():
         return False
     try:
-        made = record.settings(record.load(path))
-    except record.RecordError:
+        made = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
+    except (record.RecordError, RecipeError):
         return False
-    return [part["recipe"]["measure"] for part in made] == [dataclasses.asdict(recipe.measure)]
+    return [dataclasses.replace(part, outputs=recipe.measure.outputs) for part in made] == [recipe.measure]
 
 
 def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.PathLike | None = None) -> Path:
     """Measure the model of a finished training, with the given recipe's `measure` section; returns the record's path.
 
-    output None replaces the run's own record once the new one is whole.
+    output None replaces the run's own record once the new one is whole. Outputs that the section names and the run lacks
+    are made too.
 
     Raises RunError where no model is there, RecipeError where the recipe differs from the run's in more than `measure`.
     """
     folder = Path(folder)
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
-    _check_split(recipe.measure.split)
+    _check_splits(recipe)
     changed = _changed(recipe, (folder / RECIPE).read_text(encoding="utf-8"))
     if others := [key for key in changed if not key.startswith("measure.")]:
         raise RecipeError(
             f"the model in {folder} was trained with another {', '.join(others)}: a measurement may change measure.* only "
             "(the seed of a measurement is measure.seed)"
         )
-    return _measure(recipe, folder, PartialState(cpu=not torch.cuda.is_available()), output)
+    _check_base(recipe)
+    state = PartialState(cpu=not torch.cuda.is_available())
+    _measure_outputs(recipe, folder, state)
+    return _measure(recipe, folder, state, output)
 
 
 def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | None = None) -> Path:
@@ -158,6 +178,7 @@ def _facts(table, recipe: Recipe | None) -> dict[str, str]:
     dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
     return {
         "what it is": (recipe.note if recipe else made["note"]) or made["name"],
+        "objective": cells[0]["identity"]["objective"] + (f", base {run['base']['folder']}" if "base" in run else ""),
         "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
         "classes": ", ".join(f"{number} {name}" for number, name in enumerate(cells[0]["label_names"])),
         "vocabulary": f"{run['vocabulary']:,} entries",
@@ -179,8 +200,9 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
     if unknown := [name for name in section.arguments if name not in known]:
         raise RecipeError(recipes.unknown("training argument", f"training.arguments.{unknown[0]}", sorted(known)))
     folder = str(Path(recipe.output_dir).absolute() / "checkpoints")
-    metric = ours.pop("metric_for_best_model") or "accuracy"
-    check_selection(metric)
+    adversarial = recipe.objective.kind == "adversarial"
+    metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "accuracy")
+    check_selection(metric, adversarial=adversarial)
     if section.num_train_epochs <= 0:
         raise RecipeError(f"training.num_train_epochs={section.num_train_epochs:g} must be above 0")
     # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
@@ -194,7 +216,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         "save_total_limit": 1,
         "load_best_model_at_end": True,
         "metric_for_best_model": f"eval_{metric}",
-        "greater_is_better": metric != "loss",
+        "greater_is_better": metric not in LOWER_IS_BETTER,
         "lr_scheduler_type": "constant",
         "restore_callback_states_from_checkpoint": True,  # how long early stopping has waited
         "remove_unused_columns": False,
@@ -288,9 +310,103 @@ def _vectors_path(name: str) -> Path:
     return Path(name)
 
 
-def _check_split(split: str) -> None:
-    if split not in SPLITS:
-        raise RecipeError(f"measure.split={split!r} does not exist; choose one of {', '.join(SPLITS)}")
+def _check_splits(recipe: Recipe) -> None:
+    section = recipe.measure
+    for name, splits in (("split", [section.split]), ("outputs", section.outputs)):
+        if unknown := [split for split in splits if split not in SPLITS]:
+            raise RecipeError(f"measure.{name}={unknown[0]!r} does not exist; choose one of {', '.join(SPLITS)}")
+
+
+class _Base(NamedTuple):
+    """The run that a model is trained against: its folder, its model and that model's digest."""
+
+    folder: Path
+    model: AttentionClassifierForSequenceClassification
+    digest: str
+
+
+def _needed_outputs(recipe: Recipe) -> list[str]:
+    """Splits whose outputs the base must keep. Under a given attention a model cannot even be measured without them."""
+    kind, section = recipe.objective.kind, recipe.measure
+    needed = {"train", "validation"} if kind != "classification" else set()
+    if kind == "guided":
+        needed |= {section.split, *section.outputs}
+    return [split for split in SPLITS if split in needed]
+
+
+def _check_base(recipe: Recipe) -> None:
+    """Raise RunError where the run that a recipe is trained against cannot serve, by what its folder holds."""
+    objective = recipe.objective
+    if objective.kind == "classification":
+        return
+    folder, given = Path(objective.base), f"objective.base={objective.base}"
+    if folder.resolve() == Path(recipe.output_dir).resolve():
+        raise RunError(f"{given} is this run's own output_dir; name the run it is trained against")
+    if missing := [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]:
+        raise RunError(f"{given} is no trained run ({', '.join(missing)} missing there): train it first")
+    base = recipes.load(folder / RECIPE)
+    if base.objective.kind not in BASES[objective.kind]:
+        raise RunError(
+            f"{given} has objective {base.objective.kind}; the base of objective.kind={objective.kind!r} must be "
+            f"{' or '.join(BASES[objective.kind])}"
+        )
+    if objective.frozen and base.model != recipe.model:
+        pairs = ((name, getattr(base.model, name), value) for name, value in vars(recipe.model).items())
+        other = [f"model.{name}={value!r}, there {theirs!r}" for name, theirs, value in pairs if theirs != value]
+        raise RunError(f"objective.frozen starts from the weights in {folder}, which is another model: {'; '.join(other)}")
+    if lacking := [split for split in _needed_outputs(recipe) if not (folder / OUTPUTS / f"{split}.parquet").is_file()]:
+        raise RunError(
+            f"{given} keeps no outputs of {', '.join(lacking)}: go on with that run with --resume_from_checkpoint "
+            f"--measure.outputs '[{', '.join(SPLITS)}]'"
+        )
+
+
+def _read_base(recipe: Recipe) -> _Base:
+    folder = Path(recipe.objective.base)
+    model = AttentionClassifierForSequenceClassification.from_pretrained(folder / MODEL)
+    return _Base(folder, model, digest_model(model))
+
+
+def _base_outputs(base: _Base, split: str, rows) -> pa.Table:
+    """The base's outputs of an encoded split, matched by instance. Raises RunError where they are not of these texts."""
+    try:
+        return read_outputs(base.folder / OUTPUTS / f"{split}.parquet", rows, base.digest)
+    except MeasurementError as error:
+        raise RunError(f"objective.base={base.folder}: {error}") from error
+
+
+def _check_same_base(folder: Path, base: _Base) -> None:
+    trained = read_state(folder)["base"]["weights (SHA-256)"]
+    if trained != base.digest:
+        raise RunError(
+            f"{base.folder} was trained anew since the run in {folder} was trained against it (weights "
+            f"{base.digest[:16]}, then {trained[:16]}): run that again with --overwrite_output_dir"
+        )
+
+
+def _given_attention(recipe: Recipe, folder: Path, split: str, tokenizer) -> dict | None:
+    """{instance id: weights} that a guided model reads the split under; None for a model with attention of its own."""
+    if recipe.objective.kind != "guided":
+        return None
+    base = _read_base(recipe)
+    _check_same_base(folder, base)
+    found = _base_outputs(base, split, encode(load_data(recipe).splits[split], tokenizer))
+    return dict(zip(found.column("instance_id").to_pylist(), record.rows(found, "attention"), strict=True))
+
+
+def objective_label(recipe: Recipe) -> str:
+    """What the model of a recipe is trained for, as records name it: "classification", "adversarial(kl, 0.002)",
+    "guided(bilstm+additive+softmax)", "guided(adversarial(kl, 0.002))".
+    """
+    objective = recipe.objective
+    if objective.kind == "adversarial":
+        return f"adversarial({objective.divergence}, {objective.weight:g}{', frozen' if objective.frozen else ''})"
+    if objective.kind == "guided":
+        base = recipes.load(Path(objective.base) / RECIPE)
+        config = AttentionClassifierConfig.from_pretrained(Path(objective.base) / MODEL)
+        source = f"{config.encoder}+{config.alignment}+{config.projection_label}"
+        return f"guided({source if base.objective.kind == 'classification' else objective_label(base)})"
+    return objective.kind
 
 
 def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool, resume: bool) -> None:
@@ -299,15 +415,17 @@ def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool,
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    remeasured = False
     if found and found != {RECIPE, STATE}:  # with these two alone, a run failed before it did anything
         if not ours:
             raise RunError(f"{folder} holds files that are no run of ours; give another output_dir")
         if resume:
             changed = _changed(recipe, (folder / RECIPE).read_text(encoding="utf-8"))
-            if changed:
+            if trains := [key for key in changed if not key.startswith("measure.")]:
                 raise RunError(
-                    f"{folder} is a run of another recipe (different: {', '.join(changed)}); give another output_dir"
+                    f"{folder} is a run of another recipe (different: {', '.join(trains)}); give another output_dir"
                 )
+            remeasured = bool(changed)
         elif not overwrite:
             raise RunError(
                 f"{folder} holds a run already: go on with --resume_from_checkpoint, replace it with "
@@ -318,6 +436,11 @@ def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool,
         if overwrite and not resume and ours:
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        if remeasured:  # the shards of the measurement that is no longer wanted would be refused as another one's
+            for shards in (*folder.glob("*.shards"), *folder.glob(f"{OUTPUTS}/*.shards")):
+                shutil.rmtree(shards)
+            if (folder / MODEL).is_dir():
+                _note(folder, status="trained")
         _write(folder / RECIPE, recipes.dump(recipe))
         if not (folder / STATE).is_file():
             versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers)}
@@ -355,28 +478,43 @@ def _note(folder: Path, **facts) -> None:
 
 
 def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: PartialState) -> None:
-    set_seed(recipe.seed)
+    section, objective = recipe.training, recipe.objective
+    base = None if objective.kind == "classification" else _read_base(recipe)
     with state.local_main_process_first():
         loaded = load_data(recipe)
         tokenizer = make_tokenizer(recipe, loaded)
         encoded = {split: encode(loaded.splits[split], tokenizer) for split in ("train", "validation")}
-    columns = [name for name in ("input_ids", "token_type_ids", "labels", "length") if name in encoded["train"].column_names]
+        if base:
+            for split in _needed_outputs(recipe):  # those of other splits are looked at before work is lost, too
+                rows = encoded[split] if split in encoded else encode(loaded.splits[split], tokenizer)
+                outputs = _base_outputs(base, split, rows)
+                for name in ("attention", "probs") if split in encoded else ():
+                    encoded[split] = encoded[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
+    columns = ("input_ids", "token_type_ids", "labels", "length", "base_attention", "base_probs")
+    columns = [name for name in columns if name in encoded["train"].column_names]
+    set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, loaded, tokenizer)
-    section = recipe.training
+    if objective.frozen:
+        model.load_state_dict(base.model.state_dict())
     if arguments.metric_for_best_model == "eval_accuracy" and section.metric_for_best_model is None:
         if model.config.num_labels == 2:
             arguments.metric_for_best_model = "eval_roc_auc"
+    adversary = {}
+    if objective.kind == "adversarial":
+        adversary = {name: getattr(objective, name) for name in ("weight", "divergence", "frozen")}
     trainer = make_trainer(
         model,
         tokenizer,
         encoded["train"].select_columns(columns),
         encoded["validation"].select_columns(columns),
         arguments,
+        objective=objective.kind,
         patience=section.early_stopping_patience,
         balance_classes=section.balance_classes,
         loss_reduction=section.loss_reduction,
         amsgrad=section.amsgrad,
         attention_learning_rate_factor=section.attention_learning_rate_factor,
+        **adversary,
     )
     last = _last_checkpoint(Path(arguments.output_dir), state)
     if last and section.early_stopping_patience:
@@ -384,6 +522,10 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
         waited = reached["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
         if waited >= section.early_stopping_patience:  # it had stopped; the Trainer would start another epoch
             arguments.max_steps = reached["global_step"]
+    if base and last:
+        _check_same_base(folder, base)
+    elif base and state.is_main_process:
+        _note(folder, base={"folder": str(base.folder), "weights (SHA-256)": base.digest})
     started = time.perf_counter()
     trainer.train(resume_from_checkpoint=last)
     if state.is_main_process:
@@ -433,26 +575,55 @@ def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
     return get_last_checkpoint(str(folder)) if folder.is_dir() else None
 
 
+def _load_model(folder: Path, state: PartialState):
+    tokenizer = AutoTokenizer.from_pretrained(folder / MODEL, trust_remote_code=False)
+    return AttentionClassifierForSequenceClassification.from_pretrained(folder / MODEL).to(state.device), tokenizer
+
+
 def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os.PathLike | None = None) -> Path:
     section = recipe.measure
-    tokenizer = AutoTokenizer.from_pretrained(folder / MODEL, trust_remote_code=False)
-    model = AttentionClassifierForSequenceClassification.from_pretrained(folder / MODEL).to(state.device)
+    model, tokenizer = _load_model(folder, state)
     limits = {**recipe.data.limits, **({} if section.limit is None else {section.split: section.limit})}
     with state.local_main_process_first():
         loaded = load_data(recipe, limits)
         rows = encode(loaded.splits[section.split], tokenizer)
-    settings = {"recipe": dataclasses.asdict(recipe), "run": read_state(folder), "label_names": list(loaded.label_names)}
     path = measure(
         model,
         rows,
-        Cell(recipe.data.name, loaded.revision, section.split, recipe.seed),
+        _cell(recipe, loaded, section.split),
         section.producers,
         output or folder / RECORD,
-        seed=section.seed,
         options=section.options,
-        settings=settings,
-        batch_tokens=section.batch_tokens,
+        attention=_given_attention(recipe, folder, section.split, tokenizer),
+        **_common(recipe, folder, loaded),
     )
     if state.is_main_process and output is None:
         _note(folder, status="measured")
     return path
+
+
+def _measure_outputs(recipe: Recipe, folder: Path, state: PartialState) -> None:
+    """Write attention and predictions of the splits in `measure.outputs`, whole, where they do not lie there already."""
+    if not recipe.measure.outputs:
+        return
+    model, tokenizer = _load_model(folder, state)
+    digest = digest_model(model)
+    with state.local_main_process_first():
+        loaded = load_data(recipe)
+    for split in recipe.measure.outputs:
+        path, rows = folder / OUTPUTS / f"{split}.parquet", encode(loaded.splits[split], tokenizer)
+        try:
+            read_outputs(path, rows, digest)
+        except MeasurementError:
+            given = _given_attention(recipe, folder, split, tokenizer)
+            measure(model, rows, _cell(recipe, loaded, split), [], path, attention=given, **_common(recipe, folder, loaded))
+
+
+def _cell(recipe: Recipe, loaded: LoadedDataset, split: str) -> Cell:
+    return Cell(recipe.data.name, loaded.revision, split, recipe.seed, objective_label(recipe))
+
+
+def _common(recipe: Recipe, folder: Path, loaded: LoadedDataset) -> dict:
+    """What all measurements of a run share."""
+    settings = {"recipe": dataclasses.asdict(recipe), "run": read_state(folder), "label_names": list(loaded.label_names)}
+    return {"seed": recipe.measure.seed, "batch_tokens": recipe.measure.batch_tokens, "settings": settings}
