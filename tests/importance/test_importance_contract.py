@@ -25,10 +25,12 @@ REST = (  # projection, query, readout
 )
 UNKNOWN = 1
 TEXTS = (7, 0, [9], [UNKNOWN] * 4, 3, [12] * 5, 6)
-OPTIONS = {"permutation": {"draws": 20}}  # of producers that take long with their own
+OPTIONS = {"permutation": {"draws": 20}, "adversary_search": {"steps": 20}}  # of producers that take long with their own
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
 # between equally good answers is part of the method (math.inf: the shape alone is compared).
-TOLERANCE = {}
+TOLERANCE = {
+    "adversary_exact_attention": 1e-5,  # a mixture's weights are differences of scores, divided by one another
+}
 
 
 @pytest.fixture(params=PRODUCERS)

@@ -1,0 +1,227 @@
+"""Jain & Wallace's search for an adversarial attention: K restarts, pushed apart, by gradient steps on log-weights.
+
+What it finds is a lower bound on how far attention can go; `adversary_exact` gives the maximum. Which of the K rows count is
+decided where they are read: a row is feasible when its prediction stays within a selection threshold of the model's, and
+that threshold need not be the epsilon that the search was run with.
+
+Shapes inside: K restarts, T tokens of the longest text, B texts side by side (last, so that sums over tokens are sums of
+whole rows and padding adds nothing but zeros), C classes.
+"""
+
+import numpy as np
+import torch
+
+from attnfaith.experiments._readout import Readout, encode, generator, read_out, softmax
+from attnfaith.record import Column
+
+
+COLUMNS = {
+    "adversary_search_attention": Column(
+        ("K", "T"), distribution=True, doc="the last step of each restart, feasible or not; empty below two tokens"
+    ),
+    "adversary_search_probs": Column(("K", "C"), distribution=True, doc="the prediction under each of these attentions"),
+}
+METRIC = {
+    "counterfactual_attention": "adversary_search_attention",
+    "counterfactual_probs": "adversary_search_probs",
+}
+RESTARTS, SPREAD = 5, 3.0
+GUARD = np.float32(1e-10)  # added inside logarithms, as in their code
+PLACES_AT_ONCE = 2048  # tokens of the texts that are optimised together: what stays in a processor's cache
+BETAS, TINY = (0.9, 0.999), 1e-8  # of Adam
+
+
+def check(
+    *, restarts: int = RESTARTS, steps: int = 500, learning_rate: float = 0.01, penalty: float = 500.0, epsilon: float = 0.01
+) -> None:
+    """Raises ValueError unless restarts and steps are whole numbers from 1 on, learning_rate and penalty positive and
+    finite, and epsilon between 0 and 1.
+    """
+    for name, value in (("restarts", restarts), ("steps", steps)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r}: give a whole number from 1 on")
+    for name, value in (("learning_rate", learning_rate), ("penalty", penalty), ("epsilon", epsilon)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise ValueError(f"{name}={value!r}: give a positive number")
+    if epsilon >= 1:
+        raise ValueError(f"epsilon={epsilon!r}: a distance of predictions lies below 1, such as 0.01")
+
+
+@torch.no_grad()
+def measure(
+    model,
+    batch,
+    *,
+    seed: int = 0,
+    restarts: int = RESTARTS,
+    steps: int = 500,
+    learning_rate: float = 0.01,
+    penalty: float = 500.0,
+    epsilon: float = 0.01,
+) -> dict[str, list]:
+    """The last iterate of each restart of Jain & Wallace's search, hidden states held fixed.
+
+    For a text of attention a and prediction p, minimised over the K restarts x_k together, by `steps` steps of Adam with
+    AMSGrad on log-weights that start at 3 N(0,1):
+
+        sum_k [ penalty * max(0, TVD(p_k, p) - epsilon) - JSD(x_k, a) ] - mean_jk JSD(x_j, x_k)
+
+    TVD, the total variation distance, is |change of p| with two classes. Their code takes twice the TVD where there are more
+    than two; here epsilon means one thing for any number of classes. Texts do not interact, and the noise of each comes from
+    its own stream, so a result depends on no batch beyond float32 rounding, which 500 steps enlarge to about 1e-3.
+    A text of fewer than two tokens has nothing to search: no rows.
+
+    Source: Jain & Wallace 2019, algorithm 3 and their code. Raises ValueError as `check` says.
+    """
+    check(restarts=restarts, steps=steps, learning_rate=learning_rate, penalty=penalty, epsilon=epsilon)
+    texts = read_out(model, batch)
+    encoded = None if model.decoder.affine else encode(model, batch)
+    lengths = np.array([len(text.attention) for text in texts])
+    attention = [np.zeros((0, length), np.float32) for length in lengths]
+    probs = [np.zeros((0, len(text.probs)), np.float32) for text in texts]
+    left = [row for row in np.argsort(-lengths, kind="stable") if lengths[row] >= 2]
+    while left:
+        size = max(1, PLACES_AT_ONCE // lengths[left[0]])
+        rows, left = left[:size], left[size:]
+        streams = [generator(seed, batch["instance_id"][row], "adversary_search") for row in rows]
+        starts = [
+            SPREAD * stream.standard_normal((restarts, lengths[row])) for stream, row in zip(streams, rows, strict=True)
+        ]
+        chosen = [texts[row] for row in rows]
+        readout = _Affine(chosen) if encoded is None else _Decoded(model, encoded, rows, chosen)
+        found = search(chosen, starts, readout, steps=steps, learning_rate=learning_rate, penalty=penalty, epsilon=epsilon)
+        for row, weights, prediction in zip(rows, found, readout.probs(found), strict=True):
+            attention[row], probs[row] = weights.astype(np.float32), prediction.astype(np.float32)
+    return {"adversary_search_attention": attention, "adversary_search_probs": probs}
+
+
+def search(
+    texts: list[Readout],
+    log_weights: list[np.ndarray],
+    readout,
+    *,
+    steps: int,
+    learning_rate: float,
+    penalty: float,
+    epsilon: float,
+) -> list[np.ndarray]:
+    """Attentions (K,T) float64 of each text, from log-weights (K,T) to start from (`measure` says what is minimised).
+
+    readout: an object with `slope(attention (K,T,B), epsilon)`, the derivative of max(0, TVD - epsilon) by attention.
+
+    The derivative of JSD(x, a) by x is log(2x / (x + a)) / 2. Its constants, and all that is the same for every token,
+    vanish on the way through the softmax: x * (slope - sum(x * slope)).
+    """
+    lengths = [len(text.attention) for text in texts]
+    restarts = len(log_weights[0])
+    shape = (restarts, max(lengths), len(texts))
+    own = np.zeros(shape[1:], np.float32)
+    position = np.full(shape, -np.inf, np.float32)
+    for column, (text, start) in enumerate(zip(texts, log_weights, strict=True)):
+        own[: lengths[column], column] = text.attention
+        position[:, : lengths[column], column] = start
+    own += 2 * GUARD
+    mean, square, largest, room = (np.zeros(shape, np.float32) for _ in range(4))
+    between = np.float32(1 / restarts**2)
+    for step in range(1, steps + 1):
+        attention = _softmax(position)
+        guarded = attention + GUARD
+        slope = np.log(attention + own)
+        slope *= np.float32(0.5)
+        for first in range(restarts - 1):
+            mixed = np.log(guarded[first] + guarded[first + 1 :])
+            mixed *= between
+            slope[first] += mixed.sum(0)
+            slope[first + 1 :] += mixed
+        np.log(guarded, out=guarded)
+        guarded *= np.float32(0.5) + (restarts - 1) * between
+        slope -= guarded
+        slope += np.float32(penalty) * readout.slope(attention, epsilon)
+        slope -= np.multiply(attention, slope, out=room).sum(1, keepdims=True)
+        slope *= attention
+        mean *= np.float32(BETAS[0])
+        mean += np.multiply(slope, np.float32(1 - BETAS[0]), out=room)
+        square *= np.float32(BETAS[1])
+        slope *= slope
+        slope *= np.float32(1 - BETAS[1])
+        square += slope
+        np.maximum(largest, square, out=largest)
+        np.sqrt(largest, out=room)
+        room *= np.float32((1 - BETAS[1] ** step) ** -0.5)
+        room += np.float32(TINY)
+        np.divide(mean, room, out=room)
+        room *= np.float32(learning_rate / (1 - BETAS[0] ** step))
+        position -= room
+    attention = _softmax(position.astype(np.float64))
+    return [attention[:, :length, column] for column, length in enumerate(lengths)]
+
+
+def _softmax(position: np.ndarray) -> np.ndarray:
+    """Over the tokens of (K,T,B)."""
+    weights = np.exp(position - position.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    return weights
+
+
+class _Affine:
+    """Read-outs of a group of texts by their values per token and class, those of class 0 taken off."""
+
+    def __init__(self, texts: list[Readout]):
+        self.texts = texts
+        classes, longest = len(texts[0].probs), max(len(text.attention) for text in texts)
+        self.values = np.zeros((classes - 1, longest, len(texts)), np.float32)
+        for column, text in enumerate(texts):
+            self.values[:, : len(text.values), column] = (text.values[:, 1:] - text.values[:, :1]).T
+        self.bias = np.stack([text.bias[1:] - text.bias[0] for text in texts], 1).astype(np.float32)
+        self.own = np.stack([text.probs for text in texts], 1).astype(np.float32)
+
+    def slope(self, attention: np.ndarray, epsilon: float) -> np.ndarray:
+        """The derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B), but for a constant per text."""
+        logits = np.zeros((len(self.own), len(attention), attention.shape[2]), np.float32)
+        for number, (values, bias) in enumerate(zip(self.values, self.bias, strict=True), start=1):
+            logits[number] = (attention * values).sum(1) + bias
+        probs = np.exp(logits - logits.max(0))
+        probs /= probs.sum(0)
+        moved = probs - self.own[:, None]
+        steps = np.sign(moved) * (np.abs(moved).sum(0) / 2 > epsilon) / 2
+        steps = (probs * (steps - (probs * steps).sum(0))).astype(np.float32)
+        slope = steps[1][:, None] * self.values[0]
+        for number in range(2, len(self.own)):
+            slope += steps[number][:, None] * self.values[number - 1]
+        return slope
+
+    def probs(self, attentions: list[np.ndarray]) -> list[np.ndarray]:
+        """Predictions (K,C) of each text under its attentions (K,T)."""
+        return [softmax(text.logits(found)) for text, found in zip(self.texts, attentions, strict=True)]
+
+
+class _Decoded:
+    """The same where the model's decoder has to be asked: it is not affine."""
+
+    def __init__(self, model, encoded, rows: list[int], texts: list[Readout]):
+        hidden = [encoded.hidden[row, encoded.mask[row]] for row in rows]
+        self.model = model
+        self.hidden = torch.nn.utils.rnn.pad_sequence(hidden, batch_first=True)
+        self.query = None if encoded.query is None else encoded.query[torch.as_tensor(np.array(rows))]
+        self.own = self._tensor(np.stack([text.probs for text in texts])[:, None])
+
+    def _tensor(self, values: np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(values, dtype=torch.float32, device=self.hidden.device)
+
+    def _decode(self, attention: torch.Tensor) -> torch.Tensor:
+        return self.model.decode(self.hidden, attention, self.query).float().softmax(-1)
+
+    def slope(self, attention: np.ndarray, epsilon: float) -> np.ndarray:
+        """The derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B)."""
+        with torch.enable_grad():
+            weights = self._tensor(attention.transpose(2, 0, 1)).requires_grad_()
+            moved = (self._decode(weights) - self.own).abs().sum(-1) / 2
+            (slope,) = torch.autograd.grad((moved - epsilon).relu().sum(), weights)
+        return slope.cpu().numpy().transpose(1, 2, 0)
+
+    def probs(self, attentions: list[np.ndarray]) -> list[np.ndarray]:
+        """Predictions (K,C) of each text under its attentions (K,T)."""
+        padded = np.zeros((len(attentions), len(attentions[0]), self.hidden.shape[1]), np.float32)
+        for row, found in zip(padded, attentions, strict=True):
+            row[:, : found.shape[1]] = found
+        return list(self._decode(self._tensor(padded)).double().cpu().numpy())
