@@ -1,12 +1,29 @@
-"""The training loss against torch's own, and weights that balance."""
+"""The training losses against torch's own, the metric's and by hand, and weights that balance."""
 
+from math import log
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from attnfaith.objectives import balancing_weights, classification_loss, reduce
+from attnfaith.metrics.attention_faithfulness.divergences import (
+    jensen_shannon_divergence,
+    kullback_leibler_divergence,
+    total_variation_distance,
+)
+from attnfaith.objectives import (
+    DIVERGENCES,
+    adversarial_loss,
+    balancing_weights,
+    classification_loss,
+    jensen_shannon,
+    kullback_leibler,
+    reduce,
+    total_variation,
+)
 
 
 def logits_and_labels(count, classes, seed=0):
@@ -92,3 +109,175 @@ def test_balancing_needs_every_class(labels, classes, message):
 def test_unknown_reduction():
     with pytest.raises(ValueError, match="reduction='max' is not known; choose one of sum, mean"):
         reduce(torch.ones(2), "max")
+
+
+# ------------------------------------------------------------------------------------------------ adversaries
+
+
+def adversary_batch(count=12, tokens=6, classes=3, seed=0, zeros=0.0):
+    """logits, base_probs, attention, base_attention, mask in float64; rows of 1..tokens tokens, one without any."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    lengths = torch.randint(1, tokens + 1, (count,), generator=generator)
+    lengths[-1] = 0
+    mask = torch.arange(tokens) < lengths.unsqueeze(1)
+
+    def weights():
+        values = draw(count, tokens).mul(2).exp() * mask
+        drop = torch.rand(count, tokens, generator=generator) < zeros
+        values = values.masked_fill(drop & (values < values.amax(-1, keepdim=True)), 0)
+        return values / values.sum(-1, keepdim=True).clamp(min=1e-300)
+
+    return draw(count, classes), draw(count, classes).softmax(-1), weights(), weights(), mask
+
+
+@pytest.mark.parametrize(("divergence", "expected"), [("kl", 0.8 * log(4) + 0.2 * log(0.25)), ("jsd", None)])
+def test_the_adversary_by_hand(divergence, expected):
+    """p = (.5, .5) against (.9, .1), attention (.8, .2) against (.2, .8)."""
+    if expected is None:
+        expected = 0.8 * log(0.8 / 0.5) + 0.2 * log(0.2 / 0.5)  # both divergences from the average are equal
+    found = adversarial_loss(
+        torch.zeros(1, 2),
+        torch.tensor([[0.9, 0.1]]),
+        torch.tensor([[0.8, 0.2, 0.0]]),
+        torch.tensor([[0.2, 0.8, 0.0]]),
+        torch.tensor([[True, True, False]]),
+        weight=0.25,
+        divergence=divergence,
+    )
+    torch.testing.assert_close(found, torch.tensor([0.4 - 0.25 * expected]))
+
+
+def test_the_published_codes_lambda_is_half_of_the_weight():
+    """Half the difference of one probability minus lambda KL is half of our loss with twice the lambda."""
+    logits, base_probs, attention, base_attention, mask = adversary_batch(classes=2, seed=4)
+    theirs = (logits.softmax(-1) - base_probs)[:, 1].abs() / 2 - 0.001 * kullback_leibler(attention, base_attention)
+    ours = adversarial_loss(logits, base_probs, attention, base_attention, mask, weight=0.002)
+    torch.testing.assert_close(ours, 2 * theirs)
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.5])
+def test_divergences_are_those_of_the_metric(zeros):
+    logits, base_probs, attention, base_attention, mask = adversary_batch(count=60, seed=1, zeros=zeros)
+    pairs = [[row[keep].numpy() for row, keep in zip(x, mask, strict=True)] for x in (attention, base_attention)]
+    for ours, theirs in ((jensen_shannon, jensen_shannon_divergence), (kullback_leibler, kullback_leibler_divergence)):
+        expected = theirs(*pairs)
+        assert np.isnan(expected[-1]) and float(ours(attention, base_attention)[-1]) == 0  # the text without tokens
+        np.testing.assert_allclose(ours(attention, base_attention)[:-1], expected[:-1], atol=1e-12)
+        single = ours(attention.float(), base_attention.float())[:-1]
+        np.testing.assert_allclose(single, expected[:-1], atol=2e-6, rtol=1e-5)
+    assert np.isinf(expected).any() == (zeros > 0)
+    distance = total_variation(logits.softmax(-1), base_probs)
+    np.testing.assert_allclose(
+        distance, total_variation_distance(logits.softmax(-1).numpy(), base_probs.numpy()), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("divergence", ["kl", "jsd"])
+def test_gradient_of_the_adversary(divergence):
+    """Against finite differences, where no weight and no difference of probabilities is 0."""
+    logits, base_probs, attention, base_attention, mask = adversary_batch(count=30, seed=2)
+    keep = mask.all(-1)
+    assert keep.sum() >= 2
+
+    def loss(logits, attention):
+        return adversarial_loss(
+            logits, base_probs[keep], attention, base_attention[keep], mask[keep], weight=0.3, divergence=divergence
+        )
+
+    inputs = [tensor[keep].clone().requires_grad_() for tensor in (logits, attention)]
+    assert torch.autograd.gradcheck(loss, inputs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("attention", "base_attention", "divergence"),
+    [
+        ([0.0, 1.0, 0.0], [0.3, 0.7, 0.0], "kl"),  # the last place is padding
+        ([0.0, 1.0, 0.0], [0.0, 0.5, 0.5], "jsd"),
+        ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0], "jsd"),
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0], "jsd"),
+        ([1.0, 1e-45, 0.0], [1e-45, 1.0, 0.0], "kl"),
+        ([1.0, 1e-45, 0.0], [0.0, 1.0, 0.0], "jsd"),
+        ([1.0, 0.0, 1e-45], [1.0, 1e-45, 0.0], "jsd"),
+    ],
+)
+@pytest.mark.parametrize("logit", [0.0, 200.0])
+def test_zeros_and_saturated_predictions_have_finite_gradients(attention, base_attention, divergence, dtype, logit):
+    attention = torch.tensor([attention], dtype=dtype, requires_grad=True)
+    base_attention = torch.tensor([base_attention], dtype=dtype)
+    logits = torch.tensor([[-logit, logit]], dtype=dtype, requires_grad=True)
+    mask = base_attention > 0 if divergence == "kl" else torch.ones(1, 3, dtype=torch.bool)
+    base_probs = torch.tensor([[0.0, 1.0]], dtype=dtype)
+    loss = adversarial_loss(logits, base_probs, attention, base_attention, mask, weight=0.5, divergence=divergence)
+    loss.sum().backward()
+    assert loss.isfinite().all() and logits.grad.isfinite().all() and attention.grad.isfinite().all()
+
+
+def test_equal_attentions_diverge_by_nothing():
+    _, _, attention, _, _ = adversary_batch(count=30, seed=5)
+    for divergence in DIVERGENCES.values():
+        assert float(divergence(attention, attention).abs().max()) < 1e-12
+        assert float(divergence(attention.float(), attention.float()).abs().max()) < 1e-6
+
+
+def test_attentions_apart_diverge_by_log_2():
+    apart = jensen_shannon(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
+    torch.testing.assert_close(apart, torch.tensor([log(2)]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(size=st.integers(1, 12), seed=st.integers(0, 1000), divergence=st.sampled_from(["kl", "jsd"]))
+def test_the_weight_means_the_same_at_any_batch_size(size, seed, divergence):
+    """Loss and gradient of an instance, alone or among others, with more padding or less."""
+    tensors = adversary_batch(seed=seed)
+    logits, attention = tensors[0].clone().requires_grad_(), tensors[2].clone().requires_grad_()
+
+    def gradients(parts):
+        losses = []
+        for part in parts:
+            rows = [logits[part], tensors[1][part], attention[part], tensors[3][part], tensors[4][part]]
+            width = max(1, int(rows[4].sum(-1).max()))
+            rows[2:] = [values[:, :width] for values in rows[2:]]
+            losses.append(adversarial_loss(*rows, weight=0.1, divergence=divergence))
+        return torch.cat(losses).detach(), *torch.autograd.grad(
+            sum(reduce(part, "sum") for part in losses), (logits, attention)
+        )
+
+    whole = gradients([slice(0, 12)])
+    for one, other in zip(gradients([slice(i, i + size) for i in range(0, 12, size)]), whole, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_an_adversarys_half_precision_logits(dtype):
+    logits, *rest = adversary_batch(seed=3)
+    rest = [tensor.float() if tensor.is_floating_point() else tensor for tensor in rest]
+    found = adversarial_loss(logits.to(dtype), *rest, weight=0.1)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, adversarial_loss(logits.to(dtype).float(), *rest, weight=0.1))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"divergence": "tvd"}, "divergence='tvd' is not known; choose one of kl, jsd"),
+        ({"weight": 0.0}, "weight=0.0 must be a finite number above 0"),
+        ({"weight": -1.0}, "weight=-1.0 must be"),
+        ({"weight": float("nan")}, "weight=nan must be"),
+        ({"weight": float("inf")}, "weight=inf must be"),
+    ],
+)
+def test_wrong_adversaries(change, message):
+    with pytest.raises(ValueError, match=message):
+        adversarial_loss(*adversary_batch(), **{"weight": 0.1, **change})
+
+
+def test_kl_from_a_sparse_base_is_refused():
+    tensors = adversary_batch(seed=6, zeros=0.5)
+    with pytest.raises(ValueError, match="base's attention to a token is exactly 0.*use divergence 'jsd'"):
+        adversarial_loss(*tensors, weight=0.1)
+    assert adversarial_loss(*tensors, weight=0.1, divergence="jsd").isfinite().all()
