@@ -109,6 +109,37 @@ def test_scores_are_those_of_the_metric(finished):
     assert runs.read_state(folder)["attention_faithfulness"]["gradient"]["kendall_tau"] == pytest.approx(expected)
 
 
+def test_scores_of_interventions(tmp_path, capsys):
+    """Draw by draw: two draws of one text, one of the next, and a text of one token, undefined once."""
+    identity = {name: ["x"] * 3 for name in record.IDENTITY} | {"seed": [0] * 3, "instance_id": ["a", "b", "c"]}
+    columns = identity | {
+        "tokens": [["v", "w"], ["v", "w"], ["v"]],
+        "label": [None] * 3,
+        "truncated": [False] * 3,
+        "probs": [[0.25, 0.75]] * 3,
+        "attention": [[0.5, 0.5], [1.0, 0.0], [1.0]],
+        "permuted_probs": [np.array([[0.25, 0.75], [0.75, 0.25]]), np.array([[0.0, 1.0]]), np.empty((0, 2))],
+        "adversary_search_attention": [np.array([[0.5, 0.5]]), np.array([[0.0, 1.0]]), np.empty((0, 1))],
+    }
+    extra = {"permuted_probs": record.Column(("K", "C"), distribution=True)}
+    extra["adversary_search_attention"] = record.Column(("K", "T"), distribution=True)
+    record.save(record.build(columns, extra), tmp_path / "record.parquet")
+    found = runs.faithfulness(tmp_path / "record.parquet")
+    assert set(found) == {"permutation", "adversary_search"}
+    assert found["permutation"]["n"] == 4 and found["permutation"]["tvd_undefined"] == 1
+    assert found["permutation"]["tvd"] == pytest.approx((0 + 0.5 + 0.25) / 3)
+    assert found["permutation"]["flip_fraction"] == pytest.approx(1 / 3)
+    assert "tvd" not in found["adversary_search"]  # its predictions are not in this record
+    assert (
+        found["adversary_search"]["jsd"] == pytest.approx(np.log(2) / 2) and found["adversary_search"]["jsd_undefined"] == 1
+    )
+    runs._print(found)
+    assert capsys.readouterr().out.splitlines() == [
+        "adversary search: JSD 0.347 nats over 2 draws, undefined for 1 texts",
+        "permutation: TVD 0.250, decisions flipped 0.333 over 3 draws, undefined for 1 texts",
+    ]
+
+
 def test_a_run_is_reproduced(finished, tiny_recipe, tmp_path):
     folder, recipe = finished
     runs.run(recipes.build({**recipes.dataclasses.asdict(recipe), "output_dir": str(tmp_path / "again")}))

@@ -39,6 +39,7 @@ from attnfaith.measurement import (
     digest_model,
     load_producers,
     measure,
+    producers,
     read_outputs,
 )
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
@@ -141,31 +142,56 @@ def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | 
 
 
 def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
-    """The metric `attention_faithfulness` of attention against each measure of input importance in a record, by its name.
+    """The metric `attention_faithfulness` of what a record holds, by the name of the measure or experiment.
 
-    Undefined is None, so that the result is JSON.
+    Attention against each measure of input importance; the model's own attention and prediction against those of each
+    experiment, where every draw is one row and a text without draws is one undefined row. Undefined is None, so that the
+    result is JSON.
     """
     table = record.load(path)
     metric = evaluate.load("attention_faithfulness")
-    columns = {name: record.rows(table, name) for name in ("attention", "probs")}
+    own = {name: record.rows(table, name) for name in ("attention", "probs")}
     found = {}
     for name in table.column_names:
         if name.startswith("importance_") and not name.endswith("_hidden"):
-            scores = metric.compute(importance=record.rows(table, name), **columns)
-            found[name.removeprefix("importance_")] = {
-                key: None if value != value else value for key, value in scores.items()
-            }
-    return found
+            found[name.removeprefix("importance_")] = metric.compute(importance=record.rows(table, name), **own)
+    for name, module in load_producers([name for name, path in producers().items() if ".experiments." in path]).items():
+        compared = {}
+        for argument, column in module.METRIC.items():
+            if column in table.column_names:
+                draws = record.rows(table, column)
+                original = argument.removeprefix("counterfactual_")
+                compared[argument] = [row for rows in draws for row in (rows if len(rows) else [None])]
+                compared[original] = [
+                    row for row, rows in zip(own[original], draws, strict=True) for _ in range(len(rows) or 1)
+                ]
+        if compared:
+            found[name] = metric.compute(**compared)
+    return {
+        name: {key: None if value != value else value for key, value in scores.items()} for name, scores in found.items()
+    }
 
 
 def _print(scores: dict[str, dict]) -> None:
+    def shown(name: str) -> str:
+        return "undefined" if values[name] is None else f"{values[name]:.3f}"
+
     for name, values in scores.items():
-        numbers = [values[key] for key in ("kendall_tau", "kendall_tau_ci_low", "kendall_tau_ci_high")]
-        mean, low, high = ("undefined" if number is None else f"{number:.3f}" for number in numbers)
-        print(
-            f"attention and {name.replace('_', ' ')}: Kendall's tau {mean} [{low}, {high}], "
-            f"undefined for {values['kendall_tau_undefined']} of {values['n']} texts"
-        )
+        label = name.replace("_", " ")
+        if "kendall_tau" in values:
+            print(
+                f"attention and {label}: Kendall's tau {shown('kendall_tau')} "
+                f"[{shown('kendall_tau_ci_low')}, {shown('kendall_tau_ci_high')}], "
+                f"undefined for {values['kendall_tau_undefined']} of {values['n']} texts"
+            )
+            continue
+        parts = []
+        if "tvd" in values:
+            parts.append(f"TVD {shown('tvd')}, decisions flipped {shown('flip_fraction')}")
+        if "jsd" in values:
+            parts.append(f"JSD {shown('jsd')} nats")
+        undefined = max(values[key] for key in ("tvd_undefined", "jsd_undefined") if key in values)
+        print(f"{label}: {', '.join(parts)} over {values['n'] - undefined} draws, undefined for {undefined} texts")
 
 
 def _facts(table, recipe: Recipe | None) -> dict[str, str]:
