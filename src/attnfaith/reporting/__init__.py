@@ -1,12 +1,16 @@
 """From a record to tables, figures and an HTML page. Needs no model: torch is never imported here."""
 
+from attnfaith.reporting.comparisons import paired_comparison
 from attnfaith.reporting.figures import (
     attention_overview,
     gradient_vs_leave_one_out,
     save_figure,
     tau_histograms,
 )
+from attnfaith.reporting.interventions import instance_statistics
+from attnfaith.reporting.interventions import tables as intervention_tables
 from attnfaith.reporting.report import write_report
+from attnfaith.reporting.statistics import bootstrap_interval, holm, sign_flip_test
 from attnfaith.reporting.tables import (
     agreement_table,
     compare_with_published,
@@ -20,13 +24,19 @@ from attnfaith.reporting.tables import (
 __all__ = [
     "agreement_table",
     "attention_overview",
+    "bootstrap_interval",
     "compare_with_published",
     "gradient_vs_leave_one_out",
+    "holm",
+    "instance_statistics",
+    "intervention_tables",
+    "paired_comparison",
     "performance_table",
     "plausibility_table",
     "save_figure",
     "save_table",
     "seed_summary",
+    "sign_flip_test",
     "tau_histograms",
     "write_report",
 ]
