@@ -13,7 +13,12 @@ from transformers.trainer_callback import TrainerState
 
 from attnfaith import runs, training
 from attnfaith.data.collation import pad_batch
-from attnfaith.objectives import classification_loss
+from attnfaith.metrics.attention_faithfulness.divergences import (
+    jensen_shannon_divergence,
+    kullback_leibler_divergence,
+    total_variation_distance,
+)
+from attnfaith.objectives import adversarial_loss, classification_loss
 from attnfaith.recipes import RecipeError
 
 
@@ -217,6 +222,191 @@ def test_class_weights_balance_the_training_labels(make):
     assert make(options={"balance_classes": False}).class_weights is None
 
 
+# ------------------------------------------------------------------------------------------------ guided and adversarial
+
+
+def with_base(rows, classes=2, seed=7, sparse=False):
+    """The rows with attention and predictions of some base."""
+    generator = np.random.default_rng(seed)
+    made = []
+    for row in rows:
+        weights = generator.dirichlet(np.ones(row["length"] - 2))
+        if sparse:
+            weights = np.eye(len(weights))[0]
+        made.append(
+            {**row, "base_attention": weights.tolist(), "base_probs": generator.dirichlet(np.ones(classes)).tolist()}
+        )
+    return datasets.Dataset.from_list(made)
+
+
+@pytest.fixture
+def against(make, monkeypatch):
+    """Trainers as `make` makes them, against a base."""
+
+    def trainer(objective, *, sparse=False, **keywords):
+        inner = training.make_trainer
+
+        def build(model, tokenizer, train, validation, arguments, **others):
+            train, validation = (with_base(rows, sparse=sparse) for rows in (train, validation))
+            return inner(model, tokenizer, train, validation, arguments, objective=objective, **others)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(training, "make_trainer", build)
+            return make(**keywords)
+
+    return trainer
+
+
+ADVERSARY = {"weight": 0.1, "divergence": "kl"}
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_attention_is_padded_to_the_attendable_places(tiny_model, tiny_rows, pair):
+    model = tiny_model(query="text" if pair else "learned")
+    rows = tiny_rows([4, 0, 6, 1], pair=pair)
+    for row in rows:
+        row |= {"base_attention": [0.5 + n for n in range(len(row["tokens"]))], "base_probs": [0.25, 0.75]}
+    batch = training.collate(rows, 0)
+    _, mask, _ = model.model.text_masks(batch["attention_mask"], batch.get("token_type_ids"))
+    assert batch["base_attention"].shape == mask.shape and batch["base_attention"].dtype == torch.float32
+    assert torch.equal(batch["base_attention"] > 0, mask)
+    for row, padded, keep in zip(rows, batch["base_attention"], mask, strict=True):
+        assert padded[keep].tolist() == row["base_attention"]
+    assert batch["base_probs"].tolist() == [[0.25, 0.75]] * 4
+    assert "base_attention" not in training.collate(tiny_rows([3]), 0)
+
+
+def test_a_guided_step_is_that_of_the_given_attention(against):
+    trainer = against("guided", count=32)
+    batch = training.collate(list(trainer.train_dataset), 0)
+    model = type(trainer.model)(trainer.model.config)
+    model.load_state_dict(trainer.model.state_dict())
+    hidden, _, query = model.encode(batch["input_ids"], batch["attention_mask"])
+    losses = classification_loss(
+        model.decode(hidden, batch["base_attention"], query), batch["labels"], trainer.class_weights
+    )
+    optimizer = torch.optim.Adam(
+        [p for name, p in model.named_parameters() if "alignment" not in name], lr=1e-2, weight_decay=1e-5, amsgrad=True
+    )
+    losses.sum().backward()
+    assert all(p.grad is None for name, p in model.named_parameters() if "alignment" in name)
+    optimizer.step()
+    trainer.train()
+    same(weights(trainer), dict(model.state_dict()), atol=2e-6)
+
+
+def test_a_guided_model_is_evaluated_under_its_guide(against):
+    trainer = against("guided", per_device_eval_batch_size=7)
+    batch = training.collate(list(trainer.eval_dataset), 0)
+    with torch.no_grad():
+        hidden, _, query = trainer.model.encode(batch["input_ids"], batch["attention_mask"])
+        logits = trainer.model.decode(hidden, batch["base_attention"], query)
+        own = trainer.model(batch["input_ids"], batch["attention_mask"]).logits
+    found = trainer.evaluate()
+    expected = classification_loss(logits, batch["labels"], trainer.class_weights).mean()
+    assert found["eval_loss"] == pytest.approx(float(expected), abs=1e-5)
+    assert found["eval_accuracy"] == pytest.approx(float((logits.argmax(-1) == batch["labels"]).float().mean()))
+    assert float((own - logits).abs().mean()) > 5e-3  # its own attention would give other numbers
+
+
+def test_a_guided_model_trains_in_one_process(against, monkeypatch):
+    monkeypatch.setattr(TrainingArguments, "world_size", 2)
+    with pytest.raises(ValueError, match="a guided model trains in one process, not in 2"):
+        against("guided")
+
+
+@pytest.mark.parametrize("divergence", ["kl", "jsd"])
+def test_an_adversarial_step(against, divergence):
+    """Labels and their balance take no part."""
+    trainer = against("adversarial", count=32, options={"weight": 0.1, "divergence": divergence})
+    assert trainer.class_weights is None
+    batch = training.collate(list(trainer.train_dataset), 0)
+    model = type(trainer.model)(trainer.model.config)
+    model.load_state_dict(trainer.model.state_dict())
+    output = model(batch["input_ids"], batch["attention_mask"])
+    mask = batch["base_attention"] > 0
+    losses = adversarial_loss(
+        output.logits,
+        batch["base_probs"],
+        output.attention,
+        batch["base_attention"],
+        mask,
+        weight=0.1,
+        divergence=divergence,
+    )
+    parts = {"others": [], "alignment": []}
+    for name, parameter in model.named_parameters():
+        parts["alignment" if "alignment" in name else "others"].append(parameter)
+    groups = [{"params": parts["others"], "weight_decay": 1e-5}, {"params": parts["alignment"], "weight_decay": 0.0}]
+    optimizer = torch.optim.Adam(groups, lr=1e-2, amsgrad=True)
+    losses.sum().backward()
+    optimizer.step()
+    trainer.train_dataset = trainer.train_dataset.map(lambda row: {"labels": 1 - row["labels"]})
+    trainer.train()
+    same(weights(trainer), dict(model.state_dict()), atol=2e-6)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_an_adversarys_accumulated_gradients_are_those_of_one_batch(against, reduction):
+    options = {**ADVERSARY, "loss_reduction": reduction}
+    whole = against("adversarial", options=options)
+    parts = against("adversarial", options=options, per_device_train_batch_size=8, gradient_accumulation_steps=4)
+    whole.train()
+    parts.train()
+    assert whole.state.global_step == parts.state.global_step == 2
+    same(weights(parts), weights(whole), atol=2e-6)
+
+
+@pytest.mark.parametrize("size", [7, 64])
+def test_an_adversarys_validation_scores(against, size):
+    trainer = against("adversarial", options=ADVERSARY, per_device_eval_batch_size=size)
+    rows = trainer.eval_dataset
+    batch = training.collate(list(rows), 0)
+    with torch.no_grad():
+        output = trainer.model(batch["input_ids"], batch["attention_mask"])
+    attention = [row[1 : 1 + len(base)].numpy() for row, base in zip(output.attention, rows["base_attention"], strict=True)]
+    tvd = total_variation_distance(output.logits.softmax(-1).numpy(), batch["base_probs"].numpy())
+    kl = kullback_leibler_divergence(attention, rows["base_attention"])
+    found = trainer.evaluate()
+    assert found["eval_tvd"] == pytest.approx(tvd.mean(), abs=1e-5)
+    assert found["eval_jsd"] == pytest.approx(jensen_shannon_divergence(attention, rows["base_attention"]).mean(), abs=1e-5)
+    assert found["eval_kl"] == pytest.approx(kl.mean(), abs=1e-4)
+    assert found["eval_objective"] == pytest.approx((tvd - 0.1 * kl).mean(), abs=1e-5)
+    assert found["eval_loss"] == pytest.approx(found["eval_objective"], abs=1e-5)
+    accuracy = (output.logits.argmax(-1) == batch["labels"]).float().mean()
+    assert found["eval_accuracy"] == pytest.approx(float(accuracy))
+
+
+def test_texts_without_tokens_have_no_divergence(against, tiny_rows):
+    trainer = against("adversarial", options=ADVERSARY)
+    before = trainer.evaluate()
+    empty = {**tiny_rows([0])[0], "base_attention": [], "base_probs": [0.5, 0.5]}
+    rows = [*trainer.eval_dataset, {name: empty[name] for name in trainer.eval_dataset.column_names}]
+    after = trainer.evaluate(datasets.Dataset.from_list(rows))
+    assert (after["eval_jsd"], after["eval_kl"]) == pytest.approx((before["eval_jsd"], before["eval_kl"]), abs=1e-6)
+    assert after["eval_tvd"] != pytest.approx(before["eval_tvd"], abs=1e-6)
+
+
+def test_a_frozen_adversary_moves_its_alignment_only(against):
+    trainer = against("adversarial", options={**ADVERSARY, "frozen": True}, weight_decay=0.1)
+    before = weights(trainer)
+    trainer.train()
+    changed = {name for name, value in weights(trainer).items() if not torch.equal(value, before[name])}
+    assert changed == {name for name in before if ".alignment." in name}
+
+
+def test_a_sparse_base_needs_jsd(against):
+    with pytest.raises(ValueError, match=r"exactly 0.*use divergence 'jsd' against a sparse base \(\d+ of 64 texts\)"):
+        against("adversarial", sparse=True, options=ADVERSARY)
+    trainer = against("adversarial", sparse=True, options={**ADVERSARY, "divergence": "jsd"})
+    before = weights(trainer)
+    trainer.train()
+    assert moved(weights(trainer), before) > 1e-3
+    assert all(value.isfinite().all() for value in weights(trainer).values())
+    found = trainer.evaluate()
+    assert np.isinf(found["eval_kl"]) and 0 < found["eval_jsd"] <= np.log(2) and np.isfinite(found["eval_objective"])
+
+
 # ------------------------------------------------------------------------------------------------ selection
 
 
@@ -238,6 +428,12 @@ def test_undefined_selection_metric(metric, classes, labels):
 @pytest.mark.parametrize("metric", ["roc_auc", "accuracy", "loss", "f1_class_1"])
 def test_defined_selection_metric(metric):
     training.check_selection(metric, 2, [0, 1, 1])
+
+
+def test_the_objective_selects_adversaries_only():
+    training.check_selection("objective", 3, [0, 1, 2], adversarial=True)
+    with pytest.raises(ValueError, match="'objective' is not known; choose one of roc_auc, accuracy, loss"):
+        training.check_selection("objective", 2, [0, 1])
 
 
 def test_make_trainer_checks_the_selection(make):
