@@ -1,0 +1,167 @@
+"""What a report says of permuted attention, against numbers worked out one text at a time."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from attnfaith import record as records
+from attnfaith.reporting import instance_statistics, interventions, permutation, write_report
+from attnfaith.reporting.cells import one_cell, split_cells
+
+
+COLUMN = records.Column(("K", "C"), distribution=True)
+
+
+def with_draws(record, draws):
+    """The record with permuted predictions: one list of K lists of C per instance."""
+    field = COLUMN.field("permuted_probs")
+    return record.append_column(field, pa.array([np.asarray(rows).tolist() for rows in draws], field.type))
+
+
+def random_draws(record, count=9, seed=0):
+    generator = np.random.default_rng(seed)
+    classes = len(records.rows(record, "probs")[0])
+    lengths = [len(row) for row in records.rows(record, "attention")]
+    return with_draws(record, [generator.dirichlet(np.ones(classes), count if n > 1 else 0) for n in lengths])
+
+
+@pytest.fixture
+def by_hand(build_record):
+    """Largest weight .5, .25, .5 and 1, then a text of one token and one without tokens."""
+    weights = ([0.5, 0.5], [0.25] * 4, [0.5, 0.3, 0.2], [1.0, 0.0], [1.0], [])
+    probs = ([0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7], [0.9, 0.1], [0.9, 0.1])
+    draws = (
+        [[0.9, 0.1], [0.6, 0.4], [0.1, 0.9]],  # changes 0, .3, .8
+        [[0.2, 0.8], [0.195, 0.805], [0.205, 0.795]],
+        [[0.58, 0.42], [0.57, 0.43]],  # .02, .03
+        [[0.9, 0.1]],  # .6
+        [],
+        [],
+    )
+    instances = [{"attention": a, "probs": p} for a, p in zip(weights, probs, strict=True)]
+    return with_draws(build_record(instances), draws)
+
+
+def test_statistics_of_single_texts(by_hand):
+    found = instance_statistics(one_cell(by_hand))
+    np.testing.assert_allclose(found["permutation_tvd"], [0.3, 0.005, 0.025, 0.6, np.nan, np.nan], atol=1e-6)
+    np.testing.assert_allclose(found["permutation_flips"], [1 / 3, 0, 0, 1, np.nan, np.nan])
+
+
+def test_the_table_by_hand(by_hand):
+    table = interventions.tables(split_cells(by_hand))["permutation"].set_index("class")
+    assert list(table.index) == ["overall", "0", "1"]
+    overall = table.loc["overall"]
+    assert (overall["n"], overall["n_undefined"]) == (4, 2)
+    assert overall["tvd_mean"] == pytest.approx(0.93 / 4) and overall["tvd_median"] == pytest.approx(0.325 / 2)
+    assert overall["ci_low"] < overall["tvd_mean"] < overall["ci_high"]
+    assert (overall["share_below_0.05"], overall["share_below_0.01"]) == (0.5, 0.25)
+    assert overall["flip_share"] == pytest.approx((1 / 3 + 0 + 0 + 1) / 4)
+    assert table.loc["0", "tvd_mean"] == pytest.approx(0.325 / 2) and tuple(table.loc["0", ["n", "n_undefined"]]) == (2, 2)
+    assert table.loc["1", "flip_share"] == 0.5
+
+
+def test_bins_hold_their_lower_bound(by_hand):
+    table = interventions.tables(split_cells(by_hand))["permutation_by_max_attention"]
+    overall = table[table["class"] == "overall"].set_index("max_attention")
+    assert overall["n"].to_dict() == {"[0, 0.25)": 0, "[0.25, 0.5)": 1, "[0.5, 0.75)": 2, "[0.75, 1]": 1}
+    assert overall["n_undefined"].tolist() == [0, 0, 0, 1]  # one token has weight 1; no token, no weight
+    np.testing.assert_allclose(overall["tvd_mean"], [np.nan, 0.005, 0.325 / 2, 0.6], atol=1e-6)
+    assert len(table) == 3 * 4
+
+
+def test_bins_divide_the_whole(draw_record):
+    """Counts and means of the bins make up those of the table."""
+    found = interventions.tables(split_cells(random_draws(draw_record(60, classes=3))))
+    whole, bins = found["permutation"], found["permutation_by_max_attention"]
+    filled = bins.fillna({"tvd_mean": 0})
+    sums = filled.assign(total=filled["n"] * filled["tvd_mean"]).groupby("class")[["n", "total"]].sum()
+    for row in whole.to_dict("records"):
+        assert sums.loc[row["class"], "n"] == row["n"]
+        assert sums.loc[row["class"], "total"] == pytest.approx(row["n"] * row["tvd_mean"])
+
+
+def test_only_cells_with_draws_count(draw_record, by_hand):
+    with_and_without = [*split_cells(by_hand), *split_cells(draw_record(6, seed=5))]
+    assert set(interventions.tables(with_and_without)["permutation"]["seed"]) == {0}
+    assert interventions.tables(with_and_without[1:]) == {}
+    assert interventions.figures(with_and_without[1]) == {} and interventions.sentences(with_and_without[1]) == []
+    assert instance_statistics(with_and_without[1]) == {} and interventions.grids({}) == []
+
+
+def test_sentence(by_hand):
+    (text,) = permutation.sentences(one_cell(by_hand))
+    assert "median total variation distance of 0.23" in text
+    assert " on average over 4 texts (95 % interval 0." in text
+    assert "in 50% of them by less than 0.05. 33.3% of the permutations change the decision." in text
+    assert text.endswith("Left out because there is nothing to permute: 2.")
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_nothing_to_permute(build_record, tmp_path):
+    record = with_draws(build_record([{"attention": [1.0]}, {"attention": []}]), [[], []])
+    cell = one_cell(record)
+    assert permutation.sentences(cell) == ["No text has two tokens, so attention could not be permuted (2 undefined)."]
+    row = interventions.tables([cell])["permutation"].iloc[0]
+    assert (row["n"], row["n_undefined"]) == (0, 2) and np.isnan(row["tvd_mean"]) and np.isnan(row["flip_share"])
+    html = write_report(record, tmp_path / "report").read_text(encoding="utf-8")
+    assert "could not be permuted" in html and ">nan<" not in html
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_a_report_with_permutations(draw_record, tmp_path):
+    """Tables, figure and sentence of the plug-in stand in the folder and on the page, the same bytes every time."""
+    record = random_draws(draw_record(60))
+    settings = [{"label_names": ["bad", "<b>go$od</b>"], "identity": {"dataset": "sst"}}]
+    record = records.with_settings(record, settings)
+    index = write_report(record, tmp_path / "report", facts={})
+    again = write_report(record, tmp_path / "again", facts={})
+    name = "permutation_by_max_attention"
+    for path in ("index.html", "tables/permutation.csv", f"tables/{name}.csv", f"figures/{name}.png", f"figures/{name}.svg"):
+        assert (index.parent / path).read_bytes() == (again.parent / path).read_bytes()
+    saved = pd.read_parquet(index.parent / "tables" / "permutation.parquet")
+    pd.testing.assert_frame_equal(saved, interventions.tables(split_cells(record))["permutation"])
+    html = index.read_text(encoding="utf-8")
+    assert "Permuting the attention weights of a text moves its prediction" in html
+    assert 'alt="Violins of the median change of the prediction per text' in html
+    for part in (
+        "0 bad",
+        "1 &lt;b&gt;go$od&lt;/b&gt;",
+        "F1, class 0 bad",
+        "predicted class 0 bad",
+        'href="tables/permutation.csv"',
+    ):
+        assert part in html
+    assert "<b>go" not in html
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_class_names_of_another_data_set_are_not_used(draw_record, tmp_path):
+    names = [
+        {"label_names": ["bad", "good"], "identity": {"dataset": "sst"}},
+        {"label_names": ["sport", "other"], "identity": {"dataset": "news"}},
+    ]
+    both = records.concatenate([draw_record(8), draw_record(8, seed=1, dataset="news")])
+    first, second = split_cells(records.with_settings(both, names))
+    assert first.class_names == ("bad", "good") and second.class_names == ("sport", "other")
+    contradicting = records.with_settings(draw_record(8), [names[0], {**names[0], "label_names": ["x", "y"]}])
+    assert one_cell(contradicting).class_names == ()
+    html = write_report(records.with_settings(both, names), tmp_path / "report", facts={}).read_text(encoding="utf-8")
+    assert "F1, class 0</th>" in html  # the table holds both
+    assert "predicted class 0 bad" in html and "predicted class 1 other" in html
+
+
+@pytest.mark.parametrize(("count", "classes"), [(9, 2), (200, 2), (300, 9)])
+def test_the_figure_counts_every_text(draw_record, count, classes):
+    cell = one_cell(random_draws(draw_record(count, classes=classes)))
+    figure = permutation.permutation_by_max_attention(cell)
+    (axes,) = figure.axes
+    shown = sum(int(text.get_text()) for text in axes.texts)
+    assert shown == count - 2  # but for the texts of no and of one token
+    assert len(axes.get_legend().get_texts()) == min(classes, 7)
+    alt, caption = permutation.describe_figure(cell, "permutation_by_max_attention")
+    assert "n = " in alt and "points" in caption
+    figure.draw_without_rendering()
+    box = axes.get_legend().get_window_extent()
+    assert box.x1 <= figure.bbox.x1 and box.y0 >= 0
