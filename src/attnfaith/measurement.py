@@ -376,7 +376,7 @@ def _measure_batch(
     probs = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1).cpu().numpy()
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
-    batch |= {"instance_id": rows["instance_id"], "encoded": encoded}
+    batch |= {"instance_id": rows["instance_id"], "encoded": encoded, "attention": attention}
     columns = {
         "instance_id": rows["instance_id"],
         **{name: [value] * count for name, value in identity.items()},

@@ -36,33 +36,41 @@ def encode(model, batch) -> Encoded:
     return model.encode(**{name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")})
 
 
-@torch.no_grad()
 def read_out(model, batch) -> list[Readout]:
-    """What an experiment needs of each instance of a batch, in float64 on the CPU."""
-    encoded = encode(model, batch)
-    hidden, mask, query = encoded
-    attention = model.attend(*encoded)
-    mask = mask.cpu().numpy()
-    weights = attention.double().cpu().numpy()
-    if not model.decoder.affine:
-        probs = model.decode(hidden, attention, query).double().softmax(-1).cpu().numpy()
-        return [
-            Readout(_normalised(row[keep]), None, None, found) for row, keep, found in zip(weights, mask, probs, strict=True)
-        ]
-    weight, bias = model.decoder_weights(query)
-    values = (hidden @ weight.t()).double().cpu().numpy()
-    biases = bias.double().expand(len(mask), -1).cpu().numpy()
-    found = []
-    for row, keep, value, shift in zip(weights, mask, values, biases, strict=True):
-        own, used = _normalised(row[keep]), value[keep]
-        found.append(Readout(own, used, shift, softmax(own @ used + shift)))
+    """What an experiment needs of each instance of a batch, in float64 on the CPU.
+
+    In a measurement, whose batch holds `encoded` and `attention`, it is computed once and kept as batch["read_out"] for the
+    experiments that follow.
+    """
+    if "read_out" in batch:
+        return batch["read_out"]
+    found = _read_out(model, batch)
+    if "encoded" in batch:
+        batch["read_out"] = found
     return found
 
 
-def _normalised(weights: np.ndarray) -> np.ndarray:
-    """float32 weights sum to 1 within 1e-7; here exactly, so that nothing below depends on that rounding."""
-    total = weights.sum()
-    return weights / total if total > 0 else weights
+@torch.no_grad()
+def _read_out(model, batch) -> list[Readout]:
+    encoded = encode(model, batch)
+    hidden, mask, query = encoded
+    attention = batch["attention"] if "attention" in batch else model.attend(*encoded)
+    mask = mask.cpu().numpy()
+    weights = attention.double().cpu().numpy() * mask
+    total = weights.sum(1, keepdims=True)
+    # float32 weights sum to 1 within 1e-7; here exactly, so that nothing below depends on that rounding
+    weights = np.divide(weights, total, out=weights, where=total > 0)
+    if not model.decoder.affine:
+        probs = model.decode(hidden, attention, query).double().softmax(-1).cpu().numpy()
+        return [Readout(row[keep], None, None, found) for row, keep, found in zip(weights, mask, probs, strict=True)]
+    weight, bias = model.decoder_weights(query)
+    values = (hidden @ weight.t()).double().cpu().numpy()
+    biases = bias.double().expand(len(mask), -1).cpu().numpy()
+    probs = softmax((weights[:, None] @ values)[:, 0] + biases)
+    return [
+        Readout(row[keep], value[keep], shift, found)
+        for row, keep, value, shift, found in zip(weights, mask, values, biases, probs, strict=True)
+    ]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -41,7 +41,7 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     given = {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
     encoded = batch["encoded"] if "encoded" in batch else model.encode(**given)
     hidden, mask, query = encoded
-    attention = model.attend(*encoded)
+    attention = batch["attention"] if "attention" in batch else model.attend(*encoded)
     probs = model.decode(hidden, attention, query).double().softmax(-1)
     # A state without weight takes nothing with it, under any projection: exactly 0, so that rounding breaks no ties.
     idle = attention == 0
