@@ -332,7 +332,7 @@ def interventions(model, twin, large, ids, lengths, add, repeats):
     kept = ((p - own).abs() <= 0.01).numpy()
     searched = [
         jensen_shannon_divergence(row.double().numpy(), a.expand(len(row), -1).double().numpy())
-        for row, a in zip(found, attention[:texts, 1:-1], strict=True)
+        for row, a in zip(found, attention[:, 1:-1], strict=True)
     ]
     exact = adversary_exact.measure(model, first, epsilons=[0.01])["adversary_exact_jsd"]
     reached = np.array([np.max(row, initial=0.0, where=keep) for row, keep in zip(searched, kept, strict=True)])
