@@ -5,7 +5,17 @@ from matplotlib.figure import Figure
 from attnfaith import record as records
 
 
-def build(instances, *, seed=0, projection="softmax", dataset="sst", revision="abc", rationale=False, measures=()):
+def build(
+    instances,
+    *,
+    seed=0,
+    projection="softmax",
+    dataset="sst",
+    revision="abc",
+    objective="classification",
+    rationale=False,
+    measures=(),
+):
     """A one-cell record from dicts with any of: id, tokens, label, truncated, probs, attention, gold, <measure>."""
     columns = {name: [] for name in (*records.IDENTITY, "tokens", "label", "truncated", "probs", "attention")}
     columns |= {f"importance_{name}": [] for name in measures}
@@ -21,7 +31,7 @@ def build(instances, *, seed=0, projection="softmax", dataset="sst", revision="a
             "alignment": "additive",
             "projection": projection,
             "vectors": "random(0.25)",
-            "objective": "classification",
+            "objective": objective,
             "seed": seed,
         }
         attention = list(given.get("attention", []))

@@ -1,12 +1,14 @@
 """What a report says of permuted attention, against numbers worked out one text at a time."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import instance_statistics, interventions, permutation, write_report
+from attnfaith.reporting import instance_statistics, interventions, paired_comparison, permutation, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
 
 
@@ -150,6 +152,22 @@ def test_class_names_of_another_data_set_are_not_used(draw_record, tmp_path):
     html = write_report(records.with_settings(both, names), tmp_path / "report", facts={}).read_text(encoding="utf-8")
     assert "F1, class 0</th>" in html  # the table holds both
     assert "predicted class 0 bad" in html and "predicted class 1 other" in html
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_models_trained_for_something_else(draw_record, tmp_path):
+    objectives = ("classification", "adversarial(kl, 0.001)", "guided(sst-bilstm)")
+    parts = [random_draws(draw_record(30, objective=name), seed=number) for number, name in enumerate(objectives)]
+    index = write_report(records.concatenate(parts), tmp_path / "report", n_examples=1)
+    html = index.read_text(encoding="utf-8")
+    assert html.count("Permuting the attention weights of a text moves its prediction") == 3
+    saved = pd.read_parquet(index.parent / "tables" / "permutation.parquet")
+    assert set(saved["objective"]) == set(objectives)
+    assert (index.parent / "figures" / "02_adversarial-kl-0.001_permutation_by_max_attention.png").is_file()
+    compared = paired_comparison(records.concatenate(parts), "objective")
+    assert set(zip(compared["first"], compared["second"], strict=True)) == set(itertools.combinations(objectives, 2))
+    found = compared[(compared["statistic"] == "permutation_tvd") & (compared["over"] == "instances")]
+    assert (found["n"] == 28).all() and (found["n_left_out"] == 2).all()
 
 
 @pytest.mark.parametrize(("count", "classes"), [(9, 2), (200, 2), (300, 9)])

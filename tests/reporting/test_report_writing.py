@@ -91,6 +91,14 @@ def test_facts_come_from_the_record_unless_given(draw_record, tmp_path):
 
 
 @pytest.mark.usefixtures("quick_figures")
+def test_facts_that_cells_share_are_said_once(draw_record, tmp_path):
+    made = [{"training": {"lr": 0.125}, "seed": 3, "model": "ab"}, {"training": {"lr": 0.125}, "seed": 3, "note": "x"}]
+    parts = [records.with_settings(draw_record(5, seed=number), [one]) for number, one in enumerate(made)]
+    html = write_report(records.concatenate(parts), tmp_path / "report").read_text(encoding="utf-8")
+    assert html.count("training.lr") == 1 and "settings that differ between cells" in html and "model, note" in html
+
+
+@pytest.mark.usefixtures("quick_figures")
 @pytest.mark.parametrize("broken", ["save_table", "save_figure", "render_page", "write_atomically", "os.rename"])
 def test_a_failure_leaves_the_old_report_whole(draw_record, tmp_path, monkeypatch, broken):
     folder = write_report(draw_record(6), tmp_path / "report").parent

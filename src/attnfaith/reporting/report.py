@@ -94,10 +94,12 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
 
 
 def _stored_facts(record: pa.Table) -> dict[str, object]:
+    """The settings that all cells share; the names of the others."""
     stored = records.settings(record)
-    if len(stored) == 1:
-        return dict(stored[0])
-    return {f"settings {number}": settings for number, settings in enumerate(stored, start=1)}
+    names = list(dict.fromkeys(name for settings in stored for name in settings))
+    shared = {n: stored[0][n] for n in names if all(n in one and one[n] == stored[0][n] for one in stored)}
+    differing = ", ".join(name for name in names if name not in shared)
+    return shared | ({"settings that differ between cells": differing} if differing else {})
 
 
 def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
