@@ -1,85 +1,473 @@
-"""Every cell of a grid, resumable, then its tables: python recipes/study.py --config STUDY [--workers 2].
+"""Every cell of a study, then its tables: accelerate launch recipes/study.py --config STUDY (or plain python).
 
-A study file names base recipes and a grid, `key: [values]`; each combination is one run in <output_dir>/<cell>. Cells that
-are complete are kept, cells that were stopped go on, failed ones are shown as failed and tried again by the next call.
+A study is a YAML file with the keys
+
+    output_dir   folder of the runs, one folder and one log for each cell
+    results      folder of the tables and figures made from all of them
+    published    (optional) CSV of published numbers, shown beside the measured ones
+    tables       (optional) which tables; all that single cells allow by default
+    compare      (optional) identity columns; cells that differ in one of them are compared in pairs
+    blocks       list of: recipe, and optionally name, set, grid, after
+
+A block is a recipe, what it `set`s in it, and a `grid`, key: [values]. Each combination is a cell, called <name>-<values>
+(name: that of the recipe's file unless given). `after` names cells whose runs a cell reads; values in `set` and `after` may
+hold {key} of the block's grid, and {output_dir}.
+
+Cells that are complete are kept, cells that were stopped go on, a failed cell is shown as failed, what waits for it is not
+run, and the rest goes on. The next call tries again what is missing.
 """
 
 import argparse
+import contextlib
+import dataclasses
+import fcntl
+import fnmatch
 import itertools
+import json
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
+import pyarrow.parquet as pq
 import yaml
 
-from attnfaith import record
+from attnfaith import recipes, record
 from attnfaith.cli import guarded
-from attnfaith.recipes import RecipeError
-from attnfaith.reporting import (
-    agreement_table,
-    compare_with_published,
-    performance_table,
-    plausibility_table,
-    save_table,
-    seed_summary,
-)
+from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.reporting import compare_with_published, save_table, stability
+from attnfaith.reporting.cells import Cell as RecordCell
+from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.study import DEFAULT, check_identities, check_names, save_png, study_figures, study_tables
 
 
-def cells(study: dict) -> list[tuple[str, Path, list[str]]]:
-    """(name, recipe, overrides) of every run of the study."""
+KEYS = ("output_dir", "results", "published", "tables", "compare", "blocks")
+BLOCK_KEYS = ("recipe", "name", "set", "grid", "after")
+TRAIN = Path(__file__).with_name("train.py")
+# What a launcher tells the processes that it starts: to a run of its own it would be a lie.
+LAUNCHER = ("ACCELERATE_", "FSDP_", "TORCHELASTIC_", "ROLE_", "GROUP_", "KMP_")
+LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+PHASES = {"started": "training", "trained": "measuring", "measured": "reporting"}
+
+
+class Cell(NamedTuple):
+    """One run of a study: its name, recipe, what is set in it, and the cells whose runs it reads."""
+
+    name: str
+    recipe: Path
+    overrides: list[str]
+    after: tuple[str, ...] = ()
+
+
+# --------------------------------------------------------------------------------------------------- the plan
+
+
+def read_study(path: Path) -> dict:
+    """The study of a YAML file. Raises RecipeError for a file that is none, and for keys it lacks or nobody knows."""
+    try:
+        study = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"no study at {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{path} is not YAML: {error}") from error
+    if not isinstance(study, dict):
+        raise RecipeError(f"{path} must hold keys and values: {', '.join(KEYS)}")
+    if unknown := sorted(set(study) - set(KEYS)):
+        raise RecipeError(f"{path}: unknown keys {unknown}; known: {', '.join(KEYS)}")
+    if missing := sorted({"output_dir", "results", "blocks"} - set(study)):
+        raise RecipeError(f"{path} lacks {missing}")
+    return study
+
+
+def cells(study: Mapping) -> list[Cell]:
+    """The cells of a study, in its order.
+
+    Raises RecipeError for two cells of one name, an `after` that names no cell or leads back to its own, and a {key} that
+    the block's grid does not have.
+    """
     found = []
-    for block in study["blocks"]:
-        grid = block.get("grid", {})
+    for number, block in enumerate(study["blocks"], start=1):
+        if unknown := sorted(set(block) - set(BLOCK_KEYS)):
+            raise RecipeError(f"block {number}: unknown keys {unknown}; known: {', '.join(BLOCK_KEYS)}")
+        if "recipe" not in block:
+            raise RecipeError(f"block {number} lacks a recipe")
+        grid, prefix = block.get("grid", {}), block.get("name", Path(block["recipe"]).stem)
         for values in itertools.product(*grid.values()):
             chosen = dict(zip(grid, values, strict=True))
-            name = "-".join([Path(block["recipe"]).stem, *(f"{value}" for value in chosen.values())])
-            folder = Path(study["output_dir"]) / name
-            given = {**block.get("set", {}), **chosen, "output_dir": str(folder), "name": name}
-            overrides = [f"--{key}={'null' if value is None else value}" for key, value in given.items()]
-            found.append((name, Path(block["recipe"]), overrides))
-    names = [name for name, _, _ in found]
+            name = "-".join([prefix, *(f"{value}" for value in values)])
+            known = {**chosen, "output_dir": study["output_dir"]}
+            settings = {**_fill(block.get("set", {}), known, f"block {number}, set"), **chosen}
+            settings |= {"output_dir": str(Path(study["output_dir"]) / name), "name": name}
+            after = tuple(_fill(block.get("after", []), known, f"block {number}, after"))
+            overrides = [f"--{key}={_yaml(value)}" for key, value in settings.items()]
+            found.append(Cell(name, Path(block["recipe"]), overrides, after))
+    names = [cell.name for cell in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise RecipeError(f"the study has cells of one name: {twice}; vary a key of the grid")
+        raise RecipeError(f"the study has cells of one name: {twice}; vary a key of the grid, or give the block a name")
+    for cell in found:
+        if strangers := [name for name in cell.after if name not in names]:
+            raise RecipeError(f"cell {cell.name} is after {strangers}, which the study does not have; it has {names}")
+    _check_order(found)
     return found
 
 
-def complete(folder: Path) -> bool:
-    return (folder / "report" / "index.html").is_file()
+def _fill(value, known: Mapping[str, object], where: str):
+    """A value with each {key} in it replaced; lists and dictionaries item by item."""
+    if isinstance(value, Mapping):
+        return {key: _fill(item, known, where) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_fill(item, known, where) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def replaced(match: re.Match) -> str:
+        if match[1] not in known:
+            raise RecipeError(f"{where}: {match[0]} in {value!r} is no key of the block's grid; known: {', '.join(known)}")
+        return str(known[match[1]])
+
+    return re.sub(r"\{([^{}]*)\}", replaced, value)
 
 
-def run_cell(folder: Path, recipe: Path, overrides: list[str]) -> int:
-    """Run one cell in a process of its own, its output beside it in <cell>.log."""
-    if complete(folder):
-        return 0
+def _yaml(value) -> str:
+    """A value as it stands in an override."""
+    if value is None or isinstance(value, list | Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def _check_order(found: Sequence[Cell]) -> None:
+    """Raises RecipeError where cells wait for one another in a circle."""
+    waiting = {cell.name: set(cell.after) for cell in found}
+    while free := [name for name, after in waiting.items() if not after & set(waiting)]:
+        for name in free:
+            del waiting[name]
+    if waiting:
+        raise RecipeError(f"cells wait for one another in a circle, so none of them can start: {sorted(waiting)}")
+
+
+def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
+    """The cells whose names match a shell pattern, and those they wait for. Raises RecipeError where none does."""
+    if pattern is None:
+        return list(planned)
+    by_name = {cell.name: cell for cell in planned}
+    wanted = fnmatch.filter(by_name, pattern)
+    if not wanted:
+        raise RecipeError(f"--only {pattern}: no cell has such a name; the study has {', '.join(by_name)}")
+    found = set()
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            found.add(name)
+            wanted += by_name[name].after
+    return [cell for cell in planned if cell.name in found]
+
+
+def load_recipe(cell: Cell) -> Recipe:
+    """Raises RecipeError, naming the cell, for a recipe that is missing or wrong."""
+    try:
+        return recipes.load(cell.recipe, cell.overrides)
+    except RecipeError as error:
+        raise RecipeError(f"cell {cell.name}: {error}") from error
+
+
+def complete(recipe: Recipe) -> bool:
+    """Whether the recipe's folder holds its whole run: a page, and a record made by this very recipe."""
+    folder = Path(recipe.output_dir)
+    try:
+        state = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        made = pq.read_schema(folder / "record.parquet")
+        parts = json.loads((made.metadata or {}).get(b"attnfaith", b"[]"))
+        same = [_matters(recipes.build(part["recipe"])) for part in parts] == [_matters(recipe)]
+        if recipe.objective.base and same:
+            same = state["base"]["weights (SHA-256)"] == _weights(Path(recipe.objective.base))
+    except (OSError, ValueError, KeyError):  # absent, half-written, or of another version: to be run
+        return False
+    page = folder / "report" / "index.html"
+    return state["status"] == "complete" and page.is_file() and same and set(record.COLUMNS) <= set(made.names)
+
+
+def _weights(folder: Path) -> str:
+    """The digest of the model that a run's record was measured with."""
+    return json.loads(pq.read_schema(folder / "record.parquet").metadata[b"attnfaith"])[0]["model"]
+
+
+def _matters(recipe: Recipe) -> dict:
+    """What decides a run's numbers: all but its place, its words and its report."""
+    return {key: value for key, value in dataclasses.asdict(recipe).items() if key not in ("output_dir", "note", "report")}
+
+
+# ------------------------------------------------------------------------------------------------ the machine
+
+
+def gpus() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES calls each GPU that may be used; found without loading torch."""
+    if (given := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name for name in given.split(",") if name.strip() and not name.startswith("-")]
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    listed = subprocess.run([program, "-L"], capture_output=True, text=True, check=False).stdout
+    return [str(number) for number, line in enumerate(line for line in listed.splitlines() if line.startswith("GPU "))]
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def environment(gpu: str | None) -> dict[str, str]:
+    """What a cell's process sees: one thread, its own GPU, and nothing of the launcher that started the study."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHER) and key not in LAUNCHED}
+    kept |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    return kept if gpu is None else kept | {"CUDA_VISIBLE_DEVICES": gpu}
+
+
+@contextlib.contextmanager
+def sole_study(root: Path) -> Iterator[int]:
+    """Holds the lock of a folder of runs; its cells hold it too, so it is free when the last of them has gone.
+
+    The system frees it with the processes, however they end: no lock outlives them. Raises RecipeError where it is held.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    handle = os.open(root / ".study.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(handle, 200).decode()
+            raise RecipeError(
+                f"a study is at work in {root} ({holder}, or cells it left running): wait for it, or stop it"
+            ) from error
+        os.ftruncate(handle, 0)
+        os.write(handle, f"process {os.getpid()} on {os.uname().nodename}".encode())
+        yield handle
+    finally:
+        os.close(handle)
+
+
+# ----------------------------------------------------------------------------------------------- running cells
+
+
+@dataclass
+class Job:
+    """A cell that runs."""
+
+    cell: Cell
+    folder: Path
+    process: subprocess.Popen
+    started: float
+
+    @property
+    def log(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    def progress(self) -> str:
+        """One line: how long, how far, and what its log says last."""
+        try:
+            status = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))["status"]
+        except (OSError, ValueError, KeyError):
+            status = None
+        last = (_lines(self.log) or [""])[-1]
+        return f"{self.cell.name}: {duration(time.monotonic() - self.started)}, {PHASES.get(status, 'at work')}  {last}"
+
+
+def _lines(log: Path) -> list[str]:
+    """The last lines of a log, a progress bar's too."""
+    try:
+        with open(log, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 8192))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
+
+
+def why_failed(log: Path, code: int) -> str:
+    """The line of a log that says what went wrong."""
+    lines = _lines(log)
+    errors = [line for line in lines if re.match(r"error: |([A-Za-z_][\w.]*)?(Error|Exception|Interrupt)\b", line)]
+    if errors:
+        return errors[-1].removeprefix("error: ")
+    if code < 0:
+        return f"ended by signal {signal.Signals(-code).name}"
+    return lines[-1] if lines else f"exit code {code}, and its log is empty"
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+class Display:
+    """One line for each cell that starts or ends; on a terminal, below them, a live line for each that runs."""
+
+    def __init__(self, stream, total: int):
+        self.stream, self.total, self.live, self.drawn = stream, total, stream.isatty(), 0
+
+    def say(self, text: str) -> None:
+        self.erase()
+        print(text, file=self.stream, flush=True)
+
+    def draw(self, lines: Sequence[str]) -> None:
+        if not self.live:
+            return
+        self.erase()
+        width = shutil.get_terminal_size().columns - 1
+        for line in lines:
+            print(line[:width], file=self.stream)
+        self.stream.flush()
+        self.drawn = len(lines)
+
+    def erase(self) -> None:
+        if self.drawn:
+            print(f"\x1b[{self.drawn}A\x1b[J", end="", file=self.stream)
+        self.drawn = 0
+
+
+def run_cells(
+    chosen: Sequence[Cell], study: Mapping, workers: int | None = None, *, stopped: Callable[[], bool] = lambda: False
+) -> dict[str, str]:
+    """Run cells, each in a process of its own, its output in <cell>.log; what each came to, by name.
+
+    "complete", "FAILED: why" or "not run: why". stopped: asked several times a second; once it says so, the processes are
+    ended and KeyboardInterrupt is raised.
+    """
+    root = Path(study["output_dir"])
+    wanted = {cell.name: load_recipe(cell) for cell in chosen}
+    devices: list[str | None] = gpus() or [None]
+    slots = list(range(workers or (len(devices) if devices[0] is not None else cores())))
+    display, ended = Display(sys.stdout, len(chosen)), {}
+    waiting, running, started, ran = list(chosen), {}, time.monotonic(), 0
+
+    def left() -> str:
+        remaining = len(waiting) + len(running)
+        return f"; about {duration((time.monotonic() - started) / ran * remaining)} left" if ran and remaining else ""
+
+    def end(name: str, outcome: str, note: str = "") -> None:
+        ended[name] = outcome
+        display.say(f"{len(ended)}/{len(chosen)} {name}: {outcome}{note}{left()}")
+
+    with sole_study(root) as lock:
+        try:
+            while waiting or running:
+                for cell in list(waiting):
+                    lacking = [name for name in cell.after if ended.get(name, "complete") != "complete"]
+                    if lacking:
+                        waiting.remove(cell)
+                        end(cell.name, f"not run: it needs {', '.join(lacking)}")
+                    elif slots and all(name in ended for name in cell.after):
+                        waiting.remove(cell)
+                        if complete(wanted[cell.name]):
+                            end(cell.name, "complete", " already")
+                            continue
+                        slot = slots.pop(0)
+                        running[slot] = _start(cell, root / cell.name, devices[slot % len(devices)], lock)
+                        if not display.live:
+                            display.say(f"{cell.name}: started")
+                for slot, job in list(running.items()):
+                    if (code := job.process.poll()) is None:
+                        continue
+                    del running[slot]
+                    slots.append(slot)
+                    ran += 1
+                    if code == 0 and complete(wanted[job.cell.name]):
+                        end(job.cell.name, "complete", f" in {duration(time.monotonic() - job.started)}")
+                    else:
+                        end(job.cell.name, f"FAILED: {why_failed(job.log, code)}")
+                lines = [job.progress() for job in running.values()]
+                display.draw([*lines, f"{len(ended)} of {len(chosen)} cells, {len(running)} running{left()}"])
+                if stopped():
+                    raise KeyboardInterrupt
+                time.sleep(0.2 if running else 0)
+        except BaseException:  # whatever ends the study ends its cells
+            display.erase()
+            _stop(running.values())
+            print(
+                f"stopped with {sum(outcome == 'complete' for outcome in ended.values())} of {len(chosen)} cells complete; "
+                "the same command goes on from here",
+                file=sys.stderr,
+            )
+            raise
+        display.erase()
+    return ended
+
+
+def _start(cell: Cell, folder: Path, gpu: str | None, lock: int) -> Job:
+    command = [sys.executable, str(TRAIN), "--config", str(cell.recipe), "--resume_from_checkpoint", *cell.overrides]
     folder.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "recipes/train.py", "--config", str(recipe), "--resume_from_checkpoint", *overrides]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with open(folder.with_name(f"{folder.name}.log"), "w", encoding="utf-8") as log:
-        return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False).returncode
+        process = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=environment(gpu),
+            start_new_session=True,  # an interrupt from the terminal reaches the study alone, which then ends its cells
+            pass_fds=(lock,),
+        )
+    return Job(cell, folder, process, time.monotonic())
 
 
-def tables(folders: list[Path], output: Path, published: Path | None) -> None:
-    """One agreement table, one performance table and their means over seeds, from the records alone."""
-    records = [record.load(folder / "record.parquet") for folder in folders]
-    joined = record.concatenate(records)
-    output.mkdir(parents=True, exist_ok=True)
-    found = {"agreement": agreement_table(joined), "performance": performance_table(joined)}
-    if "rationale" in joined.column_names:
-        found["plausibility"] = plausibility_table(joined)
-    several = len(joined.column("seed").combine_chunks().unique()) > 1
+def _stop(jobs: Sequence[Job]) -> None:
+    """End processes and what they started: first by an interrupt, which lets a run say what it leaves, then for good."""
+    for number, patience in ((signal.SIGINT, 10), (signal.SIGTERM, 3), (signal.SIGKILL, 10)):
+        alive = [job for job in jobs if job.process.poll() is None]
+        for job in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.process.pid, number)
+        limit = time.monotonic() + patience
+        for job in alive:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                job.process.wait(max(0.01, limit - time.monotonic()))
+
+
+# ----------------------------------------------------------------------------------------------------- tables
+
+
+def write_tables(study: Mapping, folders: Mapping[str, Path]) -> None:
+    """Tables and figures from the records alone, by cell name."""
+    parts = {name: split_cells(record.load(folder / "record.parquet")) for name, folder in folders.items()}
+    check_identities(parts)
+    every: list[RecordCell] = [cell for found in parts.values() for cell in found]
+    names, output = study.get("tables", DEFAULT), Path(study["results"])
+    found = study_tables(every, names, study.get("compare", ()))
+    if (published := read_published(study)) is not None:
+        found |= beside_published(found, published, Path(study["published"]))
     for name, table in found.items():
         save_table(table, output / name)
-        if several:
-            save_table(seed_summary(table), output / f"{name}_over_seeds")
-    if published:
-        taus = pd.read_csv(published)
-        scores = pd.read_csv(published.with_name(f"{published.stem}_performance.csv"))
-        save_table(compare_with_published(found["agreement"], taus), output / "beside_published")
-        save_table(side_by_side(found["performance"], found["agreement"], scores, taus), output / "side_by_side")
+    for name, figure in study_figures(every, names).items():
+        save_png(figure, output / "figures" / f"{name}.png")
+
+
+def read_published(study: Mapping) -> pd.DataFrame | None:
+    """Raises RecipeError where the file is missing, or the tables that it stands beside are not asked for."""
+    if not study.get("published"):
+        return None
+    try:
+        published = pd.read_csv(study["published"])
+    except OSError as error:
+        raise RecipeError(f"published: no file at {study['published']}") from error
+    needed = {"stability"} if "model" in published.columns else {"agreement", "performance"}
+    if missing := sorted(needed - set(study.get("tables", DEFAULT))):
+        raise RecipeError(f"published: {study['published']} stands beside the tables {missing}: name them under tables")
+    return published
+
+
+def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame, path: Path) -> dict[str, pd.DataFrame]:
+    """Measured beside published numbers: tau by pair and class, or scores by kind of model, as the file's columns say."""
+    if "model" in published.columns:
+        return {"beside_published": stability.beside_published(found["models"], published)}
+    scores = pd.read_csv(path.with_name(f"{path.stem}_performance.csv"))
+    return {
+        "beside_published": compare_with_published(found["agreement"], published),
+        "side_by_side": side_by_side(found["performance"], found["agreement"], scores, published),
+    }
 
 
 def side_by_side(
@@ -102,37 +490,54 @@ def side_by_side(
 def main(arguments=None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--workers", type=int, default=1, help="cells at a time, one thread each (default: %(default)s)")
-    parser.add_argument("--tables", action="store_true", help="only rebuild the tables from the records that are there")
+    parser.add_argument("--workers", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)")
+    parser.add_argument("--only", metavar="PATTERN", help="run the cells of such names, and those they wait for: 'base-*'")
+    parser.add_argument("--tables", action="store_true", help="only rebuild tables and figures from the records there are")
     known = parser.parse_args(arguments)
-    study = yaml.safe_load(known.config.read_text(encoding="utf-8"))
-    if unknown := sorted(set(study) - {"output_dir", "results", "blocks", "published"}):
-        raise RecipeError(f"{known.config}: unknown keys {unknown}; known: output_dir, results, blocks, published")
-    if missing := sorted({"output_dir", "results", "blocks"} - set(study)):
-        raise RecipeError(f"{known.config} lacks {missing}")
+    if int(os.environ.get("RANK", 0)) > 0:
+        return  # launched as several processes: the first one starts those that are needed
+    if known.workers is not None and known.workers < 1:
+        raise RecipeError(f"--workers {known.workers}: at least 1 cell at a time")
+    study = read_study(known.config)
+    check_names(study.get("tables", DEFAULT), study.get("compare", ()))
+    read_published(study)
     planned = cells(study)
-    root = Path(study["output_dir"])
-    failed, done, started = [], 0, time.perf_counter()
-    with ThreadPoolExecutor(known.workers) as pool:
-        tasks = {} if known.tables else {pool.submit(run_cell, root / n, recipe, extra): n for n, recipe, extra in planned}
-        for task in as_completed(tasks):
-            done += 1
-            name = tasks[task]
-            failed += [name] if task.result() else []
-            elapsed = time.perf_counter() - started
-            left = elapsed / done * (len(tasks) - done)
-            print(
-                f"{done}/{len(tasks)} {name}: {'FAILED' if task.result() else 'complete'}; {left / 60:.0f} min left",
-                flush=True,
-            )
-    ready = [root / name for name, _, _ in planned if complete(root / name)]
+    wanted = {cell.name: load_recipe(cell) for cell in planned}
+    ended = {} if known.tables else _interruptible(choose(planned, known.only), study, known.workers)
+    ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
     if not ready:
-        raise RecipeError("no cell of the study is complete: there is nothing to tabulate")
-    tables(ready, Path(study["results"]), Path(study["published"]) if study.get("published") else None)
+        raise RecipeError(f"no cell of the study is complete: there is nothing to tabulate{_failures(ended)}")
+    write_tables(study, ready)
     missing = len(planned) - len(ready)
     print(f"tables of {len(ready)} cells: {study['results']}" + (f"; {missing} cells are missing" if missing else ""))
-    if failed:
-        raise RecipeError(f"{len(failed)} cells failed: {failed}; their logs are beside them in {root}")
+    if said := _failures(ended):
+        raise RecipeError(f"{said.removeprefix('; ')}; logs lie beside the cells in {study['output_dir']}")
+
+
+def _failures(ended: Mapping[str, str]) -> str:
+    failed = [name for name, outcome in ended.items() if outcome.startswith("FAILED")]
+    skipped = [name for name, outcome in ended.items() if outcome.startswith("not run")]
+    return "".join(
+        f"; {len(names)} cells {what}: {names}" for what, names in (("failed", failed), ("not run", skipped)) if names
+    )
+
+
+def _interruptible(chosen: Sequence[Cell], study: Mapping, workers: int | None) -> dict[str, str]:
+    """`run_cells`, stopped in an orderly way by Ctrl-C, the end of the terminal, or that of a batch job.
+
+    A signal only leaves word: raised at any moment, an interrupt could come between the start of a process and its entry
+    among those that are to be ended.
+    """
+    received = []
+    old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number, handler in old.items():
+            if handler != signal.SIG_IGN:  # as nohup leaves it
+                signal.signal(number, lambda given, _frame: received.append(given))
+        return run_cells(chosen, study, workers, stopped=lambda: bool(received))
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -66,18 +66,35 @@ def test_recipe_builds(path):
 
 @pytest.mark.parametrize("path", STUDIES, ids=name_of)
 def test_study_builds(path):
-    cells = study_script().cells(yaml.safe_load(path.read_text(encoding="utf-8")))
+    script = study_script()
+    study = script.read_study(path)
+    script.check_names(study.get("tables", script.DEFAULT), study.get("compare", ()))
+    cells = script.cells(study)
     assert cells
-    for _, recipe, overrides in cells:
-        builds(recipes.load(ROOT / recipe, overrides))
+    for cell in cells:
+        recipe = script.load_recipe(cell._replace(recipe=ROOT / cell.recipe))
+        builds(recipe)
+        if recipe.objective.base:
+            assert Path(recipe.objective.base).name in cell.after, f"{cell.name} reads a run that it does not wait for"
 
 
-def test_output_folders_are_not_shared():
-    folders = [recipes.load(path).output_dir for path in RECIPES]
+def test_an_output_folder_is_of_one_recipe():
+    """Studies may share runs, so that each shows its part of them; then they must agree on how a run is made."""
+    script, made = study_script(), {}
+    found = [recipes.load(path) for path in RECIPES]
+    assert len({recipe.output_dir for recipe in found}) == len(found)
     for path in STUDIES:
-        cells = study_script().cells(yaml.safe_load(path.read_text(encoding="utf-8")))
-        folders += [recipes.load(ROOT / recipe, overrides).output_dir for _, recipe, overrides in cells]
-    assert len(set(folders)) == len(folders)
+        found += [
+            script.load_recipe(cell._replace(recipe=ROOT / cell.recipe)) for cell in script.cells(script.read_study(path))
+        ]
+    for recipe in found:
+        other = made.setdefault(recipe.output_dir, recipe)
+        assert dataclasses.replace(recipe, note=other.note) == other, recipe.output_dir
+
+
+def test_results_of_studies_lie_apart():
+    results = [study_script().read_study(path)["results"] for path in STUDIES]
+    assert len(set(results)) == len(results)
 
 
 # ------------------------------------------------------------------------------------------------ parsing

@@ -1,10 +1,19 @@
-"""The study script: cells of a grid, resumable runs, tables beside published numbers."""
+"""The study script: cells of a grid, what waits for what, resumable runs, tables beside published numbers."""
 
 import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
+
+from attnfaith import recipes
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +39,83 @@ measure: {producers: [gradient, leave_one_out]}
 report: {examples: 1}
 """
 
+# Stands in for recipes/train.py: a run in a moment, which fails or hangs where the recipe's title says so.
+FAKE = """
+import dataclasses, json, os, sys, time
+from pathlib import Path
+from attnfaith import recipes, record
+
+recipe = recipes.load(sys.argv[2], sys.argv[4:])
+folder = Path(recipe.output_dir)
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "environment.json").write_text(json.dumps({**os.environ, "pid": os.getpid(), "parent": os.getppid()}))
+with open(folder / "starts", "a") as starts:
+    starts.write("x")
+title = recipe.report.title or ""
+if "fail" in title:
+    print("working\\nerror: it broke\\n(set ATTNFAITH_TRACEBACK=1 for the traceback)")
+    sys.exit(2)
+if "hang" in title:
+    print("epoch 1 of 8", flush=True)
+    time.sleep(60)
+model = recipe.model
+columns = {
+    "instance_id": ["a", "b"], "dataset": ["x"] * 2, "revision": ["r"] * 2, "split": ["test"] * 2,
+    "encoder": [model.encoder] * 2, "alignment": [model.alignment] * 2, "projection": [model.projection] * 2,
+    "vectors": ["none"] * 2, "objective": [recipe.objective.kind] * 2, "seed": [recipe.seed] * 2,
+    "tokens": [["u", "v"]] * 2, "label": [0, 1], "truncated": [False] * 2,
+    "probs": [[0.7, 0.3]] * 2, "attention": [[0.5, 0.5]] * 2,
+}
+made = [{"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}"}]
+record.save(record.with_settings(record.build(columns), made), folder / "record.parquet")
+(folder / "report").mkdir(exist_ok=True)
+(folder / "report" / "index.html").write_text("page")
+state = {"status": "complete"}
+if base := recipe.objective.base:
+    digest = record.settings(record.load(Path(base) / "record.parquet"))[0]["model"]
+    state["base"] = {"weights (SHA-256)": digest}
+(folder / "run.json").write_text(json.dumps(state))
+"""
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """A study of blocks on a tiny recipe, run by the stand-in: (path of the study, its folder of runs)."""
+    (tmp_path / "train.py").write_text(FAKE)
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    monkeypatch.setattr(study, "TRAIN", tmp_path / "train.py")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+
+    def make(*blocks, **keys):
+        tree = {
+            "output_dir": str(tmp_path / "runs"),
+            "results": str(tmp_path / "results"),
+            "tables": ["performance"],
+            "blocks": [{"recipe": str(tmp_path / "tiny.yaml"), **block} for block in blocks],
+        }
+        path = tmp_path / "study.yaml"
+        path.write_text(yaml.safe_dump(tree | keys))
+        return path, tmp_path / "runs"
+
+    return make
+
+
+BASE = {"name": "base", "set": {"measure.outputs": ["train", "validation"]}, "grid": {"seed": [1, 2]}}
+GUIDED = {
+    "name": "guided",
+    "set": {
+        "objective.kind": "guided",
+        "objective.base": "{output_dir}/base-{seed}",
+        "measure.producers": [],
+    },
+    "grid": {"seed": [1, 2]},
+    "after": ["base-{seed}"],
+}
+
+
+# ------------------------------------------------------------------------------------------------ the plan
+
 
 def test_cells_are_the_product_of_the_grid():
     plan = {
@@ -37,8 +123,14 @@ def test_cells_are_the_product_of_the_grid():
         "blocks": [{"recipe": "a/sst.yaml", "set": {"bf16": True}, "grid": {"encoder": ["cnn", "average"], "seed": [1, 2]}}],
     }
     found = study.cells(plan)
-    assert [name for name, _, _ in found] == ["sst-cnn-1", "sst-cnn-2", "sst-average-1", "sst-average-2"]
-    assert found[1][2] == ["--bf16=True", "--encoder=cnn", "--seed=2", "--output_dir=runs/x/sst-cnn-2", "--name=sst-cnn-2"]
+    assert [cell.name for cell in found] == ["sst-cnn-1", "sst-cnn-2", "sst-average-1", "sst-average-2"]
+    assert found[1].overrides == [
+        "--bf16=True",
+        "--encoder=cnn",
+        "--seed=2",
+        "--output_dir=runs/x/sst-cnn-2",
+        "--name=sst-cnn-2",
+    ]
 
 
 def test_two_cells_of_one_name_are_refused():
@@ -63,7 +155,351 @@ def test_missing_key_of_a_study(tmp_path):
 
 def test_null_in_a_grid_is_yaml_null():
     plan = {"output_dir": "x", "blocks": [{"recipe": "a/sst.yaml", "grid": {"early_stopping_patience": [None]}}]}
-    assert "--early_stopping_patience=null" in study.cells(plan)[0][2]
+    assert "--early_stopping_patience=null" in study.cells(plan)[0].overrides
+
+
+def test_a_value_may_name_a_key_of_the_grid():
+    plan = {"output_dir": "runs/x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]}
+    found = {cell.name: cell for cell in study.cells(plan)}
+    assert list(found) == ["base-1", "base-2", "guided-1", "guided-2"]
+    assert found["guided-2"].after == ("base-2",) and found["base-2"].after == ()
+    assert "--objective.base=runs/x/base-2" in found["guided-2"].overrides
+    assert '--measure.outputs=["train", "validation"]' in found["base-1"].overrides
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([GUIDED], r"cell guided-1 is after \['base-1'\], which the study does not have"),
+        (
+            [{"grid": {"seed": [1]}, "after": ["base-{sed}"]}],
+            r"\{sed\} in 'base-\{sed\}' is no key .* known: seed, output_dir",
+        ),
+        ([{"set": {"note": "{x}"}}], r"block 1, set: \{x\} in '\{x\}' is no key"),
+        ([{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}], r"in a circle.*: \['a', 'b'\]"),
+        ([{"name": "a", "after": ["a"]}], r"in a circle.*: \['a'\]"),
+        ([{"gird": {}}], r"block 1: unknown keys \['gird'\]; known: recipe, name, set, grid, after"),
+        ([{"set": {"encoderr": "cnn"}}], "cell tiny: unknown option --encoderr; did you mean --encoder"),
+        ([{"set": {"seed": "x"}}], "cell tiny: recipe.seed='x' is a str"),
+    ],
+)
+def test_a_plan_that_cannot_work_starts_nothing(planned, blocks, message):
+    path, runs = planned(*blocks)
+    with pytest.raises(ValueError, match=message):
+        study.main(["--config", str(path)])
+    assert not runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"tables": ["agrement"]}, r"tables \['agrement'\] are not known; choose from performance, agreement"),
+        ({"compare": ["sed"]}, r"compare \['sed'\]: cells can be compared by encoder"),
+        ({"published": "nowhere.csv"}, "published: no file at nowhere.csv"),
+        ({"published": str(ROOT / "recipes/jain_wallace_2019/published.csv")}, r"stands beside the tables \['agreement'\]"),
+    ],
+)
+def test_tables_that_cannot_be_made_are_refused_first(planned, keys, message):
+    path, runs = planned({"name": "a"}, **keys)
+    with pytest.raises(ValueError, match=message):
+        study.main(["--config", str(path)])
+    assert not runs.exists()
+
+
+def test_only_some_cells_and_what_they_wait_for():
+    plan = study.cells({"output_dir": "x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]})
+    assert [cell.name for cell in study.choose(plan, "guided-2")] == ["base-2", "guided-2"]
+    assert [cell.name for cell in study.choose(plan, "base-*")] == ["base-1", "base-2"]
+    assert study.choose(plan, None) == plan
+    with pytest.raises(ValueError, match="--only cnn: no cell has such a name; the study has base-1, "):
+        study.choose(plan, "cnn")
+
+
+# ------------------------------------------------------------------------------------------------ the machine
+
+
+def test_gpus_are_those_that_may_be_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5a")
+    assert study.gpus() == ["2", "GPU-5a"]
+    for none in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
+        assert study.gpus() == []
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert study.gpus() == []
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'GPU 0: A (UUID: x)'\necho '  MIG 1g'\necho 'GPU 1: A (UUID: y)'\n")
+    program.chmod(0o755)
+    assert study.gpus() == ["0", "1"]
+
+
+def test_a_cell_does_not_see_the_launcher(monkeypatch):
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT", "ACCELERATE_USE_CPU", "ACCELERATE_MIXED_PRECISION"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    monkeypatch.setenv("ATTNFAITH_DATA", "data")
+    found = study.environment("3")
+    assert (found["OMP_NUM_THREADS"], found["ATTNFAITH_DATA"], found["CUDA_VISIBLE_DEVICES"]) == ("1", "data", "3")
+    assert not {name for name in found if name.startswith("ACCELERATE_")} | {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & set(found)
+
+
+def test_of_several_launched_processes_one_works(planned, monkeypatch):
+    path, runs = planned({"name": "a"})
+    monkeypatch.setenv("RANK", "1")
+    study.main(["--config", str(path)])
+    assert not runs.exists()
+
+
+def test_each_gpu_has_one_cell_at_a_time(planned, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    path, runs = planned({"name": "a", "grid": {"seed": [1, 2]}})
+    study.main(["--config", str(path)])
+    seen = {json.loads((runs / f"a-{seed}" / "environment.json").read_text())["CUDA_VISIBLE_DEVICES"] for seed in (1, 2)}
+    assert seen == {"4", "7"}
+
+
+# ------------------------------------------------------------------------------------------------ running cells
+
+
+def test_what_waits_runs_after_and_complete_cells_are_kept(planned, capsys):
+    path, runs = planned(GUIDED, BASE)
+    study.main(["--config", str(path), "--workers", "2"])
+    printed = capsys.readouterr().out.splitlines()
+    ends = [line for line in printed if "/4 " in line]
+    assert len(ends) == 4 and all(": complete in " in line for line in ends)
+    names = [line.split()[1].rstrip(":") for line in ends]
+    assert all(names.index(f"base-{seed}") < names.index(f"guided-{seed}") for seed in (1, 2))
+    assert "left" in ends[0] and "left" not in ends[3]
+    assert len([line for line in printed if line.endswith(": started")]) == 4
+
+    study.main(["--config", str(path)])
+    printed = capsys.readouterr().out
+    assert printed.count("complete already") == 4 and "started" not in printed
+    assert (runs / "base-1" / "starts").read_text() == "x"
+
+
+def test_a_failed_cell_is_told_and_stops_nothing_else(planned, capsys):
+    broken = {**BASE, "set": {**BASE["set"], "report.title": "fail"}, "grid": {"seed": [1]}}
+    path, runs = planned(broken, {**BASE, "grid": {"seed": [2]}}, GUIDED)
+    message = r"1 cells failed: \['base-1'\]; 1 cells not run: \['guided-1'\]; logs lie beside the cells"
+    with pytest.raises(ValueError, match=message):
+        study.main(["--config", str(path), "--workers", "1"])
+    printed = capsys.readouterr().out
+    assert "base-1: FAILED: it broke;" in printed
+    assert "guided-1: not run: it needs base-1" in printed and "guided-2: complete in" in printed
+    assert "tables of 2 cells" in printed and "2 cells are missing" in printed
+    assert "error: it broke" in (runs / "base-1.log").read_text() and not (runs / "guided-1").exists()
+
+
+def test_nothing_complete_is_nothing_to_tabulate(planned):
+    path, _ = planned({"name": "a", "set": {"report.title": "fail"}})
+    with pytest.raises(ValueError, match=r"nothing to tabulate; 1 cells failed: \['a'\]"):
+        study.main(["--config", str(path)])
+
+
+def test_complete_means_by_this_recipe(planned):
+    path, runs = planned({"name": "a"})
+    study.main(["--config", str(path)])
+    cell = study.cells(study.read_study(path))[0]
+    mine = study.load_recipe(cell)
+    assert study.complete(mine)
+    for override, same in (
+        ("--measure.producers=[gradient]", False),
+        ("--measure.seed=1", False),
+        ("--seed=4", False),
+        ("--note=other words", True),
+    ):
+        assert study.complete(recipes.load(cell.recipe, [*cell.overrides, override])) is same, override
+    state = runs / "a" / "run.json"
+    whole = state.read_text()
+    for broken in (whole.replace("complete", "measured"), "{", ""):
+        state.write_text(broken)
+        assert not study.complete(mine)
+    state.write_text(whole)
+    assert study.complete(mine)
+    (runs / "a" / "record.parquet").write_bytes(b"PAR1")
+    assert not study.complete(mine)
+
+
+def test_a_cell_whose_base_was_trained_anew_is_not_complete(planned):
+    path, runs = planned({**BASE, "grid": {"seed": [1]}}, {**GUIDED, "grid": {"seed": [1]}})
+    study.main(["--config", str(path)])
+    guided = study.load_recipe(study.cells(study.read_study(path))[1])
+    assert study.complete(guided)
+    state = json.loads((runs / "guided-1" / "run.json").read_text())
+    state["base"]["weights (SHA-256)"] = "others"
+    (runs / "guided-1" / "run.json").write_text(json.dumps(state))
+    assert not study.complete(guided)
+
+
+def test_two_cells_of_one_identity_are_refused_by_name(planned):
+    path, _ = planned({"name": "a"}, {"name": "b"})
+    with pytest.raises(ValueError, match="cells 'a' and 'b' have the same dataset, "):
+        study.main(["--config", str(path)])
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "why"),
+    [
+        ("epoch 1\rerror: no such file\n(set X)\n", 2, "no such file"),
+        ("Traceback\n  File x\ntorch.OutOfMemoryError: 3 GiB\n", 1, "torch.OutOfMemoryError: 3 GiB"),
+        ("KeyError: 'a'\nduring that\nValueError: b\nexit", 1, "ValueError: b"),
+        ("epoch 1\n", -9, "ended by signal SIGKILL"),
+        ("epoch 1\n", 3, "epoch 1"),
+        ("", 3, "exit code 3, and its log is empty"),
+    ],
+)
+def test_why_a_cell_failed(tmp_path, log, code, why):
+    (tmp_path / "log").write_text(log)
+    assert study.why_failed(tmp_path / "log", code) == why
+
+
+class Terminal:
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_a_live_line_per_cell():
+    terminal = Terminal()
+    display = study.Display(terminal, 2)
+    display.draw(["a: 1 s, training  epoch 1", "1 of 2"])
+    display.draw(["a: 2 s, training  epoch 2", "1 of 2"])
+    assert terminal.text.count("\x1b[2A\x1b[J") == 1, "the second drawing takes the place of the first"
+    display.say("1/2 a: complete")
+    assert terminal.text.endswith("\x1b[2A\x1b[J1/2 a: complete\n")
+    display.erase()
+    assert terminal.text.endswith("complete\n"), "nothing is drawn, nothing is erased"
+
+
+def test_progress_of_a_cell(tmp_path):
+    cell = study.Cell("a", Path("r.yaml"), [])
+    job = study.Job(cell, tmp_path / "a", None, time.monotonic() - 100)
+    assert job.progress() == "a: 2 min, at work  "
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "run.json").write_text('{"status": "started"}')
+    (tmp_path / "a.log").write_text("one\n10%\r20%\r")
+    assert job.progress() == "a: 2 min, training  20%"
+
+
+# ------------------------------------------------------------------------------------- stopped, killed, started twice
+
+
+def launch(path, *extra, command=(sys.executable,)):
+    """The study in a process of its own, with the stand-in for its runs."""
+    code = (
+        "import runpy, sys, importlib.util\n"
+        f"spec = importlib.util.spec_from_file_location('study', {str(ROOT / 'recipes' / 'study.py')!r})\n"
+        "module = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(module)\n"
+        f"module.TRAIN = {str(path.parent / 'train.py')!r}\n"
+        "from attnfaith.cli import guarded\nsys.exit(guarded(module.main))\n"
+    )
+    (path.parent / "launch.py").write_text(code)
+    return subprocess.Popen(
+        [*command, str(path.parent / "launch.py"), "--config", str(path), *extra],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for(what, seconds=60):
+    limit = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < limit, "it did not come"
+        time.sleep(0.05)
+
+
+def gone(pid):
+    """Whether a process has ended, read or unread by its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.fixture
+def hanging(planned):
+    """A study of one quick and one hanging cell, started and at work on the latter: (path, runs, process, pid of cell)."""
+    path, runs = planned({"name": "quick"}, {"name": "slow", "set": {"report.title": "hang", "seed": 5}})
+    process = launch(path, "--workers", "1")
+    log = runs / "slow.log"
+    wait_for(lambda: log.is_file() and "epoch 1" in log.read_text())
+    pid = json.loads((runs / "slow" / "environment.json").read_text())["pid"]
+    yield path, runs, process, pid
+    for number in (process.pid, pid):
+        if not gone(number):
+            os.kill(number, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_study_leaves_no_process(hanging, number):
+    path, runs, process, pid = hanging
+    process.send_signal(number)
+    printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 130 and gone(pid)
+    assert "1 of 2 cells complete; the same command goes on from here" in printed
+
+
+@pytest.mark.slow
+def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging):
+    path, runs, process, pid = hanging
+    with pytest.raises(ValueError, match=rf"a study is at work in .*runs \(process {process.pid} on "):
+        study.main(["--config", str(path)])
+    process.kill()
+    process.wait()
+    with pytest.raises(ValueError, match="a study is at work in .*or cells it left running"):
+        study.main(["--config", str(path)])  # its cell is still there
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: gone(pid))
+    changed = yaml.safe_load(path.read_text())
+    del changed["blocks"][1]["set"]["report.title"]
+    path.write_text(yaml.safe_dump(changed))
+    study.main(["--config", str(path)])  # the lock went with its holders
+    assert (runs / "quick" / "starts").read_text() == "x" and (runs / "slow" / "starts").read_text() == "xx"
+    assert len(pd.read_csv(path.parent / "results" / "performance.csv")) == 2
+
+
+@pytest.mark.slow
+def test_launched_by_accelerate(planned):
+    path, runs = planned({"name": "a"})
+    command = (str(Path(sys.executable).with_name("accelerate")), "launch", "--cpu", "--num_processes", "1")
+    process = launch(path, command=command)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, printed
+    seen = json.loads((runs / "a" / "environment.json").read_text())
+    assert not [name for name in seen if name.startswith("ACCELERATE_")] and seen["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.slow
+def test_tables_are_rebuilt_without_torch(planned):
+    path, runs = planned({"name": "a", "grid": {"seed": [1, 2]}}, tables=["performance", "stability"])
+    study.main(["--config", str(path)])
+    table = path.parent / "results" / "performance.csv"
+    before = table.read_bytes()
+    table.unlink()
+    code = (
+        "import sys; sys.argv = ['study.py', '--config', sys.argv[1], '--tables']\n"
+        f"import runpy\ntry: runpy.run_path({str(ROOT / 'recipes' / 'study.py')!r}, run_name='__main__')\n"
+        "except SystemExit as end: print('code', end.code)\n"
+        "print('torch' in sys.modules, 'transformers' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-2:] == ["code 0", "False False"], done.stdout + done.stderr
+    assert table.read_bytes() == before and (path.parent / "results" / "models.csv").is_file()
+
+
+# ------------------------------------------------------------------------------------------------ real runs
 
 
 @pytest.mark.slow
@@ -118,6 +554,7 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
     assert record.stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_the_naive_twin_gives_the_same_numbers():
     rows = script("benchmark").measure_length(3, 1)
     assert [row["step"] for row in rows] == [
@@ -126,6 +563,12 @@ def test_the_naive_twin_gives_the_same_numbers():
         "leave-one-out, inputs",
         "leave-one-out, hidden",
         "Kendall with p-value",
+        "read-out, for all experiments",
+        "permutation, 100 draws",
+        "adversary, search",
+        "adversary, exact",
+        "erasure, all orders",
+        "minimal flip set",
         "training step",
     ]
     assert all(row["ms_per_text"] > 0 and row["naive_twin_ms_per_text"] > 0 for row in rows)

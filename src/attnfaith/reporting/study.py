@@ -1,0 +1,104 @@
+"""The tables and figures of a study: many cells, of which not all hold the same columns. Needs no model."""
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+
+from attnfaith.record import RecordError
+from attnfaith.reporting import planted, stability
+from attnfaith.reporting.cells import CELL, Cell
+from attnfaith.reporting.comparisons import FACTORS, paired_comparison
+from attnfaith.reporting.figures import _own_style, all_figures
+from attnfaith.reporting.files import write_atomically
+from attnfaith.reporting.interventions import PLUGINS
+from attnfaith.reporting.tables import agreement_table, performance_table, plausibility_table, seed_summary
+
+
+OF_A_CELL = {"performance": performance_table, "agreement": agreement_table, "plausibility": plausibility_table}
+INTERVENTIONS: dict[str, ModuleType] = {plugin.__name__.rpartition(".")[2]: plugin for plugin in PLUGINS}
+PROTOCOLS: dict[str, ModuleType] = {"stability": stability, "planted": planted}
+DEFAULT = (*OF_A_CELL, *INTERVENTIONS)
+KNOWN = (*DEFAULT, *PROTOCOLS)
+"""Names a study may ask tables by: what every cell has, one for each intervention, and protocols over several cells."""
+
+
+def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
+    """Raises RecordError where two cells of a study have one identity: no table could tell them apart."""
+    owners: dict[tuple, str] = {}
+    for name, parts in cells.items():
+        for cell in parts:
+            key = tuple(cell.identity[column] for column in CELL)
+            if key in owners:
+                raise RecordError(
+                    f"cells {owners[key]!r} and {name!r} have the same {', '.join(CELL)}: tables cannot tell them apart; "
+                    "give them different seeds or keep them in different studies"
+                )
+            owners[key] = name
+
+
+def study_tables(
+    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, compare: Sequence[str] = ()
+) -> dict[str, pd.DataFrame]:
+    """The named tables (see KNOWN) of those cells that hold what a table needs; tables without rows are left out.
+
+    compare: identity columns; the cells that differ in that column alone are compared in pairs ("comparisons"). Where cells
+    have several seeds, each table of single cells has a twin "<name>_over_seeds".
+
+    Raises ValueError for a name that is not known, or a column that is none of the identity's.
+    """
+    check_names(names, compare)
+    found = {}
+    for name in names:
+        if name in OF_A_CELL:
+            found[name] = OF_A_CELL[name](cells)
+        elif name in INTERVENTIONS:
+            found |= INTERVENTIONS[name].tables(cells)
+    if len({cell.identity["seed"] for cell in cells}) > 1:
+        found |= {f"{name}_over_seeds": seed_summary(table) for name, table in list(found.items()) if len(table)}
+    for name in names:
+        if name in PROTOCOLS:
+            found |= PROTOCOLS[name].tables(cells)
+    compared = [table for factor in compare if len(table := paired_comparison(cells, factor))]
+    if compared:
+        found["comparisons"] = pd.concat(compared, ignore_index=True)
+    return {name: table for name, table in found.items() if len(table)}
+
+
+def check_names(names: Sequence[str], compare: Sequence[str]) -> None:
+    """Raises ValueError for the name of a table, or of a column to compare by, that does not exist."""
+    if unknown := [name for name in names if name not in KNOWN]:
+        raise ValueError(f"tables {unknown} are not known; choose from {', '.join(KNOWN)}")
+    if unknown := [name for name in compare if name not in FACTORS]:
+        raise ValueError(f"compare {unknown}: cells can be compared by {', '.join(FACTORS)}")
+
+
+def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":  # noqa: F821
+    """Figures of the first cell of each data set, and those of the protocols, by file name.
+
+    The figures of a cell are those of the interventions that are named, and with "agreement" those of its measures.
+    """
+    found = {}
+    first = {cell.identity["dataset"]: cell for cell in reversed(cells)}
+    for dataset, cell in reversed(first.items()):
+        if "agreement" in names and cell.measures:
+            found |= {f"{dataset}-{name}": figure for name, figure in all_figures(cell).items()}
+        for name in names:
+            plugin = INTERVENTIONS.get(name)
+            if plugin is not None and set(plugin.NEEDS) <= set(cell.table.column_names):
+                found |= {f"{dataset}-{key}": figure for key, figure in plugin.figures(cell).items()}
+    for name in names:
+        if name in PROTOCOLS:
+            found |= PROTOCOLS[name].figures(cells)
+    return found
+
+
+@_own_style
+def save_png(figure: "Figure", path: str | os.PathLike) -> Path:  # noqa: F821
+    """Write a figure whole or not at all, as PNG of 90 dpi: small enough for a repository to keep."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=90, facecolor="white", metadata={"Software": None})
+    return write_atomically(path, buffer.getvalue())
