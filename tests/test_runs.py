@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
-from attnfaith import measurement, recipes, record, runs
+from attnfaith import measurement, recipes, record, runs, training
 from attnfaith.data.registry import DatasetError
+from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.recipes import RecipeError
 from attnfaith.runs import RunError
 
@@ -279,6 +280,431 @@ def test_stopped_while_measuring(tiny_recipe, finished, tmp_path, monkeypatch, c
     assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
 
 
+# ------------------------------------------------------------------------------------------------ measured anew
+
+
+def again(recipe, *overrides):
+    return recipes.parse(recipes.dump(recipe), overrides)
+
+
+def test_going_on_may_change_the_measurement(copied, monkeypatch):
+    folder, recipe = copied
+    weights = (folder / "model" / "model.safetensors").stat().st_mtime_ns
+    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    changed = again(recipe, "--measure.producers=[permutation]", "--measure.options={permutation: {draws: 3}}", "--limit=7")
+    runs.run(changed, resume=True)
+    table = record.load(folder / "record.parquet")
+    assert table.num_rows == 7 and "permuted_probs" in table.column_names
+    assert "importance_gradient" not in table.column_names
+    assert recipes.load(folder / "recipe.yaml") == changed
+    assert runs.read_state(folder)["status"] == "complete"
+    assert (folder / "model" / "model.safetensors").stat().st_mtime_ns == weights
+
+
+def test_measuring_anew_is_not_stopped_by_an_older_measurement(copied, monkeypatch):
+    """Stopped in the middle of one measurement, and asked for another; the old shards are no use."""
+    folder, recipe = copied
+    inner, calls = measurement._measure_batch, []
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measurement, "_measure_batch", stop)
+    with pytest.raises(KeyboardInterrupt):
+        runs.run(again(recipe, "--measure.producers=[gradient]"), resume=True)
+    assert (folder / "record.parquet.shards" / "plan.json").is_file()
+    assert runs.read_state(folder)["status"] == "trained"  # the report that lies there is the older measurement's
+    monkeypatch.setattr(measurement, "_measure_batch", lambda *args: calls.append(1) or inner(*args))
+    runs.run(again(recipe, "--measure.producers=[leave_one_out]"), resume=True)
+    assert calls and "importance_leave_one_out" in record.load(folder / "record.parquet").column_names
+    assert not (folder / "record.parquet.shards").exists()
+
+
+def test_more_outputs_leave_a_measurement_under_way_alone(copied, monkeypatch):
+    folder, recipe = copied
+    (folder / "record.parquet").unlink()
+    shards = folder / "record.parquet.shards"
+    shards.mkdir()
+    (shards / "plan.json").write_text("{")
+    with pytest.raises(measurement.MeasurementError, match="plan.json is not readable"):  # it was looked at, not deleted
+        runs.run(again(recipe, "--measure.outputs=[test]"), resume=True)
+    assert (folder / "outputs" / "test.parquet").is_file()
+
+
+def test_a_recipe_written_before_there_were_objectives(copied, monkeypatch):
+    folder, recipe = copied
+    tree = recipes.dataclasses.asdict(recipe)
+    del tree["objective"], tree["measure"]["outputs"], tree["measure"]["options"]
+    (folder / "recipe.yaml").write_text(recipes.yaml.dump(tree))
+    table = record.load(folder / "record.parquet")
+    (settings,) = record.settings(table)
+    record.save(record.with_settings(table, [{**settings, "recipe": tree}]), folder / "record.parquet")
+    monkeypatch.setattr(runs, "measure", lambda *_a, **_k: pytest.fail("measured again"))
+    runs.run(recipe, resume=True)
+    assert recipes.load(folder / "recipe.yaml").objective.kind == "classification"
+
+
+# ------------------------------------------------------------------------------------------------ outputs for other runs
+
+
+def test_outputs_are_those_of_the_model(family):
+    _, base, _ = family["base"]
+    assert sorted(path.name for path in (base / "outputs").iterdir()) == [
+        "test.parquet",
+        "train.parquet",
+        "validation.parquet",
+    ]
+    table, test = (record.load(base / name) for name in ("record.parquet", "outputs/test.parquet"))
+    assert test.column("instance_id").equals(table.column("instance_id"))
+    for name in ("attention", "probs"):
+        assert test.column(name).equals(table.column(name))
+    train = record.load(base / "outputs" / "train.parquet")
+    assert train.num_rows == 64 and train.column("split").unique().to_pylist() == ["train"]
+    (settings,) = record.settings(train)
+    assert settings["producers"] == [] and len(settings["model"]) == len(settings["data"]) == 64
+
+
+def test_outputs_that_lie_there_are_kept_and_others_made(family, tmp_path, monkeypatch):
+    _, base, recipe = family["base"]
+    folder = tmp_path / "run"
+    shutil.copytree(base, folder)
+    (folder / "outputs" / "train.parquet").write_bytes(b"half")
+    before = {name: (folder / "outputs" / name).stat().st_mtime_ns for name in ("test.parquet", "validation.parquet")}
+    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    runs.run(again(recipe, f"--output_dir={folder}"), resume=True)
+    assert {name: (folder / "outputs" / name).stat().st_mtime_ns for name in before} == before
+    one, other = (record.load(path / "outputs" / "train.parquet") for path in (base, folder))
+    assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
+
+
+def test_outputs_of_another_model_are_made_again(family, tmp_path):
+    _, base, recipe = family["base"]
+    folder = tmp_path / "run"
+    shutil.copytree(base, folder)
+    shake(folder)
+    runs.run(again(recipe, f"--output_dir={folder}"), resume=True)
+    for split in ("train", "test"):
+        one, other = (record.load(path / "outputs" / f"{split}.parquet") for path in (base, folder))
+        assert record.settings(one)[0]["model"] != record.settings(other)[0]["model"]
+
+
+def test_outputs_by_measuring_a_run(copied):
+    folder, recipe = copied
+    runs.measure_run(folder, again(recipe, "--measure.outputs=[validation]"), folder / "other.parquet")
+    assert record.load(folder / "outputs" / "validation.parquet").num_rows == 24
+
+
+# ------------------------------------------------------------------------------------------------ guided and adversarial
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory):
+    """A base, an adversary of it and a guided model of each: name -> (page, folder, recipe); not to be changed."""
+    root = tmp_path_factory.mktemp("family")
+    sizes = {"train": 64, "validation": 24, "test": 24}
+    data = {"arguments": {"length": [4, 8], "vocabulary_size": 40, "sizes": sizes}}
+    training = {"num_train_epochs": 2, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}}
+    measure = {"producers": [], "outputs": ["train", "validation", "test"]}
+    adversarial = {"kind": "adversarial", "base": str(root / "base"), "weight": 0.05}
+    mlp = {"encoder": "average", "embedding_size": 8, "hidden_size": 8}
+    parts = {
+        "base": {},
+        "adversary": {
+            "objective": adversarial,
+            "measure": {**measure, "producers": ["gradient"]},
+            "training": {**training, "attention_learning_rate_factor": 30.0},
+        },
+        "guided": {"model": mlp, "objective": {"kind": "guided", "base": str(root / "base")}},
+        "guided_by_adversary": {"model": mlp, "objective": {"kind": "guided", "base": str(root / "adversary")}},
+    }
+    made = {}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(runs, "report", lambda path, output, recipe: Path(output) / "index.html")
+        for name, changes in parts.items():
+            tree = {"name": name, "output_dir": str(root / name), "seed": 3, "data": data, "training": training}
+            tree |= {"model": {"embedding_size": 8, "hidden_size": 8}, "measure": measure, **changes}
+            recipe = recipes.build(tree)
+            made[name] = (runs.run(recipe), root / name, recipe)
+    return made
+
+
+@pytest.fixture
+def against(family, tmp_path):
+    """A base that may be changed, and a recipe of a run against it."""
+    shutil.copytree(family["base"][1], tmp_path / "base")
+
+    def make(name="adversary", *overrides):
+        return again(family[name][2], f"--output_dir={tmp_path / 'run'}", f"--base={tmp_path / 'base'}", *overrides)
+
+    return tmp_path / "base", make
+
+
+def shake(folder):
+    """Other weights in a run's model."""
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model" / "model.safetensors"
+    save_file({name: value + 0.01 for name, value in load_file(path).items()}, path, metadata={"format": "pt"})
+
+
+def outputs_of(folder, split="test"):
+    table = record.load(folder / "outputs" / f"{split}.parquet")
+    rows = zip(record.rows(table, "attention"), record.rows(table, "probs"), strict=True)
+    return dict(zip(table.column("instance_id").to_pylist(), rows, strict=True))
+
+
+def test_the_record_says_what_a_model_was_trained_for(family):
+    labels = {
+        name: record.load(folder / "record.parquet")["objective"].unique().to_pylist()
+        for name, (_, folder, _) in family.items()
+    }
+    assert labels == {
+        "base": ["classification"],
+        "adversary": ["adversarial(kl, 0.05)"],
+        "guided": ["guided(bilstm+additive+softmax)"],
+        "guided_by_adversary": ["guided(adversarial(kl, 0.05))"],
+    }
+    joined = record.concatenate(record.load(folder / "outputs" / "test.parquet") for _, folder, _ in family.values())
+    assert joined.num_rows == 4 * 24
+    facts = runs._facts(record.load(family["adversary"][1] / "record.parquet"), None)
+    assert facts["objective"] == f"adversarial(kl, 0.05), base {family['base'][1]}"
+
+
+def test_an_adversary_attends_elsewhere_and_says_what_was_reached(family):
+    base, adversary = (outputs_of(family[name][1], "validation") for name in ("base", "adversary"))
+    (mine, my_probs), (theirs, their_probs) = (
+        zip(*(outputs[name] for name in base), strict=True) for outputs in (adversary, base)
+    )
+    kl = kullback_leibler_divergence(mine, theirs)
+    assert kl.mean() > 0.05
+    objective = total_variation_distance(my_probs, their_probs) - 0.05 * kl
+    state = runs.read_state(family["adversary"][1])
+    assert state["best"] == {"metric": "eval_objective", "value": pytest.approx(objective.mean(), abs=1e-5)}
+    assert state["base"]["folder"] == str(family["base"][1])
+
+
+@pytest.mark.parametrize(("name", "base"), [("guided", "base"), ("guided_by_adversary", "adversary")])
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_a_guided_model_reads_under_the_attention_it_is_given(family, name, base, split):
+    given, found = (outputs_of(family[run][1], split) for run in (base, name))
+    model = AutoModelForSequenceClassification.from_pretrained(family[name][1] / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(family[name][1] / "model")
+    table = record.load(family[name][1] / "outputs" / f"{split}.parquet")
+    words = dict(zip(table.column("instance_id").to_pylist(), table.column("tokens").to_pylist(), strict=True))
+    for number, (key, (attention, probs)) in enumerate(found.items()):
+        np.testing.assert_array_equal(attention, given[key][0])
+        if number < 3:
+            batch = tokenizer(" ".join(words[key]), return_tensors="pt")
+            with torch.no_grad():
+                hidden, mask, query = model.encode(batch["input_ids"], batch["attention_mask"])
+                weights = torch.zeros(mask.shape).masked_scatter(mask, torch.tensor(attention))
+                logits = model.decode(hidden, weights, query)
+            np.testing.assert_allclose(probs, logits.softmax(-1)[0], atol=1e-6)
+
+
+def test_a_guided_model_measured_on_a_part(family, tmp_path):
+    _, folder, recipe = family["guided"]
+    part = record.load(runs.measure_run(folder, again(recipe, "--limit=5"), tmp_path / "part.parquet"))
+    given = outputs_of(family["base"][1])
+    assert part.num_rows == 5
+    for name, attention in zip(part.column("instance_id").to_pylist(), record.rows(part, "attention"), strict=True):
+        np.testing.assert_array_equal(attention, given[name][0])
+
+
+def test_guides_are_matched_by_instance(family, against):
+    """The base's rows in another order are the same guides."""
+    base, make = against
+    for split in ("train", "validation", "test"):
+        path = base / "outputs" / f"{split}.parquet"
+        table = record.load(path)
+        order = np.random.default_rng(0).permutation(table.num_rows)
+        record.save(table.take(order), path)
+    runs.run(make("guided"))
+    one, other = (record.load(path / "record.parquet") for path in (family["guided"][1], base.parent / "run"))
+    assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
+
+
+def test_an_adversary_starts_where_its_base_started(against, monkeypatch):
+    """The same first weights, and the same texts in the same batches."""
+    base, make = against
+    seen = {}
+
+    def spy(model, tokenizer, train, *args, **kwargs):
+        trainer = training.make_trainer(model, tokenizer, train, *args, **kwargs)
+        collator, mine = trainer.data_collator, seen.setdefault(kwargs["objective"], [])
+        mine.append({name: value.clone() for name, value in model.state_dict().items()})
+        trainer.data_collator = lambda rows: mine.append([row["input_ids"] for row in rows]) or collator(rows)
+        return trainer
+
+    monkeypatch.setattr(runs, "make_trainer", spy)
+    runs.run(make())
+    runs.run(again(recipes.load(base / "recipe.yaml"), f"--output_dir={base.parent / 'again'}"))
+    (first, *batches), (theirs, *their_batches) = seen["adversarial"], seen["classification"]
+    assert all(torch.equal(first[name], theirs[name]) for name in theirs)
+    assert len(batches) > 4 and batches == their_batches
+
+
+def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
+    base, make = against
+    runs.run(make("adversary", "--objective.frozen", "--weight=1.0"))
+    from safetensors.torch import load_file
+
+    one, other = (load_file(path / "model" / "model.safetensors") for path in (base, base.parent / "run"))
+    changed = {name for name in one if not torch.equal(one[name], other[name])}
+    assert changed == {name for name in one if ".alignment." in name}
+    table = record.load(base.parent / "run" / "record.parquet")
+    assert table.column("objective").unique().to_pylist() == ["adversarial(kl, 1, frozen)"]
+
+
+def test_a_killed_adversary_goes_on_to_the_same_weights(family, against, monkeypatch):
+    _, make = against
+
+    class Kill(TrainerCallback):
+        def on_save(self, args, state, control, **kwargs):
+            raise KeyboardInterrupt
+
+    def spy(*args, **kwargs):
+        trainer = training.make_trainer(*args, **kwargs)
+        trainer.add_callback(Kill())
+        return trainer
+
+    recipe = make()
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "make_trainer", spy)
+        with pytest.raises(KeyboardInterrupt):
+            runs.run(recipe)
+    assert not (Path(recipe.output_dir) / "model").exists()
+    runs.run(recipe, resume=True)
+    paths = [folder / "model" / "model.safetensors" for folder in (family["adversary"][1], Path(recipe.output_dir))]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_a_sparse_base(against, family, tmp_path):
+    _, make = against
+    sparse_model = ["--projection=sparsegen", "--sparsegen_lambda=0.999"]
+    sparse = again(family["base"][2], f"--output_dir={tmp_path / 'sparse'}", *sparse_model)
+    runs.run(sparse)
+    assert any((attention == 0).any() for attention, _ in outputs_of(tmp_path / "sparse").values())
+    recipe = make("adversary", f"--base={tmp_path / 'sparse'}", *sparse_model)
+    with pytest.raises(ValueError, match="use divergence 'jsd' against a sparse base"):
+        runs.run(recipe)
+    runs.run(again(recipe, "--divergence=jsd"))  # the folder is still free
+    table = record.load(tmp_path / "run" / "record.parquet")
+    assert table.column("objective").unique().to_pylist() == ["adversarial(jsd, 0.05)"]
+
+
+# The base of a run, wrong in each way: nothing is trained and nothing is left.
+
+
+def no_folder(base, _make):
+    shutil.rmtree(base)
+
+
+def not_trained(base, _make):
+    shutil.rmtree(base / "model")
+
+
+def no_outputs(base, _make):
+    (base / "outputs" / "train.parquet").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "overrides", "message"),
+    [
+        (
+            no_folder,
+            "adversary",
+            [],
+            r"base is no trained run \(recipe.yaml, run.json, model missing there\): train it first",
+        ),
+        (not_trained, "guided", [], r"is no trained run \(model missing there\)"),
+        (no_outputs, "guided", [], r"keeps no outputs of train: go on with that run .* --measure.outputs '\[train, val"),
+        (None, "adversary", ["--frozen", "--encoder=cnn"], "another model: model.encoder='cnn', there 'bilstm'"),
+    ],
+)
+def test_a_base_that_cannot_serve(against, tmp_path, change, name, overrides, message):
+    base, make = against
+    recipe = make(name, *overrides)
+    if change:
+        change(base, make)
+    with pytest.raises(RunError, match=message):
+        runs.run(recipe)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_base_of_another_kind(family, against):
+    _, make = against
+    with pytest.raises(RunError, match="has objective adversarial; the base of objective.kind='adversarial' must be class"):
+        runs.run(make("adversary", f"--base={family['adversary'][1]}"))
+    with pytest.raises(RunError, match="has objective guided; .*'guided' must be classification or adversarial"):
+        runs.run(make("guided", f"--base={family['guided'][1]}"))
+    with pytest.raises(RunError, match="is this run's own output_dir"):
+        runs.run(make("adversary", f"--output_dir={family['base'][1]}", f"--base={family['base'][1]}"), overwrite=True)
+    assert (family["base"][1] / "record.parquet").is_file()
+
+
+def fewer_rows(base):
+    path = base / "outputs" / "train.parquet"
+    record.save(record.load(path).slice(0, 60), path)
+
+
+def no_record(base):
+    (base / "outputs" / "train.parquet").write_bytes(b"no record")
+
+
+def no_settings(base):
+    path = base / "outputs" / "train.parquet"
+    record.save(record.with_settings(record.load(path), []), path)
+
+
+def other_words(base):
+    """Same ids and lengths, another text."""
+    path = base / "outputs" / "train.parquet"
+    table = record.load(path)
+    (settings,) = record.settings(table)
+    record.save(record.with_settings(table, [{**settings, "data": "0" * 64}]), path)
+
+
+@pytest.mark.parametrize("name", ["adversary", "guided"])
+@pytest.mark.parametrize(
+    ("change", "overrides", "message"),
+    [
+        (fewer_rows, [], r"train.parquet has no row for 4 of 64 texts, such as 'planted_evidence/train/"),
+        (no_record, [], "train.parquet cannot be used: .* is not a readable record"),
+        (no_settings, [], "does not say which model and texts it comes from: measure them anew"),
+        (shake, [], "was made by another model than the one beside it"),
+        (other_words, [], "was made of other texts, labels or another vocabulary"),
+        (None, ["--data.seed=1"], "was made of other texts|weights and the text has"),
+        (
+            None,
+            ["--data.max_length=5"],
+            r"gives 'planted_evidence/train/\d+' \d weights and the text has 3 tokens.*max_length",
+        ),
+        (None, ["--data.min_df=3"], "was made of other texts, labels or another vocabulary"),
+        (None, ["--data.arguments.sizes={train: 80, validation: 24, test: 24}"], "has no row for 16 of 80 texts"),
+    ],
+)
+def test_outputs_that_do_not_fit_are_refused(against, tmp_path, monkeypatch, name, change, overrides, message):
+    base, make = against
+    monkeypatch.setattr(runs.transformers.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
+    if change:
+        change(base)
+    with pytest.raises(RunError, match=f"objective.base=.*{message}"):
+        runs.run(make(name, *overrides))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["recipe.yaml", "run.json"]  # still free
+
+
+def test_a_base_that_was_trained_anew(family, against):
+    """Its outputs fit its model, and neither is what the guided model was trained under."""
+    base, make = against
+    recipe = make("guided")
+    runs.run(recipe)
+    shake(base)
+    runs.run(again(recipes.load(base / "recipe.yaml"), f"--output_dir={base}"), resume=True)
+    with pytest.raises(RunError, match=r"was trained anew since the run in .* run that again with --overwrite_output_dir"):
+        runs.run(again(recipe, "--limit=5"), resume=True)
+
+
 # ------------------------------------------------------------------------------------------------ refused early
 
 
@@ -287,6 +713,10 @@ def test_stopped_while_measuring(tiny_recipe, finished, tmp_path, monkeypatch, c
     [
         ({"measure__producers": ["gradients"]}, "no measure or experiment is called"),
         ({"measure__split": "dev"}, "measure.split='dev' does not exist; choose one of train, validation, test"),
+        (
+            {"measure__outputs": ["test", "dev"]},
+            "measure.outputs='dev' does not exist; choose one of train, validation, test",
+        ),
         ({"model__encoder": "lstm"}, "encoder='lstm' is not known"),
         ({"model__hidden_size": 7}, "hidden_size=7 must be even"),
         ({"model__sparsegen_lambda": 1.0, "model__projection": "sparsegen"}, "sparsegen needs a finite lambda < 1"),

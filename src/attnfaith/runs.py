@@ -441,7 +441,7 @@ def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool,
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    remeasured = False
+    changed = []
     if found and found != {RECIPE, STATE}:  # with these two alone, a run failed before it did anything
         if not ours:
             raise RunError(f"{folder} holds files that are no run of ours; give another output_dir")
@@ -451,7 +451,6 @@ def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool,
                 raise RunError(
                     f"{folder} is a run of another recipe (different: {', '.join(trains)}); give another output_dir"
                 )
-            remeasured = bool(changed)
         elif not overwrite:
             raise RunError(
                 f"{folder} holds a run already: go on with --resume_from_checkpoint, replace it with "
@@ -462,11 +461,13 @@ def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool,
         if overwrite and not resume and ours:
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        if remeasured:  # the shards of the measurement that is no longer wanted would be refused as another one's
+        if set(changed) - {
+            "measure.outputs"
+        }:  # shards of what is no longer wanted would be refused as another measurement's
             for shards in (*folder.glob("*.shards"), *folder.glob(f"{OUTPUTS}/*.shards")):
                 shutil.rmtree(shards)
-            if (folder / MODEL).is_dir():
-                _note(folder, status="trained")
+        if changed and (folder / MODEL).is_dir():
+            _note(folder, status="trained")
         _write(folder / RECIPE, recipes.dump(recipe))
         if not (folder / STATE).is_file():
             versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers)}

@@ -129,10 +129,6 @@ class GuidedTrainer(AttentionTrainer):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        if self.args.world_size > 1:
-            raise ValueError(
-                f"a guided model trains in one process, not in {self.args.world_size}: start it without --num_processes"
-            )
         self.model.model.alignment.requires_grad_(False)
 
     def losses(self, model, inputs):
@@ -152,19 +148,12 @@ class AdversarialTrainer(AttentionTrainer):
     Evaluation has, beside the scores of the labels, the means over instances of the objective, of the distance `tvd` to
     the base's predictions, and of the divergences `jsd` and `kl` from its attention (infinite where that is sparse; texts
     without tokens left out).
-
-    Raises ValueError where the divergence is KL and the base's attention is 0 on some token.
     """
 
     def __init__(self, *args, weight: float, divergence: str, frozen: bool = False, **kwargs):
         check_adversary(weight, divergence)
         super().__init__(*args, **kwargs)
         self.weight, self.divergence = weight, divergence
-        if divergence == "kl":
-            for split in (self.train_dataset, self.eval_dataset):
-                sparse = [number for number, row in enumerate(split["base_attention"]) if 0 in row]
-                if sparse:
-                    raise ValueError(f"{SPARSE_BASE} ({len(sparse)} of {len(split)} texts)")
         if frozen:
             self.model.requires_grad_(False)
             self.model.model.alignment.requires_grad_(True)
@@ -268,10 +257,19 @@ def make_trainer(
     patience: stop after so many evaluations without improvement; None trains to the end. options: see the trainer's class,
     with balance_classes=True for weights that balance the training labels.
 
-    Raises ValueError where a class has no training instance, or the metric that selects the checkpoint is not defined.
+    Raises ValueError where a class has no training instance, the metric that selects the checkpoint is not defined, KL is
+    asked for from a base whose attention is 0 on some token, or a guided model would train in several processes.
     """
     metric, adversarial = arguments.metric_for_best_model.removeprefix("eval_"), objective == "adversarial"
     check_selection(metric, model.config.num_labels, validation["labels"], adversarial=adversarial)
+    if objective == "guided" and arguments.world_size > 1:
+        raise ValueError(
+            f"a guided model trains in one process, not in {arguments.world_size}: start it without --num_processes"
+        )
+    if adversarial and options["divergence"] == "kl":
+        for split in (train, validation):
+            if sparse := sum(0 in row for row in split["base_attention"]):
+                raise ValueError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
     weights = None
     if options.pop("balance_classes", True) and not adversarial:
         weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
