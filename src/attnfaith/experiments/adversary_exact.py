@@ -22,16 +22,15 @@ attention found that keeps the prediction within epsilon is a lower bound. A rea
 under the maximum over the whole simplex. `adversary_exact_certainty` says which case it is.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import linprog
 from scipy.special import xlogy
 
+from attnfaith.experiments._climb import Climb, Decoder, Ranges, cheapest, implied_ranges
 from attnfaith.experiments._readout import encode, read_out, softmax
 from attnfaith.record import Column
 
@@ -63,10 +62,6 @@ METRIC = {
 }
 EPSILONS = (0.01, 0.05)
 TIE = 1e-6  # nats: vertices closer than this to the maximum are tied, and rounding in the encoder must not choose
-PAIRS = 128  # pairs of tokens tried where there is no closed form
-STEPS = 40  # halvings of a segment, to 1e-12
-GRID = 17  # weights tried on the segment between two tokens
-NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, and how often
 
 
 class Adversary(NamedTuple):
@@ -185,137 +180,6 @@ def _interval(log_odds: float, epsilon: float) -> tuple[float, float]:
     return low, high
 
 
-class _Decoder(NamedTuple):
-    """What predictions are made of: states (T,D), whose mean under an attention is a point (D,), and `probs`, which gives
-    probabilities (M,C) of points (M,D). Affine read-outs have values for states; others have the encoder's own.
-    """
-
-    states: np.ndarray
-    probs: Callable[[np.ndarray], np.ndarray]
-
-
-class _Ranges(NamedTuple):
-    """What a prediction within epsilon implies, or is guessed to: scores (R,T) whose means lie between low and high (R,)."""
-
-    scores: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-def _ranges(scores: np.ndarray, probs: np.ndarray, epsilon: float) -> _Ranges:
-    """Log-odds (T,C) of each two classes, and the intervals that a total variation distance of epsilon implies for them."""
-    first, second = np.array(list(itertools.combinations(range(len(probs)), 2))).T
-    with np.errstate(divide="ignore"):
-        rest = np.log(np.maximum(probs - epsilon, 0))
-    raised = np.log(probs + epsilon)
-    return _Ranges((scores[:, first] - scores[:, second]).T, rest[first] - raised[second], raised[first] - rest[second])
-
-
-class _Climb:
-    """The best attention found without a closed form: every point it holds keeps the prediction within epsilon.
-
-    From a point that does, a segment to one that does not is halved down to where it stops doing so; since the divergence
-    is convex, the end of a segment is its best point. Segments lead from the model's attention to every token and to
-    mixtures of two, from the mixture of two tokens that changes least to either of them, and from the best point on.
-    """
-
-    def __init__(self, own: np.ndarray, probs: np.ndarray, decoder: _Decoder, epsilon: float):
-        self.own, self.probs, self.decoder, self.epsilon = own, probs, decoder, epsilon
-        self.entropy = xlogy(own, own)
-
-    def distance(self, points: np.ndarray) -> np.ndarray:
-        """Total variation distance (M,) of the predictions at points (M,D) to the model's."""
-        return np.abs(self.decoder.probs(points) - self.probs).sum(-1) / 2
-
-    def divergence(self, attentions: np.ndarray) -> np.ndarray:
-        """JSD (M,) of attentions (M,T) from the model's, in nats."""
-        mixed = attentions + self.own
-        return math.log(2) - (xlogy(mixed, mixed) - xlogy(attentions, attentions) - self.entropy).sum(-1) / 2
-
-    def push(self, anchors: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """From attentions (M,T) within epsilon towards others (M,T), as far as that holds: attentions (M,T)."""
-        near, far = anchors @ self.decoder.states, targets @ self.decoder.states
-        done = np.where(self.distance(far) <= self.epsilon, 1.0, 0.0)
-        failed = np.ones(len(targets))
-        for _ in range(STEPS):
-            middle = (done + failed) / 2
-            held = self.distance(near + middle[:, None] * (far - near)) <= self.epsilon
-            done, failed = np.where(held, middle, done), np.where(held, failed, middle)
-        return anchors + done[:, None] * (targets - anchors)
-
-    def best(self, ranges: _Ranges, certain: bool, starts: np.ndarray) -> np.ndarray:
-        """The attention (T,) found. certain: predictions within epsilon lie in `ranges`; else that is only a guess. starts
-        (M,T): attentions to push towards from the model's and from one another.
-        """
-        tokens = np.eye(len(self.own))
-        first, second, low, high = self._pairs(ranges)
-        targets = np.concatenate([tokens, _mix(tokens, first, second, low), _mix(tokens, first, second, high)])
-        found = [self.own[None], self.push(np.broadcast_to(self.own, targets.shape), targets)]
-        if not certain:
-            low, high = np.zeros(len(low)), np.ones(len(high))
-        middle = _mix(tokens, first, second, self._least_change(first, second, low, high))
-        held = self.distance(middle @ self.decoder.states) <= self.epsilon
-        found += [self.push(middle[held], tokens[side[held]]) for side in (first, second)]
-        for start in starts[self.distance(starts @ self.decoder.states) <= self.epsilon]:
-            found.append(self.push(np.broadcast_to(start, starts.shape), starts))
-        chosen, reached = self._furthest(np.concatenate(found))
-        for _ in range(ROUNDS):
-            heaviest = np.argsort(-chosen, kind="stable")[:NEIGHBOURS]
-            moved = chosen + chosen[heaviest, None, None] * (tokens - tokens[heaviest, None])
-            targets = np.concatenate([tokens, moved.reshape(-1, len(tokens))])
-            better, divergence = self._furthest(self.push(np.broadcast_to(chosen, targets.shape), targets))
-            if divergence <= reached + TIE:
-                break
-            chosen, reached = better, divergence
-        return chosen
-
-    def _furthest(self, attentions: np.ndarray) -> tuple[np.ndarray, float]:
-        divergence = self.divergence(attentions)
-        chosen = int((divergence >= divergence.max() - TIE).argmax())
-        return attentions[chosen], float(divergence[chosen])
-
-    def _pairs(self, ranges: _Ranges) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Two tokens each, and the weight of the first at either end of what `ranges` allow: the PAIRS furthest away."""
-        first, second = np.triu_indices(len(self.own), 1)
-        low, high = np.zeros(len(first)), np.ones(len(first))
-        for scores, least, most in zip(*ranges, strict=True):
-            start, slope = scores[second], scores[first] - scores[second]
-            with np.errstate(divide="ignore", invalid="ignore"):  # equal scores: any weight will do, or none
-                ends = np.sort([(least - start) / slope, (most - start) / slope], axis=0)
-            low, high = np.fmax(low, ends[0]), np.fmin(high, ends[1])
-            high[(slope == 0) & ~((least <= start) & (start <= most))] = -1
-        kept = (low <= high).nonzero()[0]
-        first, second, low, high = first[kept], second[kept], low[kept], high[kept]
-        promise = np.maximum(self._mixed(first, second, low), self._mixed(first, second, high))
-        kept = np.argsort(-promise, kind="stable")[:PAIRS]
-        return first[kept], second[kept], low[kept], high[kept]
-
-    def _mixed(self, first, second, weight) -> np.ndarray:
-        """The divergence of mixtures of two tokens, less what they share."""
-        rest, one, other = 1 - weight, self.own[first], self.own[second]
-        gained = xlogy(weight + one, weight + one) - xlogy(weight, weight) - self.entropy[first]
-        return -gained - xlogy(rest + other, rest + other) + xlogy(rest, rest) + self.entropy[second]
-
-    def _least_change(self, first, second, low, high) -> np.ndarray:
-        """The weight of the first token, low to high, that changes the prediction least: by a grid, then by halvings."""
-        one, other = self.decoder.states[first], self.decoder.states[second]
-
-        def change(weight):
-            points = other + weight[..., None] * (one - other)
-            return self.distance(points.reshape(-1, points.shape[-1])).reshape(weight.shape)
-
-        grid = low + (high - low) * np.linspace(0, 1, GRID)[:, None]
-        weight, width = np.take_along_axis(grid, change(grid).argmin(0)[None], 0)[0], (high - low) / (GRID - 1)
-        for _ in range(STEPS // 2):
-            tried = np.clip(weight + width / 2 * np.array([[0], [-1], [1]]), low, high)
-            weight, width = np.take_along_axis(tried, change(tried).argmin(0)[None], 0)[0], width / 2
-        return weight
-
-
-def _mix(tokens, first, second, weight) -> np.ndarray:
-    return weight[:, None] * tokens[first] + (1 - weight)[:, None] * tokens[second]
-
-
 @torch.no_grad()
 def measure(model, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS) -> dict[str, list]:
     """The furthest attention from the model's own within each epsilon, hidden states held fixed.
@@ -371,52 +235,36 @@ def _exact(text, epsilons) -> list[tuple]:
 
 def _bounded(text, epsilons) -> list[tuple]:
     scores = text.values + text.bias
-    decoder = _Decoder(scores, softmax)
+    decoder = Decoder(scores, softmax)
     single = xlogy(1 + text.attention, 1 + text.attention) - xlogy(text.attention, text.attention)
     results = []
     for epsilon in epsilons:
-        ranges = _ranges(scores, text.probs, epsilon)
-        outer, least = _cheapest(single, ranges)
+        ranges = implied_ranges(scores, text.probs, epsilon)
+        outer, least = cheapest(single, ranges)
         bound = min(
             math.log(2) - least / 2,
             *(_Vertices(text.attention, line, 0.0).between(low, high).jsd for line, low, high in zip(*ranges, strict=True)),
         )
-        own = ranges.scores @ text.attention
-        width = 4 * math.atanh(epsilon)  # no prediction whose log-odds all change by this or less is further than epsilon
-        inner, _ = _cheapest(single, ranges._replace(low=own - width, high=own + width))
-        results.append(_climbed(text, decoder, epsilon, ranges, bound, np.stack([inner, outer])))
+        results.append(_climbed(Climb(text, decoder, epsilon), ranges, bound, outer[None]))
     return results
 
 
-def _cheapest(costs: np.ndarray, ranges: _Ranges) -> tuple[np.ndarray, float]:
-    """The attention of least costs.x in `ranges`, and a number that no such attention is below, whatever the solver rounds:
-    for multipliers y >= 0 of the constraints A x <= b, costs.x >= (costs + y A).x - y.b >= min(costs + y A) - y.b.
-    """
-    rows, limits = np.concatenate([ranges.scores, -ranges.scores]), np.concatenate([ranges.high, -ranges.low])
-    rows, limits = rows[np.isfinite(limits)], limits[np.isfinite(limits)]
-    rows, limits = np.concatenate([rows, np.zeros((1, len(costs)))]), np.append(limits, 0.0)
-    solved = linprog(costs, rows, limits, np.ones((1, len(costs))), 1.0)
-    multipliers = np.maximum(-solved.ineqlin.marginals, 0)
-    weights = np.maximum(solved.x, 0)
-    return weights / weights.sum(), float((costs + multipliers @ rows).min() - multipliers @ limits)
-
-
-def _searched(text, decoder: _Decoder, epsilons) -> list[tuple]:
+def _searched(text, decoder: Decoder, epsilons) -> list[tuple]:
     alone = np.log(np.maximum(decoder.probs(decoder.states), np.finfo(np.float64).tiny))
     bound = _Vertices(text.attention, np.zeros(len(text.attention)), 0.0).between(0, 0).jsd
     starts = text.attention[None]
-    return [_climbed(text, decoder, e, _ranges(alone, text.probs, e), bound, starts) for e in epsilons]
+    climbs = [Climb(text, decoder, epsilon) for epsilon in epsilons]
+    return [_climbed(climb, implied_ranges(alone, text.probs, climb.epsilon), bound, starts) for climb in climbs]
 
 
-def _climbed(text, decoder: _Decoder, epsilon: float, ranges: _Ranges, bound: float, starts: np.ndarray) -> tuple:
-    climb = _Climb(text.attention, text.probs, decoder, epsilon)
-    attention = climb.best(ranges, text.values is not None, starts)
+def _climbed(climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray) -> tuple:
+    attention, decoder = climb.best(ranges, starts), climb.decoder
     jsd = min(max(float(climb.divergence(attention[None])[0]), 0.0), bound)
-    one_token = int((climb.distance(decoder.states) <= epsilon).sum())
+    one_token = int((climb.distance(decoder.states) <= climb.epsilon).sum())
     return attention, decoder.probs(attention[None] @ decoder.states)[0], jsd, bound, one_token
 
 
-def _decoded(model, encoded, row: int) -> _Decoder:
+def _decoded(model, encoded, row: int) -> Decoder:
     """The model's own decoder over the states of one text."""
     hidden = encoded.hidden[row, encoded.mask[row]]
     query = None if encoded.query is None else encoded.query[row : row + 1]
@@ -426,4 +274,4 @@ def _decoded(model, encoded, row: int) -> _Decoder:
         logits = model.decode(contexts[None], torch.eye(len(points), device=hidden.device)[None], query)[0]
         return logits.double().softmax(-1).cpu().numpy()
 
-    return _Decoder(hidden.double().cpu().numpy(), probs)
+    return Decoder(hidden.double().cpu().numpy(), probs)
