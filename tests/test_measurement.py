@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from attnfaith import measurement, record
+from attnfaith.data.collation import pad_batch
 from attnfaith.importance import gradient
 from attnfaith.measurement import Cell, MeasurementError, measure
 from attnfaith.record import Column
@@ -131,6 +132,114 @@ def test_the_model_is_measured_in_eval_mode_and_given_back(go, tiny_model):
     found = go(model=model)
     assert model.training
     identical(found, go("b.parquet", model=model.eval()))
+
+
+# ------------------------------------------------------------------------------------------------ given attention
+
+
+def guides(dataset, seed=0):
+    generator = np.random.default_rng(seed)
+    return {
+        name: generator.dirichlet(np.ones(len(tokens))).astype(np.float32) if tokens else np.empty(0, np.float32)
+        for name, tokens in zip(dataset["instance_id"], dataset["tokens"], strict=True)
+    }
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_given_attention_takes_the_place_of_the_models(go, texts, tiny_model, pair):
+    model, dataset = tiny_model(**({"query": "text", "readout": "tanh"} if pair else {})), texts(pair=pair)
+    given = guides(dataset)
+    found = go(model=model, dataset=dataset, producers=[], attention=dict(reversed(given.items())))
+    own = go("own.parquet", model=model, dataset=dataset, producers=[])
+    for name, row, attention, probs in zip(
+        dataset["instance_id"], dataset, record.rows(found, "attention"), record.rows(found, "probs"), strict=True
+    ):
+        np.testing.assert_array_equal(attention, given[name])
+        batch = pad_batch([{key: row[key] for key in ("input_ids", "token_type_ids") if key in row}])
+        with torch.no_grad():
+            hidden, mask, query = model.encode(**batch)
+            weights = torch.zeros(mask.shape).masked_scatter(mask, torch.tensor(given[name]))
+            np.testing.assert_allclose(probs, model.decode(hidden, weights, query).softmax(-1)[0], atol=1e-6)
+    assert np.abs(np.stack(record.rows(found, "probs")) - np.stack(record.rows(own, "probs"))).max() > 0.05
+    digests = [record.settings(table)[0]["attention"] for table in (found, own)]
+    assert len(digests[0]) == 64 and digests[1] is None
+
+
+def test_given_attention_that_does_not_fit(go, texts, tmp_path):
+    given = guides(texts())
+    with pytest.raises(MeasurementError, match="no attention is given for 1 of 20 texts, such as 'tiny/test/3'"):
+        go(producers=[], attention={name: row for name, row in given.items() if name != "tiny/test/3"})
+    with pytest.raises(MeasurementError, match="for 'tiny/test/0' has 4 weights and the text 5 tokens"):
+        go(producers=[], attention={**given, "tiny/test/0": np.full(4, 0.25)})
+    with pytest.raises(MeasurementError, match=r"\['gradient'\] would measure the model's own attention"):
+        go(producers=["gradient"], attention=given)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(record.RecordError, match="'attention' row .*: sums to"):
+        go(producers=[], attention={name: row * 2 for name, row in given.items()})
+
+
+def test_shards_under_another_attention_are_refused(go, texts, counted):
+    counted.stop_at = 5
+    with pytest.raises(KeyboardInterrupt):
+        go(producers=[], attention=guides(texts()))
+    counted.stop_at = None
+    for other in (guides(texts(), seed=1), None):
+        with pytest.raises(MeasurementError, match=r"another measurement \(different: attention\)"):
+            go(producers=[], attention=other)
+    identical(go(producers=[], attention=guides(texts())), go("whole.parquet", producers=[], attention=guides(texts())))
+
+
+# ------------------------------------------------------------------------------------------------ read back
+
+
+def test_outputs_are_read_back_by_instance(go, texts, tiny_model, tmp_path):
+    made = go(producers=[])
+    order = np.random.default_rng(1).permutation(20)
+    record.save(made.take(order), tmp_path / "shuffled.parquet")
+    digest = measurement.digest_model(tiny_model())
+    for name in ("r.parquet", "shuffled.parquet"):
+        found = measurement.read_outputs(tmp_path / name, texts(), digest)
+        assert found.column("instance_id").to_pylist() == texts()["instance_id"]
+        for column in ("attention", "probs"):
+            for mine, theirs in zip(record.rows(found, column), record.rows(made, column), strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+
+
+def replaced(name):
+    """Another word in the place of one that is read: the lengths stay."""
+    return {
+        "input_ids": lambda row: {"input_ids": [*row["input_ids"][:-1], 4]},
+        "labels": lambda row: {"labels": 1 - row["labels"]},
+        "tokens": lambda row: {"tokens": [f"{word}!" for word in row["tokens"]]},
+    }[name]
+
+
+@pytest.mark.parametrize("column", ["input_ids", "labels", "tokens"])
+def test_outputs_of_other_texts_are_refused(go, texts, tiny_model, tmp_path, column):
+    go(producers=[])
+    with pytest.raises(MeasurementError, match="made of other texts, labels or another vocabulary: both runs must"):
+        measurement.read_outputs(
+            tmp_path / "r.parquet", texts().map(replaced(column)), measurement.digest_model(tiny_model())
+        )
+
+
+def test_outputs_that_do_not_fit(go, texts, tiny_model, tmp_path):
+    path, digest = tmp_path / "r.parquet", measurement.digest_model(tiny_model())
+    with pytest.raises(MeasurementError, match="cannot be used: no record at"):
+        measurement.read_outputs(path, texts(), digest)
+    table = go(producers=[])
+    with pytest.raises(
+        MeasurementError, match=r"made by another model than the one beside it \(weights .*measure that one anew"
+    ):
+        measurement.read_outputs(path, texts(), measurement.digest_model(tiny_model(seed=1)))
+    longer = texts([*LENGTHS, 4])
+    with pytest.raises(MeasurementError, match="has no row for 1 of 21 texts, such as 'tiny/test/20'"):
+        measurement.read_outputs(path, longer, digest)
+    with pytest.raises(MeasurementError, match="gives 'tiny/test/2' 9 weights and the text has 8 tokens"):
+        measurement.read_outputs(path, texts([5, 0, 8, *LENGTHS[3:]]), digest)
+    record.save(record.with_settings(table, []), path)
+    with pytest.raises(MeasurementError, match="does not say which model and texts it comes from"):
+        measurement.read_outputs(path, texts(), digest)
 
 
 # ------------------------------------------------------------------------------------------------ independence

@@ -133,6 +133,28 @@ def test_defaults_are_the_papers():
         (MINIMAL + "training: {loss_reduction: max}", "'max' is not one of 'sum', 'mean'"),
         (MINIMAL + "training: {early_stopping_patience: two}", "patience='two' is a str; it must be a int"),
         (MINIMAL + "training: {select_on: test}", "selected on 'validation' only"),
+        (MINIMAL + "objective: {kind: adversary}", "'adversary' is not one of 'classification', 'guided', 'adversarial'"),
+        (MINIMAL + "objective: {kind: guided}", "objective.kind='guided' needs objective.base, the folder of the run"),
+        (MINIMAL + "objective: {kind: adversarial, base: ''}", "objective.kind='adversarial' needs objective.base"),
+        (MINIMAL + "objective: {base: b}", "objective.base='b' with objective.kind='classification'"),
+        (
+            MINIMAL + "objective: {kind: adversarial, base: b, weight: 0}",
+            "objective.weight=0 must be a finite number above 0",
+        ),
+        (MINIMAL + "objective: {kind: adversarial, base: b, weight: -1e-3}", "objective.weight=-0.001 must be"),
+        (MINIMAL + "objective: {kind: adversarial, base: b, weight: .nan}", "objective.weight=nan must be"),
+        (MINIMAL + "objective: {kind: adversarial, base: b, weight: .inf}", "objective.weight=inf must be"),
+        (MINIMAL + "objective: {divergence: tvd}", "'tvd' is not one of 'kl', 'jsd'"),
+        (MINIMAL + "objective: {kind: guided, base: b, frozen: true}", "objective.frozen is for adversaries"),
+        (
+            MINIMAL + "objective: {kind: guided, base: b}",
+            r"measure.producers=\['gradient', .* set measure.producers to \[\]",
+        ),
+        (
+            MINIMAL + "objective: {kind: adversarial, base: b}\nmodel: {projection: uniform}",
+            "model.projection='uniform': uniform attention cannot move",
+        ),
+        (MINIMAL + "measure: {outputs: test}", r"recipe.measure.outputs='test' is a str; it must be a list\[str\]"),
         (
             MINIMAL + "measure: {producers: gradient}",
             r"recipe.measure.producers='gradient' is a str; it must be a list\[str\]",
@@ -176,6 +198,39 @@ def test_a_missing_file(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\noutput_dir: b\n")
     with pytest.raises(RecipeError, match="not UTF-8"):
         recipes.load(tmp_path / "latin.yaml")
+
+
+def test_an_adversary_and_a_guided_model():
+    objective = recipes.parse(MINIMAL, ["--kind=adversarial", "--base=runs/b", "--weight=1e-3", "--frozen"]).objective
+    assert objective == recipes.Objective("adversarial", "runs/b", 0.001, "kl", True)
+    guided = recipes.parse(MINIMAL, ["--objective.kind=guided", "--objective.base=b", "--measure.producers=[]"])
+    assert guided.objective == recipes.Objective("guided", "b")
+    assert recipes.parse(MINIMAL).objective == recipes.Objective() and recipes.parse(MINIMAL).measure.outputs == []
+
+
+def test_an_adversary_is_selected_by_its_objective():
+    recipe = recipes.parse(MINIMAL, ["--kind=adversarial", "--base=b"])
+    arguments = runs.training_arguments(recipe)
+    assert (arguments.metric_for_best_model, arguments.greater_is_better) == ("eval_objective", False)
+    arguments = runs.training_arguments(recipes.parse(recipes.dump(recipe), ["--metric_for_best_model=accuracy"]))
+    assert (arguments.metric_for_best_model, arguments.greater_is_better) == ("eval_accuracy", True)
+    with pytest.raises(ValueError, match="metric_for_best_model='objective' is not known"):
+        runs.training_arguments(recipes.parse(MINIMAL, ["--metric_for_best_model=objective"]))
+
+
+def test_the_family_of_wiegreffe_and_pinter_fits_together():
+    """What the guided model and the adversary read is what the base keeps, under the same data section."""
+    family = {
+        name: recipes.load(ROOT / "recipes" / "wiegreffe_pinter_2019" / f"{name}.yaml")
+        for name in ("base", "mlp", "guided", "adversarial")
+    }
+    base = family["base"]
+    for name in ("guided", "adversarial"):
+        assert family[name].objective.kind == name and family[name].objective.base == base.output_dir
+        assert set(runs._needed_outputs(family[name])) <= set(base.measure.outputs)
+    assert set(runs._needed_outputs(family["guided"])) <= set(family["adversarial"].measure.outputs)
+    assert family["adversarial"].model == base.model and family["guided"].model == family["mlp"].model
+    assert all(recipe.data == base.data and recipe.seed == base.seed for recipe in family.values())
 
 
 # ------------------------------------------------------------------------------------------------ overrides
