@@ -46,6 +46,9 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     of weight 0 change nothing and are never in the set. With no weight left the bias decides; that is looked at last, and
     flagged.
 
+    With two classes of equal bias the order by m is the order by attention x gradient, which then finds a smallest set
+    itself; a bias adds its share of a_t to each m_tj.
+
     Equal margins are taken by position; of rivals that need equally many tokens the lower class is taken. So a set of
     another composition and the same size may exist, the removed attention is that of the set given.
 

@@ -1,0 +1,267 @@
+"""What the report says of erased weights, on records whose numbers can be worked out by hand."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from scipy.spatial.distance import jensenshannon
+
+from attnfaith import record as records
+from attnfaith.reporting import erasure, interventions
+from attnfaith.reporting.cells import split_cells
+
+
+RANKINGS = tuple(erasure.RANKINGS)
+DRAWS = ("flip_size", "flip_mass", "flip_empty", "reprojected_flip_size")
+
+
+def erased(instances, build_record, *, minimum=True, **identity):
+    """One cell from dicts with attention, probs, and what erasing gives: without [T][C], gradient [T], order [K][T], sizes,
+    masses, empties and again per ranking (random first), least (size, mass, empty).
+    """
+    table = build_record(instances, **identity)
+    extra = {
+        "erasure_probs": (records.Column(("T", "C"), distribution=True), [row["without"] for row in instances]),
+        "erasure_gradient": (records.Column(("T",), "float64"), [row["gradient"] for row in instances]),
+        "erasure_order": (records.Column(("K", "T"), "int32"), [row["order"] for row in instances]),
+    }
+    defaults = {"flip_size": np.nan, "flip_mass": np.nan, "flip_empty": False, "reprojected_flip_size": np.nan}
+    for part, unset in defaults.items():
+        dtype = "bool" if part == "flip_empty" else "float32"
+        for place, name in enumerate(("random", *RANKINGS)):
+            values = [row.get(part, [unset] * 4)[place] for row in instances]
+            if name == "random":
+                values = [[value] if len(row["order"]) else [] for value, row in zip(values, instances, strict=True)]
+            extra[f"erasure_{part}_{name}"] = (records.Column(("K",) if name == "random" else (), dtype), values)
+    if minimum:
+        for place, (part, dtype) in enumerate({"size": "float32", "mass": "float32", "empty": "bool"}.items()):
+            values = [row.get("least", (np.nan, np.nan, False))[place] for row in instances]
+            extra[f"minimal_flip_{part}"] = (records.Column((), dtype), values)
+        certainty = [row.get("certainty", "exact") for row in instances]
+        extra["minimal_flip_certainty"] = (records.Column((), "category"), certainty)
+    columns = {name: table.column(name).to_pylist() for name in table.column_names} | {k: v for k, (_, v) in extra.items()}
+    (cell,) = split_cells(records.build(columns, {name: column for name, (column, _) in extra.items()}))
+    return cell
+
+
+P, KEPT, TURNED = [0.4, 0.6], [0.45, 0.55], [0.7, 0.3]
+# attention ranks 0, 2, 1; gradient 1, 2, 0; attention x gradient 2, 1, 0
+FIRST = {
+    "attention": [0.6, 0.1, 0.3],
+    "probs": P,
+    "gradient": [-1.0, 4.0, 2.0],
+    "without": [KEPT, TURNED, P],
+    "order": [[0, 2, 1]],
+    "flip_size": [3, 2, 1, 1],
+    "flip_mass": [1.0, 0.9, 0.1, 0.1],
+    "flip_empty": [True, False, False, False],
+    "reprojected_flip_size": [2, 3, 1, np.nan],
+    "least": (1, 0.1, False),
+}
+SECOND = {
+    "attention": [0.2, 0.8],
+    "probs": P,
+    "gradient": [1.0, 3.0],
+    "without": [KEPT, TURNED],
+    "order": [[1, 0]],
+    "flip_size": [2, 1, 1, 1],
+    "flip_mass": [1.0, 0.8, 0.8, 0.8],
+    "flip_empty": [True, False, False, False],
+    "reprojected_flip_size": [2, 1, 1, 1],
+    "least": (1, 0.8, False),
+}
+NEVER = {"attention": [0.5, 0.5], "probs": P, "gradient": [1.0, 1.0], "without": [P, KEPT], "order": [[0, 1]]}
+ONE = {"attention": [1.0], "probs": P, "gradient": [2.0], "without": [TURNED], "order": [], "certainty": "undefined"}
+NONE = {"attention": [], "probs": P, "gradient": [], "without": [], "order": [], "certainty": "undefined"}
+TEXTS = [FIRST, SECOND, NEVER, ONE, NONE]
+
+
+def jsd(p, q):
+    return jensenshannon(p, q) ** 2
+
+
+@pytest.fixture
+def cell(build_record):
+    return erased(TEXTS, build_record)
+
+
+def test_single_weight_by_hand(cell):
+    """i* by attention is 0, 1 and, on a tie, 0; r the first other one of the random order: 2, 0 and 1."""
+    test = erasure.single_weight(cell, "attention")
+    expected = [jsd(P, KEPT) - 0, jsd(P, TURNED) - jsd(P, KEPT), 0 - jsd(P, KEPT), np.nan, np.nan]
+    np.testing.assert_allclose(test.delta, expected, atol=1e-7)
+    np.testing.assert_allclose(test.difference, [0.3, 0.6, 0.0, np.nan, np.nan], atol=1e-7)
+    np.testing.assert_array_equal(test.top_flips, [0, 1, 0, np.nan, np.nan])
+    np.testing.assert_array_equal(test.random_flips, [0, 0, 0, np.nan, np.nan])
+    test = erasure.single_weight(cell, "gradient")  # i* 1, 1, 0
+    np.testing.assert_allclose(test.difference, [-0.5, 0.6, 0.0, np.nan, np.nan], atol=1e-7)
+    np.testing.assert_array_equal(test.top_flips, [1, 1, 0, np.nan, np.nan])
+    test = erasure.single_weight(cell, "attention_gradient")  # i* 2, 1, 0
+    np.testing.assert_allclose(test.difference, [-0.3, 0.6, 0.0, np.nan, np.nan], atol=1e-7)
+    np.testing.assert_allclose(test.delta[0], 0 - jsd(P, KEPT), atol=1e-7)
+
+
+def test_the_published_code_never_removes_the_first_position(cell):
+    """r by the released code: 2, 1 and 1, in the second text i* itself."""
+    test = erasure.single_weight(cell, "attention", random_reference="s19_code")
+    np.testing.assert_allclose(test.difference, [0.3, 0.0, 0.0, np.nan, np.nan], atol=1e-7)
+    assert test.delta[1] == 0 and test.random_flips[1] == 1
+    with pytest.raises(ValueError, match="random_reference is 'top'; it is 'other' or 's19_code'"):
+        erasure.tables([cell], random_reference="top")
+    changed = erasure.tables([cell], random_reference="s19_code")["erasure_decision_flips"]
+    both = changed[(changed["ranking"] == "attention") & (changed["outcome"] == "both")]
+    assert both["share"].item() == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("reference", "avoided"), [("other", 2), ("s19_code", 0)])
+def test_the_random_weight_is_uniform(reference, avoided, build_record):
+    """Each of the other three positions in a third of the texts, in the published code any but the first."""
+    generator = np.random.default_rng(0)
+    weights = [0.2, 0.15, 0.55, 0.1]
+    text = {"attention": weights, "probs": P, "gradient": weights, "without": [P] * 4}
+    orders = [[generator.permutation(4).tolist()] for _ in range(900)]
+    cell = erased([text | {"order": order} for order in orders], build_record)
+    difference = erasure.single_weight(cell, "attention", random_reference=reference).difference
+    shares = [np.isclose(difference, 0.55 - weight, atol=1e-6).mean() for weight in weights]
+    expected = [0 if place == avoided else 1 / 3 for place in range(4)]
+    np.testing.assert_allclose(shares, expected, atol=0.08)
+    assert shares[avoided] == 0
+
+
+def test_decision_flips_by_hand(build_record):
+    """One text of each outcome, by attention; i* is 0, r is 1."""
+    pairs = {"both": (TURNED, TURNED), "only_top": (TURNED, KEPT), "only_random": (KEPT, TURNED), "neither": (KEPT, P)}
+    base = {"attention": [0.7, 0.3], "probs": P, "gradient": [0, 1], "order": [[0, 1]]}
+    for outcome, without in pairs.items():
+        cell = erased([base | {"without": list(without)}, ONE, NONE], build_record)
+        table = erasure.tables([cell])["erasure_decision_flips"]
+        mine = table[table["ranking"] == "attention"].set_index("outcome")
+        assert mine["share"].to_dict() == {name: float(name == outcome) for name in pairs}
+        assert (mine["n"] == 1).all() and (mine["n_undefined"] == 2).all() and (mine["n_length1"] == 1).all()
+
+
+def test_single_weight_table(cell):
+    table = erasure.tables([cell])["erasure_single_weight"]
+    mine = table[table["ranking"] == "attention"].set_index("weight_difference")
+    assert list(mine.index) == ["all", *erasure.BINS]
+    assert mine["n"].to_dict() == dict(zip(mine.index, [3, 0, 1, 1, 1, 0], strict=True))
+    delta = erasure.single_weight(cell, "attention").delta[:3]
+    assert mine.loc["all", "delta_jsd_mean"] == pytest.approx(delta.mean())
+    assert mine.loc["all", "ci_low"] <= delta.mean() <= mine.loc["all", "ci_high"]
+    assert mine.loc["all", "share_negative"] == pytest.approx(1 / 3)
+    assert mine.loc["[0.5, 0.75)", "delta_jsd_mean"] == pytest.approx(delta[1])
+    assert np.isnan(mine.loc["below 0", "delta_jsd_mean"])
+
+
+def rows_of(table, **wanted):
+    for name, value in wanted.items():
+        table = table[table[name] == value]
+    return table
+
+
+def test_multi_weight_by_hand(cell):
+    table = erasure.tables([cell])["erasure_multi_weight"]
+    assert set(table["removal"]) == {"renormalised"}
+    (row,) = rows_of(table, ranking="attention", allow_empty=True).to_dict("records")
+    counts = ("n", "n_length1", "n_undefined", "n_never", "n_averaged", "n_ratio")
+    assert [row[name] for name in counts] == [3, 1, 2, 1, 2, 2]
+    assert row["fraction_mean"] == pytest.approx((2 / 3 + 1 / 2) / 2)
+    assert row["censored_median"] == pytest.approx(2 / 3)
+    assert row["mass_mean"] == pytest.approx(0.85) and row["ratio_mean"] == pytest.approx(1.5)
+    (row,) = rows_of(table, ranking="random", allow_empty=True).to_dict("records")
+    assert (row["n_never"], row["fraction_mean"], row["ratio_mean"]) == (1, 1, 2.5)
+    assert row["share_empty"] == pytest.approx(2 / 3)
+    # without the all-zero state none of the random orders changes a decision
+    (row,) = rows_of(table, ranking="random", allow_empty=False).to_dict("records")
+    assert row["n_never"] == 3 and row["n_averaged"] == 0 and row["n_ratio"] == 0
+    assert np.isnan(row["fraction_mean"]) and row["censored_median"] == 1
+    (row,) = rows_of(table, ranking="minimum", allow_empty=True).to_dict("records")
+    assert row["fraction_mean"] == pytest.approx((1 / 3 + 1 / 2) / 2) and row["share_exact"] == 1
+    assert row["n_ratio"] == 0 and np.isnan(row["ratio_mean"])
+
+
+def test_what_never_changes_may_stay(cell):
+    table = erasure.tables([cell], discard="nothing")["erasure_multi_weight"]
+    (row,) = rows_of(table, ranking="attention", allow_empty=True).to_dict("records")
+    assert row["fraction_mean"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3)
+    assert (row["n_never"], row["n_averaged"]) == (1, 3)
+    with pytest.raises(ValueError, match="discard is 'all'; it is 'never' or 'nothing'"):
+        erasure.tables([cell], discard="all")
+
+
+def test_sparse_attention_is_also_projected_again(build_record):
+    cell = erased(TEXTS, build_record, projection="sparsemax")
+    table = erasure.tables([cell])["erasure_multi_weight"]
+    (row,) = rows_of(table, ranking="attention", removal="reprojected", allow_empty=True).to_dict("records")
+    assert row["fraction_mean"] == pytest.approx(0.75) and row["n_never"] == 1
+    assert np.isnan(row["mass_mean"]) and np.isnan(row["ratio_mean"])
+    assert row["share_empty"] == pytest.approx(1 / 3)  # all tokens are left out: the bias decides
+    (row,) = rows_of(table, ranking="attention", removal="reprojected", allow_empty=False).to_dict("records")
+    assert row["fraction_mean"] == pytest.approx(0.5) and row["n_never"] == 2
+    assert "attention, re-projected" in [line[0] for line in erasure.grids(erasure.tables([cell]))[2].rows]
+
+
+def test_instance_statistics(cell):
+    found = erasure.instance_statistics(cell)
+    assert all(values.shape == (5,) and values.dtype == np.float64 for values in found.values())
+    np.testing.assert_allclose(found["erasure_flip_fraction_attention"], [2 / 3, 1 / 2, np.nan, np.nan, np.nan])
+    np.testing.assert_allclose(found["erasure_flip_ratio_random"], [3, 2, np.nan, np.nan, np.nan])
+    np.testing.assert_allclose(found["minimal_flip_fraction"], [1 / 3, 1 / 2, np.nan, np.nan, np.nan])
+    np.testing.assert_allclose(
+        found["erasure_delta_jsd_gradient"], erasure.single_weight(cell, "gradient").delta, equal_nan=True
+    )
+
+
+def test_a_record_without_smallest_sets(build_record):
+    cell = erased(TEXTS, build_record, minimum=False)
+    assert not any("minimal" in name or "ratio" in name for name in erasure.instance_statistics(cell))
+    table = erasure.tables([cell])["erasure_multi_weight"]
+    assert "minimum" not in set(table["ranking"]) and table["ratio_mean"].isna().all()
+    assert "smallest" not in " ".join(erasure.sentences(cell))
+    assert set(erasure.figures(cell)) == {"erasure_single_weight", "erasure_multi_weight"}
+
+
+def test_cells_without_erasures_are_passed_over(cell, draw_record):
+    plain = split_cells(draw_record(12))
+    assert erasure.tables(plain) == {} and erasure.grids({}) == []
+    assert len(erasure.tables([*plain, cell])["erasure_multi_weight"]) == len(erasure.tables([cell])["erasure_multi_weight"])
+    assert erasure in interventions.of_cell(cell) and erasure not in interventions.of_cell(plain[0])
+
+
+def test_figures_and_their_words(cell):
+    for name, figure in erasure.figures(cell).items():
+        assert isinstance(figure, Figure)
+        alt, caption = erasure.describe_figure(cell, name)
+        assert "n = " in alt and caption.endswith(".")
+    alt, _ = erasure.describe_figure(cell, "erasure_single_weight")
+    assert "33.3% below 0, n = 3 (2 undefined)" in alt
+    alt, _ = erasure.describe_figure(cell, "erasure_multi_weight")
+    assert "attention: mean 58%, n = 2, never: 1" in alt and "smallest set: mean 42%" in alt
+
+
+def test_a_bound_is_not_called_the_smallest(build_record):
+    cell = erased([FIRST | {"certainty": "upper bound"}, SECOND], build_record)
+    alt, _ = erasure.describe_figure(cell, "erasure_multi_weight")
+    assert "smallest set found" in alt
+    tables = erasure.tables([cell])
+    assert rows_of(tables["erasure_multi_weight"], ranking="minimum")["share_exact"].tolist() == [0.5, 0.5]
+    assert "proven smallest: 50%" in erasure.grids(tables)[2].note
+
+
+def test_sentences(cell):
+    first, second = erasure.sentences(cell)
+    assert "does not in 33.3% of 3 texts; the reverse holds in 0.0%, and in 66.7% neither" in first
+    assert "fewer than two tokens: 2." in first
+    assert "by attention 58% on average (1 never change)" in second and "the smallest set 42%" in second
+    assert "takes 1.5 times as many weights" in second and "(n = 2)" in second
+
+
+@pytest.mark.parametrize("texts", [[ONE], [NONE, ONE], [NEVER]])
+def test_nothing_to_show(texts, build_record):
+    cell = erased(texts, build_record)
+    tables = erasure.tables([cell])
+    assert tables["erasure_multi_weight"]["fraction_mean"].isna().all()
+    for name in erasure.figures(cell):
+        erasure.describe_figure(cell, name)
+    assert all(isinstance(text, str) for grid in erasure.grids(tables) for row in grid.rows for text in row)
+    said = " ".join(erasure.sentences(cell))
+    assert "nan" not in said and ("no decision changes" in said or "no weight could be removed" in said)
