@@ -462,7 +462,7 @@ def read_published(study: Mapping) -> pd.DataFrame | None:
 def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame, path: Path) -> dict[str, pd.DataFrame]:
     """Measured beside published numbers: tau by pair and class, or scores by kind of model, as the file's columns say."""
     if "model" in published.columns:
-        return {"beside_published": stability.beside_published(found["models"], published)}
+        return {"beside_published": stability.beside_published(found, published)}
     scores = pd.read_csv(path.with_name(f"{path.stem}_performance.csv"))
     return {
         "beside_published": compare_with_published(found["agreement"], published),

@@ -246,24 +246,27 @@ def test_models_and_their_seeds():
 
 
 def test_beside_published():
-    models = stability.tables(study())["models"]
+    found = stability.tables(study())
+    models = found["models"]
     published = pd.DataFrame(
         {
-            "dataset": ["sst", "sst", "imdb"],
-            "encoder": ["bilstm", "bilstm", "bilstm"],
-            "model": ["uniform attention", "adversarial(kl, 0.3)", "uniform attention"],
-            "statistic": ["f1_class_1"] * 3,
-            "value": [0.8, 0.5, 0.9],
-            "source": ["somewhere"] * 3,
+            "dataset": ["sst", "sst", "imdb", "sst"],
+            "encoder": ["bilstm"] * 4,
+            "model": ["uniform attention", "adversarial(kl, 0.3)", "uniform attention", "other seeds"],
+            "statistic": ["f1_class_1"] * 3 + ["jsd_mean"],
+            "value": [0.8, 0.5, 0.9, 0.1],
+            "source": ["somewhere"] * 4,
         }
     )
-    table = stability.beside_published(models, published)
-    assert len(table) == 2, "a data set that was not measured has no row"
+    table = stability.beside_published(found, published)
+    assert len(table) == 3, "a data set that was not measured has no row"
     mean = models[(models["model"] == "uniform attention") & (models["encoder"] == "bilstm")]["f1_class_1"].mean()
     assert table.loc[0, "measured"] == pytest.approx(mean) and table.loc[0, "difference"] == pytest.approx(mean - 0.8)
     assert np.isnan(table.loc[1, "measured"]) and table.loc[1, "source"] == "somewhere"
+    retrained = found["trade_off"].set_index("model").loc["other seeds"]
+    assert (table.loc[2, "measured"], table.loc[2, "n_seeds"]) == (retrained["jsd_mean"], 2)
     with pytest.raises(ValueError, match=r"columns \['source'\] are missing"):
-        stability.beside_published(models, published.drop(columns="source"))
+        stability.beside_published(found, published.drop(columns="source"))
 
 
 def test_figures_are_drawn_from_the_numbers(tmp_path):

@@ -9,7 +9,7 @@ Source: Wiegreffe & Pinter (2019), "Attention is not not Explanation"; frozen ad
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -401,12 +401,12 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     return {name: table for name, table in found.items() if len(table)}
 
 
-def beside_published(models: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame) -> pd.DataFrame:
     """Published numbers beside the mean over seeds of the measured ones.
 
-    published: dataset, encoder, model (as `model_of` names it), statistic (a column of `models_table`), value, source.
-    Returns a row for each, and each kind of word vectors: measured (mean over n_seeds seeds; NaN where nothing was), min,
-    max, difference.
+    found: what `tables` returns. published: dataset, encoder, model (as `model_of` names it, or "other seeds"), statistic (a
+    score, jsd_mean or tvd_mean), value, source. Returns a row for each, and each kind of word vectors: measured (mean over
+    n_seeds seeds, of "other seeds" over bases; NaN where nothing was), min, max, difference.
 
     Raises ValueError where a column is missing.
     """
@@ -414,7 +414,13 @@ def beside_published(models: pd.DataFrame, published: pd.DataFrame) -> pd.DataFr
     if missing := [name for name in needed if name not in published.columns]:
         raise ValueError(f"published numbers: columns {missing} are missing; needed: {needed}")
     keys = ["dataset", "encoder", "model", "statistic"]
-    measured = over_seeds(models)[[*keys, "vectors", "n_seeds", "mean", "min", "max"]].astype(dict.fromkeys(keys, str))
+    columns = [*keys, "vectors", "n_seeds", "mean", "min", "max"]
+    measured = [found["models_by_kind"][columns]]
+    if "trade_off" in found:
+        retrained = found["trade_off"].query("model == @RETRAINED")
+        distances = retrained.melt([*keys[:3], "vectors", "n_seeds"], ["jsd_mean", "tvd_mean"], "statistic", "mean")
+        measured.append(distances.reindex(columns=columns))
+    measured = pd.concat([part.astype(dict.fromkeys(keys, str)) for part in measured if len(part)])
     published = published.rename(columns={"value": "published"}).astype(dict.fromkeys(keys, str))
     published = published[published["dataset"].isin(set(measured["dataset"]))]
     joined = published.merge(measured.rename(columns={"mean": "measured"}), how="left", on=keys)
