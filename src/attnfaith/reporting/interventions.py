@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from attnfaith.reporting import erasure, permutation
+from attnfaith.reporting import adversary, erasure, permutation
 from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import Cell
 
@@ -19,7 +19,7 @@ from attnfaith.reporting.cells import Cell
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PLUGINS = (permutation, erasure)
+PLUGINS = (permutation, adversary, erasure)
 
 
 def of_cell(cell: Cell) -> list:

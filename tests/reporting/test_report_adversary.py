@@ -1,0 +1,220 @@
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from attnfaith import record as records
+from attnfaith.experiments import adversary_exact, adversary_search
+from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
+from attnfaith.reporting import adversary, interventions
+from attnfaith.reporting.cells import one_cell
+
+
+def with_columns(table, declared, values):
+    for name, column in declared.items():
+        kind = column.arrow_type()
+        if pa.types.is_dictionary(kind):
+            array = pa.array(values[name], pa.string()).dictionary_encode()
+        else:
+            array = pa.array([np.asarray(row).tolist() for row in values[name]], kind)
+        table = table.append_column(column.field(name), array)
+    records.validate(table)
+    return table
+
+
+def jsd(x, y):
+    return float(jensen_shannon_divergence([x], [y])[0])
+
+
+def two_texts(build_record, *, exact=True, search=True, certainty="exact"):
+    """Three texts: an exact maximum, one where the search found nothing within .01, and one of a single token."""
+    own = [[0.5, 0.3, 0.2], [0.1, 0.9], [1.0]]
+    probs = [[0.2, 0.8], [0.7, 0.3], [0.4, 0.6]]
+    table = build_record([{"attention": a, "probs": p} for a, p in zip(own, probs, strict=True)])
+    searched = {
+        "adversary_search_attention": [[[0, 1, 0], [0, 0, 1]], [[1, 0], [0.5, 0.5]], []],
+        # the text's restarts move its prediction by 0.005 and 0.2, by 0.03 and 0.04
+        "adversary_search_probs": [[[0.205, 0.795], [0.4, 0.6]], [[0.67, 0.33], [0.66, 0.34]], []],
+    }
+    stored = {
+        "adversary_exact_epsilon": [[0.05, 0.01], [0.05, 0.01], []],
+        "adversary_exact_attention": [[[0, 0, 1], [0, 0, 1]], [[1, 0], [0.2, 0.8]], []],
+        "adversary_exact_probs": [[[0.24, 0.76], [0.21, 0.79]], [[0.65, 0.35], [0.69, 0.31]], []],
+        "adversary_exact_jsd": [
+            [jsd([0, 0, 1], own[0])] * 2,
+            [jsd([1, 0], own[1]), jsd([0.2, 0.8], own[1])],
+            [],
+        ],
+        "adversary_exact_bound": [[0.69, 0.68], [0.67, 0.66], []],
+        "adversary_exact_one_token": [[2, 0], [1, 1], []],
+        "adversary_exact_certainty": [certainty, certainty, "undefined"],
+    }
+    if search:
+        table = with_columns(table, adversary_search.COLUMNS, searched)
+    if exact:
+        table = with_columns(table, adversary_exact.COLUMNS, stored)
+    return table, own, stored
+
+
+@pytest.fixture
+def drawn(draw_record):
+    """A cell of many texts with both ways, and numbers that hang together: the exact one is never below the search."""
+
+    def make(count=60, **identity):
+        table = draw_record(count, measures=(), **identity)
+        generator = np.random.default_rng(1)
+        cell = one_cell(table)
+        found = {name: [] for name in (*adversary_search.COLUMNS, *adversary_exact.COLUMNS)}
+        for attention, probs in zip(cell.attention, cell.probs, strict=True):
+            length = len(attention)
+            some = length > 1
+            restarts = generator.dirichlet(np.ones(length), 5) if some else np.zeros((0, length))
+            last = np.eye(length)[[attention.argmin()] * 2] if some else np.zeros((0, length))
+            furthest = jensen_shannon_divergence(list(last), [attention] * len(last))
+            values = (
+                *(restarts, np.tile(probs, (len(restarts), 1)), [0.01, 0.05] if some else []),
+                *(last, np.tile(probs, (len(last), 1)), furthest, furthest, [1, 2] if some else []),
+                "exact" if some else "undefined",
+            )
+            for name, value in zip(found, values, strict=True):
+                found[name].append(value)
+        return with_columns(table, {**adversary_search.COLUMNS, **adversary_exact.COLUMNS}, found)
+
+    return make
+
+
+def test_the_largest_feasible_restart_counts(build_record):
+    table, own, stored = two_texts(build_record)
+    found = adversary.instance_statistics(one_cell(table))
+    first = jsd([0, 1, 0], own[0])
+    np.testing.assert_allclose(found["adversary_search_0.01"], [first, 0, np.nan])
+    np.testing.assert_allclose(found["adversary_search_0.05"], [first, jsd([1, 0], own[1]), np.nan])
+    np.testing.assert_allclose(
+        found["adversary_exact_0.05"], [row[0] for row in stored["adversary_exact_jsd"][:2]] + [np.nan]
+    )
+    np.testing.assert_allclose(
+        found["adversary_exact_0.01"], [row[1] for row in stored["adversary_exact_jsd"][:2]] + [np.nan]
+    )
+
+
+def test_table_by_hand(build_record):
+    table, own, stored = two_texts(build_record)
+    df = adversary.tables([one_cell(table)])["adversary"]
+    assert tuple(df.columns) == adversary.TABLE_COLUMNS
+    assert len(df) == 2 * 2 * 3  # methods, epsilons, "overall" and two predicted classes
+    row = df[(df["method"] == "search") & (df["epsilon"] == 0.01) & (df["class"] == "overall")].iloc[0]
+    reached, most = jsd([0, 1, 0], own[0]), [values[1] for values in stored["adversary_exact_jsd"][:2]]
+    assert (row["n"], row["n_undefined"], row["n_nothing_found"]) == (2, 1, 1)
+    assert row["jsd_mean"] == pytest.approx(reached / 2) and row["jsd_std"] == pytest.approx(reached / 2)
+    assert row["share_feasible"] == pytest.approx((1 / 2 + 0) / 2)
+    assert row["gap_mean"] == pytest.approx(np.mean(most) - reached / 2)
+    assert row["share_of_exact"] == pytest.approx(reached / most[0] / 2)
+    assert np.isnan(row["bound_mean"]) and np.isnan(row["share_one_token"])
+    row = df[(df["method"] == "exact") & (df["epsilon"] == 0.01) & (df["class"] == "overall")].iloc[0]
+    assert row["bound_mean"] == pytest.approx(0.67) and row["share_one_token"] == 0.5
+    assert (row["share_exact"], row["share_bounded"], row["share_lower_bound"]) == (1, 0, 0)
+    assert np.isnan(row["gap_mean"]) and np.isnan(row["share_feasible"])
+    single = df[(df["class"] == "1") & (df["method"] == "search") & (df["epsilon"] == 0.05)].iloc[0]
+    assert (single["n"], single["n_undefined"]) == (1, 1) and np.isnan(single["ci_low"])
+
+
+@pytest.mark.parametrize(("exact", "search"), [(True, False), (False, True), (False, False)])
+def test_one_way_alone_or_none(exact, search, build_record):
+    table, _, _ = two_texts(build_record, exact=exact, search=search)
+    cell = one_cell(table)
+    found = adversary.tables([cell])
+    if not exact and not search:
+        assert found == {} and adversary.figures(cell) == {} and adversary.sentences(cell) == []
+        assert adversary.page_part(cell, 3) == "" and adversary.grids(found) == []
+        return
+    assert set(found["adversary"]["method"]) == {"exact" if exact else "search"}
+    assert found["adversary"]["gap_mean"].isna().all()
+    assert set(adversary.figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
+    (grid,) = adversary.grids(found)
+    assert all(len(row) == len(grid.columns) for row in grid.rows) and "–" in grid.rows[0]
+    assert ("at least" in adversary.sentences(cell)[0]) == search
+    assert "<article" in adversary.page_part(cell, 3)
+
+
+def test_what_is_known_of_a_maximum_is_said(build_record):
+    table, _, _ = two_texts(build_record, certainty="lower bound")
+    cell = one_cell(table)
+    (grid,) = adversary.grids(adversary.tables([cell]))
+    assert {row[0] for row in grid.rows} == {"search", "lower bound"}
+    assert "can be at least" in adversary.sentences(cell)[0]
+    assert "the exact maximum" not in adversary.page_part(cell, 1)
+    assert "lower bound, ε = 0.01" in adversary.describe_figure(cell, adversary.HISTOGRAM)[0]
+
+
+def test_the_page_shows_both_predictions(build_record):
+    table, own, _ = two_texts(build_record)
+    part = adversary.page_part(one_cell(table), 2)
+    assert part.count("<article") == 2 and "the exact maximum" in part
+    assert part.index("t/000") < part.index("t/001")  # its divergence is far larger
+    first = part[: part.index("t/001")]
+    assert "<b>0.800</b> under the model's attention, <b>0.790</b> under the adversarial one" in first
+    cells = re.findall(r'class="m(\d)s(\d+)" title="([^"]+)">(\d+)<', first)
+    assert ("0", "10", "attention: 0.5", "50") in cells and ("3", "10", "adversarial: 1", "100") in cells
+
+
+def test_examples_are_chosen_by_weight_times_divergence(drawn):
+    cell = one_cell(drawn())
+    largest = np.array([row.max() if len(row) else 0 for row in cell.attention])
+    score = np.round(largest * adversary.instance_statistics(cell)["adversary_exact_0.01"], 4)
+    expected = [cell.instance_ids[row] for row in np.argsort(-np.nan_to_num(score, nan=-1), kind="stable")[:3]]
+    assert re.findall(r"<h4><bdi>([^<]+)</bdi>", adversary.page_part(cell, 3)) == expected
+
+
+def test_tokens_are_text_not_markup(build_record):
+    table = build_record([{"attention": [0.6, 0.4], "tokens": ["<script>", "\u202ea&b"], "id": "<b>"}])
+    found = {
+        "adversary_search_attention": [[[0.1, 0.9]]],
+        "adversary_search_probs": [[[0.4, 0.6]]],
+    }
+    part = adversary.page_part(one_cell(with_columns(table, adversary_search.COLUMNS, found)), 1)
+    assert "&lt;script&gt;" in part and "<script>" not in part and "<bdi>&lt;b&gt;" in part
+    assert "[U+202E]a&amp;b" in part
+
+
+def test_figures_say_what_is_drawn(drawn):
+    cell = one_cell(drawn())
+    found = adversary.figures(cell)
+    histogram = found[adversary.HISTOGRAM]
+    assert len(histogram.axes) == 2
+    assert [axes.get_title(loc="left").partition(":")[0] for axes in histogram.axes] == [
+        "exact, ε = 0.01",
+        "search, restarts within 0.01",
+    ]
+    mean = np.nanmean(adversary.instance_statistics(cell)["adversary_exact_0.01"])
+    assert f"mean {mean:.3f}, n = 58 (2 undefined)" in histogram.axes[0].get_title(loc="left")
+    assert histogram.axes[0].get_xlim() == (0, pytest.approx(math.log(2))) and len(adversary.JSD_BINS) == 41
+    counts = [int(text.get_text()) for text in found[adversary.BY_LARGEST].axes[0].texts]
+    assert sum(counts) == 58
+    for name in found:
+        alt, caption = adversary.describe_figure(cell, name)
+        assert "n = " in alt and caption
+
+
+def test_a_cell_without_a_defined_text(build_record):
+    table = build_record([{"attention": [1.0]}, {"attention": []}])
+    empty = {"adversary_search_attention": [[], []], "adversary_search_probs": [[], []]}
+    cell = one_cell(with_columns(table, adversary_search.COLUMNS, empty))
+    row = adversary.tables([cell])["adversary"].iloc[0]
+    assert (row["n"], row["n_undefined"], row["n_nothing_found"]) == (0, 2, 0) and np.isnan(row["jsd_mean"])
+    assert "2 undefined" in adversary.sentences(cell)[0] and adversary.page_part(cell, 2) == ""
+    assert set(adversary.figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
+    adversary.grids(adversary.tables([cell]))
+
+
+def test_the_page_holds_it(drawn):
+    tables = [drawn(), drawn(seed=1)]
+    cells = [one_cell(table) for table in tables]
+    assert adversary in interventions.PLUGINS
+    made = interventions.tables(cells)
+    assert list(made["adversary"]["seed"].unique()) == [0, 1] and isinstance(made["adversary"], pd.DataFrame)
+    (grid,) = adversary.grids(made)
+    assert grid.columns[0] == "seed" and len(grid.rows) == len(made["adversary"])
+    assert adversary.sentences(cells[0])[0] in interventions.sentences(cells[0])
