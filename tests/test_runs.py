@@ -556,9 +556,7 @@ def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
     assert table.column("objective").unique().to_pylist() == ["adversarial(kl, 1, frozen)"]
 
 
-def test_a_killed_adversary_goes_on_to_the_same_weights(family, against, monkeypatch):
-    _, make = against
-
+def killed_after_an_epoch(recipe, monkeypatch):
     class Kill(TrainerCallback):
         def on_save(self, args, state, control, **kwargs):
             raise KeyboardInterrupt
@@ -568,13 +566,20 @@ def test_a_killed_adversary_goes_on_to_the_same_weights(family, against, monkeyp
         trainer.add_callback(Kill())
         return trainer
 
-    recipe = make()
     with monkeypatch.context() as patched:
         patched.setattr(runs, "make_trainer", spy)
         with pytest.raises(KeyboardInterrupt):
             runs.run(recipe)
+
+
+def test_a_killed_adversary_goes_on_to_the_same_weights(family, against, monkeypatch):
+    _, make = against
+
+    recipe = make()
+    killed_after_an_epoch(recipe, monkeypatch)
     assert not (Path(recipe.output_dir) / "model").exists()
     runs.run(recipe, resume=True)
+    assert not (Path(recipe.output_dir) / "checkpoints").exists()
     paths = [folder / "model" / "model.safetensors" for folder in (family["adversary"][1], Path(recipe.output_dir))]
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
@@ -692,6 +697,24 @@ def test_outputs_that_do_not_fit_are_refused(against, tmp_path, monkeypatch, nam
     with pytest.raises(RunError, match=f"objective.base=.*{message}"):
         runs.run(make(name, *overrides))
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["recipe.yaml", "run.json"]  # still free
+
+
+@pytest.mark.parametrize("name", ["adversary", "guided"])
+def test_in_half_precision(against, name):
+    _, make = against
+    recipe = make(name, "--bf16", "--num_train_epochs=1")
+    runs.run(recipe)
+    assert record.load(Path(recipe.output_dir) / "record.parquet").num_rows == 24
+
+
+def test_a_base_that_was_trained_anew_while_a_training_was_stopped(against, monkeypatch):
+    base, make = against
+    recipe = make()
+    killed_after_an_epoch(recipe, monkeypatch)
+    shake(base)
+    runs.run(again(recipes.load(base / "recipe.yaml"), f"--output_dir={base}"), resume=True)
+    with pytest.raises(RunError, match=r"was trained anew since the run in .* run that again with --overwrite_output_dir"):
+        runs.run(recipe, resume=True)
 
 
 def test_a_base_that_was_trained_anew(family, against):
