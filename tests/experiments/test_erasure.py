@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from attnfaith.experiments import erasure
+from attnfaith.experiments._erasing import prepare
 
 
 ORDERS = ("random", *erasure.RANKINGS)
@@ -213,11 +214,12 @@ def test_random_orders(tiny_model, tiny_rows, tiny_batch):
 def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batch):
     """Under sparse attention: exactly the same prediction for every token without weight."""
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="sparsemax", texts=[9, 9, 9])
-    found, idle = erasure.measure(model, batch), 0
+    logits, found, idle = prepare(model, batch).without_each(), erasure.measure(model, batch), 0
     for row in range(3):
         text = Text(model, batch, row)
         without = (text.attention[text.places] == 0).numpy()
         idle += without.sum()
+        assert (logits[row][without] == logits[row][without][:1]).all()
         for name in ("erasure_probs", "erasure_reprojected_probs"):
             kept = found[name][row][without]
             assert (kept == kept[:1]).all()

@@ -81,9 +81,10 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
 def _exact(erasing: Affine) -> tuple[np.ndarray, np.ndarray]:
     """The set (B,T) bool, and whether it holds all weight (B,) bool."""
     attention = erasing.attention[:, None]
-    used = attention > 0
     margins = erasing.evidence * attention
-    order = np.argsort(np.where(used, -margins, np.inf), 2, "stable")  # tokens without weight last
+    order = np.argsort(
+        -margins, 2, "stable"
+    )  # a rival that wins has won before a margin of 0, as without weight, is reached
     remaining = after(np.take_along_axis(np.broadcast_to(attention, margins.shape), order, 2))
     wins = erasing.wins(after(np.take_along_axis(margins, order, 2)), remaining) & (remaining > 0)
     never = margins.shape[2]
@@ -94,7 +95,7 @@ def _exact(erasing: Affine) -> tuple[np.ndarray, np.ndarray]:
     rank = np.empty_like(order[:, 0])
     np.put_along_axis(rank, order[rows, rival], np.arange(never)[None], 1)
     empty = (last == never) & erasing.flips_empty
-    chosen = np.where((last < never)[:, None], rank <= last[:, None], used[:, 0] & empty[:, None])
+    chosen = np.where((last < never)[:, None], rank <= last[:, None], (erasing.attention > 0) & empty[:, None])
     return chosen, empty
 
 
