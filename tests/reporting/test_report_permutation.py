@@ -109,6 +109,7 @@ def test_nothing_to_permute(build_record, tmp_path):
     assert (row["n"], row["n_undefined"]) == (0, 2) and np.isnan(row["tvd_mean"]) and np.isnan(row["flip_share"])
     html = write_report(record, tmp_path / "report").read_text(encoding="utf-8")
     assert "could not be permuted" in html and ">nan<" not in html
+    assert "[0.75, 1]</th>" in html and "[0, 0.25)</th>" not in html  # a bin without texts is in the saved table only
 
 
 @pytest.mark.usefixtures("quick_figures")

@@ -228,7 +228,7 @@ def _binned_grid(df: pd.DataFrame) -> Grid:
             f"{row['n_undefined']:,}",
             number_with_interval(row, "tvd_mean"),
         )
-        for row in df.to_dict("records")
+        for row in df[df["n"] + df["n_undefined"] > 0].to_dict("records")
     ]
     columns = (*keys, CLASS_COLUMN, "largest weight", "texts", "undefined", "mean TVD [95 % interval]")
     note = "The same, by the largest attention weight of the text. A text without tokens is in no row."
