@@ -78,6 +78,7 @@ def test_over_seeds(cells):
     rows = tables["planted_tests_over_seeds"].set_index("statistic")
     mass = rows.loc["attention on the evidence"]
     assert (mass["n_seeds"], mass["seeds_yes"], mass["seeds_no"], mass["same_direction"]) == (2, 2, 0, "yes")
+    assert rows.loc["average precision of gradient", "same_direction"] == "no", "no difference has no direction"
     assert mass["auc_min"] <= mass["auc_mean"] <= mass["auc_max"]
 
 

@@ -125,7 +125,8 @@ def _auc(first: np.ndarray, second: np.ndarray) -> float:
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """Tests x models: means over seeds, the range of the AUC, and in how many seeds the test tells the models apart.
 
-    One row per encoder x statistic. same_direction: whether the difference has one sign in all seeds.
+    One row per encoder x statistic. same_direction: whether the difference has one sign in all seeds: a test that
+    tells the models apart one way in one seed and the other way in another cannot be read.
     """
     keys = [name for name in CELL if name != "seed"]
     rows = []
@@ -140,7 +141,7 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
                 "auc_mean": group["auc"].mean(),
                 "auc_min": group["auc"].min(),
                 "auc_max": group["auc"].max(),
-                "same_direction": "yes" if len(signs) == 1 else "no",
+                "same_direction": "yes" if signs in ({1.0}, {-1.0}) else "no" if signs else "undefined",
                 **{f"seeds_{verdict}": int((group["tells_apart"] == verdict).sum()) for verdict in ("yes", "barely", "no")},
             }
         )
