@@ -388,6 +388,15 @@ def test_outputs_of_another_model_are_made_again(family, tmp_path):
         assert record.settings(one)[0]["model"] != record.settings(other)[0]["model"]
 
 
+def test_more_outputs_do_not_make_the_record_anew(copied):
+    folder, recipe = copied
+    before = (folder / "record.parquet").stat().st_mtime_ns
+    runs.run(again(recipe, "--measure.outputs=[train]"), resume=True)
+    assert (folder / "record.parquet").stat().st_mtime_ns == before
+    assert record.load(folder / "outputs" / "train.parquet").num_rows == 64
+    assert runs.read_state(folder)["status"] == "complete"
+
+
 def test_outputs_by_measuring_a_run(copied):
     folder, recipe = copied
     runs.measure_run(folder, again(recipe, "--measure.outputs=[validation]"), folder / "other.parquet")

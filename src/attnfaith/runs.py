@@ -461,9 +461,8 @@ def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool,
         if overwrite and not resume and ours:
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        if set(changed) - {
-            "measure.outputs"
-        }:  # shards of what is no longer wanted would be refused as another measurement's
+        # Shards of a measurement that is no longer wanted would be refused as another one's.
+        if any(key != "measure.outputs" for key in changed):
             for shards in (*folder.glob("*.shards"), *folder.glob(f"{OUTPUTS}/*.shards")):
                 shutil.rmtree(shards)
         if changed and (folder / MODEL).is_dir():
