@@ -58,7 +58,7 @@ def study_tables(
         elif name in INTERVENTIONS:
             found |= INTERVENTIONS[name].tables(cells)
     if len({cell.identity["seed"] for cell in cells}) > 1:
-        found |= {f"{name}_over_seeds": seed_summary(table) for name, table in list(found.items()) if len(table)}
+        found |= {f"{name}_over_seeds": _over_seeds(table) for name, table in list(found.items()) if len(table)}
     for name in names:
         if name in PROTOCOLS:
             found |= PROTOCOLS[name].tables(cells)
@@ -66,6 +66,12 @@ def study_tables(
     if compared:
         found["comparisons"] = pd.concat(compared, ignore_index=True)
     return {name: table for name, table in found.items() if len(table)}
+
+
+def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """`seed_summary` of a table in which what names a row stands before `n`, numbers such as an epsilon too."""
+    names = table.columns[: table.columns.get_loc("n")].drop("seed")
+    return seed_summary(table.astype(dict.fromkeys(names, str)))
 
 
 def check_names(names: Sequence[str], compare: Sequence[str]) -> None:

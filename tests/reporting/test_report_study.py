@@ -1,0 +1,70 @@
+"""Tables of many cells that hold different columns."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from attnfaith.reporting import study
+from attnfaith.reporting.cells import CELL, split_cells
+
+
+@pytest.fixture
+def cells(draw_record):
+    """Two seeds that were measured, and a third of which only attention and predictions are known."""
+    measured = [draw_record(20, seed=seed) for seed in (1, 2)]
+    return [split_cells(record)[0] for record in (*measured, draw_record(20, seed=3, measures=()))]
+
+
+def of_epsilons(cells):
+    """A table with a number among what names its rows."""
+    rows = [{**cell.identity, "epsilon": e, "n": 20, "jsd": e * cell.identity["seed"]} for cell in cells for e in (0.5, 1.0)]
+    return {"attack": pd.DataFrame(rows)}
+
+
+def test_cells_without_importance_are_in_the_tables_they_allow(cells):
+    tables = study.study_tables(cells)
+    assert set(tables) == {"performance", "agreement", "performance_over_seeds", "agreement_over_seeds"}
+    assert len(tables["performance"]) == 3 and set(tables["agreement"]["seed"]) == {1, 2}
+    assert set(tables["performance"].columns[: len(CELL)]) == set(CELL)
+
+
+def test_one_seed_has_no_mean_over_seeds(cells):
+    assert set(study.study_tables(cells[:1])) == {"performance", "agreement"}
+
+
+def test_numbers_that_name_a_row_are_no_statistics(cells, monkeypatch):
+    monkeypatch.setitem(study.INTERVENTIONS, "attack", SimpleNamespace(tables=of_epsilons))
+    monkeypatch.setattr(study, "KNOWN", (*study.KNOWN, "attack"))
+    table = study.study_tables(cells, ["attack"])["attack_over_seeds"]
+    found = table[table["statistic"] == "jsd"].set_index("epsilon")
+    assert found.loc["0.5", "mean"] == pytest.approx(1.0) and found.loc["1.0", "mean"] == pytest.approx(2.0)
+    assert set(table["statistic"]) == {"n", "jsd"}
+
+
+def test_comparisons_are_made_where_they_are_asked_for(draw_record):
+    pair = [split_cells(draw_record(20, seed=1, projection=name))[0] for name in ("softmax", "sparsemax")]
+    assert "comparisons" not in study.study_tables(pair)
+    found = study.study_tables(pair, ["performance"], ["projection"])["comparisons"]
+    assert set(found["first"]) == {"softmax"} and set(found["second"]) == {"sparsemax"}
+
+
+def test_names_that_do_not_exist(cells):
+    with pytest.raises(ValueError, match=r"tables \['x'\] are not known; choose from performance, "):
+        study.study_tables(cells, ["x"])
+    with pytest.raises(ValueError, match=r"compare \['seed'\]: cells can be compared by encoder"):
+        study.study_tables(cells, compare=["seed"])
+
+
+def test_figures_are_of_the_first_cell_of_a_data_set(cells, draw_record, tmp_path):
+    other = split_cells(draw_record(10, seed=4, dataset="imdb", measures=("gradient",)))[0]
+    figures = study.study_figures([*cells, other], ["agreement"])
+    assert {name.partition("-")[0] for name in figures} == {"sst", "imdb"}
+    assert "sst-gradient_vs_leave_one_out" in figures and "imdb-gradient_vs_leave_one_out" not in figures
+    assert study.study_figures(cells, ["performance"]) == {}
+    again = study.study_figures([*cells, other], ["agreement"])
+    paths = [
+        study.save_png(found["imdb-attention_overview"], tmp_path / f"{place}.png")
+        for place, found in enumerate((figures, again))
+    ]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
