@@ -36,8 +36,8 @@ def two_texts(build_record, *, exact=True, search=True, certainty="exact"):
     table = build_record([{"attention": a, "probs": p} for a, p in zip(own, probs, strict=True)])
     searched = {
         "adversary_search_attention": [[[0, 1, 0], [0, 0, 1]], [[1, 0], [0.5, 0.5]], []],
-        # the text's restarts move its prediction by 0.005 and 0.2, by 0.03 and 0.04
-        "adversary_search_probs": [[[0.205, 0.795], [0.4, 0.6]], [[0.67, 0.33], [0.66, 0.34]], []],
+        # the text's restarts move its prediction by 0.005 and 0.2, by 0.015 and 0.04
+        "adversary_search_probs": [[[0.205, 0.795], [0.4, 0.6]], [[0.685, 0.315], [0.66, 0.34]], []],
     }
     stored = {
         "adversary_exact_epsilon": [[0.05, 0.01], [0.05, 0.01], []],
@@ -119,6 +119,14 @@ def test_table_by_hand(build_record):
     assert np.isnan(row["gap_mean"]) and np.isnan(row["share_feasible"])
     single = df[(df["class"] == "1") & (df["method"] == "search") & (df["epsilon"] == 0.05)].iloc[0]
     assert (single["n"], single["n_undefined"]) == (1, 1) and np.isnan(single["ci_low"])
+
+
+def test_a_text_that_nothing_can_move_has_no_share_reached():
+    """An exact maximum of 0 is in the mean gap, not in the share of it that the search reaches."""
+    nothing = np.full(2, np.nan)
+    way = adversary.Found("search", 0.01, np.array([0.0, 0.3]), nothing, nothing, np.ones(2), np.full(2, ""))
+    row = adversary._summary(way, np.array([0.0, 0.6]), np.ones(2, bool))
+    assert row["gap_mean"] == pytest.approx(0.15) and row["share_of_exact"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(("exact", "search"), [(True, False), (False, True), (False, False)])
