@@ -117,6 +117,8 @@ def test_table_by_hand(build_record):
     assert row["bound_mean"] == pytest.approx(0.67) and row["share_one_token"] == 0.5
     assert (row["share_exact"], row["share_bounded"], row["share_lower_bound"]) == (1, 0, 0)
     assert np.isnan(row["gap_mean"]) and np.isnan(row["share_feasible"])
+    row = df[(df["method"] == "exact") & (df["epsilon"] == 0.05) & (df["class"] == "overall")].iloc[0]
+    assert 0.4 < max(values[0] for values in stored["adversary_exact_jsd"][:2]) < 0.6 and row["share_above_0.6"] == 0
     single = df[(df["class"] == "1") & (df["method"] == "search") & (df["epsilon"] == 0.05)].iloc[0]
     assert (single["n"], single["n_undefined"]) == (1, 1) and np.isnan(single["ci_low"])
 
