@@ -23,7 +23,7 @@ from attnfaith.reporting.cells import CELL, Cell, name_class
 from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _histogram, _note, _own_style, _percent_axis
 from attnfaith.reporting.heatmap import HUES, MOST_TOKENS, SHADES, SHORTEST_EXAMPLE, Score, visible
 from attnfaith.reporting.permutation import BINS, FEWEST_FOR_A_VIOLIN, _bin_of, _violin
-from attnfaith.reporting.statistics import bootstrap_interval
+from attnfaith.reporting.statistics import bootstrap_interval, described, with_interval
 from attnfaith.reporting.tables import format_number
 
 
@@ -48,19 +48,19 @@ TABLE_COLUMNS = (
     "ci_low",
     "ci_high",
     "jsd_std",
-    "jsd_median",
-    "share_above_0.6",
-    "bound_mean",
+    *with_interval("jsd_median"),
+    *with_interval("share_above_0.6"),
+    *with_interval("bound_mean"),
     "share_exact",
     "share_bounded",
     "share_lower_bound",
-    "share_one_token",
-    "share_feasible",
+    *with_interval("share_one_token"),
+    *with_interval("share_feasible"),
     "n_nothing_found",
     "gap_mean",
     "gap_ci_low",
     "gap_ci_high",
-    "share_of_exact",
+    *with_interval("share_of_exact"),
 )
 
 
@@ -142,7 +142,7 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     restarts, mean over texts; n_nothing_found: texts where no restart within epsilon differs from the model's attention.
     Where the cell has both ways at an epsilon, the search falls short of the exact one by gap_mean (gap_ci_low,
     gap_ci_high: 95 % bootstrap interval), and reaches share_of_exact of it, mean over texts where that is above 0. NaN
-    belongs to the other way.
+    belongs to the other way. <name>_ci_low, <name>_ci_high: the interval of the number of that name.
     """
     rows = []
     for cell in cells:
@@ -166,19 +166,19 @@ def _summary(way: Found, exact: np.ndarray | None, members: np.ndarray) -> dict[
         "ci_low": low,
         "ci_high": high,
         "jsd_std": jsd.std() if len(jsd) else np.nan,
-        "jsd_median": np.median(jsd) if len(jsd) else np.nan,
-        "share_above_0.6": _mean(jsd > HIGH),
+        **described("jsd_median", jsd, np.median),
+        **described("share_above_0.6", jsd > HIGH),
     }
     if way.method == "exact":
-        row |= {"bound_mean": _mean(way.bound[used]), "share_one_token": _mean(way.one_token[used] > 0)}
+        row |= described("bound_mean", way.bound[used]) | described("share_one_token", way.one_token[used] > 0)
         row |= {f"share_{name.replace(' ', '_')}": _mean(certainty == name) for name in CERTAINTIES}
         return row
-    row |= {"share_feasible": _mean(way.feasible[used]), "n_nothing_found": int((jsd == 0).sum())}
+    row |= described("share_feasible", way.feasible[used]) | {"n_nothing_found": int((jsd == 0).sum())}
     if exact is not None:
         best = exact[used]
         row["gap_mean"] = _mean(best - jsd)
         row["gap_ci_low"], row["gap_ci_high"] = bootstrap_interval(best - jsd)
-        row["share_of_exact"] = _mean(jsd[best > 0] / best[best > 0])
+        row |= described("share_of_exact", jsd[best > 0] / best[best > 0])
     return row
 
 

@@ -16,7 +16,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import decision_flips,
 from attnfaith.reporting.blocks import Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.figures import PALETTE, _figure, _note, _own_style
-from attnfaith.reporting.statistics import bootstrap_interval
+from attnfaith.reporting.statistics import bootstrap_interval, described, with_interval
 from attnfaith.reporting.tables import format_number
 
 
@@ -42,7 +42,7 @@ SINGLE_COLUMNS = (
     "delta_jsd_mean",
     "ci_low",
     "ci_high",
-    "share_negative",
+    *with_interval("share_negative"),
 )
 DECISION_COLUMNS = (*CELL, "ranking", "outcome", "n", "n_length1", "n_undefined", "share", "ci_low", "ci_high")
 MULTI_COLUMNS = (
@@ -55,15 +55,15 @@ MULTI_COLUMNS = (
     "n_undefined",
     "n_never",
     "n_averaged",
-    "share_empty",
+    *with_interval("share_empty"),
     "fraction_mean",
     "ci_low",
     "ci_high",
-    "fraction_median",
-    "censored_median",
-    "mass_mean",
+    *with_interval("fraction_median"),
+    *with_interval("censored_median"),
+    *with_interval("mass_mean"),
     "n_ratio",
-    "ratio_mean",
+    *with_interval("ratio_mean"),
     "share_exact",
 )
 
@@ -175,7 +175,8 @@ def tables(cells: Sequence[Cell], *, random_reference: str = "other", discard: s
     """Of the cells that hold erasures; none without such a cell. Rankings: attention, gradient, attention_gradient.
 
     n: texts a number is over; n_undefined: texts with fewer than two tokens, n_length1 of them with one.
-    ci_low, ci_high: 95 % bootstrap interval of the mean or share before them.
+    ci_low, ci_high: 95 % bootstrap interval of the mean or share before them; <name>_ci_low, <name>_ci_high of the number of
+    that name.
 
     "erasure_single_weight": one row per cell x ranking x weight_difference ("all", then bins of a_i* - a_r).
     delta_jsd_mean: mean of JSD(p, p without i*) - JSD(p, p without r), nats, in -ln 2..ln 2. share_negative: texts in which
@@ -229,7 +230,8 @@ def _single_rows(test: SingleWeight) -> list[dict]:
     for name, members in (("all", defined), *((label, defined & (place == number)) for number, label in enumerate(BINS))):
         delta = test.delta[members]
         low, high = bootstrap_interval(delta)
-        numbers = {"delta_jsd_mean": _mean(delta), "ci_low": low, "ci_high": high, "share_negative": _mean(delta < 0)}
+        numbers = {"delta_jsd_mean": _mean(delta), "ci_low": low, "ci_high": high}
+        numbers |= described("share_negative", delta < 0)
         rows.append({"weight_difference": name, "n": len(delta), **numbers})
     return rows
 
@@ -269,15 +271,15 @@ def _multi_rows(cell: Cell, discard: str) -> list[dict]:
                 "n": int(asked.sum()),
                 "n_never": int((asked & ~flips).sum()),
                 "n_averaged": len(fraction),
-                "share_empty": _mean(empty[asked]),
+                **described("share_empty", empty[asked]),
                 "fraction_mean": _mean(fraction),
                 "ci_low": low,
                 "ci_high": high,
-                "fraction_median": float(np.median(fraction)) if len(fraction) else np.nan,
-                "censored_median": float(np.median(censored)) if len(censored) else np.nan,
-                "mass_mean": _mean(mass[flips]),
+                **described("fraction_median", fraction, np.median),
+                **described("censored_median", censored, np.median),
+                **described("mass_mean", mass[flips]),
                 "n_ratio": len(ratio),
-                "ratio_mean": _mean(ratio),
+                **described("ratio_mean", ratio),
                 "share_exact": np.nan,
             }
             if ranking == "minimum":

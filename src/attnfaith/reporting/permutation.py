@@ -16,7 +16,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import decision_flips,
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style
-from attnfaith.reporting.statistics import bootstrap_interval
+from attnfaith.reporting.statistics import bootstrap_interval, described, with_interval
 from attnfaith.reporting.tables import format_number
 
 
@@ -37,10 +37,10 @@ TABLE_COLUMNS = (
     "tvd_mean",
     "ci_low",
     "ci_high",
-    "tvd_median",
-    "share_below_0.05",
-    "share_below_0.01",
-    "flip_share",
+    *with_interval("tvd_median"),
+    *with_interval("share_below_0.05"),
+    *with_interval("share_below_0.01"),
+    *with_interval("flip_share"),
 )
 BIN_COLUMNS = (*CELL, "class", "max_attention", "n", "n_undefined", "tvd_mean", "ci_low", "ci_high")
 
@@ -71,7 +71,8 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     "permutation": one row per cell x predicted class ("overall", then "0", "1", ...). n: texts with a median TVD;
     n_undefined: those without. tvd_mean, tvd_median: mean and median over texts of the median TVD of a text, in 0..1;
     ci_low, ci_high: 95 % bootstrap interval of the mean. share_below_0.05, share_below_0.01: texts whose median TVD is
-    smaller. flip_share: mean share of draws that change the decision.
+    smaller. flip_share: mean share of draws that change the decision. <name>_ci_low, <name>_ci_high: the interval of the
+    number of that name.
 
     "permutation_by_max_attention": the same mean, by the largest weight of a text; one without tokens is in no bin.
     """
@@ -85,10 +86,10 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
             flips = found["permutation_flips"][members]
             row = {**cell.identity, "class": name, **_mean_of(tvd[members])}
             defined = tvd[members][~np.isnan(tvd[members])]
-            row["tvd_median"] = np.median(defined) if len(defined) else np.nan
+            row |= described("tvd_median", defined, np.median)
             for bound in (0.05, 0.01):
-                row[f"share_below_{bound}"] = np.mean(defined < bound) if len(defined) else np.nan
-            row["flip_share"] = flips[~np.isnan(flips)].mean() if len(defined) else np.nan
+                row |= described(f"share_below_{bound}", defined < bound)
+            row |= described("flip_share", flips[~np.isnan(flips)])
             whole.append(row)
             for number, label in enumerate(BINS):
                 inside = members & (place == number)

@@ -1,6 +1,6 @@
 """Intervals and tests: how far a number can be trusted, and whether a difference is more than chance."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -9,14 +9,33 @@ EXACT_PAIRS = 13  # up to 2^13 patterns of signs are all tried
 BLOCK = 1 << 22  # signs held at a time
 
 
-def bootstrap_interval(values: np.ndarray, *, seed: int = 0, draws: int = 1000) -> tuple[float, float]:
-    """The 95 % percentile interval of the mean over instances, values [N] without NaN; NaN below two values."""
+def bootstrap_interval(
+    values: np.ndarray, *, seed: int = 0, draws: int = 1000, statistic: Callable[[np.ndarray], float] = np.mean
+) -> tuple[float, float]:
+    """The 95 % percentile interval of the mean over instances, or of another statistic of them; values [N] without NaN. NaN
+    below two values.
+    """
     if len(values) < 2:
         return np.nan, np.nan
     generator = np.random.default_rng(seed)
-    means = [values[generator.integers(0, len(values), len(values))].mean() for _ in range(draws)]
-    low, high = np.quantile(means, (0.025, 0.975))
+    found = [statistic(values[generator.integers(0, len(values), len(values))]) for _ in range(draws)]
+    low, high = np.quantile(found, (0.025, 0.975))
     return float(low), float(high)
+
+
+def with_interval(name: str) -> tuple[str, str, str]:
+    """The columns that `described` makes."""
+    return name, f"{name}_ci_low", f"{name}_ci_high"
+
+
+def described(name: str, values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> dict[str, float]:
+    """A mean, share or median of values [N] without NaN, as columns of a table: name, name_ci_low and name_ci_high, its 95 %
+    bootstrap interval. NaN of nothing.
+    """
+    values = np.asarray(values, np.float64)
+    low, high = bootstrap_interval(values, statistic=statistic)
+    number = float(statistic(values)) if len(values) else np.nan
+    return dict(zip(with_interval(name), (number, low, high), strict=True))
 
 
 def sign_flip_test(differences: Sequence[float], *, seed: int = 0, draws: int = 9999) -> float:
