@@ -476,7 +476,7 @@ def test_the_record_says_what_a_model_was_trained_for(family):
     joined = record.concatenate(record.load(folder / "outputs" / "test.parquet") for _, folder, _ in family.values())
     assert joined.num_rows == 4 * 24
     facts = runs._facts(record.load(family["adversary"][1] / "record.parquet"), None)
-    assert facts["objective"] == f"adversarial(kl, 0.05), base {family['base'][1]}"
+    assert facts["trained against"] == str(family["base"][1])
 
 
 def test_an_adversary_attends_elsewhere_and_says_what_was_reached(family):

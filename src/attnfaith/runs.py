@@ -204,7 +204,7 @@ def _facts(table, recipe: Recipe | None) -> dict[str, str]:
     dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
     return {
         "what it is": (recipe.note if recipe else made["note"]) or made["name"],
-        "objective": cells[0]["identity"]["objective"] + (f", base {run['base']['folder']}" if "base" in run else ""),
+        **({"trained against": run["base"]["folder"]} if "base" in run else {}),
         "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
         "classes": ", ".join(f"{number} {name}" for number, name in enumerate(cells[0]["label_names"])),
         "vocabulary": f"{run['vocabulary']:,} entries",
