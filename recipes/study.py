@@ -49,8 +49,9 @@ from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.study import DEFAULT, check_identities, check_names, save_png, study_figures, study_tables
 
 
-KEYS = ("output_dir", "results", "published", "tables", "compare", "blocks")
-BLOCK_KEYS = ("recipe", "name", "set", "grid", "after")
+KEYS = {"output_dir": str, "results": str, "published": str, "tables": list, "compare": list, "blocks": list}
+BLOCK_KEYS = {"recipe": str, "name": str, "set": dict, "grid": dict, "after": list}
+KINDS = {str: "a text", list: "a list", dict: "keys and values"}
 TRAIN = Path(__file__).with_name("train.py")
 # What a launcher tells the processes that it starts: to a run of its own it would be a lie.
 LAUNCHER = ("ACCELERATE_", "FSDP_", "TORCHELASTIC_", "ROLE_", "GROUP_", "KMP_")
@@ -71,12 +72,15 @@ class Cell(NamedTuple):
 
 
 def read_study(path: Path) -> dict:
-    """The study of a YAML file. Raises RecipeError for a file that is none, and for keys it lacks or nobody knows."""
+    """The study of a YAML file.
+
+    Raises RecipeError for a file that is none, for keys it lacks or nobody knows, and values of another kind than theirs.
+    """
     try:
-        study = yaml.safe_load(path.read_text(encoding="utf-8"))
+        study = yaml.load(path.read_text(encoding="utf-8"), Loader=recipes.Loader)
     except OSError as error:
         raise RecipeError(f"no study at {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not YAML: {error}") from error
     if not isinstance(study, dict):
         raise RecipeError(f"{path} must hold keys and values: {', '.join(KEYS)}")
@@ -84,21 +88,36 @@ def read_study(path: Path) -> dict:
         raise RecipeError(f"{path}: unknown keys {unknown}; known: {', '.join(KEYS)}")
     if missing := sorted({"output_dir", "results", "blocks"} - set(study)):
         raise RecipeError(f"{path} lacks {missing}")
+    _check_kinds(study, KEYS, str(path))
+    if not study["blocks"]:
+        raise RecipeError(f"{path}: blocks is empty, so there is nothing to run; give a list of blocks with a recipe each")
     return study
+
+
+def _check_kinds(found: Mapping, kinds: Mapping[str, type], where: str) -> None:
+    for key, value in found.items():
+        if not isinstance(value, kinds[key]):
+            raise RecipeError(f"{where}: {key} is {value!r}; it must be {KINDS[kinds[key]]}")
 
 
 def cells(study: Mapping) -> list[Cell]:
     """The cells of a study, in its order.
 
-    Raises RecipeError for two cells of one name, an `after` that names no cell or leads back to its own, and a {key} that
-    the block's grid does not have.
+    Raises RecipeError for a block that is none, two cells of one name or a name that is no name of a folder, an `after` that
+    names no cell or leads back to its own, and a {key} that the block's grid does not have.
     """
     found = []
     for number, block in enumerate(study["blocks"], start=1):
+        if not isinstance(block, Mapping):
+            raise RecipeError(f"block {number} is {block!r}; it must hold keys and values: {', '.join(BLOCK_KEYS)}")
         if unknown := sorted(set(block) - set(BLOCK_KEYS)):
             raise RecipeError(f"block {number}: unknown keys {unknown}; known: {', '.join(BLOCK_KEYS)}")
         if "recipe" not in block:
             raise RecipeError(f"block {number} lacks a recipe")
+        _check_kinds(block, BLOCK_KEYS, f"block {number}")
+        for key, values in block.get("grid", {}).items():
+            if not isinstance(values, list) or not values:
+                raise RecipeError(f"block {number}: grid.{key} is {values!r}; give a list of one or more values")
         grid, prefix = block.get("grid", {}), block.get("name", Path(block["recipe"]).stem)
         for values in itertools.product(*grid.values()):
             chosen = dict(zip(grid, values, strict=True))
@@ -110,6 +129,8 @@ def cells(study: Mapping) -> list[Cell]:
             overrides = [f"--{key}={_yaml(value)}" for key, value in settings.items()]
             found.append(Cell(name, Path(block["recipe"]), overrides, after))
     names = [cell.name for cell in found]
+    if paths := [name for name in names if Path(name).name != name]:
+        raise RecipeError(f"the cell {paths[0]!r} is no name for a folder: keep '/' out of the name and the grid, use `set`")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise RecipeError(f"the study has cells of one name: {twice}; vary a key of the grid, or give the block a name")
     for cell in found:
@@ -141,6 +162,24 @@ def _yaml(value) -> str:
     if value is None or isinstance(value, list | Mapping):
         return json.dumps(value, ensure_ascii=False)
     return str(value)
+
+
+def check_distinct(wanted: Mapping[str, Recipe]) -> None:
+    """Raises RecipeError where two recipes differ in nothing that a record tells cells apart by.
+
+    Sooner than `check_identities`, which sees the records, and no stricter: what it refuses, that would refuse.
+    """
+    owners: dict[str, str] = {}
+    names = ("encoder", "alignment", "projection", "sparsegen_lambda", "entmax_alpha", "embedding_std")
+    for name, recipe in wanted.items():
+        model = [getattr(recipe.model, key) for key in names]
+        key = repr((recipe.data, recipe.measure.split, model, recipe.objective, recipe.seed))
+        if key in owners:
+            raise RecipeError(
+                f"cells {owners[key]!r} and {name!r} have the same data, split, model, objective and seed: tables cannot "
+                "tell them apart; give them different seeds or keep them in different studies"
+            )
+        owners[key] = name
 
 
 def _check_order(found: Sequence[Cell]) -> None:
@@ -438,7 +477,7 @@ def write_tables(study: Mapping, folders: Mapping[str, Path]) -> None:
     names, output = study.get("tables", DEFAULT), Path(study["results"])
     found = study_tables(every, names, study.get("compare", ()))
     if (published := read_published(study)) is not None:
-        found |= beside_published(found, published, Path(study["published"]))
+        found |= beside_published(found, published, study["published"])
     for name, table in found.items():
         save_table(table, output / name)
     for name, figure in study_figures(every, names).items():
@@ -446,24 +485,48 @@ def write_tables(study: Mapping, folders: Mapping[str, Path]) -> None:
 
 
 def read_published(study: Mapping) -> pd.DataFrame | None:
-    """Raises RecipeError where the file is missing, or the tables that it stands beside are not asked for."""
+    """Raises RecipeError where a file is missing or not such a table, or what it stands beside is not asked for."""
     if not study.get("published"):
         return None
-    try:
-        published = pd.read_csv(study["published"])
-    except OSError as error:
-        raise RecipeError(f"published: no file at {study['published']}") from error
+    published = _read_csv(study["published"])
     needed = {"stability"} if "model" in published.columns else {"agreement", "performance"}
     if missing := sorted(needed - set(study.get("tables", DEFAULT))):
         raise RecipeError(f"published: {study['published']} stands beside the tables {missing}: name them under tables")
+    if "model" in published.columns:
+        _check_table(study["published"], published, ["dataset", "encoder", "model", "statistic", "value", "source"])
+        return published
+    _check_table(study["published"], published, ["dataset", "encoder", "alignment", "pair", "class", "statistic", "value"])
+    scores = _performance(study["published"])
+    _check_table(scores, _read_csv(scores), ["dataset", "encoder", "alignment"])
     return published
 
 
-def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame, path: Path) -> dict[str, pd.DataFrame]:
+def _performance(path: str | Path) -> Path:
+    """The file of published scores that stands beside one of published taus."""
+    return Path(path).with_name(f"{Path(path).stem}_performance.csv")
+
+
+def _read_csv(path: str | Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path)
+    except OSError as error:
+        raise RecipeError(f"published: no file at {path}") from error
+    except ValueError as error:
+        raise RecipeError(f"published: {path} is no CSV table: {error}") from error
+
+
+def _check_table(path: str | Path, table: pd.DataFrame, needed: Sequence[str]) -> None:
+    if missing := [name for name in needed if name not in table.columns]:
+        raise RecipeError(f"published: {path} lacks the columns {missing}; needed: {', '.join(needed)}")
+    if "value" in needed and not pd.api.types.is_numeric_dtype(table["value"]):
+        raise RecipeError(f"published: {path} holds a value that is no number; its column 'value' is {table['value'].dtype}")
+
+
+def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame, path: str) -> dict[str, pd.DataFrame]:
     """Measured beside published numbers: tau by pair and class, or scores by kind of model, as the file's columns say."""
     if "model" in published.columns:
         return {"beside_published": stability.beside_published(found, published)}
-    scores = pd.read_csv(path.with_name(f"{path.stem}_performance.csv"))
+    scores = _read_csv(_performance(path))
     return {
         "beside_published": compare_with_published(found["agreement"], published),
         "side_by_side": side_by_side(found["performance"], found["agreement"], scores, published),
@@ -503,6 +566,7 @@ def main(arguments=None) -> None:
     read_published(study)
     planned = cells(study)
     wanted = {cell.name: load_recipe(cell) for cell in planned}
+    check_distinct(wanted)
     ended = {} if known.tables else _interruptible(choose(planned, known.only), study, known.workers)
     ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
     if not ready:

@@ -117,6 +117,6 @@ def guarded(command, arguments: Sequence[str] | None = None) -> int:
     except (ValueError, FileExistsError, ImportError, OSError) as error:
         if os.environ.get("ATTNFAITH_TRACEBACK"):
             raise
-        print(f"error: {error}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split())}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
         return 2
     return 0

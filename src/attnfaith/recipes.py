@@ -124,8 +124,9 @@ class Objective:
             )
         if not 0 < self.weight < math.inf:
             raise RecipeError(f"objective.weight={self.weight:g} must be a finite number above 0")
-        if self.frozen and self.kind != "adversarial":
-            raise RecipeError(f"objective.frozen is for adversaries; objective.kind={self.kind!r}")
+        for name in ("weight", "divergence", "frozen"):
+            if self.kind != "adversarial" and getattr(self, name) != getattr(Objective, name):
+                raise RecipeError(f"objective.{name} is for adversaries; objective.kind={self.kind!r}")
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,11 @@ class Measure:
     seed: int = 0
     batch_tokens: int = 8192
 
+    def __post_init__(self):
+        for name in ("limit", "batch_tokens"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise RecipeError(f"measure.{name}={value} must be at least 1")
+
 
 @dataclass(frozen=True)
 class Report:
@@ -150,6 +156,10 @@ class Report:
 
     examples: int = 5
     title: str | None = None
+
+    def __post_init__(self):
+        if self.examples < 1:
+            raise RecipeError(f"report.examples={self.examples}: a report shows at least 1 text")
 
 
 @dataclass(frozen=True)
@@ -185,7 +195,7 @@ class Recipe:
             raise RecipeError("objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move")
 
 
-class _Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):
     """YAML 1.2's floats, 1e-3 is a number, and no key twice."""
 
     def construct_mapping(self, node, deep=False):
@@ -196,10 +206,10 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes the strings that _Loader would read as numbers."""
+    """Quotes the strings that Loader would read as numbers."""
 
 
-for _kind in (_Loader, _Dumper):
+for _kind in (Loader, _Dumper):
     _kind.add_implicit_resolver(
         "tag:yaml.org,2002:float",
         re.compile(r"^[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)$"),
@@ -226,7 +236,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 def parse(text: str, overrides: Sequence[str] = (), source: str = "the recipe") -> Recipe:
     """A recipe from YAML text; see `load`."""
     try:
-        tree = yaml.load(text, Loader=_Loader)
+        tree = yaml.load(text, Loader=Loader)
     except yaml.YAMLError as error:
         raise RecipeError(f"{source} is not YAML: {error}") from error
     if not isinstance(tree, dict):
@@ -257,7 +267,7 @@ def parse_overrides(arguments: Sequence[str]) -> list[tuple[str, Any]]:
         if not separator:
             text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
         try:
-            found.append((_resolve(key), yaml.load(text, Loader=_Loader)))
+            found.append((_resolve(key), yaml.load(text, Loader=Loader)))
         except yaml.YAMLError as error:
             raise RecipeError(f"--{key}: {text!r} is not a YAML value: {error}") from error
     return found

@@ -77,11 +77,11 @@ class Adversary(NamedTuple):
 
 def check(*, epsilons: Sequence[float] = EPSILONS) -> None:
     """Raises ValueError unless epsilons are one or more different numbers between 0 and 1."""
-    found = [epsilons] if isinstance(epsilons, int | float) else list(epsilons)
+    found = list(epsilons) if isinstance(epsilons, Sequence) and not isinstance(epsilons, str) else []
     for epsilon in found:
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
             raise ValueError(f"epsilons={epsilons!r}: each is a distance of predictions, above 0 and below 1, such as 0.01")
-    if isinstance(epsilons, int | float) or not found or len(set(found)) < len(found):
+    if not found or len(set(found)) < len(found):
         raise ValueError(f"epsilons={epsilons!r}: give a list of one or more different numbers, such as [0.01, 0.05]")
 
 
