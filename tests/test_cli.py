@@ -151,6 +151,11 @@ def test_mistakes_of_the_other_commands(fails, tmp_path):
     fails("report", "bad.parquet", "--output", "r", says="bad.parquet is not a readable record")
 
 
+def test_a_message_of_several_lines_is_one(fails, tmp_path):
+    (tmp_path / "broken.yaml").write_text("name: [")
+    fails("train", "--config", "broken.yaml", says="is not YAML: while parsing a flow node did not find .* line 1, column")
+
+
 def test_the_traceback_is_there_for_who_wants_it(monkeypatch):
     monkeypatch.setenv("ATTNFAITH_TRACEBACK", "1")
     with pytest.raises(ValueError, match="no recipe at"):

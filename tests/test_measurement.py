@@ -485,6 +485,13 @@ def test_missing_columns(go, texts):
         go(dataset=texts().remove_columns(["tokens", "length"]))
 
 
+def test_an_output_that_is_a_folder(go, tmp_path):
+    (tmp_path / "here").mkdir()
+    with pytest.raises(MeasurementError, match="here, which is a folder; name a file"):
+        go("here")
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
 def test_unknown_and_repeated_producers(go, tmp_path):
     with pytest.raises(
         MeasurementError, match=r"called \['gradients'\]; known: \[.*'gradient', 'gradient_norm', .*'leave_one_out'"

@@ -146,6 +146,11 @@ def test_defaults_are_the_papers():
         (MINIMAL + "objective: {kind: adversarial, base: b, weight: .inf}", "objective.weight=inf must be"),
         (MINIMAL + "objective: {divergence: tvd}", "'tvd' is not one of 'kl', 'jsd'"),
         (MINIMAL + "objective: {kind: guided, base: b, frozen: true}", "objective.frozen is for adversaries"),
+        (MINIMAL + "objective: {weight: 0.1}", "objective.weight is for adversaries; objective.kind='classification'"),
+        (MINIMAL + "objective: {kind: guided, base: b, divergence: jsd}", "objective.divergence is for adversaries"),
+        (MINIMAL + "measure: {limit: 0}", "measure.limit=0 must be at least 1"),
+        (MINIMAL + "measure: {batch_tokens: -5}", "measure.batch_tokens=-5 must be at least 1"),
+        (MINIMAL + "report: {examples: 0}", "report.examples=0: a report shows at least 1 text"),
         (
             MINIMAL + "objective: {kind: guided, base: b}",
             r"measure.producers=\['gradient', .* set measure.producers to \[\]",

@@ -178,6 +178,18 @@ def test_a_value_may_name_a_key_of_the_grid():
         ([{"set": {"note": "{x}"}}], r"block 1, set: \{x\} in '\{x\}' is no key"),
         ([{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}], r"in a circle.*: \['a', 'b'\]"),
         ([{"name": "a", "after": ["a"]}], r"in a circle.*: \['a'\]"),
+        ([{"grid": {"seed": [1, 1]}}], r"cells of one name: \['tiny-1'\]"),
+        ([{"grid": {"seed": []}}], r"block 1: grid.seed is \[\]; give a list of one or more values"),
+        ([{"grid": {"seed": 1}}], "block 1: grid.seed is 1; give a list"),
+        ([{"grid": {"encoder": "cnn"}}], "block 1: grid.encoder is 'cnn'; give a list"),
+        ([{"grid": ["seed"]}], r"block 1: grid is \['seed'\]; it must be keys and values"),
+        ([{"set": None}], "block 1: set is None; it must be keys and values"),
+        ([{"name": "a"}, {"after": "a"}], "block 2: after is 'a'; it must be a list"),
+        ([{"name": 3}], "block 1: name is 3; it must be a text"),
+        ([{"recipe": None}], "block 1: recipe is None; it must be a text"),
+        ([{"name": "../a"}], r"the cell '../a' is no name for a folder: keep '/' out"),
+        ([{"grid": {"data.vectors": ["a/b"]}}], r"the cell 'tiny-a/b' is no name for a folder"),
+        ([{"grid": {"learning_rate": [0.1, 0.2]}}], "cells 'tiny-0.1' and 'tiny-0.2' have the same data, split, model"),
         ([{"gird": {}}], r"block 1: unknown keys \['gird'\]; known: recipe, name, set, grid, after"),
         ([{"set": {"encoderr": "cnn"}}], "cell tiny: unknown option --encoderr; did you mean --encoder"),
         ([{"set": {"seed": "x"}}], "cell tiny: recipe.seed='x' is a str"),
@@ -195,7 +207,14 @@ def test_a_plan_that_cannot_work_starts_nothing(planned, blocks, message):
     [
         ({"tables": ["agrement"]}, r"tables \['agrement'\] are not known; choose from performance, agreement"),
         ({"compare": ["sed"]}, r"compare \['sed'\]: cells can be compared by encoder"),
+        ({"tables": "agreement"}, "tables is 'agreement'; it must be a list"),
+        ({"compare": None}, "compare is None; it must be a list"),
+        ({"output_dir": None}, "output_dir is None; it must be a text"),
+        ({"blocks": None}, "blocks is None; it must be a list"),
+        ({"blocks": []}, "blocks is empty, so there is nothing to run"),
+        ({"blocks": ["tiny.yaml"]}, "block 1 is 'tiny.yaml'; it must hold keys and values: recipe, name"),
         ({"published": "nowhere.csv"}, "published: no file at nowhere.csv"),
+        ({"published": 3}, "published is 3; it must be a text"),
         ({"published": str(ROOT / "recipes/jain_wallace_2019/published.csv")}, r"stands beside the tables \['agreement'\]"),
     ],
 )
@@ -204,6 +223,36 @@ def test_tables_that_cannot_be_made_are_refused_first(planned, keys, message):
     with pytest.raises(ValueError, match=message):
         study.main(["--config", str(path)])
     assert not runs.exists()
+
+
+TAUS = "dataset,encoder,alignment,pair,class,statistic,value\nsst,cnn,dot,a,0,tau_mean,"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is no CSV table: No columns"),
+        (b"\xff\xfe\x00", "is no CSV table: 'utf-8' codec"),
+        (b"a,b\n1,2\n", r"lacks the columns \['dataset', 'encoder', .*\]; needed: dataset, encoder, alignment, pair"),
+        (b"model,value\nx,1\n", r"lacks the columns \['dataset', 'encoder', 'statistic', 'source'\]"),
+        (TAUS.encode() + b"high\n", "holds a value that is no number"),
+        (TAUS.encode() + b".5\n", "published: no file at .*/taus_performance.csv"),
+    ],
+)
+def test_published_numbers_that_cannot_be_used_are_refused_first(planned, tmp_path, content, message):
+    (tmp_path / "taus.csv").write_bytes(content)
+    tables = ["performance", "agreement", "stability"]
+    path, runs = planned({"name": "a"}, tables=tables, published=str(tmp_path / "taus.csv"))
+    with pytest.raises(recipes.RecipeError, match=message):
+        study.main(["--config", str(path)])
+    assert not runs.exists()
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"blocks: [", b"results: a\nresults: b\n"])
+def test_a_study_that_is_no_yaml(tmp_path, content):
+    (tmp_path / "study.yaml").write_bytes(content)
+    with pytest.raises(recipes.RecipeError, match="study.yaml is not YAML: "):
+        study.read_study(tmp_path / "study.yaml")
 
 
 def test_only_some_cells_and_what_they_wait_for():
@@ -333,7 +382,7 @@ def test_a_cell_whose_base_was_trained_anew_is_not_complete(planned):
 
 
 def test_two_cells_of_one_identity_are_refused_by_name(planned):
-    path, _ = planned({"name": "a"}, {"name": "b"})
+    path, _ = planned({"name": "a"}, {"name": "b", "set": {"data.limits": {"train": 9}}})  # only the records tell
     with pytest.raises(ValueError, match="cells 'a' and 'b' have the same dataset, "):
         study.main(["--config", str(path)])
 

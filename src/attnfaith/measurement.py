@@ -113,14 +113,16 @@ def measure(
     processes. A shard is written when it is complete: killed at any moment and called again, the measurement goes on with
     the shards that are missing and ends with the same record. Rows come in the data set's order.
 
-    Raises MeasurementError where output is a folder, the data set is empty or lacks columns, an option does not exist, the model has weights or
-    predictions that are not finite or fewer than two classes, a given attention is missing or of another length than its
-    text, or the shards that lie there belong to another measurement.
+    Raises MeasurementError where output is a folder, the data set is empty or lacks columns, an option does not exist, the
+    model has weights or predictions that are not finite or fewer than two classes, a given attention is missing or of
+    another length than its text, or the shards that lie there belong to another measurement.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     output = Path(output)
     if output.is_dir():
-        raise MeasurementError(f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet")
+        raise MeasurementError(
+            f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
+        )
     modules = load_producers(names)
     options = check_options(modules, options)
     extra = _declared(modules, dataset)

@@ -208,7 +208,7 @@ def test_bad_arguments_are_refused(arguments, words):
         maximise(*arguments)
 
 
-@pytest.mark.parametrize("epsilons", [[0.0], [-0.1], [1], [0.1, 0.1], [], 0.1, [True], ["0.1"], [float("nan")]])
+@pytest.mark.parametrize("epsilons", [[0.0], [-0.1], [1], [0.1, 0.1], [], 0.1, None, "0.1", [True], ["0.1"], [float("nan")]])
 def test_bad_epsilons_are_refused_before_any_work(epsilons):
     with pytest.raises(MeasurementError, match=r"adversary_exact.*epsilons="):
         check_options({"adversary_exact": adversary_exact}, {"adversary_exact": {"epsilons": epsilons}})

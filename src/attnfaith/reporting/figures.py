@@ -67,12 +67,12 @@ def _own_style(draw: Callable) -> Callable:
     return styled
 
 
-def _figure(title: str, cell: Cell, width: float, height: float) -> "Figure":
-    """An empty figure under a title and a line that identifies the cell."""
+def _figure(title: str, cell: Cell, width: float, height: float, *, subject: str | None = None) -> "Figure":
+    """An empty figure under a title and a line that identifies the cell, or what else is shown: the subject."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lines = textwrap.wrap(f"{describe(cell.identity)} · n = {len(cell):,}", width=int(width * 12))
+    lines = textwrap.wrap(f"{subject or describe(cell.identity)} · n = {len(cell):,}", width=int(width * 12))
     top = 0.62 + 0.2 * len(lines)
     figure = Figure(figsize=(width, height + top), layout="constrained")
     FigureCanvasAgg(figure)

@@ -161,9 +161,12 @@ def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
     if not len(table):
         return {}
     names = list(dict.fromkeys(table["statistic"]))[::-1]
-    figure = _figure("Which test tells a model that uses the evidence?", pairs(cells)[0][0], 9.0, 0.9 + 0.26 * len(names))
+    first, encoders = pairs(cells)[0][0], list(dict.fromkeys(table["encoder"]))
+    seeds = ", ".join(str(seed) for seed in dict.fromkeys(table["seed"]))
+    subject = f"{first.identity['dataset']} ({first.identity['split']}) · {', '.join(encoders)} · seeds {seeds}"
+    title = "Which test tells a model that uses the evidence?"
+    figure = _figure(title, first, 9.0, 0.9 + 0.26 * len(names), subject=subject)
     axes = figure.add_subplot()
-    encoders = list(dict.fromkeys(table["encoder"]))
     for number, (encoder, colour) in enumerate(zip(encoders, PALETTE, strict=False)):
         mine = table[(table["encoder"] == encoder) & table["auc"].notna()]
         heights = [names.index(name) + (number - (len(encoders) - 1) / 2) * 0.25 for name in mine["statistic"]]
