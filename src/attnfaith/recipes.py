@@ -102,8 +102,8 @@ class Objective:
     the run it is trained against, which keeps its outputs (`measure.outputs`) of train and validation, and for a guided
     model of the measured split. weight: lambda of an adversary, half the distance |p - p_base|_1 minus lambda times the
     divergence of attentions; the lambda of Wiegreffe & Pinter's code is half of this one. divergence: "kl", or "jsd" where
-    the base's attention has zeros. frozen: the adversary starts from the base's weights and moves the alignment's only
-    (Meister et al. 2021).
+    the base's attention has zeros. frozen: the adversary has the base's weights, and only its alignment is trained, from
+    fresh ones: from the base's own no divergence has a gradient (Meister et al. 2021 say "adopting" the parameters).
     """
 
     kind: Literal["classification", "guided", "adversarial"] = "classification"

@@ -521,7 +521,10 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, loaded, tokenizer)
     if objective.frozen:
-        model.load_state_dict(base.model.state_dict())
+        # all but the alignment: at the base's own attention the divergence is least and has no gradient to leave it by
+        weights = base.model.state_dict()
+        own = {name: value for name, value in model.state_dict().items() if name.startswith("model.alignment.")}
+        model.load_state_dict({**weights, **own})
     if arguments.metric_for_best_model == "eval_accuracy" and section.metric_for_best_model is None:
         if model.config.num_labels == 2:
             arguments.metric_for_best_model = "eval_roc_auc"
