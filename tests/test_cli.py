@@ -153,7 +153,7 @@ def test_mistakes_of_the_other_commands(fails, tmp_path):
 
 def test_a_message_of_several_lines_is_one(fails, tmp_path):
     (tmp_path / "broken.yaml").write_text("name: [")
-    fails("train", "--config", "broken.yaml", says="is not YAML: while parsing a flow node did not find .* line 1, column")
+    fails("train", "--config", "broken.yaml", says="is not YAML: while parsing a flow node .* line 1, column")
 
 
 def test_the_traceback_is_there_for_who_wants_it(monkeypatch):

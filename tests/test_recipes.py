@@ -352,7 +352,7 @@ VALUES = {int: st.integers(-(10**9), 10**9), float: st.floats(allow_nan=False, a
 @given(st.data())
 def test_overrides_set_what_they_name(data):
     key, kind = data.draw(st.sampled_from(LEAVES))
-    value = data.draw(st.integers(1, 10**9) if key == "measure.batch_tokens" else VALUES[kind])
+    value = data.draw(st.integers(1, 10**9) if key in ("measure.batch_tokens", "report.examples") else VALUES[kind])
     written = str(value).lower() if kind is bool else repr(value)
     section, name = key.split(".")
     given = [f"--{key}={written}"] if data.draw(st.booleans()) else [f"--{key}", written]
