@@ -821,7 +821,7 @@ def test_the_limit_is_a_subset_of_the_same_measurement(copied, tmp_path):
         (["--encoder", "cnn"], "trained with another model.encoder"),
         (["--data.name", "babi_1"], "trained with another data.name"),
         (["--split", "dev"], "measure.split='dev' does not exist"),
-        (["--limit", "0"], "must be a positive number of rows; 0 was given"),
+        (["--limit", "0"], "measure.limit=0 must be at least 1"),
         (["--producers", "[x]"], "no measure or experiment"),
     ],
 )
