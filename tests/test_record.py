@@ -313,8 +313,13 @@ def test_concatenate_keeps_settings_and_cells():
 def test_concatenate_refuses():
     with pytest.raises(RecordError, match="nothing to concatenate"):
         record.concatenate([])
-    with pytest.raises(RecordError, match="appears 2 times in one cell"):
+    with pytest.raises(RecordError, match=r"appears 2 times in one cell \(dataset .*, seed \d+\): give each cell once"):
         record.concatenate([table(), table()])
+    wide = table()
+    for number in range(6):
+        wide = wide.append_column(f"more_{number}", pa.array([1.0, 2.0]))
+    with pytest.raises(RecordError, match="more_0, more_1, more_2, more_3 and 2 more are in one only; measure both with"):
+        record.concatenate([table(), wide])
     more = record.build(columns(importance_x=[[1, 2], []], seed=[11, 11]), {"importance_x": Column(("T",))})
     with pytest.raises(RecordError, match=r"record 1 has other columns.*importance_x"):
         record.concatenate([table(), more])

@@ -238,7 +238,10 @@ def _check_unique(table: pa.Table) -> None:
     counts = cells.column("count_all").to_numpy()
     if (bad := np.flatnonzero(counts > 1)).size:
         row = cells.slice(int(bad[0]), 1).to_pylist()[0]
-        raise RecordError(f"instance '{row['instance_id']}' appears {row['count_all']} times in one cell: {row}")
+        cell = ", ".join(f"{name} {row[name]}" for name in IDENTITY[1:])
+        raise RecordError(
+            f"instance '{row['instance_id']}' appears {row['count_all']} times in one cell ({cell}): give each cell once"
+        )
 
 
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
@@ -284,8 +287,11 @@ def concatenate(tables: Iterable[pa.Table]) -> pa.Table:
     names = set(tables[0].column_names)
     for number, table in enumerate(tables):
         if set(table.column_names) != names:
+            other = sorted(set(table.column_names) ^ names)
+            shown = ", ".join(other[:4]) + (f" and {len(other) - 4} more" if len(other) > 4 else "")
             raise RecordError(
-                f"record {number} has other columns than record 0: {sorted(set(table.column_names) ^ names)} are in one only"
+                f"record {number} has other columns than record 0: {shown} are in one only; measure both with the same "
+                "producers, or report each alone"
             )
     gathered = [part for table in tables for part in settings(table)]
     try:
