@@ -173,9 +173,10 @@ def test_given_attention_that_does_not_fit(go, texts, tmp_path):
         go(producers=[], attention={**given, "tiny/test/0": np.full(4, 0.25)})
     with pytest.raises(MeasurementError, match=r"\['gradient'\] would measure the model's own attention"):
         go(producers=["gradient"], attention=given)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(record.RecordError, match="'attention' row .*: sums to"):
-        go(producers=[], attention={name: row * 2 for name, row in given.items()})
+    for wrong in (np.full(5, 0.4), np.full(5, np.nan), np.array([-1.0, 2, 0, 0, 0])):
+        with pytest.raises(MeasurementError, match="for 'tiny/test/0' is no distribution: .* sum to 1"):
+            go(producers=[], attention={**given, "tiny/test/0": wrong})
+    assert list(tmp_path.iterdir()) == []  # no shards that the next measurement would be refused for
 
 
 def test_shards_under_another_attention_are_refused(go, texts, counted):

@@ -114,8 +114,8 @@ def measure(
     the shards that are missing and ends with the same record. Rows come in the data set's order.
 
     Raises MeasurementError where output is a folder, the data set is empty or lacks columns, an option does not exist, the
-    model has weights or predictions that are not finite or fewer than two classes, a given attention is missing or of
-    another length than its text, or the shards that lie there belong to another measurement.
+    model has weights or predictions that are not finite or fewer than two classes, a given attention is missing, of
+    another length than its text or no distribution, or the shards that lie there belong to another measurement.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     output = Path(output)
@@ -279,6 +279,12 @@ def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
         if len(attention[name]) != len(tokens):
             raise MeasurementError(
                 f"the attention given for '{name}' has {len(attention[name])} weights and the text {len(tokens)} tokens"
+            )
+        weights = np.asarray(attention[name], np.float64)
+        if not ((weights >= 0).all() and (len(weights) == 0 or abs(weights.sum() - 1) <= record.SUM_TOLERANCE)):
+            raise MeasurementError(
+                f"the attention given for '{name}' is no distribution: its weights must be 0 or more and sum to 1 (least "
+                f"{weights.min():g}, sum {weights.sum():g})"
             )
 
 
