@@ -116,6 +116,12 @@ def test_the_page_needs_nothing_beside_it(draw_record, page_of):
     assert any("default-src 'none'" in attrs.get("content", "") for _, attrs in page.tags)
 
 
+@pytest.mark.parametrize("part", [".facts dt", ".facts dd", "h1"])
+def test_long_names_wrap_instead_of_covering_their_neighbours(draw_record, page_of, part):
+    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", page_of(draw_record(4)))
+    assert any(part in selector.strip().split(",") and "overflow-wrap:anywhere" in body for selector, body in rules)
+
+
 def test_links_lead_to_files_of_the_report(draw_record, tmp_path, quick_figures):
     two = records.concatenate([draw_record(20, seed=seed, rationale=True) for seed in (0, 1)])
     index = write_report(two, tmp_path / "report")
