@@ -7,18 +7,16 @@ that stay within a selection threshold, .01 and .05, and of the model's own atte
 run with. Undefined for a text of fewer than two tokens. Source: Jain & Wallace (2019), section 4.2.2.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import jinja2
 import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
-from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval
+from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval, template
 from attnfaith.reporting.cells import CELL, Cell, name_class
 from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _histogram, _note, _own_style, _percent_axis
 from attnfaith.reporting.heatmap import HUES, MOST_TOKENS, SHADES, SHORTEST_EXAMPLE, Score, visible
@@ -401,25 +399,13 @@ def page_part(cell: Cell, n_examples: int) -> str:
         f"The {len(rows)} texts of at least {shortest} tokens with the largest product of largest weight and divergence: "
         "the extremes, not a sample."
     )
-    return _template().render(
+    return template("adversary.html.j2").render(
         rule=rule,
         epsilon=f"{way.epsilon:g}",
         exact=way.method == "exact" and set(way.certainty[rows]) == {"exact"},
         texts=[_attacked(cell, way, row) for row in rows],
         hues=(list(HUES).index("attention"), len(HUES)),
     )
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("attnfaith.reporting"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("adversary.html.j2")
 
 
 def _attacked(cell: Cell, way: Found, row: int) -> Attacked:

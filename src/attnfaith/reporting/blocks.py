@@ -1,9 +1,11 @@
 """What the page is built from: tables and pictures as it shows them."""
 
 import base64
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import jinja2
 import numpy as np
 import pandas as pd
 
@@ -53,3 +55,16 @@ def number_with_interval(row: Mapping[str, object], name: str) -> str:
     if np.isnan(row["ci_low"]):
         return f"{row[name]:.3f}"
     return f"{row[name]:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
+
+
+@functools.cache
+def template(name: str) -> jinja2.Template:
+    """A template of this package by its file name: what it writes into a page is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("attnfaith.reporting"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)

@@ -4,18 +4,16 @@ Every sentence about results is put together from the numbers of the tables; non
 """
 
 import dataclasses
-import functools
 import json
 from collections.abc import Mapping, Sequence
 
-import jinja2
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from attnfaith import __version__
 from attnfaith.reporting import interventions
-from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, Picture, differing, number_with_interval
+from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, Picture, differing, number_with_interval, template
 from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, name_class, pair_name
 from attnfaith.reporting.figures import tau_in_words
 from attnfaith.reporting.heatmap import (
@@ -96,7 +94,7 @@ def render_page(
     known = {cell.class_names for cell in cells}
     names = known.pop() if len(known) == 1 else ()
     hues = [(place, hue) for place, hue in enumerate((*HUES.values(), OTHER_HUE))]
-    return _template().render(
+    return template("report.html.j2").render(
         title=title,
         version=__version__,
         facts=_facts(cells, facts),
@@ -108,18 +106,6 @@ def render_page(
         paper=PAPER,
         scale=range(SHADES),
     )
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("attnfaith.reporting"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2")
 
 
 def degree(tau: float) -> str:
