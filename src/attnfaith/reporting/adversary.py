@@ -18,10 +18,18 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval, template
 from attnfaith.reporting.cells import CELL, Cell, name_class
-from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _histogram, _note, _own_style, _percent_axis
+from attnfaith.reporting.figures import (
+    PALETTE,
+    _class_groups,
+    _figure,
+    _histogram,
+    _own_style,
+    _percent_axis,
+    mean_in_words,
+)
 from attnfaith.reporting.heatmap import HUES, MOST_TOKENS, SHADES, SHORTEST_EXAMPLE, Score, visible
-from attnfaith.reporting.permutation import BINS, FEWEST_FOR_A_VIOLIN, _bin_of, _violin
-from attnfaith.reporting.statistics import bootstrap_interval, described, with_interval
+from attnfaith.reporting.permutation import BINS, FEWEST_FOR_A_VIOLIN, _bin_of, violins_by_max_attention
+from attnfaith.reporting.statistics import bootstrap_interval, described, mean, with_interval
 from attnfaith.reporting.tables import format_number
 
 
@@ -160,7 +168,7 @@ def _summary(way: Found, exact: np.ndarray | None, members: np.ndarray) -> dict[
     row = {
         "n": int(used.sum()),
         "n_undefined": int(members.sum() - used.sum()),
-        "jsd_mean": _mean(jsd),
+        "jsd_mean": mean(jsd),
         "ci_low": low,
         "ci_high": high,
         "jsd_std": jsd.std() if len(jsd) else np.nan,
@@ -169,19 +177,15 @@ def _summary(way: Found, exact: np.ndarray | None, members: np.ndarray) -> dict[
     }
     if way.method == "exact":
         row |= described("bound_mean", way.bound[used]) | described("share_one_token", way.one_token[used] > 0)
-        row |= {f"share_{name.replace(' ', '_')}": _mean(certainty == name) for name in CERTAINTIES}
+        row |= {f"share_{name.replace(' ', '_')}": mean(certainty == name) for name in CERTAINTIES}
         return row
     row |= described("share_feasible", way.feasible[used]) | {"n_nothing_found": int((jsd == 0).sum())}
     if exact is not None:
         best = exact[used]
-        row["gap_mean"] = _mean(best - jsd)
+        row["gap_mean"] = mean(best - jsd)
         row["gap_ci_low"], row["gap_ci_high"] = bootstrap_interval(best - jsd)
         row |= described("share_of_exact", jsd[best > 0] / best[best > 0])
     return row
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(np.mean(values)) if len(values) else np.nan
 
 
 def grids(tables: Mapping[str, pd.DataFrame]) -> list[Grid]:
@@ -248,13 +252,6 @@ def figures(cell: Cell) -> "dict[str, Figure]":
     return {HISTOGRAM: jsd_histogram(cell, ways), BY_LARGEST: jsd_by_max_attention(cell, ways[0])}
 
 
-def _in_words(jsd: np.ndarray) -> str:
-    defined = jsd[~np.isnan(jsd)]
-    mean = f"mean {defined.mean():.3f}, " if len(defined) else ""
-    undefined = f" ({len(jsd) - len(defined):,} undefined)" if len(defined) < len(jsd) else ""
-    return f"{mean}n = {len(defined):,}{undefined}"
-
-
 def _way_in_words(way: Found) -> str:
     if way.method == "search":
         return f"search, restarts within {way.epsilon:g}"
@@ -275,10 +272,10 @@ def jsd_histogram(cell: Cell, ways: Sequence[Found]) -> "Figure":
     for axes, way in zip(panels, ways, strict=True):
         for (name, members), colour in zip(groups, PALETTE, strict=False):
             values = way.jsd[members]
-            label = f"{name}\n{_in_words(values)}"
+            label = f"{name}\n{mean_in_words(values)}"
             _histogram(axes, values[~np.isnan(values)], JSD_BINS, colour, label, fill=len(groups) <= 3)
         axes.set_xlim(0, JSD_BINS[-1])
-        axes.set_title(f"{_way_in_words(way)}: {_in_words(way.jsd)}", fontsize=10.5)
+        axes.set_title(f"{_way_in_words(way)}: {mean_in_words(way.jsd)}", fontsize=10.5)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="predicted", alignment="left", labelspacing=0.8)
         axes.set_ylabel("share of the class's texts")
         _percent_axis(axes)
@@ -293,29 +290,9 @@ def jsd_by_max_attention(cell: Cell, way: Found) -> "Figure":
     The line in a violin is its median, the number above it its texts; fewer than 20 are points. Source: Jain & Wallace
     (2019), section 4.2.2.
     """
-    place, groups = _bin_of(cell), _class_groups(cell)
-    defined = ~np.isnan(way.jsd)
-    figure = _figure(f"Adversarial attention ({_way_in_words(way)})", cell, 9.0, 4.2)
-    axes = figure.add_subplot()
-    highest = JSD_BINS[-1]
-    axes.set_ylim(0, highest * 1.12)
-    axes.axhline(highest, color="#bbbbbb", linewidth=1, linestyle=":", zorder=0)
-    axes.set_ylabel("JSD to the model's attention (dotted: ln 2)")
-    axes.set_xlabel("largest attention weight of the text")
-    axes.set_xticks(range(len(BINS)), BINS)
-    axes.set_xlim(-0.5, len(BINS) - 0.5)
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
-    axes.set_axisbelow(True)
-    width = 0.84 / len(groups)
-    for number, ((name, members), colour) in enumerate(zip(groups, PALETTE, strict=False)):
-        for position in range(len(BINS)):
-            values = way.jsd[members & defined & (place == position)]
-            if len(values):
-                _violin(axes, values, position + (number - (len(groups) - 1) / 2) * width, width, colour, highest)
-        axes.plot([], [], color=colour, linewidth=6, alpha=0.6, label=f"{name}\n{_in_words(way.jsd[members])}")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="predicted", alignment="left", labelspacing=0.8)
-    if not defined.any():
-        _note(axes, "no text has two tokens")
+    title, ylabel = f"Adversarial attention ({_way_in_words(way)})", "JSD to the model's attention (dotted: ln 2)"
+    figure = violins_by_max_attention(cell, way.jsd, title, ylabel, JSD_BINS[-1], "no text has two tokens")
+    figure.axes[0].axhline(JSD_BINS[-1], color="#bbbbbb", linewidth=1, linestyle=":", zorder=0)
     return figure
 
 
@@ -323,7 +300,7 @@ def describe_figure(cell: Cell, name: str) -> tuple[str, str]:
     """Alternative text and caption."""
     ways = _shown(cell)
     if name == HISTOGRAM:
-        parts = [f"{_way_in_words(way)}: {_in_words(way.jsd)}" for way in ways]
+        parts = [f"{_way_in_words(way)}: {mean_in_words(way.jsd)}" for way in ways]
         alt = f"Histograms of the largest divergence per text between own and adversarial attention. {'; '.join(parts)}."
         return alt, (
             "How far from the model’s own an attention can be that keeps the prediction. At ln 2, the right edge, it shares "
@@ -331,7 +308,7 @@ def describe_figure(cell: Cell, name: str) -> tuple[str, str]:
         )
     way, place = ways[0], _bin_of(cell)
     bins = [(label, place == number) for number, label in enumerate(BINS)]
-    parts = [f"{label}: {_in_words(way.jsd[inside])}" for label, inside in bins if inside.any()]
+    parts = [f"{label}: {mean_in_words(way.jsd[inside])}" for label, inside in bins if inside.any()]
     alt = f"Violins of the divergence of the adversarial attention, by largest weight. {'; '.join(parts)}."
     return alt, (
         "Whether attention that rests on few tokens can be replaced too: the largest divergence per text by how much weight "

@@ -16,7 +16,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import decision_flips,
 from attnfaith.reporting.blocks import Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.figures import PALETTE, _figure, _note, _own_style
-from attnfaith.reporting.statistics import bootstrap_interval, described, with_interval
+from attnfaith.reporting.statistics import bootstrap_interval, described, mean, with_interval
 from attnfaith.reporting.tables import format_number
 
 
@@ -219,10 +219,6 @@ def tables(cells: Sequence[Cell], *, random_reference: str = "other", discard: s
     }
 
 
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if len(values) else np.nan
-
-
 def _single_rows(test: SingleWeight) -> list[dict]:
     defined = ~np.isnan(test.delta)
     place = np.searchsorted(BOUNDS, test.difference, side="right")
@@ -230,7 +226,7 @@ def _single_rows(test: SingleWeight) -> list[dict]:
     for name, members in (("all", defined), *((label, defined & (place == number)) for number, label in enumerate(BINS))):
         delta = test.delta[members]
         low, high = bootstrap_interval(delta)
-        numbers = {"delta_jsd_mean": _mean(delta), "ci_low": low, "ci_high": high}
+        numbers = {"delta_jsd_mean": mean(delta), "ci_low": low, "ci_high": high}
         numbers |= described("share_negative", delta < 0)
         rows.append({"weight_difference": name, "n": len(delta), **numbers})
     return rows
@@ -247,7 +243,7 @@ def _decision_rows(test: SingleWeight) -> list[dict]:
     rows = []
     for name, members in _outcomes(test).items():
         low, high = bootstrap_interval(members.astype(np.float64))
-        rows.append({"outcome": name, "n": len(members), "share": _mean(members), "ci_low": low, "ci_high": high})
+        rows.append({"outcome": name, "n": len(members), "share": mean(members), "ci_low": low, "ci_high": high})
     return rows
 
 
@@ -272,7 +268,7 @@ def _multi_rows(cell: Cell, discard: str) -> list[dict]:
                 "n_never": int((asked & ~flips).sum()),
                 "n_averaged": len(fraction),
                 **described("share_empty", empty[asked]),
-                "fraction_mean": _mean(fraction),
+                "fraction_mean": mean(fraction),
                 "ci_low": low,
                 "ci_high": high,
                 **described("fraction_median", fraction, np.median),
@@ -284,7 +280,7 @@ def _multi_rows(cell: Cell, discard: str) -> list[dict]:
             }
             if ranking == "minimum":
                 certainty = np.array(cell.table.column("minimal_flip_certainty").to_pylist(), dtype=object)
-                row["share_exact"] = _mean(certainty[asked] == "exact")
+                row["share_exact"] = mean(certainty[asked] == "exact")
             rows.append(row)
     return rows
 
@@ -398,8 +394,8 @@ def _fraction_in_words(cell: Cell, found: Removal) -> str:
     fraction = _fractions(cell, found)
     fraction = fraction[~np.isnan(fraction)]
     never = int((cell.lengths > 1).sum()) - len(fraction)
-    mean = f"mean {fraction.mean():.0%}, " if len(fraction) else ""
-    return f"{mean}n = {len(fraction):,}" + (f", never: {never:,}" if never else "")
+    average = f"mean {fraction.mean():.0%}, " if len(fraction) else ""
+    return f"{average}n = {len(fraction):,}" + (f", never: {never:,}" if never else "")
 
 
 def describe_figure(cell: Cell, name: str) -> tuple[str, str]:

@@ -116,12 +116,17 @@ def _note(axes: "Axes", text: str) -> None:
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color=_QUIET_COLOUR, parse_math=False)
 
 
+def mean_in_words(values: np.ndarray, decimals: int = 3) -> str:
+    """ "mean 0.312, n = 20 (2 undefined)" of numbers per instance, NaN undefined."""
+    defined = values[~np.isnan(values)]
+    mean = f"mean {defined.mean():.{decimals}f}, " if len(defined) else ""
+    undefined = f" ({len(values) - len(defined):,} undefined)" if len(defined) < len(values) else ""
+    return f"{mean}n = {len(defined):,}{undefined}"
+
+
 def tau_in_words(tau: np.ndarray) -> str:
     """ "mean 0.31, n = 20 (2 undefined)" of per-instance taus."""
-    defined = tau[~np.isnan(tau)]
-    mean = f"mean {defined.mean():.2f}, " if len(defined) else ""
-    undefined = f" ({len(tau) - len(defined):,} undefined)" if len(defined) < len(tau) else ""
-    return f"{mean}n = {len(defined):,}{undefined}"
+    return mean_in_words(tau, 2)
 
 
 @_own_style

@@ -15,7 +15,7 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, total_variation_distance
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
-from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style
+from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style, mean_in_words
 from attnfaith.reporting.statistics import bootstrap_interval, described, with_interval
 from attnfaith.reporting.tables import format_number
 
@@ -128,29 +128,40 @@ def permutation_by_max_attention(cell: Cell) -> "Figure":
     across a violin is its median, the number above it its texts. Below 20 texts every text is a point. Source: Jain &
     Wallace (2019), section 4.2.1.
     """
-    tvd, place = instance_statistics(cell)["permutation_tvd"], _bin_of(cell)
-    defined = ~np.isnan(tvd)
-    groups = _class_groups(cell)
-    figure = _figure("Permuted attention", cell, 9.0, 4.2)
+    tvd = instance_statistics(cell)["permutation_tvd"]
+    highest = max(np.nanmax(tvd), 1e-3) if not np.isnan(tvd).all() else 1.0
+    ylabel = "median change of the prediction (TVD)"
+    return violins_by_max_attention(cell, tvd, "Permuted attention", ylabel, highest, "no text has two tokens to permute")
+
+
+def violins_by_max_attention(
+    cell: Cell, values: np.ndarray, title: str, ylabel: str, highest: float, nothing: str
+) -> "Figure":
+    """A number per instance [N], NaN undefined, in four bins of the largest weight, a violin per predicted class.
+
+    highest: upper end of the axis. nothing: what is written where no number is defined.
+    """
+    place, groups = _bin_of(cell), _class_groups(cell)
+    defined = ~np.isnan(values)
+    figure = _figure(title, cell, 9.0, 4.2)
     axes = figure.add_subplot()
-    axes.set_ylabel("median change of the prediction (TVD)")
+    axes.set_ylim(0, highest * 1.12)
+    axes.set_ylabel(ylabel)
     axes.set_xlabel("largest attention weight of the text")
     axes.set_xticks(range(len(BINS)), BINS)
     axes.set_xlim(-0.5, len(BINS) - 0.5)
     axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
     axes.set_axisbelow(True)
-    highest = max(tvd[defined].max(), 1e-3) if defined.any() else 1.0
-    axes.set_ylim(0, highest * 1.12)
     width = 0.84 / len(groups)
     for number, ((name, members), colour) in enumerate(zip(groups, PALETTE, strict=False)):
         for position in range(len(BINS)):
-            values = tvd[members & defined & (place == position)]
-            if len(values):
-                _violin(axes, values, position + (number - (len(groups) - 1) / 2) * width, width, colour, highest)
-        axes.plot([], [], color=colour, linewidth=6, alpha=0.6, label=f"{name}\n{_in_words(tvd[members])}")
+            shown = values[members & defined & (place == position)]
+            if len(shown):
+                _violin(axes, shown, position + (number - (len(groups) - 1) / 2) * width, width, colour, highest)
+        axes.plot([], [], color=colour, linewidth=6, alpha=0.6, label=f"{name}\n{mean_in_words(values[members])}")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="predicted", alignment="left", labelspacing=0.8)
     if not defined.any():
-        _note(axes, "no text has two tokens to permute")
+        _note(axes, nothing)
     return figure
 
 
@@ -167,17 +178,12 @@ def _violin(axes: "Axes", values: np.ndarray, at: float, width: float, colour: s
     axes.text(at, values.max() + highest * 0.015, f"{len(values):,}", **text)
 
 
-def _in_words(tvd: np.ndarray) -> str:
-    defined = tvd[~np.isnan(tvd)]
-    mean = f"mean {defined.mean():.3f}, " if len(defined) else ""
-    undefined = f" ({len(tvd) - len(defined):,} undefined)" if len(defined) < len(tvd) else ""
-    return f"{mean}n = {len(defined):,}{undefined}"
-
-
 def describe_figure(cell: Cell, name: str) -> tuple[str, str]:
     """Alternative text and caption."""
     tvd, place = instance_statistics(cell)["permutation_tvd"], _bin_of(cell)
-    parts = [f"{label}: {_in_words(tvd[place == number])}" for number, label in enumerate(BINS) if (place == number).any()]
+    parts = [
+        f"{label}: {mean_in_words(tvd[place == number])}" for number, label in enumerate(BINS) if (place == number).any()
+    ]
     alt = f"Violins of the median change of the prediction per text, by largest attention weight. {'; '.join(parts)}."
     caption = (
         "How far the prediction moves when the weights of a text are permuted, by how much weight one token has. "

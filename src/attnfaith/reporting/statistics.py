@@ -23,6 +23,11 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
+def mean(values: Sequence[float]) -> float:
+    """The mean; NaN of nothing."""
+    return float(np.mean(values)) if len(values) else np.nan
+
+
 def with_interval(name: str) -> tuple[str, str, str]:
     """The columns that `described` makes."""
     return name, f"{name}_ci_low", f"{name}_ci_high"

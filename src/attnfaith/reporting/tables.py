@@ -19,7 +19,7 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, a
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, pair_name, split_cells
 from attnfaith.reporting.files import write_atomically
-from attnfaith.reporting.statistics import bootstrap_interval
+from attnfaith.reporting.statistics import bootstrap_interval, mean
 
 
 AGREEMENT_COLUMNS = (
@@ -126,9 +126,9 @@ def _performance(cell: Cell) -> dict:
         "n_empty": int((cell.lengths == 0).sum()),
         "length_mean": float(cell.lengths.mean()),
         "length_median": float(np.median(cell.lengths)),
-        "max_attention": _mean([row.max() for row in weights]),
-        "support_share": _mean([np.mean(row > 0) for row in weights]),
-        "normalised_entropy": _mean(entropy[~np.isnan(entropy)]),
+        "max_attention": mean([row.max() for row in weights]),
+        "support_share": mean([np.mean(row > 0) for row in weights]),
+        "normalised_entropy": mean(entropy[~np.isnan(entropy)]),
         "n_entropy_undefined": len(cell) - int((~np.isnan(entropy)).sum()),
     }
     return row | {name: value for name, value in scores.items() if name != "n_scored"}
@@ -139,11 +139,6 @@ def _normalised_entropy(weights: np.ndarray) -> float:
         return np.nan
     used = weights[weights > 0]
     return float(-(used * np.log(used)).sum() / np.log(len(weights)))
-
-
-def _mean(values: Sequence[float]) -> float:
-    """The mean; NaN of nothing."""
-    return float(np.mean(values)) if len(values) else np.nan
 
 
 def plausibility_table(record: "pa.Table | Sequence[Cell]", *, n_bootstrap: int = 1000, seed: int = 0) -> pd.DataFrame:
@@ -172,11 +167,11 @@ def plausibility_table(record: "pa.Table | Sequence[Cell]", *, n_bootstrap: int 
                     "scores": name,
                     "n": len(defined),
                     "n_undefined": len(found) - len(defined),
-                    "auprc_mean": _mean(found[defined]),
+                    "auprc_mean": mean(found[defined]),
                     "ci_low": low,
                     "ci_high": high,
-                    "random_baseline": _mean(auprc_random(gold)[defined]),
-                    "uniform_baseline": _mean(auprc_constant(gold)[defined]),
+                    "random_baseline": mean(auprc_random(gold)[defined]),
+                    "uniform_baseline": mean(auprc_constant(gold)[defined]),
                 }
             )
     return _frame(rows, PLAUSIBILITY_COLUMNS)
