@@ -554,8 +554,10 @@ def trade_off_curve(base_cells: Sequence[Cell], cells: Sequence[Cell]) -> "Figur
         )
         for row in rows.itertuples():
             if line:
-                fewer = f" ({row.n_seeds} of them)" if row.n_seeds < n_bases else ""
-                axes.annotate(f"λ {row.weight:g}{fewer}", (row.tvd_mean, row.jsd_mean), (6, -12), textcoords="offset points")
+                fewer = f"\n({row.n_seeds} base{'s' if row.n_seeds > 1 else ''})" if row.n_seeds < n_bases else ""
+                axes.annotate(
+                    f"λ {row.weight:g}{fewer}", (row.tvd_mean, row.jsd_mean), (6, -2), textcoords="offset points", va="top"
+                )
     axes.axhline(np.log(2), color="#777777", linewidth=1, linestyle=(0, (4, 2)))
     axes.set(ylim=(0, 0.72), xlabel="mean TVD of predictions to the base", ylabel="mean JSD of attentions (nats)")
     axes.set_xlim(left=0)
