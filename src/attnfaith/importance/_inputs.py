@@ -31,11 +31,14 @@ def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]
             parameter.requires_grad_(True)
 
 
-def gradients(output: torch.Tensor, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """d sum(output) / d input for each input; zero for one that output does not depend on (an empty text)."""
+def gradients(output: torch.Tensor, inputs: list[torch.Tensor], last: bool = True) -> list[torch.Tensor]:
+    """d sum(output) / d input for each input; zero for one that output does not depend on (an empty text).
+
+    last=False keeps what the encoding needs for the gradients of a further output.
+    """
     if not output.requires_grad:
         return [torch.zeros_like(value) for value in inputs]
-    found = torch.autograd.grad(output.sum(), inputs, allow_unused=True)
+    found = torch.autograd.grad(output.sum(), inputs, allow_unused=True, retain_graph=not last)
     return [torch.zeros_like(value) if gradient is None else gradient for gradient, value in zip(found, inputs, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""Gradient importance as Meister et al. (2021) define it: the L2 norm of the logit's gradient, through attention."""
+"""Gradient importance as Meister et al. (2021) define it: the L2 norm of the logit's gradient, through attention or not."""
 
 from attnfaith.importance._inputs import differentiable_inputs, gradients, log_odds
 from attnfaith.record import Column, ragged
@@ -9,6 +9,8 @@ COLUMNS = {
         ("T",), doc="||df/dx||_2 for the embedding x of a token, f the log-odds of the predicted class; >= 0"
     ),
     "importance_gradient_norm_hidden": Column(("T",), doc="the same for the encoder state h of a token; >= 0"),
+    "importance_gradient_norm_detached": Column(("T",), doc="||df/dx||_2 with attention held fixed; >= 0"),
+    "importance_gradient_norm_detached_hidden": Column(("T",), doc="||df/dh||_2 with attention held fixed; >= 0"),
 }
 
 
@@ -16,13 +18,19 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     """The length of the steepest ascent of the prediction in each token's embedding, and in each token's state.
 
     f is the logit of the predicted class minus the log-sum-exp of the others: with two classes the single logit of a
-    sigmoid model, with more the logit of "this class or another". The gradient flows through attention too. Norms are not
-    divided by their sum (their eq. 4 does); ranks and entropies are the same. Not defined for a text without tokens.
+    sigmoid model, with more the logit of "this class or another". The gradient flows through attention too; in the detached
+    columns it does not, and reaches a token through the values only. There the state of token t has a_t ||df/dc||_2, c the
+    context: the order of the states is that of attention whatever the model, also of an untrained one. Norms are not divided
+    by their sum (their eq. 4 does); ranks and entropies are the same. Not defined for a text without tokens.
 
-    Source: Meister et al. 2021, eq. 4.
+    Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """
     with differentiable_inputs(model, batch) as (embedded, encoded):
-        odds = log_odds(model.decode(encoded.hidden, model.attend(*encoded), encoded.query))
-        found = gradients(odds, [embedded, encoded.hidden])
+        attention = model.attend(*encoded)
+        inputs = [embedded, encoded.hidden]
+        through = log_odds(model.decode(encoded.hidden, attention, encoded.query))
+        found = gradients(through, inputs, last=False)
+        fixed = log_odds(model.decode(encoded.hidden, attention.detach(), encoded.query))
+        found += gradients(fixed, inputs)
     mask = encoded.mask.cpu()
     return {name: ragged(gradient.norm(dim=-1).float().cpu(), mask) for name, gradient in zip(COLUMNS, found, strict=True)}
