@@ -334,6 +334,8 @@ def test_auprc_by_hand():
 
 def test_auprc_undefined():
     assert np.isnan(auprc([[], [1, 2], [1, np.nan], None, [1.0]], [[], [0, 0], [1, 0], [1], None])).all()
+    after_undefined = auprc([None, [1, np.nan], [1, 2], [2, 1]], [[1], [1, 0], None, [1, 0]])
+    np.testing.assert_array_equal(after_undefined, [np.nan, np.nan, np.nan, 1])
     assert auprc([], []).shape == (0,)
     for baseline in (auprc_constant, auprc_random):
         assert np.isnan(baseline([[], [0, 0], None])).all()

@@ -365,7 +365,7 @@ def auprc(score_rows: Sequence, gold_rows: Sequence) -> np.ndarray:
     owner = np.repeat(np.arange(len(lengths)), lengths)
     positives = _positives(gold, lengths, owner)
     order = np.lexsort((-scores, owner))
-    scores, owner, gold = scores[order], owner[order], gold[order]
+    scores, owner, gold = scores[order], owner[order], np.nan_to_num(gold[order])  # a NaN would run into later rows
     starts = (np.cumsum(lengths) - lengths)[owner]
     before = np.concatenate([[0.0], np.cumsum(gold)])
     found = before[1:] - before[starts]  # marked tokens among those of at least this rank

@@ -1,0 +1,122 @@
+import doctest
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import entropy
+
+from attnfaith.metrics.attention_faithfulness import dispersion
+from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
+
+
+ALL = [normalised_entropy, support_size, share_of_zeros]
+# ties, zeros and very unequal scores included
+scores = st.one_of(st.just(0.0), st.floats(0, 1e6), st.sampled_from([1.0, 5e-324, 1e-300, 1e300]))
+rows_of_scores = st.lists(scores, max_size=12).map(np.array)
+positive_rows = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=12).map(np.array)
+
+
+def test_doctests():
+    assert doctest.testmod(dispersion).failed == 0
+
+
+def test_by_hand():
+    rows = [[0.5, 0.25, 0.25], [1, 0, 0, 0], [2, 2, 2, 2], [0.5, 0.5, 0, 0, 0, 0, 0, 0]]
+    expected = [1.5 * math.log(2) / math.log(3), 0, 1, 1 / 3]
+    np.testing.assert_allclose(normalised_entropy(rows), expected, rtol=0, atol=1e-15)
+    assert support_size(rows).tolist() == [3, 1, 4, 2]
+    assert share_of_zeros(rows).tolist() == [0, 0.75, 0, 0.75]
+
+
+def test_as_scipy_and_as_counting():
+    generator = np.random.default_rng(0)
+    rows = [
+        generator.exponential(size=length) * (generator.random(length) < 0.4) + [0.1, *[0.0] * (length - 1)]
+        for length in [2, 3, 5, 30, 400, *generator.integers(2, 60, 100)]
+    ]
+    expected = [entropy(row) / math.log(len(row)) for row in rows]
+    np.testing.assert_allclose(normalised_entropy(rows), expected, rtol=0, atol=1e-13)
+    assert support_size(rows).tolist() == [np.count_nonzero(row) for row in rows]
+    np.testing.assert_allclose(share_of_zeros(rows), [np.mean(row == 0) for row in rows], rtol=0, atol=1e-15)
+
+
+def test_undefined_rows_are_nan_and_leave_the_others_alone():
+    rows = [[0.5, 0.5], [], [1.0], [0.0, 0.0], None, [np.nan, 1.0], [np.inf, 1.0], [0.5, 0.5, 0.0, 0.0]]
+    np.testing.assert_array_equal(normalised_entropy(rows), [1, *[np.nan] * 6, 0.5])
+    np.testing.assert_array_equal(support_size(rows), [2, np.nan, 1, 0, np.nan, np.nan, 2, 2])
+    np.testing.assert_array_equal(share_of_zeros(rows), [0, np.nan, 0, 1, np.nan, np.nan, 0, 0.5])
+    assert all(len(function([])) == 0 for function in ALL)
+    assert all(np.isnan(function([[], []])).all() for function in ALL)
+
+
+@pytest.mark.parametrize("function", ALL)
+def test_negative_scores_are_refused(function):
+    with pytest.raises(ValueError, match="row 1: has the negative score -2; .* Give their absolute values"):
+        function([[1.0, 0.0], [0.5, -2.0]])
+    with pytest.raises(ValueError, match="row 0: rows has 2 axes"):
+        function([np.ones((2, 2))])
+
+
+@pytest.mark.parametrize("convert", [list, tuple, np.asarray, np.float32, lambda row: np.array(row) * 4])
+def test_any_kind_of_row(convert):
+    rows = [[0.5, 0.25, 0.25], [0.5, 0.0]]
+    for function in ALL:
+        np.testing.assert_array_equal(function([convert(row) for row in rows]), function(rows))
+    np.testing.assert_array_equal(normalised_entropy(np.array([[1, 1], [1, 0]])), [1, 0])
+
+
+@given(st.lists(rows_of_scores, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_in_range_and_row_by_row(rows):
+    for function, highest in zip(ALL, (1, 12, 1), strict=True):
+        found = function(rows)
+        assert found.shape == (len(rows),) and (np.isnan(found) | ((found >= 0) & (found <= highest))).all()
+        alone = np.array([function([row])[0] for row in rows])
+        np.testing.assert_array_equal(found, alone)
+    possible = np.array([len(row) >= 2 and row.any() for row in rows], dtype=bool)
+    np.testing.assert_array_equal(~np.isnan(normalised_entropy(rows)), possible)
+
+
+@given(rows_of_scores, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_tokens_changes_nothing(row, random):
+    other = row.tolist()
+    random.shuffle(other)
+    for function in ALL:
+        np.testing.assert_allclose(function([other]), function([row]), rtol=0, atol=1e-12)
+
+
+@given(positive_rows, st.sampled_from([1e-300, 1e-7, 0.3, 1e7, 1e300]))
+@settings(max_examples=60, deadline=None)
+def test_scale_does_not_matter(row, factor):
+    for function in ALL:
+        np.testing.assert_allclose(function([row * factor]), function([row]), rtol=0, atol=1e-12)
+
+
+@given(positive_rows, st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_tokens_without_weight_lower_the_share_of_the_maximum_only(row, more):
+    longer = np.concatenate([row, np.zeros(more)])
+    before, after = normalised_entropy([row, longer])
+    assert after == pytest.approx(before * math.log(len(row)) / math.log(len(longer)), abs=1e-12)
+    assert support_size([longer])[0] == len(row)
+    assert share_of_zeros([longer])[0] == pytest.approx(more / len(longer))
+
+
+@given(positive_rows)
+@settings(max_examples=60, deadline=None)
+def test_support_bounds_entropy_and_sharpening_lowers_it(row):
+    """Entropy is at most that of equal weights on the support; raising weights to a power concentrates them."""
+    sparse = np.where(row >= np.median(row), row, 0)
+    (found,), (size,) = normalised_entropy([sparse]), support_size([sparse])
+    assert found <= math.log(size) / math.log(len(row)) + 1e-12
+    assert normalised_entropy([row**2])[0] <= normalised_entropy([row])[0] + 1e-12
+
+
+@given(positive_rows, st.floats(0, 1))
+@settings(max_examples=60, deadline=None)
+def test_mixing_with_uniform_raises_entropy(row, share):
+    mixed = (1 - share) * row / row.sum() + share / len(row)
+    assert normalised_entropy([mixed])[0] >= normalised_entropy([row])[0] - 1e-12

@@ -1,0 +1,166 @@
+import doctest
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
+
+from attnfaith.metrics.attention_faithfulness import support_agreement
+from attnfaith.metrics.attention_faithfulness.support_agreement import support_auprc, top_k_overlap
+
+
+# few different values, so that ties are common
+weights = st.one_of(st.integers(0, 2).map(float), st.sampled_from([0.0, 0.25, 1e-9]))
+pairs = st.lists(st.tuples(weights, st.integers(-2, 2).map(float)), min_size=2, max_size=12)
+row_pairs = pairs.map(lambda found: tuple(np.array(found).T))
+shares = st.sampled_from([0.01, 0.2, 1 / 3, 0.5, 0.9, 1.0])
+
+
+def orders(row):
+    """Every order of the tokens by falling score: all ways to break its ties."""
+    return [order for order in itertools.permutations(range(len(row))) if all(np.diff(np.array(row)[list(order)]) <= 0)]
+
+
+def brute_force(attention, importance, share):
+    """Overlap as the mean over every way to break the ties of either row; NaN where undefined."""
+    length = len(attention)
+    k = min(sum(a > 0 for a in attention), max(1, math.ceil(Fraction(share).limit_denominator(1000) * length)))
+    if length < 2 or len(set(importance)) == 1 or len(set(attention)) == 1 or k in (0, length):
+        return math.nan
+    found = [len({*a[:k]} & {*b[:k]}) / k for a, b in itertools.product(orders(attention), orders(importance))]
+    return sum(found) / len(found)
+
+
+def test_doctests():
+    assert doctest.testmod(support_agreement).failed == 0
+
+
+def test_overlap_by_hand():
+    attention = [[0.5, 0.3, 0.2, 0, 0], [0.5, 0.3, 0.2, 0, 0], [1.0, 0, 0, 0, 0], [0.4, 0.2, 0.2, 0.2, 0]]
+    importance = [[5, 4, 3, 2, 1], [1, 2, 3, 4, 5], [1, 1, 1, 0, 0], [0, 7, 0, 9, 8]]
+    overlap, chance = top_k_overlap(attention, importance, share=0.4)
+    # third row: k = 1, and the one heavy token is one of three that share the first place
+    # fourth: k = 2 of tokens 0 and one of (1, 2, 3) against 3 and 4; only token 3 is common, drawn with 1/3: 1/3 of 2
+    np.testing.assert_allclose(overlap, [1, 0, 1 / 3, 1 / 6], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(chance, [0.4, 0.4, 0.2, 0.4], rtol=0, atol=1e-15)
+
+
+def test_how_many_tokens_are_compared():
+    """A share of the tokens rounded up, at least one, never more than the support."""
+    length = 30
+    spread = np.arange(1.0, length + 1)
+    sparse = np.where(spread > length - 2, spread, 0)
+    for attention, share, k in [
+        (spread, 0.1, 3),  # not 4, though 0.1 x 30 is a little above 3 in floats
+        (spread, 0.11, 4),
+        (spread, 0.001, 1),
+        (sparse, 0.1, 2),
+        (sparse, 0.9, 2),
+    ]:
+        assert top_k_overlap([attention], [-spread], share)[1].tolist() == [k / length]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.7])
+def test_overlap_against_every_way_to_break_ties(share):
+    generator = np.random.default_rng(0)
+    attention, importance = [], []
+    for _ in range(80):
+        length = int(generator.integers(1, 6))
+        attention.append(generator.choice([0, 0, 1, 1, 2], length) / 4)
+        importance.append(generator.integers(-1, 2, length))
+    expected = [brute_force(a.tolist(), i.tolist(), share) for a, i in zip(attention, importance, strict=True)]
+    assert 20 < np.sum(~np.isnan(expected)) < 80
+    np.testing.assert_allclose(top_k_overlap(attention, importance, share)[0], expected, rtol=0, atol=1e-12)
+
+
+def test_the_mean_over_random_importance_is_chance():
+    attention = np.array([0.5, 0.2, 0.2, 0.1, 0, 0])
+    importance = np.array([*itertools.permutations(range(6))])
+    for function in (lambda *pair: top_k_overlap(*pair, share=0.5), support_auprc):
+        found, chance = function(np.tile(attention, (len(importance), 1)), importance)
+        assert found.mean() == pytest.approx(chance[0], abs=1e-12) and len(np.unique(chance)) == 1
+
+
+def test_auprc_by_hand_and_against_sklearn():
+    found, chance = support_auprc([[0.5, 0, 0.5, 0], [0.7, 0.3, 0, 0]], [[4, 3, 2, 1], [2, 2, 2, 1]])
+    np.testing.assert_allclose(found, [(1 + 2 / 3) / 2, 2 / 3], rtol=0, atol=1e-15)
+    harmonic = 1 + 1 / 2 + 1 / 3 + 1 / 4
+    np.testing.assert_allclose(chance, [1 / 3 + 2 / 3 * harmonic / 4] * 2, rtol=0, atol=1e-15)
+    generator = np.random.default_rng(1)
+    rows = [int(n) for n in generator.integers(3, 60, 80)]
+    attention = [generator.random(n) * ([1, 0] + [*(generator.random(n - 2) < 0.3)]) for n in rows]
+    importance = [generator.integers(0, max(3, n // 2), n) + [5, *[0] * (n - 1)] for n in rows]
+    expected = [average_precision_score(a > 0, i) for a, i in zip(attention, importance, strict=True)]
+    np.testing.assert_allclose(support_auprc(attention, importance)[0], expected, rtol=0, atol=1e-12)
+
+
+def test_undefined_rows_are_nan_and_leave_the_others_alone():
+    attention = [[], [1.0], [0.5, 0.5, 0], [0.5, 0.5], [0, 0, 0], None, [0.5, np.nan, 0], [0.6, 0.4, 0], [0.6, 0.4, 0]]
+    importance = [[], [1.0], [2, 2, 2], [1, 2], [1, 2, 3], [1, 2], [1, 2, 3], [1, np.nan, 2], [3, 2, 1]]
+    for function in (top_k_overlap, support_auprc):
+        for found in function(attention, importance):
+            assert np.isnan(found[:-1]).all() and not np.isnan(found[-1])
+        assert [len(found) for found in function([], [])] == [0, 0]
+        assert np.isnan(function([[], []], [[], []])).all()
+
+
+def test_where_every_token_is_taken_nothing_can_be_said():
+    """k = T for the overlap; for the support, dense attention."""
+    dense, importance = [[0.5, 0.3, 0.2]], [[1.0, 2.0, 3.0]]
+    assert np.isnan(top_k_overlap(dense, importance, 0.7)[0]).all() and top_k_overlap(dense, importance, 0.6)[1] == 2 / 3
+    assert np.isnan(support_auprc(dense, importance)).all()
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.5, math.nan])
+def test_a_share_out_of_range(share):
+    with pytest.raises(ValueError, match=f"share is {share}; .* above 0 and at most 1"):
+        top_k_overlap([[0.5, 0.5]], [[1.0, 2.0]], share)
+
+
+@pytest.mark.parametrize("function", [top_k_overlap, support_auprc])
+def test_rows_of_different_length(function):
+    with pytest.raises(ValueError, match="row 1: attention has 2 values and importance has 3"):
+        function([[1.0], [0.5, 0.5]], [[1.0], [1, 2, 3]])
+
+
+@given(st.lists(row_pairs, max_size=5), shares)
+@settings(max_examples=60, deadline=None)
+def test_in_range_and_row_by_row(found_pairs, share):
+    columns = [[pair[side] for pair in found_pairs] for side in (0, 1)]
+    for function in (lambda *pair: top_k_overlap(*pair, share), support_auprc):
+        found = np.array(function(*columns))
+        assert (np.isnan(found) | ((found >= 0) & (found <= 1))).all()
+        np.testing.assert_array_equal(np.isnan(found[0]), np.isnan(found[1]))
+        for place, pair in enumerate(found_pairs):
+            np.testing.assert_array_equal(found[:, place], np.ravel(function(*[[row] for row in pair])))
+
+
+@given(row_pairs, shares, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_only_order_counts(pair, share, random):
+    attention, importance = pair
+    order = [*range(len(attention))]
+    random.shuffle(order)
+    for function in (lambda *rows: top_k_overlap(*rows, share), support_auprc):
+        expected = function([attention], [importance])
+        for changed in ((attention * 3, np.exp(importance)), (attention[order], importance[order])):
+            np.testing.assert_allclose(function(*[[row] for row in changed]), expected, rtol=0, atol=1e-12)
+
+
+@given(row_pairs, shares)
+@settings(max_examples=60, deadline=None)
+def test_attention_agrees_with_itself_and_least_with_its_reverse(pair, share):
+    """Untied, so that a reversed row has the reversed order and no tie is broken at random."""
+    attention = pair[0] * (1 + np.arange(len(pair[0])) / 100)
+    scores = attention + np.linspace(0, 1e-12, len(attention))
+    (own,), (chance,) = top_k_overlap([attention], [scores], share)
+    assume(not np.isnan(own))
+    (reverse,), _ = top_k_overlap([attention], [-scores], share)
+    assert own == 1 and reverse <= chance
+    (own,), (chance,) = support_auprc([attention], [scores])
+    (reverse,), _ = support_auprc([attention], [-scores])
+    assert np.isnan(own) or (own == 1 and reverse < chance)
