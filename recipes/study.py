@@ -170,7 +170,7 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
     Sooner than `check_identities`, which sees the records, and no stricter: what it refuses, that would refuse.
     """
     owners: dict[str, str] = {}
-    names = ("encoder", "alignment", "projection", "sparsegen_lambda", "entmax_alpha", "embedding_std")
+    names = ("encoder", "alignment", "projection", "sparsegen_lambda", "entmax_alpha", "score_scale", "embedding_std")
     for name, recipe in wanted.items():
         model = [getattr(recipe.model, key) for key in names]
         key = repr((recipe.data, recipe.measure.split, model, recipe.objective, recipe.seed))

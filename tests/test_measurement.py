@@ -206,6 +206,12 @@ def test_outputs_are_read_back_by_instance(go, texts, tiny_model, tmp_path):
                 np.testing.assert_array_equal(mine, theirs)
 
 
+def test_what_the_weights_do_not_tell_is_in_the_digest(tiny_model):
+    free, held, other = (tiny_model(score_scale=scale) for scale in (None, 1.0, 2.0))
+    assert len({measurement.digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
+    assert measurement._model_identity(held)["alignment"] == "additive(scale 1)"
+
+
 def replaced(name):
     """Another word in the place of one that is read: the lengths stay."""
     return {

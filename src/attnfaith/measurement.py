@@ -213,7 +213,7 @@ def _model_identity(model) -> dict[str, str]:
     config = model.config
     return {
         "encoder": config.encoder,
-        "alignment": config.alignment,
+        "alignment": config.alignment_label,
         "projection": config.projection_label,
         "vectors": config.vectors_label,
     }
@@ -249,7 +249,9 @@ def digest_model(model) -> str:
         digest.update(name.encode())
         digest.update(values.detach().cpu().contiguous().view(torch.uint8).numpy())
     config = model.config  # what the weights and their shapes do not tell
-    digest.update(json.dumps([config.projection_label, config.markers, config.num_attention_heads]).encode())
+    told = [config.projection_label, config.markers, config.num_attention_heads]
+    told += [] if config.score_scale is None else [config.score_scale]
+    digest.update(json.dumps(told).encode())
     return digest.hexdigest()
 
 

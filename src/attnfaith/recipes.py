@@ -57,6 +57,7 @@ class Model:
     alignment_size: int | None = None
     sparsegen_lambda: float = 0.0
     entmax_alpha: float = 1.5
+    score_scale: float | None = None
     kernel_sizes: list[int] = field(default_factory=lambda: [1, 3, 5, 7])
     num_hidden_layers: int = 2
     num_attention_heads: int = 1

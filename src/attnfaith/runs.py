@@ -430,7 +430,7 @@ def objective_label(recipe: Recipe) -> str:
     if objective.kind == "guided":
         base = recipes.load(Path(objective.base) / RECIPE)
         config = AttentionClassifierConfig.from_pretrained(Path(objective.base) / MODEL)
-        source = f"{config.encoder}+{config.alignment}+{config.projection_label}"
+        source = f"{config.encoder}+{config.alignment_label}+{config.projection_label}"
         return f"guided({source if base.objective.kind == 'classification' else objective_label(base)})"
     return objective.kind
 

@@ -69,9 +69,12 @@ class Text:
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 @pytest.mark.parametrize("query", ["learned", "text"])
-@pytest.mark.parametrize("projection", PROJECTIONS)
-def test_each_removal_decoded_anew(projection, query, readout, tiny_model, tiny_rows, tiny_batch):
-    model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection=projection, query=query, readout=readout, seed=1)
+@pytest.mark.parametrize(
+    ("projection", "score_scale"), [*((name, None) for name in PROJECTIONS), ("softmax", 1.0), ("sparsemax", 1.0)]
+)
+def test_each_removal_decoded_anew(projection, score_scale, query, readout, tiny_model, tiny_rows, tiny_batch):
+    factors = {"projection": projection, "score_scale": score_scale, "query": query, "readout": readout}
+    model, batch = setting(tiny_model, tiny_rows, tiny_batch, **factors, seed=1)
     found = erasure.measure(model, batch, seed=3)
     flips = 0
     for row, tokens in enumerate(TEXTS):

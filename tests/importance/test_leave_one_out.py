@@ -42,9 +42,9 @@ def shorter(row, token):
 
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
-def test_deleting_each_token(encoder, query, projection, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(encoder=encoder, query=query, projection=projection, num_hidden_layers=1)
+@pytest.mark.parametrize(("projection", "score_scale"), [("softmax", None), ("sparsemax", None), ("sparsemax", 1.0)])
+def test_deleting_each_token(encoder, query, projection, score_scale, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, query=query, projection=projection, score_scale=score_scale, num_hidden_layers=1)
     rows = tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text")
     found = leave_one_out.measure(model, tiny_batch(rows))[TOKENS]
     for row, values in zip(rows, found, strict=True):
@@ -57,12 +57,13 @@ def test_deleting_each_token(encoder, query, projection, tiny_model, tiny_rows, 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 @pytest.mark.parametrize("query", ["learned", "text"])
-@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize(
+    ("projection", "score_scale"), [*((name, None) for name in PROJECTIONS), ("softmax", 1.0), ("sparsemax", 1.0)]
+)
 @torch.no_grad()
-def test_removing_each_state(projection, query, readout, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(
-        projection=projection, query=query, readout=readout, sparsegen_lambda=0.4, entmax_alpha=1.25, num_labels=3
-    )
+def test_removing_each_state(projection, score_scale, query, readout, tiny_model, tiny_rows, tiny_batch):
+    factors = {"projection": projection, "score_scale": score_scale, "query": query, "readout": readout}
+    model = tiny_model(**factors, sparsegen_lambda=0.4, entmax_alpha=1.25, num_labels=3)
     rows = tiny_rows([6, 1, 9], pair=query == "text")
     batch = tiny_batch(rows)
     made = leave_one_out.measure(model, batch)
@@ -84,10 +85,18 @@ def test_removing_each_state(projection, query, readout, tiny_model, tiny_rows, 
 
 
 @pytest.mark.parametrize(
-    ("projection", "alike"), [("softmax", True), ("uniform", True), ("sparsemax", False), ("entmax15", False)]
+    ("projection", "score_scale", "alike"),
+    [
+        ("softmax", None, True),
+        ("uniform", None, True),
+        ("sparsemax", None, False),
+        ("entmax15", None, False),
+        ("softmax", 1.0, False),
+    ],
 )
-def test_renormalising_and_projecting_again(projection, alike, tiny_model, tiny_rows, tiny_batch):
-    made = leave_one_out.measure(tiny_model(projection=projection), tiny_batch(tiny_rows([12])))
+def test_renormalising_and_projecting_again(projection, score_scale, alike, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(projection=projection, score_scale=score_scale)
+    made = leave_one_out.measure(model, tiny_batch(tiny_rows([12])))
     difference = abs(made[HIDDEN][0] - made[REPROJECTED][0]).max()
     assert (difference < 1e-7) == alike, difference
 

@@ -481,6 +481,11 @@ def test_ids_or_embeddings():
         ({"entmax_alpha": 0.9}, "entmax_alpha=0.9: entmax needs a finite alpha >= 1"),
         ({"entmax_alpha": float("nan")}, "entmax_alpha=nan"),
         ({"entmax_alpha": float("inf")}, "entmax_alpha=inf"),
+        ({"score_scale": 0}, "score_scale=0: scores are held at a finite deviation above 0"),
+        ({"score_scale": -1.0}, "score_scale=-1.0"),
+        ({"score_scale": float("nan")}, "score_scale=nan"),
+        ({"score_scale": float("inf")}, "score_scale=inf"),
+        ({"score_scale": 1.0, "projection": "uniform"}, "uniform attention reads no scores"),
         ({"dropout": 1.0}, r"dropout=1.0 is outside \[0, 1\)"),
         ({"embedding_std": -1.0}, "embedding_std=-1.0: a standard deviation"),
         ({"encoder": "bilstm", "hidden_size": 7}, "hidden_size=7 must be even"),
@@ -511,6 +516,8 @@ def test_labels_of_projection_and_vectors():
     assert config(projection="sparsegen", sparsegen_lambda=0.5).projection_label == "sparsegen(0.5)"
     assert config(projection="entmax", entmax_alpha=1.25).projection_label == "entmax(1.25)"
     assert config(projection="entmax15").projection_label == "entmax15"
+    assert config(alignment="dot").alignment_label == "dot"
+    assert config(score_scale=1.0).alignment_label == config(score_scale=1).alignment_label == "additive(scale 1)"
     assert config(embedding_std=0.25).vectors_label == "random(0.25)"
     assert config(vectors="glove").vectors_label == "glove"
 

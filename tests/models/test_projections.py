@@ -34,7 +34,7 @@ every_that_reads_scores = pytest.mark.parametrize(
 def apply(scores, name, mask=None, **parameters):
     scores = torch.as_tensor(scores)
     mask = torch.ones(scores.shape, dtype=torch.bool) if mask is None else torch.as_tensor(mask, dtype=torch.bool)
-    defaults = {"sparsegen_lambda": 0.0, "entmax_alpha": 1.5}
+    defaults = {"sparsegen_lambda": 0.0, "entmax_alpha": 1.5, "score_scale": None}
     return project(scores, mask, SimpleNamespace(projection=name, **{**defaults, **parameters}))
 
 
@@ -304,6 +304,110 @@ def test_properties(name, parameters, data):
     torch.testing.assert_close(apply(scores + 7.5, name, mask, **parameters), weights, atol=1e-9, rtol=0)
     ranked = weights[mask][scores[mask].argsort()]
     assert (ranked.diff() >= -1e-9).all()
+
+
+# Scores held at a fixed standard deviation
+
+
+def held(scores, scale, mask=None):
+    """The held scores of one row in numpy, straight from the definition."""
+    scores = np.asarray(scores, np.float64)
+    mask = np.ones(len(scores), bool) if mask is None else np.asarray(mask, bool)
+    found = np.zeros(len(scores))
+    if mask.any() and scores[mask].std() > 0:
+        found[mask] = scale * (scores[mask] - scores[mask].mean()) / scores[mask].std()
+    return found
+
+
+def test_held_scores_by_hand():
+    # mean 2, deviation 1: -1/4 and 1/4 for sparsemax, whose tau is -1/2
+    np.testing.assert_allclose(apply(double([1.0, 3.0]), "sparsemax", score_scale=0.25), [0.25, 0.75], atol=1e-12)
+    np.testing.assert_allclose(apply(double([1.0, 3.0]), "softmax", score_scale=0.5 * np.log(3)), [0.25, 0.75], atol=1e-12)
+    # mean 3, deviation sqrt(8 / 3)
+    z = np.array([-2.0, 0.0, 2.0]) / np.sqrt(8 / 3)
+    weights = apply(double([1.0, 9.0, 3.0, 5.0]), "softmax", [1, 0, 1, 1], score_scale=1.0)
+    np.testing.assert_allclose(weights[[0, 2, 3]], scipy.special.softmax(z), atol=1e-12)
+    assert weights[1] == 0
+
+
+@every_that_reads_scores
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_held_scores_are_projected_like_any_others(name, parameters, data):
+    values = data.draw(st.lists(st.integers(-50, 50).map(lambda number: number / 8), min_size=1, max_size=8))
+    mask = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    scale = data.draw(st.sampled_from([0.1, 1.0, 4.0]))
+    weights = apply(double(values), name, mask, score_scale=scale, **parameters)
+    free = apply(double(held(values, scale, mask)), name, mask, **parameters)
+    torch.testing.assert_close(weights, free, atol=1e-8, rtol=0)
+    # the scale that the model gave them is gone
+    rescaled = apply(double(values) * 0.03 - 2, name, mask, score_scale=scale, **parameters)
+    torch.testing.assert_close(rescaled, weights, atol=1e-8, rtol=0)
+
+
+@every
+def test_without_a_scale_nothing_changes(name, parameters):
+    """The projection itself on scores of maximum 0, bit by bit."""
+    scores = torch.randn(4, 9, generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(9) < torch.tensor([[9], [5], [1], [2]])
+    config = SimpleNamespace(projection=name, **{"sparsegen_lambda": 0.0, "entmax_alpha": 1.5, **parameters})
+    top = scores.masked_fill(~mask, -torch.inf).amax(-1, keepdim=True)
+    expected = PROJECTIONS[name](scores - top, mask, config).masked_fill(~mask, 0.0)
+    assert torch.equal(apply(scores, name, mask, **parameters), expected)
+
+
+@every_that_reads_scores
+@pytest.mark.parametrize("offset", [0.0, 7.3, -1e4])
+def test_equal_scores_stay_uniform_at_a_fixed_scale(name, parameters, offset):
+    scores = torch.full((5, 4), offset)
+    scores[1, 2] += np.spacing(np.float32(offset)) if offset else 0.0  # equal to rounding
+    scores[2, 3], scores[4] = offset + 900.0, torch.arange(4) + offset
+    scores.requires_grad_()
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1]]).bool()
+    weights = apply(scores, name, mask, score_scale=1.0, **parameters)
+    torch.testing.assert_close(weights[:2], torch.full((2, 4), 0.25))
+    torch.testing.assert_close(weights[2:4], torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0], [0, 1, 0, 0]]))
+    assert weights[4, 3] > weights[4, 0]
+    (weights * torch.tensor([1.0, -2.0, 3.0, 0.5])).sum().backward()
+    assert scores.grad.isfinite().all() and (scores.grad[:4] == 0).all()
+
+
+@every_that_reads_scores
+def test_gradient_at_a_fixed_scale(name, parameters):
+    scores = double([[0.31, 0.05, -0.22, 0.47, 5.0], [1.4, -0.6, 0.15, 0.83, 0.02]]).requires_grad_()
+    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]]).bool()
+
+    def weigh(z):
+        return apply(z, name, mask, score_scale=0.6, **parameters)
+
+    assert torch.autograd.gradcheck(weigh, scores, atol=1e-6)
+    weigh(scores)[0, 0].backward()
+    assert abs((scores.grad[0] * scores.detach()[0])[:4].sum()) < 1e-9  # stretching all scores changes nothing
+
+
+@every_that_reads_scores
+@pytest.mark.parametrize("factor", [1e-30, 1e-6, 1e4, 1e30])
+def test_any_magnitude_of_scores_is_held(name, parameters, factor):
+    scores = torch.tensor([0.31, 0.05, -0.22, 0.47])
+    expected = apply(scores, name, score_scale=1.0, **parameters)
+    torch.testing.assert_close(apply(scores * factor, name, score_scale=1.0, **parameters), expected)
+
+
+@every_that_reads_scores
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_broken_scores_are_not_hidden_at_a_fixed_scale(name, parameters, bad):
+    weights = apply(torch.tensor([[0.1, bad, 0.3], [0.1, 0.2, 0.3]]), name, score_scale=2.0, **parameters)
+    assert weights[0].isnan().all() and weights[1].isfinite().all()
+    blocked = apply(torch.tensor([0.1, bad, 0.3]), name, [1, 0, 1], score_scale=2.0, **parameters)
+    torch.testing.assert_close(blocked[[0, 2]], apply(torch.tensor([0.1, 0.3]), name, score_scale=2.0, **parameters))
+
+
+def test_a_removed_token_rescales_the_others():
+    scores, masks = torch.randn(2, 6, generator=torch.Generator().manual_seed(1)), ~torch.eye(6, dtype=torch.bool)
+    together = apply(scores[:, None].expand(2, 6, 6), "sparsemax", masks.expand(2, 6, 6), score_scale=1.0)
+    for row, place in np.ndindex(2, 6):
+        alone = apply(double(held(scores[row], 1.0, masks[place])), "sparsemax", masks[place]).float()
+        torch.testing.assert_close(together[row, place], alone)
 
 
 def test_sparse_projections_say_what_is_missing(monkeypatch):

@@ -86,7 +86,7 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     flips = [erasing.first_flip(orders[:, place]) for place in range(orders.shape[1])]
     sizes, masses, empties = (np.stack(part, 1) for part in zip(*flips, strict=True))
     erased = softmax(erasing.without_each())
-    if model.config.projection in ("softmax", "uniform"):
+    if model.config.removal_renormalises:
         erased_again, sizes_again = erased, sizes
     else:
         hidden, mask, query = encoded
@@ -130,11 +130,11 @@ def _projected(scores: np.ndarray, left: np.ndarray, config) -> np.ndarray:
 
 
 def _reprojected_without_each(erasing: Erasing, scores: np.ndarray, config) -> np.ndarray:
-    """Logits (B,T,C) with each token left out alone; only tokens with weight make a difference."""
+    """Logits (B,T,C) with each token left out alone; of free scores, only tokens with weight make a difference."""
     whole = erasing.logits(erasing.whole())
     found = np.repeat(whole, scores.shape[1], 1)
     for row, length in enumerate(erasing.lengths):
-        places = np.flatnonzero(erasing.attention[row])
+        places = np.flatnonzero(erasing.attention[row]) if config.score_scale is None else np.arange(length)
         step = max(1, PLACES_AT_ONCE // max(1, length))
         for part in (places[start : start + step] for start in range(0, len(places), step)):
             left = np.arange(length) != part[:, None]
@@ -147,20 +147,23 @@ def _reprojected_without_each(erasing: Erasing, scores: np.ndarray, config) -> n
 def _reprojected_sizes(erasing: Erasing, scores: np.ndarray, orders: np.ndarray, config) -> np.ndarray:
     """Tokens left out (B,R) until the decision changes, in each order (B,R,T); NaN: never.
 
-    Leaving out a token without weight leaves a projection as it is, so each round goes on to the next token with weight,
-    for all orders together: as many projections as there are changes of attention, not as there are tokens.
+    Leaving out a token without weight leaves a projection of free scores as it is, so each round goes on to the next token
+    with weight, for all orders together: as many projections as there are changes of attention, not as there are tokens.
+    At a fixed scale each token counts.
     """
     ranks = np.argsort(orders, 2)
     weights = np.repeat(erasing.attention[:, None], orders.shape[1], 1)
     found = np.full(orders.shape[:2], np.nan)
     going = np.repeat((erasing.lengths > 1)[:, None], orders.shape[1], 1)
     inside = np.arange(scores.shape[1]) < erasing.lengths[:, None]
+    counts = weights > 0 if config.score_scale is None else np.repeat(inside[:, None], orders.shape[1], 1)
     while going.any():
         row, order = np.nonzero(going)
         rank = ranks[row, order]
-        last = np.where(weights[row, order] > 0, rank, rank.shape[1]).min(1)
+        last = np.where(counts[row, order], rank, rank.shape[1]).min(1)
         left = (rank > last[:, None]) & inside[row]
         weights[row, order] = _projected(scores[row], left, config)
+        counts[row, order] = weights[row, order] > 0 if config.score_scale is None else left
         sums = erasing.evidence @ weights.swapaxes(1, 2)
         changed = erasing.changed(sums, weights.sum(2))[row, order]
         found[row[changed], order[changed]] = last[changed] + 1

@@ -43,13 +43,16 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     hidden, mask, query = encoded
     attention = batch["attention"] if "attention" in batch else model.attend(*encoded)
     probs = model.decode(hidden, attention, query).double().softmax(-1)
-    # A state without weight takes nothing with it, under any projection: exactly 0, so that rounding breaks no ties.
+    # A state without weight takes nothing with it, under any projection of free scores: exactly 0, so that rounding breaks
+    # no ties.
     idle = attention == 0
     renormalised = _distance(without_state(model, hidden, attention, query), probs).masked_fill(idle, 0.0)
-    if model.config.projection in ("softmax", "uniform"):
+    if model.config.removal_renormalises:
         reprojected = renormalised
     else:
-        reprojected = _distance(without_state_reprojected(model, encoded), probs).masked_fill(idle, 0.0)
+        reprojected = _distance(without_state_reprojected(model, encoded), probs)
+        if model.config.score_scale is None:
+            reprojected = reprojected.masked_fill(idle, 0.0)
     if model.model.encoder.contextual:
         deleted = _distance(without_token(model, given, encoded), probs)
     else:  # no other state depends on the token: deleting it is removing its state

@@ -36,6 +36,8 @@ class AttentionClassifierConfig(PreTrainedConfig):
         the BiLSTM together; `embedding` needs hidden_size = embedding_size.
     alignment: additive or dot; alignment_size None means H / 2.
     projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax (entmax_alpha >= 1) or uniform.
+    score_scale: standard deviation that the scores of each text are held at before the projection, so that it alone decides
+        how sparse attention is; None leaves their scale to the model. See `projections.held_at`.
     query: learned (one text) or text (the second text of a pair, token_type_ids 1, read by an encoder of its own).
     readout: the decoder, affine or tanh (Jain & Wallace's for pairs); `decoder` means something else to transformers.
     markers: each text starts and ends with a marker token, which is encoded and never attended.
@@ -58,6 +60,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
     alignment_size: int | None = None
     sparsegen_lambda: float | int = 0.0
     entmax_alpha: float | int = 1.5
+    score_scale: float | int | None = None
     kernel_sizes: list[int] | tuple[int, ...] = (1, 3, 5, 7)
     num_hidden_layers: int = 2
     num_attention_heads: int = 1
@@ -85,6 +88,10 @@ class AttentionClassifierConfig(PreTrainedConfig):
             )
         if not 1 <= self.entmax_alpha < math.inf:
             raise ValueError(f"entmax_alpha={self.entmax_alpha}: entmax needs a finite alpha >= 1 (1 softmax, 2 sparsemax)")
+        if self.score_scale is not None and not 0 < self.score_scale < math.inf:
+            raise ValueError(f"score_scale={self.score_scale}: scores are held at a finite deviation above 0, or none")
+        if self.score_scale is not None and self.projection == "uniform":
+            raise ValueError(f"score_scale={self.score_scale}: uniform attention reads no scores; leave it out")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout} is outside [0, 1)")
         if not 0 <= self.embedding_std < math.inf:
@@ -121,6 +128,19 @@ class AttentionClassifierConfig(PreTrainedConfig):
         """The projection with its parameter, as records name it: "sparsegen(0.5)"."""
         parameter = {"sparsegen": self.sparsegen_lambda, "entmax": self.entmax_alpha}.get(self.projection)
         return self.projection if parameter is None else f"{self.projection}({parameter:g})"
+
+    @property
+    def alignment_label(self) -> str:
+        """The alignment with the scale its scores are held at, as records name it: "additive", "additive(scale 1)"."""
+        return self.alignment if self.score_scale is None else f"{self.alignment}(scale {self.score_scale:g})"
+
+    @property
+    def removal_renormalises(self) -> bool:
+        """Whether projecting again without a token is dividing the other weights by their sum.
+
+        Never at a fixed scale, which is that of the remaining scores: there even a token without weight moves the others.
+        """
+        return self.projection in ("softmax", "uniform") and self.score_scale is None
 
     @property
     def vectors_label(self) -> str:

@@ -72,12 +72,32 @@ PROJECTIONS = {
 }
 
 
+def held_at(scores: torch.Tensor, allowed: torch.Tensor, scale: float, largest: torch.Tensor) -> torch.Tensor:
+    """Scores (..., T) moved and stretched so that those allowed (..., T) have standard deviation `scale` and maximum 0.
+
+    The standard deviation is that of the allowed tokens of the row (divided by their number). With a token blocked it is
+    that of the remaining ones: removing a token rescales the others, and may move weight even if it had none. A row whose
+    allowed scores are all equal, to rounding at their magnitude `largest` (..., 1), has no deviation: it gets 0 everywhere,
+    which is uniform attention, and no gradient. The maximum of the allowed scores given must be 0.
+    """
+    spread = -scores.detach().masked_fill(~allowed, 0.0).amin(-1, keepdim=True)
+    flat = ~(spread > 8 * torch.finfo(scores.dtype).eps * largest)
+    # in units of their spread, which changes nothing, squares neither overflow nor vanish
+    unit = (scores / spread.masked_fill(flat, 1.0)).masked_fill(flat | ~allowed, 0.0)
+    count = allowed.sum(-1, keepdim=True)
+    centred = (unit - unit.sum(-1, keepdim=True) / count).masked_fill(~allowed, 0.0)
+    deviation = (centred.square().sum(-1, keepdim=True) / count).masked_fill(flat, 1.0).sqrt()
+    held = centred * (scale / deviation)
+    return held - held.detach().masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
+
+
 def project(scores: torch.Tensor, mask: torch.Tensor, config) -> torch.Tensor:
     """Attention from scores by the configured projection.
 
     scores (..., T) of any float dtype; mask (..., T) bool, True where a token may be attended. Returns (..., T) in
     float32 (float64 for float64 scores): exactly 0 where blocked, non-negative, summing to 1; all zero in a row where
-    nothing is allowed. A row with a NaN or infinite allowed score gives NaN.
+    nothing is allowed. A row with an allowed score of NaN or plus infinity gives NaN; minus infinity gets no weight. With
+    config.score_scale the scores are first held at that scale (`held_at`), and minus infinity gives NaN too.
     """
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     mask = mask.expand_as(scores)
@@ -85,5 +105,11 @@ def project(scores: torch.Tensor, mask: torch.Tensor, config) -> torch.Tensor:
     allowed = mask | ~reachable  # a row without any allowed token is computed as if open, then closed again below
     top = scores.detach().masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
     broken = ~top.isfinite()  # the sorting algorithms would fail on it with an index error
-    weights = PROJECTIONS[config.projection]((scores - top).masked_fill(broken, 0.0), allowed, config)
+    if config.score_scale is not None:
+        largest = scores.detach().masked_fill(~allowed, 0.0).abs().amax(-1, keepdim=True)
+        broken |= ~largest.isfinite()
+    scores = (scores - top).masked_fill(broken, 0.0)
+    if config.score_scale is not None:
+        scores = held_at(scores, allowed, config.score_scale, largest)
+    weights = PROJECTIONS[config.projection](scores, allowed, config)
     return weights.masked_fill(broken, torch.nan).masked_fill(~mask, 0.0)
