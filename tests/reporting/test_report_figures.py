@@ -81,7 +81,7 @@ def test_many_classes_share_the_last_colour(draw_record):
 @pytest.mark.parametrize("classes", [1, 3])
 def test_every_kind_of_record_can_be_drawn(draw_record, measures, classes):
     figures = all_figures(draw_record(12, measures=measures, classes=classes))
-    expected = {f"tau_attention_{name}" for name in measures} | {"attention_overview"}
+    expected = {f"tau_attention_{name}" for name in measures} | {"attention_overview", "dispersion_by_scores"}
     assert set(figures) == expected | ({"gradient_vs_leave_one_out"} if len(measures) == 2 else set())
 
 

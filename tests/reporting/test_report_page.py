@@ -133,7 +133,7 @@ def test_links_lead_to_files_of_the_report(draw_record, tmp_path, quick_figures)
 def test_readable_without_seeing_it(draw_record, tmp_path):
     page = Page(write_report(draw_record(20), tmp_path / "report").read_text(encoding="utf-8"))
     images = [attrs for tag, attrs in page.tags if tag == "img"]
-    assert len(images) == 4 and all(len(attrs["alt"]) > 40 for attrs in images)
+    assert len(images) == 5 and all(len(attrs["alt"]) > 40 for attrs in images)
     assert any("mean" in attrs["alt"] and "n =" in attrs["alt"] for attrs in images)
     assert all("scope" in attrs for tag, attrs in page.tags if tag == "th")
     assert dict(page.tags[0][1]) == {"lang": "en"}

@@ -24,13 +24,14 @@ def of_epsilons(cells):
 
 def test_cells_without_importance_are_in_the_tables_they_allow(cells):
     tables = study.study_tables(cells)
-    assert set(tables) == {"performance", "agreement", "performance_over_seeds", "agreement_over_seeds"}
+    names = {"performance", "agreement", "dispersion"}
+    assert set(tables) == names | {f"{name}_over_seeds" for name in names}
     assert len(tables["performance"]) == 3 and set(tables["agreement"]["seed"]) == {1, 2}
     assert set(tables["performance"].columns[: len(CELL)]) == set(CELL)
 
 
 def test_one_seed_has_no_mean_over_seeds(cells):
-    assert set(study.study_tables(cells[:1])) == {"performance", "agreement"}
+    assert set(study.study_tables(cells[:1])) == {"performance", "agreement", "dispersion"}
 
 
 def test_numbers_that_name_a_row_are_no_statistics(cells, monkeypatch):

@@ -1,8 +1,10 @@
 """From a record to tables, figures and an HTML page. Needs no model: torch is never imported here."""
 
 from attnfaith.reporting.comparisons import paired_comparison
+from attnfaith.reporting.dispersion import dispersion_table
 from attnfaith.reporting.figures import (
     attention_overview,
+    dispersion_by_scores,
     gradient_vs_leave_one_out,
     save_figure,
     tau_histograms,
@@ -10,7 +12,7 @@ from attnfaith.reporting.figures import (
 from attnfaith.reporting.interventions import instance_statistics
 from attnfaith.reporting.interventions import tables as intervention_tables
 from attnfaith.reporting.report import write_report
-from attnfaith.reporting.statistics import bootstrap_interval, holm, sign_flip_test
+from attnfaith.reporting.statistics import bootstrap_interval, correlations, holm, sign_flip_test
 from attnfaith.reporting.tables import (
     agreement_table,
     compare_with_published,
@@ -26,6 +28,9 @@ __all__ = [
     "attention_overview",
     "bootstrap_interval",
     "compare_with_published",
+    "correlations",
+    "dispersion_by_scores",
+    "dispersion_table",
     "gradient_vs_leave_one_out",
     "holm",
     "instance_statistics",

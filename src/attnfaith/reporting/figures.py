@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith.reporting.cells import Cell, describe, measure_label, name_class, one_cell
+from attnfaith.reporting.dispersion import entropies, scores_label
 from attnfaith.reporting.files import write_atomically
 
 
@@ -67,12 +68,16 @@ def _own_style(draw: Callable) -> Callable:
     return styled
 
 
-def _figure(title: str, cell: Cell, width: float, height: float, *, subject: str | None = None) -> "Figure":
-    """An empty figure under a title and a line that identifies the cell, or what else is shown: the subject."""
+def _figure(
+    title: str, cell: Cell, width: float, height: float, *, subject: str | None = None, count: int | None = None
+) -> "Figure":
+    """An empty figure under a title and a line that identifies the cell, or what else is shown: the subject, and how many
+    texts where it is not those of the cell.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lines = textwrap.wrap(f"{subject or describe(cell.identity)} · n = {len(cell):,}", width=int(width * 12))
+    lines = textwrap.wrap(f"{subject or describe(cell.identity)} · n = {count or len(cell):,}", width=int(width * 12))
     top = 0.62 + 0.2 * len(lines)
     figure = Figure(figsize=(width, height + top), layout="constrained")
     FigureCanvasAgg(figure)
@@ -271,13 +276,54 @@ def _tau_by_length(axes: "Axes", cell: Cell, measure: str) -> None:
     return None
 
 
+@_own_style
+def dispersion_by_scores(record: "pa.Table | Cell") -> "Figure":
+    """Entropy over its maximum in single texts: a line for attention, for each measure and for the inputs of states.
+
+    Dot: mean; thick: the middle half of the texts; thin: 90 % of them. Texts without an entropy are not drawn and are
+    counted.
+
+    Raises ValueError where the record holds more than one cell.
+    """
+    cell = one_cell(record)
+    found = entropies(cell)
+    figure = _figure("How evenly attention and importance are spread", cell, 9.0, 1.3 + 0.34 * len(found))
+    axes = figure.add_subplot()
+    for place, (name, values) in enumerate(found.items()):
+        if not len(values := values[~np.isnan(values)]):
+            continue
+        colour = ATTENTION if name == "attention" else PALETTE[-1]
+        low, lower, upper, high = np.quantile(values, (0.05, 0.25, 0.75, 0.95))
+        axes.plot([low, high], [place, place], color=colour, linewidth=1.6)
+        axes.plot([lower, upper], [place, place], color=colour, linewidth=8, alpha=0.35, solid_capstyle="butt")
+        axes.plot([values.mean()], [place], color=colour, marker="o", markersize=6)
+    rows = range(len(found))
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_yticks(rows, [scores_label(name) for name in found])
+    right = axes.secondary_yaxis("right")
+    right.set_yticks(rows, [mean_in_words(values, 2) for values in found.values()], fontsize=10)
+    for axis in (axes, right):
+        axis.tick_params(axis="y", length=0)
+    right.spines["right"].set_visible(False)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel(
+        "entropy of a text over its maximum (0: one token has all, 1: all have the same)\n"
+        "dot: mean; thick: the middle half of the texts; thin: 90 % of them"
+    )
+    axes.grid(axis="x", color="#e4e4e4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    if all(np.isnan(values).all() for values in found.values()):
+        _note(axes, "no text has two tokens")
+    return figure
+
+
 def all_figures(record: "pa.Table | Cell") -> "dict[str, Figure]":
     """Every figure that a cell's columns allow, by file name."""
     cell = one_cell(record)
     figures = {f"tau_attention_{name}": tau_histograms(cell, name) for name in cell.measures}
     if {"gradient", "leave_one_out"} <= set(cell.measures):
         figures["gradient_vs_leave_one_out"] = gradient_vs_leave_one_out(cell)
-    return figures | {"attention_overview": attention_overview(cell)}
+    return figures | {"attention_overview": attention_overview(cell), "dispersion_by_scores": dispersion_by_scores(cell)}
 
 
 @_own_style

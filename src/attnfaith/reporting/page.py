@@ -15,7 +15,8 @@ from attnfaith import __version__
 from attnfaith.reporting import interventions
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, Picture, differing, number_with_interval, template
 from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, name_class, pair_name
-from attnfaith.reporting.figures import tau_in_words
+from attnfaith.reporting.dispersion import dispersion_grid, entropies, scores_label
+from attnfaith.reporting.figures import mean_in_words, tau_in_words
 from attnfaith.reporting.heatmap import (
     HUES,
     MOST_TOKENS,
@@ -84,7 +85,7 @@ def render_page(
 ) -> str:
     """The page's HTML.
 
-    tables: "agreement", "performance", "plausibility" and "seeds" as made by `reporting.tables`, and those of
+    tables: "agreement", "performance", "plausibility" and "seeds" as made by `reporting.tables`, "dispersion", and those of
     `reporting.interventions`. pictures: those of each cell. facts: what to say of the run, by name; nested ones are
     written out with dots.
     """
@@ -211,6 +212,7 @@ def _grids(tables: Mapping[str, pd.DataFrame], names: tuple[str, ...]) -> list[G
         _seed_grid(tables["seeds"]),
         _plausibility_grid(tables["plausibility"]),
         _performance_grid(tables["performance"], names),
+        dispersion_grid(tables["dispersion"]),
         *interventions.grids(tables),
     ]
 
@@ -353,6 +355,14 @@ def describe_figure(cell: Cell, name: str) -> tuple[str, str]:
         beside = "agreement changes with length of text" if cell.measures else "long the texts are"
         alt = f"Two panels: histogram of the largest attention weight per text ({mean}), and how {beside}."
         return alt, f"How concentrated attention is, and how {beside}."
+    if name == "dispersion_by_scores":
+        parts = [f"{scores_label(scores)}: {mean_in_words(values, 2)}" for scores, values in entropies(cell).items()]
+        alt = f"Range of the entropy over its maximum in single texts, one line each. {'; '.join(parts)}."
+        caption = (
+            "How evenly attention and importance are spread over the tokens of single texts. "
+            "Dot: mean; thick line: the middle half of the texts; thin line: 90 % of them."
+        )
+        return alt, caption
     if name == "gradient_vs_leave_one_out":
         pairs = [("attention", "gradient"), ("attention", "leave_one_out"), ("gradient", "leave_one_out")]
         parts = [f"{measure_label(a)} and {measure_label(b)}: {tau_in_words(cell.tau(a, b))}" for a, b in pairs]

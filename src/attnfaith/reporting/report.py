@@ -13,6 +13,7 @@ from attnfaith import record as records
 from attnfaith.reporting import interventions
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
+from attnfaith.reporting.dispersion import dispersion_table
 from attnfaith.reporting.figures import all_figures, require_matplotlib, save_figure
 from attnfaith.reporting.files import write_atomically
 from attnfaith.reporting.page import describe_figure, render_page
@@ -72,6 +73,7 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
         "agreement": agreement,
         "performance": performance_table(cells),
         "plausibility": plausibility_table(cells),
+        "dispersion": dispersion_table(cells),
         "seeds": seeds[seeds["n_seeds"] > 1],
         **interventions.tables(cells),
     }

@@ -12,13 +12,19 @@ from attnfaith.record import RecordError
 from attnfaith.reporting import planted, stability
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
+from attnfaith.reporting.dispersion import dispersion_table
 from attnfaith.reporting.figures import _own_style, all_figures
 from attnfaith.reporting.files import write_atomically
 from attnfaith.reporting.interventions import PLUGINS
 from attnfaith.reporting.tables import agreement_table, performance_table, plausibility_table, seed_summary
 
 
-OF_A_CELL = {"performance": performance_table, "agreement": agreement_table, "plausibility": plausibility_table}
+OF_A_CELL = {
+    "performance": performance_table,
+    "agreement": agreement_table,
+    "plausibility": plausibility_table,
+    "dispersion": dispersion_table,
+}
 INTERVENTIONS: dict[str, ModuleType] = {plugin.__name__.rpartition(".")[2]: plugin for plugin in PLUGINS}
 PROTOCOLS: dict[str, ModuleType] = {"stability": stability, "planted": planted}
 DEFAULT = (*OF_A_CELL, *INTERVENTIONS)

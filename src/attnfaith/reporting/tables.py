@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, auprc, auprc_constant, auprc_random
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, pair_name, split_cells
@@ -117,7 +118,7 @@ def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
 def _performance(cell: Cell) -> dict:
     scores = classification_scores(cell.probs, cell.labels)
     weights = [row.astype(np.float64) for row in cell.attention if len(row)]
-    entropy = np.array([_normalised_entropy(row) for row in weights])
+    entropy = normalised_entropy(weights)
     row = {
         **cell.identity,
         "n": len(cell),
@@ -132,13 +133,6 @@ def _performance(cell: Cell) -> dict:
         "n_entropy_undefined": len(cell) - int((~np.isnan(entropy)).sum()),
     }
     return row | {name: value for name, value in scores.items() if name != "n_scored"}
-
-
-def _normalised_entropy(weights: np.ndarray) -> float:
-    if len(weights) < 2:
-        return np.nan
-    used = weights[weights > 0]
-    return float(-(used * np.log(used)).sum() / np.log(len(weights)))
 
 
 def plausibility_table(record: "pa.Table | Sequence[Cell]", *, n_bootstrap: int = 1000, seed: int = 0) -> pd.DataFrame:
