@@ -173,7 +173,9 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
     names = ("encoder", "alignment", "projection", "sparsegen_lambda", "entmax_alpha", "score_scale", "embedding_std")
     for name, recipe in wanted.items():
         model = [getattr(recipe.model, key) for key in names]
-        key = repr((recipe.data, recipe.measure.split, model, recipe.objective, recipe.seed))
+        plain = recipe.objective.kind == "classification"
+        rate = f"{recipe.training.attention_learning_rate_factor:g}" if plain else None
+        key = repr((recipe.data, recipe.measure.split, model, recipe.objective, rate, recipe.seed))
         if key in owners:
             raise RecipeError(
                 f"cells {owners[key]!r} and {name!r} have the same data, split, model, objective and seed: tables cannot "

@@ -133,7 +133,16 @@ def test_defaults_are_the_papers():
         (MINIMAL + "training: {loss_reduction: max}", "'max' is not one of 'sum', 'mean'"),
         (MINIMAL + "training: {early_stopping_patience: two}", "patience='two' is a str; it must be a int"),
         (MINIMAL + "training: {select_on: test}", "selected on 'validation' only"),
-        (MINIMAL + "objective: {kind: adversary}", "'adversary' is not one of 'classification', 'guided', 'adversarial'"),
+        (
+            MINIMAL + "objective: {kind: adversary}",
+            "'adversary' is not one of 'classification', 'untrained', 'guided', 'adversarial'",
+        ),
+        (MINIMAL + "objective: {kind: untrained, base: b}", "objective.base='b' with objective.kind='untrained'"),
+        (MINIMAL + "objective: {kind: untrained, weight: 0.1}", "objective.weight is for adversaries"),
+        (
+            MINIMAL + "objective: {kind: untrained}\ntraining: {attention_learning_rate_factor: 10}",
+            "training.attention_learning_rate_factor=10 with objective.kind='untrained'",
+        ),
         (MINIMAL + "objective: {kind: guided}", "objective.kind='guided' needs objective.base, the folder of the run"),
         (MINIMAL + "objective: {kind: adversarial, base: ''}", "objective.kind='adversarial' needs objective.base"),
         (MINIMAL + "objective: {base: b}", "objective.base='b' with objective.kind='classification'"),

@@ -65,7 +65,7 @@ def test_what_a_run_leaves(finished):
     state = runs.read_state(folder)
     assert state["status"] == "complete" and state["processes"] == 1 and state["epochs"] == 2
     assert state["sizes"]["test"] == 24 and 0 <= state["best"]["value"] <= 1
-    assert set(state["attention_faithfulness"]) == {"gradient", "gradient_norm", "leave_one_out"}
+    assert set(state["attention_faithfulness"]) == {"gradient", "gradient_norm", "gradient_norm_detached", "leave_one_out"}
     assert state["attention_faithfulness"]["gradient"]["n"] == 24
     assert (folder / "report" / "index.html").read_text().count("a note") >= 1
     assert not [path for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name.startswith(".")]
@@ -735,6 +735,58 @@ def test_a_base_that_was_trained_anew(family, against):
     runs.run(again(recipes.load(base / "recipe.yaml"), f"--output_dir={base}"), resume=True)
     with pytest.raises(RunError, match=r"was trained anew since the run in .* run that again with --overwrite_output_dir"):
         runs.run(again(recipe, "--limit=5"), resume=True)
+
+
+# ------------------------------------------------------------------------------------------------ untrained
+
+
+def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe, tmp_path, monkeypatch):
+    drawn = []
+
+    def spy(model, *args, **kwargs):
+        drawn.append({name: value.clone() for name, value in model.state_dict().items()})
+        return training.make_trainer(model, *args, **kwargs)
+
+    monkeypatch.setattr(runs, "make_trainer", spy)
+    runs.run(tiny_recipe(output_dir=str(tmp_path / "trained"), measure__producers=[]))
+    recipe = tiny_recipe(output_dir=str(tmp_path / "untrained"), objective__kind="untrained", measure__outputs=["train"])
+    page = runs.run(recipe)
+    assert len(drawn) == 1
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "untrained" / "model")
+    assert all(torch.equal(value, drawn[0][name]) for name, value in model.state_dict().items())
+
+    folder = tmp_path / "untrained"
+    names = ["model", "outputs", "recipe.yaml", "record.parquet", "report", "run.json"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    state = runs.read_state(folder)
+    assert state["status"] == "complete" and state["epochs"] == 0 and "best" not in state and "training_seconds" not in state
+    twin = runs.read_state(tmp_path / "trained")
+    assert all(state[name] == twin[name] for name in ("dataset", "sizes", "truncated", "vocabulary", "processes"))
+    table = record.load(folder / "record.parquet")
+    assert table.column("objective").unique().to_pylist() == ["untrained"]
+    assert {"importance_gradient", "importance_gradient_norm", "importance_leave_one_out"} <= set(table.column_names)
+    text = page.read_text()
+    assert "none: the model as it was drawn" in text and "selected on validation" not in text
+    before = (folder / "record.parquet").read_bytes()
+    runs.run(recipe, resume=True)  # complete: nothing is done again
+    assert (folder / "record.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("overrides", "label"),
+    [
+        ([], "classification"),
+        (["--attention_learning_rate_factor=10"], "classification(attention rate x 10)"),
+        (["--attention_learning_rate_factor=0.5"], "classification(attention rate x 0.5)"),
+        (["--kind=untrained"], "untrained"),
+        (
+            ["--kind=adversarial", "--base=b", "--divergence=jsd", "--weight=1", "--attention_learning_rate_factor=10"],
+            "adversarial(jsd, 1)",
+        ),
+    ],
+)
+def test_names_of_objectives(overrides, label):
+    assert runs.objective_label(recipes.parse("name: a\noutput_dir: b\n", overrides)) == label
 
 
 # ------------------------------------------------------------------------------------------------ refused early

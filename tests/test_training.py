@@ -8,6 +8,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
+import transformers
 from transformers import TrainerCallback, TrainingArguments
 from transformers.trainer_callback import TrainerState
 
@@ -573,6 +574,86 @@ def test_early_stopping(tiny_recipe, monkeypatch):
     folder = train_only(tiny_recipe(training__num_train_epochs=6, training__early_stopping_patience=2))
     assert evaluated == [1, 2, 3, 4]
     assert runs.read_state(folder)["best"]["value"] == 0.9
+
+
+# ------------------------------------------------------------------------------------------------ divergence
+
+
+def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
+    """The third loss is NaN: the weights are those of the second step."""
+    trainer = make(num_train_epochs=2, per_device_train_batch_size=16, options={"attention_learning_rate_factor": 3.0})
+    seen, losses = [], training.AttentionTrainer.losses
+
+    def broken(self, model, inputs):
+        found, outputs = losses(self, model, inputs)
+        if model.training:
+            seen.append(weights(trainer))
+        return found * (float("nan") if len(seen) == 3 and model.training else 1.0), outputs
+
+    monkeypatch.setattr(training.AttentionTrainer, "losses", broken)
+    message = (
+        r"the training diverged in epoch 1, step 3 of 8: the loss is nan; try a lower training.learning_rate \(now 0.01, "
+        r"and 3 times that for the alignment\), or clip gradients with training.max_grad_norm \(now 0; 0 does not\)"
+    )
+    with pytest.raises(training.DivergedError, match=message):
+        trainer.train()
+    assert len(seen) == 3 and moved(seen[1], seen[2]) > 0
+    same(weights(trainer), seen[2])
+
+
+def test_broken_weights_are_found_before_a_checkpoint_is_saved(make, tmp_path):
+    """Whatever the last step of an epoch leaves, no loss has seen it yet."""
+
+    class Break(TrainerCallback):
+        def on_epoch_end(self, args, state, control, model=None, **kwargs):
+            if state.epoch == 2:
+                with torch.no_grad():
+                    model.decoder.context.bias[0] = torch.inf
+
+    trainer = make(num_train_epochs=3, eval_strategy="epoch", save_strategy="epoch")
+    trainer.processing_class = None
+    trainer.add_callback(Break())
+    message = r"diverged in epoch 2, step 4 of 6: the weight 'decoder.context.bias' is no longer finite"
+    with pytest.raises(training.DivergedError, match=message):
+        trainer.train()
+    assert [path.name for path in Path(trainer.args.output_dir).glob("checkpoint-*")] == ["checkpoint-2"]
+
+
+def test_a_validation_loss_that_is_not_finite(make, monkeypatch):
+    trainer = make(num_train_epochs=1)
+    monkeypatch.setattr(transformers.Trainer, "evaluate", lambda *_a, **_k: {"eval_loss": float("nan"), "eval_kl": np.inf})
+    with pytest.raises(training.DivergedError, match="eval_loss is nan"):
+        trainer.evaluate()
+
+
+def test_a_run_that_diverged_keeps_no_model_and_starts_anew(tiny_recipe, spied, capsys):
+    recipe = tiny_recipe(training__learning_rate=1e38)
+    with pytest.raises(training.DivergedError, match=r"step \d+ of \d+: .*a lower training.learning_rate \(now 1e\+38\)"):
+        train_only(recipe)
+    folder = Path(recipe.output_dir)
+    assert sorted(path.name for path in folder.iterdir()) == ["recipe.yaml", "run.json"]
+    assert runs.read_state(folder)["status"] == "started"
+    # the second epoch diverges: the checkpoint of the first is not gone on from
+    recipe = tiny_recipe(training__num_train_epochs=3)
+    spied[1].append(BreakIn(2))
+    with pytest.raises(training.DivergedError, match="diverged in epoch 2"):
+        train_only(recipe)
+    assert not (folder / "checkpoints").exists() and not (folder / "model").exists()
+    spied[1].clear()
+    train_only(recipe, resume=True)
+    assert runs.read_state(folder)["epochs"] == 3 and [t.state.global_step for t in spied[0]][-1] == 3 * 2
+
+
+class BreakIn(TrainerCallback):
+    """Makes a weight NaN at the start of an epoch."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch_begin(self, args, state, control, model=None, **kwargs):
+        if state.epoch == self.epoch - 1:
+            with torch.no_grad():
+                model.decoder.context.weight[0, 0] = torch.nan
 
 
 class Kill(TrainerCallback):

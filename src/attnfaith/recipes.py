@@ -98,8 +98,10 @@ class Training:
 class Objective:
     """What the model is trained for.
 
-    kind: "classification", the labels; "guided", the labels too, under the attention of the base in place of its own;
-    "adversarial", the base's predictions under an attention far from the base's (Wiegreffe & Pinter 2019). base: folder of
+    kind: "classification", the labels; "untrained", nothing: the model as it was drawn, with the weights that a training of
+    the same data, model and seed starts from, and `training` is not read; "guided", the labels, under the attention of the
+    base in place of its own; "adversarial", the base's predictions under an attention far from the base's (Wiegreffe &
+    Pinter 2019). base: folder of
     the run it is trained against, which keeps its outputs (`measure.outputs`) of train and validation, and for a guided
     model of the measured split. weight: lambda of an adversary, half the distance |p - p_base|_1 minus lambda times the
     divergence of attentions; the lambda of Wiegreffe & Pinter's code is half of this one. divergence: "kl", or "jsd" where
@@ -107,19 +109,19 @@ class Objective:
     fresh ones: from the base's own no divergence has a gradient (Meister et al. 2021 say "adopting" the parameters).
     """
 
-    kind: Literal["classification", "guided", "adversarial"] = "classification"
+    kind: Literal["classification", "untrained", "guided", "adversarial"] = "classification"
     base: str | None = None
     weight: float = 0.002
     divergence: Literal["kl", "jsd"] = "kl"
     frozen: bool = False
 
     def __post_init__(self):
-        if self.kind == "classification" and self.base is not None:
+        if not self.needs_base and self.base is not None:
             raise RecipeError(
-                f"objective.base={self.base!r} with objective.kind='classification', which is trained on labels alone: set "
+                f"objective.base={self.base!r} with objective.kind={self.kind!r}, which has no part in another run: set "
                 "objective.kind to guided or adversarial, or leave out the base"
             )
-        if self.kind != "classification" and not self.base:
+        if self.needs_base and not self.base:
             raise RecipeError(
                 f"objective.kind={self.kind!r} needs objective.base, the folder of the run it is trained against"
             )
@@ -128,6 +130,11 @@ class Objective:
         for name in ("weight", "divergence", "frozen"):
             if self.kind != "adversarial" and getattr(self, name) != getattr(Objective, name):
                 raise RecipeError(f"objective.{name} is for adversaries; objective.kind={self.kind!r}")
+
+    @property
+    def needs_base(self) -> bool:
+        """Whether the model is trained against another run."""
+        return self.kind in ("guided", "adversarial")
 
 
 @dataclass(frozen=True)
@@ -191,6 +198,12 @@ class Recipe:
             raise RecipeError(
                 f"measure.producers={self.measure.producers} would measure the attention that a guided model computes, not "
                 "the one it is given: set measure.producers to []"
+            )
+        rate = self.training.attention_learning_rate_factor
+        if self.objective.kind == "untrained" and rate != 1:
+            raise RecipeError(
+                f"training.attention_learning_rate_factor={rate:g} with objective.kind='untrained': nothing learns; leave "
+                "it out"
             )
         if self.objective.kind == "adversarial" and self.model.projection == "uniform":
             raise RecipeError("objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move")

@@ -46,7 +46,7 @@ from attnfaith.models.configuration_attention_classifier import AttentionClassif
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import write_report
-from attnfaith.training import LOWER_IS_BETTER, check_processes, check_selection, make_trainer
+from attnfaith.training import LOWER_IS_BETTER, DivergedError, check_processes, check_selection, make_trainer
 
 
 STATE, RECIPE, MODEL, RECORD, REPORT = "run.json", "recipe.yaml", "model", "record.parquet", "report"
@@ -65,7 +65,8 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     measured shards; the recipe must be the same but for `measure` and `report`: with another `measure` section the trained
     model is kept and measured anew. Without either, a folder that is not empty is refused.
 
-    Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost.
+    Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost, and DivergedError where loss or
+    weights stop being numbers: then no model is kept, nor any checkpoint.
     """
     started = time.perf_counter()
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
@@ -208,13 +209,23 @@ def _facts(table, recipe: Recipe | None) -> dict[str, str]:
         "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
         "classes": ", ".join(f"{number} {name}" for number, name in enumerate(cells[0]["label_names"])),
         "vocabulary": f"{run['vocabulary']:,} entries",
-        "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
-        f"{training['learning_rate']:g}, weight decay {training['weight_decay']:g}, loss {training['loss_reduction']}, "
-        f"{run['training_seconds']:g} s, processes {run['processes']}",
-        "selected on validation": f"{run['best']['metric'].removeprefix('eval_')} {run['best']['value']:.4f}",
+        **_facts_of_training(training, run),
         "measured by": ", ".join(cells[0]["producers"]),
         "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
         "weights (SHA-256)": cells[0]["model"][:16],
+    }
+
+
+def _facts_of_training(training: Mapping, run: Mapping) -> dict[str, str]:
+    if "best" not in run:
+        return {"training": "none: the model as it was drawn"}
+    rate = training.get("attention_learning_rate_factor", 1)
+    faster = "" if rate == 1 else f" (of the alignment x {rate:g})"
+    return {
+        "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
+        f"{training['learning_rate']:g}{faster}, weight decay {training['weight_decay']:g}, "
+        f"loss {training['loss_reduction']}, {run['training_seconds']:g} s, processes {run['processes']}",
+        "selected on validation": f"{run['best']['metric'].removeprefix('eval_')} {run['best']['value']:.4f}",
     }
 
 
@@ -354,7 +365,7 @@ class _Base(NamedTuple):
 def _needed_outputs(recipe: Recipe) -> list[str]:
     """Splits whose outputs the base must keep. Under a given attention a model cannot even be measured without them."""
     kind, section = recipe.objective.kind, recipe.measure
-    needed = {"train", "validation"} if kind != "classification" else set()
+    needed = {"train", "validation"} if recipe.objective.needs_base else set()
     if kind == "guided":
         needed |= {section.split, *section.outputs}
     return [split for split in SPLITS if split in needed]
@@ -363,7 +374,7 @@ def _needed_outputs(recipe: Recipe) -> list[str]:
 def _check_base(recipe: Recipe) -> None:
     """Raise RunError where the run that a recipe is trained against cannot serve, by what its folder holds."""
     objective = recipe.objective
-    if objective.kind == "classification":
+    if not objective.needs_base:
         return
     folder, given = Path(objective.base), f"objective.base={objective.base}"
     if folder.resolve() == Path(recipe.output_dir).resolve():
@@ -421,7 +432,8 @@ def _given_attention(recipe: Recipe, folder: Path, split: str, tokenizer) -> dic
 
 
 def objective_label(recipe: Recipe) -> str:
-    """What the model of a recipe is trained for, as records name it: "classification", "adversarial(kl, 0.002)",
+    """What the model of a recipe is trained for, as records name it: "classification", "classification(attention rate x 10)"
+    where the alignment learns at another rate than the rest, "untrained", "adversarial(kl, 0.002)",
     "guided(bilstm+additive+softmax)", "guided(adversarial(kl, 0.002))".
     """
     objective = recipe.objective
@@ -432,7 +444,8 @@ def objective_label(recipe: Recipe) -> str:
         config = AttentionClassifierConfig.from_pretrained(Path(objective.base) / MODEL)
         source = f"{config.encoder}+{config.alignment_label}+{config.projection_label}"
         return f"guided({source if base.objective.kind == 'classification' else objective_label(base)})"
-    return objective.kind
+    rate = recipe.training.attention_learning_rate_factor
+    return objective.kind if objective.kind == "untrained" or rate == 1 else f"{objective.kind}(attention rate x {rate:g})"
 
 
 def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool, resume: bool) -> None:
@@ -505,7 +518,7 @@ def _note(folder: Path, **facts) -> None:
 
 def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: PartialState) -> None:
     section, objective = recipe.training, recipe.objective
-    base = None if objective.kind == "classification" else _read_base(recipe)
+    base = _read_base(recipe) if objective.needs_base else None
     with state.local_main_process_first():
         loaded = load_data(recipe)
         tokenizer = make_tokenizer(recipe, loaded)
@@ -520,6 +533,24 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
     columns = [name for name in columns if name in encoded["train"].column_names]
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, loaded, tokenizer)
+    facts = {
+        "status": "trained",
+        "dataset": {
+            "name": recipe.data.name,
+            "revision": loaded.revision,
+            "dropped": loaded.dropped,
+            "empty": loaded.empty,
+        },
+        "sizes": {split: len(rows) for split, rows in loaded.splits.items()},
+        "truncated": {split: int(sum(rows["truncated"])) for split, rows in encoded.items()},
+        "vocabulary": len(tokenizer),
+        "processes": state.num_processes,
+    }
+    if objective.kind == "untrained":
+        if state.is_main_process:
+            _keep(folder, model, tokenizer, **facts, epochs=0.0)
+        state.wait_for_everyone()
+        return
     if objective.frozen:
         # all but the alignment: at the base's own attention the divergence is least and has no gradient to leave it by
         weights = base.model.state_dict()
@@ -556,32 +587,34 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
     elif base and state.is_main_process:
         _note(folder, base={"folder": str(base.folder), "weights (SHA-256)": base.digest})
     started = time.perf_counter()
-    trainer.train(resume_from_checkpoint=last)
+    try:
+        trainer.train(resume_from_checkpoint=last)
+    except DivergedError:
+        if state.is_main_process:  # from a checkpoint it would diverge again: the next call starts anew
+            shutil.rmtree(arguments.output_dir, ignore_errors=True)
+        raise
     if state.is_main_process:
-        temporary = folder / f".{MODEL}.tmp"
-        shutil.rmtree(temporary, ignore_errors=True)
-        trainer.model.save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
-        _note(
+        _keep(
             folder,
-            status="trained",
-            dataset={
-                "name": recipe.data.name,
-                "revision": loaded.revision,
-                "dropped": loaded.dropped,
-                "empty": loaded.empty,
-            },
-            sizes={split: len(rows) for split, rows in loaded.splits.items()},
-            truncated={split: int(sum(rows["truncated"])) for split, rows in encoded.items()},
-            vocabulary=len(tokenizer),
+            trainer.model,
+            tokenizer,
+            **facts,
             epochs=trainer.state.epoch,
             best={"metric": arguments.metric_for_best_model, "value": trainer.state.best_metric},
             training_seconds=round(time.perf_counter() - started, 1),
-            processes=state.num_processes,
         )
-        os.replace(temporary, folder / MODEL)
         shutil.rmtree(arguments.output_dir)
     state.wait_for_everyone()
+
+
+def _keep(folder: Path, model, tokenizer, **facts) -> None:
+    """Save model and tokenizer whole or not at all, and note the facts in the run's state."""
+    temporary = folder / f".{MODEL}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    model.save_pretrained(temporary)
+    tokenizer.save_pretrained(temporary)
+    _note(folder, **facts)
+    os.replace(temporary, folder / MODEL)
 
 
 def _last_checkpoint(folder: Path, state: PartialState) -> str | None:

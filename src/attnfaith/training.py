@@ -1,5 +1,6 @@
 """Training with transformers' Trainer and the papers' loss and optimiser."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 
@@ -28,6 +29,10 @@ ADVERSARY_SCORES = ("objective", "tvd", "jsd", "kl")
 LOWER_IS_BETTER = ("loss", "objective")
 
 
+class DivergedError(ValueError):
+    """A training whose loss or weights are no longer finite. The message says when, and what to try."""
+
+
 class SharedOrder(LengthGroupedSampler):
     """Texts of similar length together, in an order drawn from (seed, epoch), which all processes agree on.
 
@@ -52,6 +57,9 @@ class AttentionTrainer(Trainer):
     coupled L2 term is compared with the gradient of the *summed* loss, so weight_decay means something else under "mean".
     attention_learning_rate_factor: learning rate of the alignment's parameters over that of the others (Meister et al.: 1
     or 10).
+
+    Raises DivergedError as soon as the loss of a step is NaN or infinite, before the step is taken, and where an evaluation
+    finds such weights or loss, before the checkpoint is saved.
     """
 
     # compute_loss gives a sum, or a mean over the batch at hand; the Trainer divides by the accumulation steps and
@@ -79,6 +87,8 @@ class AttentionTrainer(Trainer):
             loss = reduce(losses, "sum") * self.current_gradient_accumulation_steps * self.args.world_size
         else:
             loss = reduce(losses, "mean")
+        if model.training and not bool(self.accelerator.gather(loss.detach().reshape(1)).isfinite().all()):
+            raise self._diverged(f"the loss is {loss.item():g}", self.state.global_step + 1, int(self.state.epoch or 0) + 1)
         return (loss, outputs) if return_outputs else loss
 
     def losses(self, model, inputs):
@@ -86,6 +96,25 @@ class AttentionTrainer(Trainer):
         labels = inputs.pop("labels")
         outputs = model(**inputs)
         return classification_loss(outputs.logits, labels, self.class_weights), outputs
+
+    def evaluate(self, *args, **kwargs):
+        reached = self.state.global_step, math.ceil(self.state.epoch or 0)
+        for name, values in self.model.named_parameters():
+            if not bool(values.isfinite().all()):
+                raise self._diverged(f"the weight '{name}' is no longer finite", *reached)
+        scores = super().evaluate(*args, **kwargs)
+        for name in (name for name in scores if name.endswith("_loss") and not math.isfinite(scores[name])):
+            raise self._diverged(f"{name} is {scores[name]:g}", *reached)
+        return scores
+
+    def _diverged(self, what: str, step: int, epoch: int) -> DivergedError:
+        faster = self.attention_learning_rate_factor
+        rates = f"training.learning_rate (now {self.args.learning_rate:g}"
+        rates += ")" if faster == 1 else f", and {faster:g} times that for the alignment)"
+        return DivergedError(
+            f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {what}; try a lower {rates}, "
+            f"or clip gradients with training.max_grad_norm (now {self.args.max_grad_norm:g}; 0 does not)"
+        )
 
     def _get_train_sampler(self, train_dataset=None):
         sampler = super()._get_train_sampler(train_dataset)
