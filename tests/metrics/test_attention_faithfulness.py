@@ -11,6 +11,7 @@ import pytest
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
+from attnfaith.metrics.attention_faithfulness.support_agreement import support_auprc, top_k_overlap
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME, register_metric
 
 
@@ -19,6 +20,16 @@ IMPORTANCE = [[1.0, 3.0, 2.0], [0.1, 0.2, 0.3], [1.0, 2.0], []]
 PROBS = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]]
 OTHER_ATTENTION = [[0.7, 0.2, 0.1], [0.5, 0.5, 0.0], [0.5, 0.5], []]
 OTHER_PROBS = [[0.8, 0.2], [0.6, 0.4], [0.6, 0.4], [0.3, 0.7]]
+# of ATTENTION: a row of three weights, one of a single weight, an even one, an empty one
+ENTROPY = (0.1 * math.log(10) + 0.2 * math.log(5) + 0.7 * math.log(1 / 0.7)) / math.log(3)
+DISPERSION = {
+    "normalised_entropy": (ENTROPY + 0 + 1) / 3,
+    "normalised_entropy_undefined": 1,
+    "support_size": (3 + 1 + 2) / 3,
+    "support_size_undefined": 1,
+    "share_of_zeros": (0 + 2 / 3 + 0) / 3,
+    "share_of_zeros_undefined": 1,
+}
 COLUMNS = {
     "attention": ATTENTION,
     "importance": IMPORTANCE,
@@ -54,14 +65,27 @@ def metric(loaded):
 
 def same(found, expected):
     assert found.keys() == expected.keys()
-    np.testing.assert_array_equal(list(found.values()), list(expected.values()))
+    np.testing.assert_array_equal([found[name] for name in expected], list(expected.values()))
+
+
+def without_dispersion(found):
+    """The results less those on attention alone, which are checked."""
+    assert {name: found[name] for name in DISPERSION} == pytest.approx(DISPERSION, abs=1e-15)
+    return {name: value for name, value in found.items() if name not in DISPERSION}
+
+
+def test_attention_alone(metric):
+    found = metric.compute(attention=ATTENTION)
+    assert without_dispersion(found) == {"n": 4}
 
 
 def test_agreement_block(metric):
     found = metric.compute(attention=ATTENTION, importance=IMPORTANCE, alpha=0.4, n_bootstrap=50, seed=3)
     expected = agreement(ATTENTION, IMPORTANCE, alpha=0.4, n_bootstrap=50, seed=3)["overall"]
+    overlap, overlap_chance = top_k_overlap(ATTENTION, IMPORTANCE)
+    precision, precision_chance = support_auprc(ATTENTION, IMPORTANCE)
     same(
-        found,
+        without_dispersion(found),
         {
             "n": 4,
             "kendall_tau": expected["tau_mean"],
@@ -72,11 +96,20 @@ def test_agreement_block(metric):
             "kendall_tau_undefined": 2,
             "kendall_tau_over_ceiling": expected["tau_over_ceiling"],
             "tie_ceiling": expected["tie_ceiling"],
+            "top_k_overlap": np.nanmean(overlap),
+            "top_k_overlap_undefined": 2,
+            "top_k_overlap_chance": np.nanmean(overlap_chance),
+            "support_auprc": np.nanmean(precision),
+            "support_auprc_undefined": 3,
+            "support_auprc_chance": np.nanmean(precision_chance),
         },
     )
     # by hand: 1/3, and 2 concordant of 3 pairs with one tied: 2 / sqrt(2 * 3)
     assert found["kendall_tau"] == pytest.approx((1 / 3 + math.sqrt(2 / 3)) / 2)
     assert found["tie_ceiling"] == pytest.approx((1 + math.sqrt(2 / 3)) / 2)
+    # one of three tokens: not the most important one in the first text, but in the second, whose only weight it has
+    assert (found["top_k_overlap"], found["top_k_overlap_chance"]) == (0.5, pytest.approx(1 / 3))
+    assert (found["support_auprc"], found["support_auprc_chance"]) == (1, pytest.approx(11 / 18))
 
 
 def test_predicted_class_splits_the_agreement(metric):
@@ -112,7 +145,7 @@ def test_attention_block(metric):
     distances = jensen_shannon_divergence(ATTENTION[:3], OTHER_ATTENTION[:3])
     assert distances[1] == pytest.approx(math.log(2)) and distances[2] == 0
     same(
-        found,
+        without_dispersion(found),
         {
             "n": 4,
             "jsd": distances.mean(),
@@ -175,20 +208,20 @@ def test_undefined_instances_are_counted_in_every_block(metric):
         importance=[*IMPORTANCE, None, [1.0, 2.0]],
     )
     expected = metric.compute(**COLUMNS)
-    for name in ("kendall_tau_undefined", "tvd_undefined", "flip_fraction_undefined", "jsd_undefined"):
-        assert found[name] == expected[name] + 2
-    for name in ("kendall_tau", "kendall_tau_class_0", "kendall_tau_class_1_n", "tvd", "flip_fraction", "jsd"):
+    blocks = ("kendall_tau", "top_k_overlap", "support_auprc", "tvd", "flip_fraction", "jsd", *DISPERSION)
+    for name in (name for name in blocks if not name.endswith("_undefined")):
+        assert found[f"{name}_undefined"] == expected[f"{name}_undefined"] + 2
+        assert found[name] == expected[name]
+    for name in ("kendall_tau_class_0", "kendall_tau_class_1_n"):
         assert found[name] == expected[name]
 
 
 def test_no_instance_is_all_undefined(metric):
     found = metric.compute(attention=[], importance=[])
     assert found.pop("n") == 0
+    blocks = ("kendall_tau", "top_k_overlap", "support_auprc", "tvd", "flip_fraction", "jsd", *DISPERSION)
     assert {name for name, value in found.items() if value == 0} == {
-        "kendall_tau_undefined",
-        "tvd_undefined",
-        "flip_fraction_undefined",
-        "jsd_undefined",
+        f"{name}_undefined" for name in blocks if not name.endswith("_undefined")
     }
     assert all(math.isnan(value) for name, value in found.items() if not name.endswith("_undefined"))
 
@@ -196,8 +229,8 @@ def test_no_instance_is_all_undefined(metric):
 @pytest.mark.parametrize(
     "columns, message",
     [
-        ({}, "no column was given or added. Give attention and importance, or probs and counterfactual_probs, or"),
-        ({"attention": ATTENTION}, r"nothing can be computed from the columns \['attention'\]"),
+        ({}, "no column was given or added. Give attention, or attention and importance, or probs and counterfactual_pr"),
+        ({"importance": IMPORTANCE}, r"nothing can be computed from the columns \['importance'\]. Give attention, or"),
         ({"attention": ATTENTION, "importances": IMPORTANCE}, r"unknown columns \['importances'\]; the columns are"),
         ({"predictions": [0], "references": [0]}, r"unknown columns \['predictions', 'references'\]"),
         ({"attention": ATTENTION, "importance": IMPORTANCE[:3]}, "'attention': 4, 'importance': 3"),
@@ -288,7 +321,7 @@ def test_the_script_imports_all_that_its_siblings_import():
         return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
 
     fetched = siblings(METRIC_NAME)
-    assert fetched == {"divergences", "rank_agreement"}
+    assert fetched == {path.stem for path in METRIC_DIR.glob("*.py")} - {METRIC_NAME, "__init__", "app"}
     assert all(siblings(name) <= fetched for name in fetched)
 
 

@@ -4,6 +4,7 @@ import datasets
 import evaluate
 import numpy as np
 
+from .dispersion import normalised_entropy, share_of_zeros, support_size
 from .divergences import (
     check_distributions,
     flatten_pair,
@@ -12,14 +13,17 @@ from .divergences import (
     total_variation_distance,
 )
 from .rank_agreement import agreement, check_settings
+from .support_agreement import support_auprc, top_k_overlap
 
 
 _DESCRIPTION = """
-Measures whether the attention of a text classifier says which tokens it used. Three questions, each asked of one pair
-of columns: does attention rank the tokens as an importance measure does (Kendall's tau-b between attention and
-importance)? Do the predictions change when attention is replaced (total variation distance and share of changed
-decisions between probs and counterfactual_probs)? How different is the attention that replaced it (Jensen-Shannon
-divergence between attention and counterfactual_attention)? Undefined instances are counted and enter no mean.
+Measures whether the attention of a text classifier says which tokens it used. Four questions: how concentrated is
+attention (entropy over its maximum, tokens with weight)? Does it rank the tokens as an importance measure does
+(Kendall's tau-b between attention and importance; for sparse attention also the overlap of the heaviest tokens, and
+average precision of importance against the tokens with weight)? Do the predictions change when attention is replaced
+(total variation distance and share of changed decisions between probs and counterfactual_probs)? How different is the
+attention that replaced it (Jensen-Shannon divergence between attention and counterfactual_attention)? Undefined
+instances are counted and enter no mean.
 """
 
 _CITATION = """
@@ -58,7 +62,7 @@ _CITATION = """
 """
 
 _KWARGS_DESCRIPTION = """
-Columns, one row per instance, every one optional, at least one of the three pairs below:
+Columns, one row per instance, every one optional; at least attention, or both columns of probabilities:
     attention: T weights, non-negative, summing to 1 (leave out padding and begin/end markers; an empty row is an empty
         text).
     importance: T scores of the same tokens, any scale; compared with attention.
@@ -72,12 +76,18 @@ Arguments:
     seed: fixes the resamples. Default 0.
 Returns a flat dict of floats and integers:
     n: instances.
+    With attention: normalised_entropy (mean of the entropy over its maximum, 0: one token has all, 1: uniform),
+        support_size (mean number of tokens with a weight above zero), share_of_zeros (mean share of the others, 0..1),
+        and normalised_entropy_undefined (below two tokens), support_size_undefined, share_of_zeros_undefined (no tokens).
     With attention and importance: kendall_tau (mean tau-b, -1..1), kendall_tau_std (population), kendall_tau_ci_low
-    and
-        kendall_tau_ci_high (95 % bootstrap interval of the mean), kendall_tau_significant (share with p <= alpha of
-        the defined), kendall_tau_undefined (count: below two tokens, or a constant row), tie_ceiling (mean of the
-        largest |tau-b| the ties allow, 0..1), kendall_tau_over_ceiling (mean of tau over that ceiling).
-    With probs as well, the same for every predicted class c: kendall_tau_class_c, kendall_tau_class_c_std, ...,
+        and kendall_tau_ci_high (95 % bootstrap interval of the mean), kendall_tau_significant (share with p <= alpha
+        of the defined), kendall_tau_undefined (count: below two tokens, or a constant row), tie_ceiling (mean of the
+        largest |tau-b| the ties allow, 0..1), kendall_tau_over_ceiling (mean of tau over that ceiling). Not limited by
+        ties: top_k_overlap (mean share of the k heaviest tokens of attention that are among the k of most importance,
+        0..1; k a fifth of the tokens, rounded up, at most those with weight) and top_k_overlap_chance; support_auprc
+        (mean average precision of importance against the tokens with weight, 0..1) and support_auprc_chance; and
+        top_k_overlap_undefined, support_auprc_undefined (as tau, and where every token or none is chosen).
+    With probs as well, tau for every predicted class c: kendall_tau_class_c, kendall_tau_class_c_std, ...,
         tie_ceiling_class_c, and kendall_tau_class_c_n (instances with a defined tau).
     With probs and counterfactual_probs: tvd, tvd_median, tvd_max (total variation distance, 0..1), tvd_undefined,
         flip_fraction (share of instances whose most probable class changes, 0..1), flip_fraction_undefined.
@@ -112,6 +122,8 @@ _PAIRS = (
     ("probs", "counterfactual_probs"),
     ("attention", "counterfactual_attention"),
 )
+# something can be computed from
+_SUFFICIENT = (("attention",), *_PAIRS)
 # statistic of `agreement` -> what follows "kendall_tau" in the result
 _AGREEMENT_NAMES = {
     "tau_mean": "",
@@ -178,7 +190,7 @@ class AttentionFaithfulness(evaluate.Metric):
     def _checked(self, columns):
         """The columns that were given, or ValueError: checked first, so that nothing of a bad batch is stored."""
         columns = self._known(columns)
-        if not any(set(pair) <= set(columns) for pair in _PAIRS):
+        if not any(set(needed) <= set(columns) for needed in _SUFFICIENT):
             raise ValueError(f"nothing can be computed from the columns {sorted(columns)}. {_what_to_give()}")
         counts = {name: len(rows) for name, rows in columns.items()}
         if len(set(counts.values())) > 1:
@@ -203,11 +215,18 @@ class AttentionFaithfulness(evaluate.Metric):
         seed,
     ):
         results = {"n": len(attention)}
+        if _given(attention):
+            for function in (normalised_entropy, support_size, share_of_zeros):
+                results |= _mean(function.__name__, function(attention))
         if _given(attention, importance):
             predicted = _predicted_class(probs) if _given(probs) else None
             results |= _agreement_results(
                 agreement(attention, importance, predicted, alpha=alpha, n_bootstrap=n_bootstrap, seed=seed)
             )
+            for function in (top_k_overlap, support_auprc):
+                found, chance = function(attention, importance)
+                results |= _mean(function.__name__, found)
+                results[f"{function.__name__}_chance"] = _mean("chance", chance)["chance"]
         if _given(probs, counterfactual_probs):
             results |= _summary("tvd", total_variation_distance(probs, counterfactual_probs))
             flips = flip_fraction(probs, counterfactual_probs)
@@ -219,7 +238,7 @@ class AttentionFaithfulness(evaluate.Metric):
 
 
 def _what_to_give():
-    return "Give " + ", or ".join(f"{x} and {y}" for x, y in _PAIRS)
+    return "Give " + ", or ".join(" and ".join(needed) for needed in _SUFFICIENT)
 
 
 def _given(*columns):
@@ -245,9 +264,16 @@ def _agreement_results(found):
     return results
 
 
+def _mean(name, values):
+    """Mean of the defined values, and how many are undefined."""
+    defined = values[~np.isnan(values)]
+    mean = float(np.mean(defined)) if len(defined) else float("nan")
+    return {name: mean, f"{name}_undefined": len(values) - len(defined)}
+
+
 def _summary(name, values):
     """Mean, median and largest of the defined values, and how many are undefined."""
     defined = values[~np.isnan(values)]
-    statistics = {name: np.mean, f"{name}_median": np.median, f"{name}_max": np.max}
-    results = {key: float(of(defined)) if len(defined) else float("nan") for key, of in statistics.items()}
-    return results | {f"{name}_undefined": len(values) - len(defined)}
+    statistics = {f"{name}_median": np.median, f"{name}_max": np.max}
+    others = {key: float(of(defined)) if len(defined) else float("nan") for key, of in statistics.items()}
+    return _mean(name, values) | others
