@@ -21,7 +21,7 @@ ORDERS = (*erasure.RANKINGS, "random")
 class Given:
     """A model that attends as told and whose states are class values already: logits are sum_t a_t v_t + b."""
 
-    config = SimpleNamespace(projection="softmax")
+    config = SimpleNamespace(removal_renormalises=True)  # as softmax attention's
     decoder = SimpleNamespace(affine=True)
 
     def __init__(self, attention, bias):
