@@ -131,6 +131,7 @@ def test_the_model_is_left_as_it_was(producer, encoder, projection, tiny_model, 
 def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model()
     monkeypatch.setattr(type(model), "attend", lambda *_args: 1 / 0)
+    monkeypatch.setattr(type(model.model.encoder), "norm_gradients", lambda *_args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         measured(producer, model, tiny_batch(tiny_rows([4, 2])))
     assert all(parameter.requires_grad for parameter in model.parameters())

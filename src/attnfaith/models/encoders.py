@@ -6,6 +6,7 @@ gives for a text does not depend on how far the text is padded or with what it i
 and one line in ENCODERS.
 """
 
+import copy
 import math
 from collections.abc import Iterator
 
@@ -15,6 +16,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 
 STATES_AT_ONCE = 2**15  # states of shortened texts made together: 32 MiB for H = 256 in float32
+GRADIENTS_AT_ONCE = 2**12  # gradients in a token that one backward pass makes: with more a CPU is slower, not faster
+ADJOINTS_AT_ONCE = 2**10  # states whose gradients go back through an LSTM together: 1 MiB for D = 128 and T numbers each
+MANY_STATES = 32  # of one text; from here on a matrix of its own at each position saves more than it costs
 
 
 class Encoder(GradientCheckpointingLayer):
@@ -46,17 +50,61 @@ class Encoder(GradientCheckpointingLayer):
         knows a shorter way gives smaller parts; a part is valid until the next one is asked for.
         """
         batch, length, size = embedded.shape
-        for begin, end in pieces(start, stop, batch * length):
+        for begin, end in pieces(start, stop, batch * length, STATES_AT_ONCE):
             kept = remaining_positions(length, begin, end, embedded.device)
             variants = embedded[:, kept].transpose(0, 1).reshape(-1, length - 1, size)
             mask = torch.ones(variants.shape[:2], dtype=torch.bool, device=embedded.device)
             states = self(variants, mask)[0].view(end - begin, batch, length - 1, -1)
             yield slice(begin - start, end - start), slice(0, length - 1), states
 
+    def norm_gradients(self, embedded, start, stop) -> Iterator[tuple[slice, torch.Tensor]]:
+        """How far a token moves the length of a state: ||d ||h_p||_2 / d x_i||_2 for all p and i in start..stop-1.
 
-def pieces(start: int, stop: int, states: int) -> Iterator[tuple[int, int]]:
-    """start..stop in pieces of at most STATES_AT_ONCE states, where one deletion makes `states` of them."""
-    step = max(1, STATES_AT_ONCE // states)
+        embedded (B,T,E), all texts of the full length T; start < stop. Gives parts (states p counted from start, norms
+        (B, p, stop - start)), each state once, in float32 or what is more exact. A state that is the zero vector, where a
+        length has no derivative, has norms of 0.
+
+        This is the definition: one backward pass a state, several together. An encoder may know a shorter way.
+        """
+        # the pass back may come in eval mode, which cuDNN refuses
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            inputs = embedded.detach().requires_grad_()
+            outputs, directions = self.length_gradients(inputs)
+        batch, length, _ = outputs.shape
+        for begin, end in pieces(start, stop, batch * length, GRADIENTS_AT_ONCE):
+            chosen = torch.arange(begin, end, device=embedded.device)
+            seeds = outputs.new_zeros(end - begin, *outputs.shape)
+            seeds[chosen - begin, :, chosen] = directions[:, begin:end].transpose(0, 1)
+            (slopes,) = torch.autograd.grad(outputs, inputs, seeds, is_grads_batched=True, retain_graph=True)
+            yield slice(begin - start, end - start), norms(slopes[:, :, start:stop]).transpose(0, 1)
+
+    def length_gradients(self, embedded) -> tuple[torch.Tensor, torch.Tensor]:
+        """Something that states are made of, each of its own place alone, (B,T,H), and d ||h_p||_2 / d of it, (B,T,H).
+
+        Here the states themselves and their directions.
+        """
+        states, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
+        return states, direction(states.detach())
+
+
+def norms(values: torch.Tensor) -> torch.Tensor:
+    """(..., D) to (...): lengths of vectors, in float32 where they are coarser."""
+    return torch.linalg.vector_norm(values, dim=-1, dtype=torch.promote_types(values.dtype, torch.float32))
+
+
+def direction(states: torch.Tensor) -> torch.Tensor:
+    """h / ||h||_2, the gradient of the length of h; 0 for the zero vector."""
+    return nn.functional.normalize(states.double(), dim=-1, eps=torch.finfo(torch.float64).tiny).to(states.dtype)
+
+
+def slope_of_tanh(values: torch.Tensor) -> torch.Tensor:
+    """1 - tanh(x)^2, exact where tanh rounds to 1."""
+    return 4 * values.mul(2).sigmoid() * values.mul(-2).sigmoid()
+
+
+def pieces(start: int, stop: int, cost: int, limit: int) -> Iterator[tuple[int, int]]:
+    """start..stop in pieces that cost at most `limit`, where one place costs `cost`; a single place where that is more."""
+    step = max(1, limit // cost)
     for begin in range(start, stop, step):
         yield begin, min(begin + step, stop)
 
@@ -126,6 +174,34 @@ class BiLSTM(Encoder):
             block[..., :size], block[..., size:] = whole[position, :, :size], states
             yield rows, slice(position, position + 1), block.unsqueeze(2)
 
+    @torch.no_grad()
+    def _directions(self, embedded):
+        """For the onward and for the backward LSTM, as it reads the text: itself, its derivatives, its part of h / ||h||."""
+        tokens, size = embedded.transpose(0, 1), self.forward_lstm.hidden_size
+        dtype = torch.promote_types(embedded.dtype, torch.float32)
+        onward = _lstm_slopes(self.forward_lstm, tokens, dtype)
+        backward = _lstm_slopes(self.backward_lstm, tokens.flip(0), dtype)
+        seeds = direction(torch.cat([onward[0], backward[0].flip(0)], -1))
+        return (self.forward_lstm, onward, seeds[..., :size]), (self.backward_lstm, backward, seeds[..., size:].flip(0))
+
+    def norm_gradients(self, embedded, start, stop):
+        """As defined in the base class, with a quarter of the work or less: no pass goes where the gradient is 0.
+
+        A token before state p reaches it by the onward LSTM alone, a token after it by the backward one; in the state's own
+        token both gradients add up. The gradients of many states go back together.
+        """
+        batch, length, _ = embedded.shape
+        onward, backward = self._directions(embedded)
+        for begin, end in pieces(start, stop, batch, ADJOINTS_AT_ONCE):
+            with torch.no_grad():
+                before, one = _lstm_norm_gradients(*onward, start, begin, end)
+                after, other = _lstm_norm_gradients(*backward, length - stop, length - end, length - begin)
+                found = before.new_zeros(batch, end - begin, stop - start)
+                found[..., : end - start] = before
+                found[..., begin - start :] += after.flip(1, 2)
+                found.diagonal(begin - start, 1, 2).copy_(norms(one + other.flip(1)))
+            yield slice(begin - start, end - start), found
+
 
 def _lstm_without(lstm, embedded, start, stop, order: range) -> Iterator[tuple[slice, int, torch.Tensor]]:
     """(deletions v, position, states (v, B, D)) of one direction for all deletions that the reader has passed.
@@ -165,6 +241,72 @@ def _lstm_without(lstm, embedded, start, stop, order: range) -> Iterator[tuple[s
             yield passed, position, hidden[first + passed.start : first + passed.stop]
 
 
+def _lstm_slopes(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """States (T,B,D) of an LSTM that reads tokens (T,B,E), and the derivatives of its steps.
+
+    These are dh/dc (T,B,D) at a position; dc/dc' (T,B,D), c' the memory before; and (T,B,4,D) dc/d(i, f, g) and dh/do,
+    with i, f, g, o the gates before their sigmoid or tanh, in torch's order.
+    """
+    length, batch, _ = tokens.shape
+    states = lstm(tokens)[0]
+    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
+    gates = nn.functional.linear(tokens, lstm.weight_ih_l0, lstm.bias_ih_l0)
+    gates = (gates + nn.functional.linear(before, lstm.weight_hh_l0, lstm.bias_hh_l0)).to(dtype)
+    gates = gates.view(length, batch, 4, -1)
+    enter, keep, _, leave = gates.sigmoid().unbind(2)
+    candidate = gates[:, :, 2].tanh()
+    memory = torch.zeros_like(keep[:1]).repeat(length + 1, 1, 1)
+    for position in range(length):
+        torch.addcmul(enter[position] * candidate[position], keep[position], memory[position], out=memory[position + 1])
+    memory, seen = memory[1:], memory[:-1]
+    to_gates = gates.neg().sigmoid()  # 1 - sigmoid, exact where sigmoid rounds to 1
+    to_gates[:, :, 0] *= candidate * enter
+    to_gates[:, :, 1] *= seen * keep
+    to_gates[:, :, 2] = enter * slope_of_tanh(gates[:, :, 2])
+    to_gates[:, :, 3] *= memory.tanh() * leave
+    return states.to(dtype), leave * slope_of_tanh(memory), keep, to_gates
+
+
+def _lstm_norm_gradients(lstm, slopes, seeds, start, begin, end) -> tuple[torch.Tensor, torch.Tensor]:
+    """Lengths (B, p, i) of the gradients of states begin..end-1 in tokens start..end-1, and each state's in its own token.
+
+    seeds (T,B,D): what of the scalar depends on each state itself. Read from the end, a state joins at its own position,
+    and one matrix product per position takes the gradients of all that have joined one token back. Of its result only the
+    length is kept, except in the state's own token: (B, p, E).
+    """
+    _, into, keep, to_gates = slopes
+    _, batch, _, size = to_gates.shape
+    weight = torch.cat([lstm.weight_hh_l0, lstm.weight_ih_l0], 1).to(seeds.dtype)  # (4D, D+E)
+    parts = weight.view(4, size, -1)
+    adjoint = seeds.new_zeros(batch, end - begin, 2 * size)  # of the memory and of the state
+    found = seeds.new_zeros(batch, end - begin, end - start)
+    own = seeds.new_empty(batch, end - begin, weight.shape[1] - size)
+    # The derivatives are the same for all states of a text: for many of them they go into the weights, half as many rows.
+    merged = parts[3].repeat(batch, 2, 1) if end - begin >= MANY_STATES else None
+    for position in range(end - 1, start - 1, -1):
+        first = max(position - begin, 0)  # states before it have not joined
+        if position >= begin:
+            adjoint[:, first, size:] = seeds[position]
+        memory, state = adjoint[:, first:].split(size, -1)
+        memory.addcmul_(state, into[position].unsqueeze(1))
+        factors = to_gates[position].unsqueeze(-1)
+        if merged is None:
+            gates = torch.stack([memory, memory, memory, state], 2).mul_(factors.squeeze(-1).unsqueeze(1))
+            back = gates.flatten(2) @ weight
+        else:
+            state.mul_(factors[:, 3].transpose(1, 2))
+            upper = merged[:, :size]
+            torch.mul(parts[0], factors[:, 0], out=upper)
+            upper.addcmul_(parts[1], factors[:, 1]).addcmul_(parts[2], factors[:, 2])
+            back = adjoint[:, first:] @ merged
+        state.copy_(back[..., :size])
+        memory.mul_(keep[position].unsqueeze(1))
+        found[:, first:, position - start] = norms(back[..., size:])
+        if position >= begin:
+            own[:, first] = back[:, 0, size:]
+    return found, own
+
+
 class CNN(Encoder):
     """Parallel convolutions of odd widths (1, 3, 5, 7), H / 4 filters each, ReLU; last state: the maximum over tokens."""
 
@@ -191,7 +333,7 @@ class CNN(Encoder):
         batch, length, _ = embedded.shape
         whole, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
         reach = max(convolution.padding[0] for convolution in self.convolutions)
-        for begin, end in pieces(start, stop, batch * length):
+        for begin, end in pieces(start, stop, batch * length, STATES_AT_ONCE):
             states = whole[:, remaining_positions(length, begin, end, embedded.device)].transpose(0, 1)
             if reach:
                 deleted = torch.arange(begin, end, device=embedded.device).unsqueeze(1)
@@ -206,10 +348,39 @@ class CNN(Encoder):
                 states[rows, :, places[:, middle][rows, columns]] = again[rows, :, columns]
             yield slice(begin - start, end - start), slice(0, length - 1), states
 
+    def norm_gradients(self, embedded, start, stop):
+        """As defined in the base class, for the tokens in a state's window; the others do not reach it."""
+        batch, length, size = embedded.shape
+        reach = max(convolution.padding[0] for convolution in self.convolutions)
+        with torch.no_grad():
+            states, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
+            # A filter that is closed by the ReLU has a state of 0, and so no part in the direction.
+            seeds = direction(states).split([convolution.out_channels for convolution in self.convolutions], -1)
+            window = embedded.new_zeros(batch, length, 2 * reach + 1, size)
+            for convolution, seed in zip(self.convolutions, seeds, strict=True):
+                margin = reach - convolution.padding[0]
+                slopes = torch.einsum("btf,few->btwe", seed, convolution.weight)
+                window[:, :, margin : 2 * reach + 1 - margin] += slopes
+            lengths = norms(window)
+        for begin, end in pieces(start, stop, batch * length, STATES_AT_ONCE):
+            state = torch.arange(begin, end, device=embedded.device).unsqueeze(1)
+            place = torch.arange(start, stop, device=embedded.device) - state + reach  # of the token in the state's window
+            inside = (place >= 0) & (place <= 2 * reach)
+            found = lengths[:, state, place.clamp(0, 2 * reach)] * inside
+            yield slice(begin - start, end - start), found
+
 
 def mean_over_tokens(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """(B,T,H) to (B,H), padding left out; 0 for an empty text."""
     return (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+def only_own(lengths: torch.Tensor, start: int, stop: int) -> Iterator[tuple[slice, torch.Tensor]]:
+    """The parts of `norm_gradients` where a state depends on its own token only, by lengths (B,T) of its gradients."""
+    for begin, end in pieces(start, stop, lengths.shape[0] * (stop - start), STATES_AT_ONCE):
+        found = lengths.new_zeros(lengths.shape[0], end - begin, stop - start)
+        found.diagonal(begin - start, 1, 2).copy_(lengths[:, begin:end])
+        yield slice(begin - start, end - start), found
 
 
 class Average(Encoder):
@@ -225,6 +396,13 @@ class Average(Encoder):
         states = self.projection(embedded).tanh() * mask.unsqueeze(-1)
         return states, mean_over_tokens(states, mask)
 
+    def norm_gradients(self, embedded, start, stop):
+        """As defined in the base class: W' (1 - h^2) h / ||h||, a token reaching its own state only."""
+        with torch.no_grad():
+            inner = self.projection(embedded)
+            slopes = (direction(inner.tanh()) * slope_of_tanh(inner)) @ self.projection.weight
+        yield from only_own(norms(slopes), start, stop)
+
 
 class Embedding(Encoder):
     """The embeddings themselves; last state: the mean over tokens."""
@@ -237,6 +415,10 @@ class Embedding(Encoder):
     def forward(self, embedded, mask):
         states = embedded * mask.unsqueeze(-1)
         return states, mean_over_tokens(states, mask)
+
+    def norm_gradients(self, embedded, start, stop):
+        """As defined in the base class: 1 in the state's own token."""
+        yield from only_own(norms(direction(embedded.detach())), start, stop)
 
 
 class SelfAttention(nn.Module):
@@ -274,7 +456,15 @@ class TransformerLayer(GradientCheckpointingLayer):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(self, states, mask):
-        states = self.attention_norm(states + self.attention(states, mask)[0])
+        return self.each(self.mix(states, mask))
+
+    def mix(self, states, mask):
+        """What tokens take from one another, added to what they were."""
+        return states + self.attention(states, mask)[0]
+
+    def each(self, mixed):
+        """The rest, which every token goes through by itself."""
+        states = self.attention_norm(mixed)
         return self.feed_forward_norm(states + self.feed_forward(states))
 
 
@@ -298,12 +488,32 @@ class Transformer(Encoder):
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(self, embedded, mask):
-        positions = sinusoidal_positions(embedded.shape[1], self.projection.out_features, embedded.device)
-        states = self.projection(embedded) + positions.to(embedded.dtype)
+        states = self.enter(embedded)
         for layer in self.layers:
             states = layer(states, mask)
         states = states * mask.unsqueeze(-1)
         return states, mean_over_tokens(states, mask)
+
+    def enter(self, embedded):
+        """What the first layer reads."""
+        positions = sinusoidal_positions(embedded.shape[1], self.projection.out_features, embedded.device)
+        return self.projection(embedded) + positions.to(embedded.dtype)
+
+    def length_gradients(self, embedded):
+        """As defined in the base class, from the last place where tokens mix, and from there to the states in float64.
+
+        A layer normalisation with gain 1 and bias 0, as models start, makes all states equally long but for the epsilon in
+        its divisor. In float32 the gradient of that rest would be rounding noise, by some percent.
+        """
+        mask = torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device)
+        states = self.enter(embedded)
+        for layer in self.layers[:-1]:
+            states = layer(states, mask)
+        mixed = self.layers[-1].mix(states, mask)
+        apart = mixed.detach().double().requires_grad_()
+        last = copy.deepcopy(self.layers[-1]).double().requires_grad_(False)
+        (gradients,) = torch.autograd.grad(norms(last.each(apart)).sum(), apart)
+        return mixed, gradients.to(mixed.dtype)
 
 
 ENCODERS = {"bilstm": BiLSTM, "transformer": Transformer, "cnn": CNN, "average": Average, "embedding": Embedding}

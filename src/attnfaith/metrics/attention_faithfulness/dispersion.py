@@ -35,8 +35,8 @@ def normalised_entropy(rows: Sequence) -> np.ndarray:
         shares = flat / largest[owner]
         total = np.bincount(owner, weights=shares, minlength=len(lengths))
         spread = np.bincount(owner, weights=entr(shares), minlength=len(lengths))
-        entropy = (np.log(total) + spread / total) / np.log(lengths)
-    return np.where(lengths >= 2, np.clip(entropy, 0, 1), np.nan)
+        # 0 / 0 below two tokens and for zeros
+        return np.clip((np.log(total) + spread / total) / np.log(lengths), 0, 1)
 
 
 def support_size(rows: Sequence) -> np.ndarray:

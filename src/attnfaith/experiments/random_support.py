@@ -1,0 +1,90 @@
+"""Attention whose weights lie on random tokens: what a support of the same size explains that did not choose its places."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from attnfaith.experiments._erasing import Erasing, prepare
+from attnfaith.experiments._readout import generator, softmax
+from attnfaith.record import Column
+
+
+COLUMNS = {
+    "random_support_attention": Column(
+        ("K", "T"), distribution=True, doc="the text's attention weights, shuffled over its tokens; [] below two tokens"
+    ),
+    "random_support_probs": Column(("K", "C"), distribution=True, doc="class probabilities under it, states fixed"),
+    "random_support_gradient_norm_hidden": Column(
+        ("K", "T"), doc="||df/dh||_2 under it, held fixed, of each state h, f the log-odds of the class then predicted; >= 0"
+    ),
+    "random_support_leave_one_out_hidden": Column(
+        ("K", "T"), doc="total variation distance under it when a state is removed and the rest renormalised; 0..1"
+    ),
+}
+METRIC = {"counterfactual_attention": "random_support_attention", "counterfactual_probs": "random_support_probs"}
+
+
+def check(*, draws: int = 5) -> None:
+    """Raises ValueError for draws < 1."""
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
+        raise ValueError(f"draws={draws!r}; give the number of shuffles of each text, a whole number of at least 1")
+
+
+def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
+    """How the importance of states agrees with attention that nobody learned: a null for the agreement of sparse attention.
+
+    Each draw deals the attention weights of a text out anew among its tokens, all orders equally likely, so that the size of
+    the support, the entropy and the ties of attention stay. Under that attention a', states fixed, the two measures of
+    states are taken as under the model's own:
+
+    * ||df/dh_t||_2 = a'_t ||df/dc||_2, a' held fixed, c the context and f the log-odds of the class that is predicted under
+      a': its logit minus the log-sum-exp of the others;
+    * the total variation distance of the prediction under a' to that without state t, the other weights renormalised; where
+      none remains the context is the zero vector.
+
+    A state without weight has 0 in both. K = 0 for a text of fewer than two tokens. Raises ValueError as `check` says.
+
+    Source: the two measures, Meister et al. 2021, eq. 4 and 6; the null is not theirs.
+    """
+    check(draws=draws)
+    own = prepare(model, batch)
+    shuffled = np.zeros((draws, *own.attention.shape))
+    for row, (name, length) in enumerate(zip(batch["instance_id"], own.lengths, strict=True)):
+        weights = np.broadcast_to(own.attention[row, :length], (draws, length))
+        shuffled[:, row, :length] = generator(seed, name, "random_support").permuted(weights, axis=1)
+    drawn = [_under(model, replace(own, attention=attention)) for attention in shuffled]
+    counts = np.where(own.lengths > 1, draws, 0)
+    found = {}
+    for (name, column), values in zip(COLUMNS.items(), map(np.stack, zip(*drawn, strict=True)), strict=True):
+        widths = own.lengths if column.axes[1] == "T" else np.full(len(counts), values.shape[2])
+        found[name] = [
+            values[:count, row, :width].astype(np.float32)
+            for row, (count, width) in enumerate(zip(counts, widths, strict=True))
+        ]
+    return found
+
+
+def _under(model, erasing: Erasing) -> tuple[np.ndarray, ...]:
+    """Attention (B,T), probabilities (B,C), gradient norms (B,T) and distances (B,T) under the attention of `erasing`."""
+    logits = erasing.logits(erasing.whole())[:, 0]
+    probs = softmax(logits)
+    moved = np.abs(softmax(erasing.without_each()) - probs[:, None]).sum(2) / 2
+    return erasing.attention, probs, erasing.attention * _steepness(model, erasing, logits)[:, None], moved
+
+
+def _steepness(model, erasing: Erasing, logits: np.ndarray) -> np.ndarray:
+    """||df/dc||_2 (B,): f the log-odds of the class that logits (B,C) predict, c the context they come from."""
+    predicted = logits.argmax(1)[:, None]
+    others = logits.copy()
+    np.put_along_axis(others, predicted, -np.inf, 1)
+    slopes = -softmax(others)
+    np.put_along_axis(slopes, predicted, 1, 1)
+    if model.decoder.affine:
+        weight, _ = model.decoder_weights()
+        return np.linalg.norm(slopes @ weight.detach().double().cpu().numpy(), axis=1)
+    with torch.enable_grad():
+        contexts = torch.from_numpy(erasing.whole()[..., 0]).to(model.device, model.dtype).requires_grad_()
+        made = model.decoder(contexts, erasing.encoded.query)
+        (gradient,) = torch.autograd.grad(made, contexts, torch.from_numpy(slopes).to(made))
+    return gradient.double().norm(dim=1).cpu().numpy()

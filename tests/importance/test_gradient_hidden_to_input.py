@@ -1,0 +1,226 @@
+"""Eq. 5 against one backward pass a state in float64, finite differences and closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import entropy
+
+from attnfaith import record
+from attnfaith.importance import gradient_hidden_to_input
+from attnfaith.importance.gradient_hidden_to_input import measure, sensitivities
+from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.models import encoders
+
+
+ENTROPY, OWN, ROWS = gradient_hidden_to_input.COLUMNS
+every_encoder = pytest.mark.parametrize("encoder", encoders.ENCODERS)
+STEP = 1e-6
+
+
+def close(found, expected, atol=1e-6, rtol=2e-5):
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), atol=atol, rtol=rtol)
+
+
+def one_pass_a_state(model, batch, row):
+    """||d ||h_p|| / d x_i|| (T,T) of one text by autograd, in the dtype of the model, padding and all."""
+    inputs = {name: batch.get(name) for name in ("attention_mask", "token_type_ids")}
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+    hidden, mask, _ = model.encode(inputs_embeds=embedded, **inputs)
+    places = mask[row].nonzero().squeeze(1)
+    found = []
+    for place in places.tolist():
+        (slope,) = torch.autograd.grad(hidden[row, place].norm(), embedded, retain_graph=True)
+        found.append(slope[row, places].norm(dim=-1))
+    return torch.stack(found).detach().numpy() if found else np.empty((0, 0))
+
+
+def shares(rows):
+    return rows / rows.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("query", ["learned", "text"])
+@every_encoder
+def test_one_backward_pass_a_state(encoder, query, tiny_model, tiny_rows, tiny_batch):
+    """Rows and what is made of them, in float32, against float64."""
+    model = tiny_model(encoder=encoder, query=query)
+    rows = tiny_rows([7, 0, 1, 12, 7, 2], pair=query == "text")
+    batch = tiny_batch(rows)
+    found, made = sensitivities(model, batch), measure(model, batch, keep_rows=True)
+    assert [values.dtype for values in found] == [np.float32] * 6
+    precise = model.double()
+    for row, length in enumerate((7, 0, 1, 12, 7, 2)):
+        expected = one_pass_a_state(precise, batch, row)
+        assert found[row].shape == (length, length) == made[ROWS][row].shape
+        if length == 0:
+            continue
+        assert (expected.sum(1) > 0).all()
+        close(found[row] / expected.max(), expected / expected.max())
+        close(made[ROWS][row], shares(expected))
+        close(made[OWN][row], shares(expected).diagonal())
+        if length > 1:
+            close(made[ENTROPY][row], entropy(expected, axis=1) / math.log(length))
+
+
+@every_encoder
+def test_finite_differences(encoder, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, dtype=torch.float64, scale=1.5)
+    batch = tiny_batch(tiny_rows([4]))
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach()
+    slopes = torch.zeros(4, 4, embedded.shape[-1], dtype=torch.float64)
+
+    @torch.no_grad()
+    def lengths(place, dimension, step):
+        moved = embedded.clone()
+        moved[0, place + 1, dimension] += step
+        return model.encode(inputs_embeds=moved, attention_mask=batch["attention_mask"]).hidden[0, 1:5].norm(dim=-1)
+
+    for place in range(4):
+        for dimension in range(embedded.shape[-1]):
+            change = lengths(place, dimension, STEP) - lengths(place, dimension, -STEP)
+            slopes[:, place, dimension] = change / (2 * STEP)
+    (found,) = sensitivities(model, batch)
+    close(found, slopes.norm(dim=-1), atol=1e-7, rtol=1e-5)
+
+
+def test_embeddings_reach_their_own_state_only(tiny_model, tiny_rows, tiny_batch):
+    """||x|| grows by 1 along x."""
+    made = measure(tiny_model(encoder="embedding"), tiny_batch(tiny_rows([5])), keep_rows=True)
+    close(sensitivities(tiny_model(encoder="embedding"), tiny_batch(tiny_rows([5])))[0], np.eye(5))
+    close(made[ROWS][0], np.eye(5))
+    assert (made[OWN][0] == 1).all() and (made[ENTROPY][0] == 0).all()
+
+
+def test_a_window_is_all_that_a_convolution_sees(tiny_model, tiny_rows, tiny_batch):
+    (found,) = sensitivities(tiny_model(encoder="cnn", kernel_sizes=(1, 5)), tiny_batch(tiny_rows([9])))
+    near = abs(np.subtract.outer(np.arange(9), np.arange(9))) <= 2
+    assert (found[~near] == 0).all() and (found[near] > 0).all()
+
+
+def test_tokens_alike_in_all_have_entropy_one(tiny_model, tiny_rows, tiny_batch, monkeypatch):
+    model = tiny_model()
+    monkeypatch.setattr(
+        type(model.model.encoder), "norm_gradients", lambda _, x, start, stop: [(slice(0, 6), torch.ones(len(x), 6, 6))]
+    )
+    made = measure(model, tiny_batch(tiny_rows([6])))
+    close(made[ENTROPY][0], np.ones(6), atol=0)
+    close(made[OWN][0], np.full(6, 1 / 6), atol=0)
+
+
+@every_encoder
+def test_texts_of_one_token_and_of_none(encoder, tiny_model, tiny_rows, tiny_batch):
+    """One token: it has all of the row; the entropy of one share over log 1 is not defined."""
+    made = measure(tiny_model(encoder=encoder), tiny_batch(tiny_rows([1, 0])), keep_rows=True)
+    assert np.isnan(made[ENTROPY][0]).all() and made[OWN][0].tolist() == [1] and made[ROWS][0].tolist() == [[1]]
+    assert [made[name][1].shape for name in (ENTROPY, OWN, ROWS)] == [(0,), (0,), (0, 0)]
+
+
+@every_encoder
+def test_states_that_depend_on_no_token_are_undefined(encoder, tiny_model, tiny_rows, tiny_batch):
+    """With all weights 0 states are 0, or the same whatever the text; of ||0|| there is no derivative."""
+    model = tiny_model(encoder=encoder)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    made = measure(model, tiny_batch(tiny_rows([4])), keep_rows=True)
+    for name in (ENTROPY, OWN, ROWS):
+        assert np.isnan(made[name][0]).all(), name
+
+
+def test_one_state_of_several_without_a_gradient(tiny_model, tiny_rows, tiny_batch):
+    model, batch = tiny_model(encoder="embedding"), tiny_batch(tiny_rows([[9], [9, 8, 9]]))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[8] = 0
+    made = measure(model, batch, keep_rows=True)
+    assert np.isnan(made[OWN][1]).tolist() == [False, True, False] == np.isnan(made[ENTROPY][1]).tolist()
+    assert np.isnan(made[ROWS][1]).all(1).tolist() == [False, True, False]
+
+
+def test_rows_are_kept_where_asked(tiny_model, tiny_rows, tiny_batch):
+    model, batch = tiny_model(), tiny_batch(tiny_rows([3, 0, 5]))
+    kept, left = measure(model, batch, keep_rows=True), measure(model, batch)
+    assert [rows.shape for rows in kept[ROWS]] == [(3, 3), (0, 0), (5, 5)]
+    assert [rows.shape for rows in left[ROWS]] == [(0, 3), (0, 0), (0, 5)]
+    for name in (ENTROPY, OWN):
+        for one, other in zip(kept[name], left[name], strict=True):
+            np.testing.assert_array_equal(one, other)
+    for rows in kept[ROWS]:
+        close(rows.sum(1), np.ones(len(rows)))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_kept_rows_are_read_back_from_a_record(keep, tiny_model, tiny_rows, tiny_batch):
+    rows = tiny_rows([3, 0, 5])
+    made = measure(tiny_model(), tiny_batch(rows), keep_rows=keep)
+    columns = {name: ["x"] * 3 for name in record.IDENTITY} | {
+        "instance_id": [row["instance_id"] for row in rows],
+        "seed": [0] * 3,
+        "tokens": [row["tokens"] for row in rows],
+        "label": [None] * 3,
+        "truncated": [False] * 3,
+        "probs": [[0.5, 0.5]] * 3,
+        "attention": [np.full(length, 1 / max(1, length)) for length in (3, 0, 5)],
+    }
+    table = record.build(columns | made, gradient_hidden_to_input.COLUMNS)
+    for one, other in zip(record.rows(table, ROWS), made[ROWS], strict=True):
+        np.testing.assert_array_equal(one, other if len(other) else np.empty((0, 0)))
+
+
+@pytest.mark.parametrize("value", [1, "yes", None])
+def test_keep_rows_that_makes_no_sense(value, tiny_model, tiny_rows, tiny_batch):
+    with pytest.raises(ValueError, match="keep_rows=.*true .* or false"):
+        measure(tiny_model(), tiny_batch(tiny_rows([3])), keep_rows=value)
+    with pytest.raises(MeasurementError, match="options of 'gradient_hidden_to_input': keep_rows="):
+        check_options(
+            {"gradient_hidden_to_input": gradient_hidden_to_input}, {"gradient_hidden_to_input": {"keep_rows": value}}
+        )
+
+
+@pytest.mark.parametrize("limit", [1, 5, 40])
+@every_encoder
+def test_texts_longer_than_memory_allows_are_taken_in_parts(encoder, limit, tiny_model, tiny_rows, tiny_batch, monkeypatch):
+    model, batch = tiny_model(encoder=encoder), tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0]))
+    whole, made = sensitivities(model, batch), measure(model, batch, keep_rows=True)
+    sizes = []
+    taken = type(model.model.encoder).norm_gradients
+
+    def spied(*given):
+        for states, norms in taken(*given):
+            sizes.append(norms.shape[:2])
+            yield states, norms
+
+    monkeypatch.setattr(type(model.model.encoder), "norm_gradients", spied)
+    monkeypatch.setattr(gradient_hidden_to_input, "STATES_AT_ONCE", limit)
+    for bound in ("STATES_AT_ONCE", "GRADIENTS_AT_ONCE", "ADJOINTS_AT_ONCE"):
+        monkeypatch.setattr(encoders, bound, limit)
+    parts = sensitivities(model, batch)
+    assert max(texts for texts, _ in sizes) <= max(1, limit // 4)
+    # ADJOINTS_AT_ONCE counts states, the others states times tokens
+    assert max(states for _, states in sizes) <= max(1, limit if encoder == "bilstm" else limit // 2)
+    for one, other in zip(parts, whole, strict=True):
+        close(one, other)
+    for name, values in measure(model, batch, keep_rows=True).items():
+        for one, other in zip(values, made[name], strict=True):
+            close(one, other)
+
+
+@pytest.mark.parametrize("query", ["learned", "text"])
+def test_the_second_text_has_no_part(query, tiny_model, tiny_rows, tiny_batch):
+    """Nor has anything beyond the first text: the same text alone and before a question has the same rows."""
+    model = tiny_model(query=query)
+    rows = tiny_rows([6, 6], pair=query == "text")
+    rows[1]["input_ids"][:8] = rows[0]["input_ids"][:8]
+    first, other = sensitivities(model, tiny_batch(rows))
+    close(first, other)
+
+
+@every_encoder
+def test_without_markers(encoder, tiny_model):
+    model = tiny_model(encoder=encoder, markers=False)
+    ids = torch.tensor([[7, 8, 9, 10], [5, 6, 0, 0]])
+    batch = {"input_ids": ids, "attention_mask": (ids != 0).long(), "instance_id": ["a", "b"]}
+    found = sensitivities(model, batch)
+    for row in range(2):
+        expected = one_pass_a_state(model.double(), batch, row)
+        close(found[row] / expected.max(), expected / expected.max())
