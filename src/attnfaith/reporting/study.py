@@ -1,15 +1,16 @@
 """The tables and figures of a study: many cells, of which not all hold the same columns. Needs no model."""
 
+import inspect
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pandas as pd
 
 from attnfaith.record import RecordError
-from attnfaith.reporting import planted, stability
+from attnfaith.reporting import planted, sparsity, stability
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
 from attnfaith.reporting.dispersion import dispersion_table
@@ -26,7 +27,7 @@ OF_A_CELL = {
     "dispersion": dispersion_table,
 }
 INTERVENTIONS: dict[str, ModuleType] = {plugin.__name__.rpartition(".")[2]: plugin for plugin in PLUGINS}
-PROTOCOLS: dict[str, ModuleType] = {"stability": stability, "planted": planted}
+PROTOCOLS: dict[str, ModuleType] = {"stability": stability, "planted": planted, "sparsity": sparsity}
 DEFAULT = (*OF_A_CELL, *INTERVENTIONS)
 KNOWN = (*DEFAULT, *PROTOCOLS)
 """Names a study may ask tables by: what every cell has, one for each intervention, and protocols over several cells."""
@@ -47,12 +48,16 @@ def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
 
 
 def study_tables(
-    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, compare: Sequence[str] = ()
+    cells: Sequence[Cell],
+    names: Sequence[str] = DEFAULT,
+    compare: Sequence[str] = (),
+    published: pd.DataFrame | None = None,
 ) -> dict[str, pd.DataFrame]:
     """The named tables (see KNOWN) of those cells that hold what a table needs; tables without rows are left out.
 
     compare: identity columns; the cells that differ in that column alone are compared in pairs ("comparisons"). Where cells
-    have several seeds, each table of single cells has a twin "<name>_over_seeds".
+    have several seeds, each table of single cells has a twin "<name>_over_seeds". published: the paper's numbers, for those
+    protocols whose `tables` take them.
 
     Raises ValueError for a name that is not known, or a column that is none of the identity's.
     """
@@ -67,11 +72,26 @@ def study_tables(
         found |= {f"{name}_over_seeds": _over_seeds(table) for name, table in list(found.items()) if len(table)}
     for name in names:
         if name in PROTOCOLS:
-            found |= PROTOCOLS[name].tables(cells)
+            found |= _with_published(PROTOCOLS[name].tables, cells, published)
     compared = [table for factor in compare if len(table := paired_comparison(cells, factor))]
     if compared:
         found["comparisons"] = pd.concat(compared, ignore_index=True)
     return {name: table for name, table in found.items() if len(table)}
+
+
+def study_texts(
+    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, published: pd.DataFrame | None = None
+) -> dict[str, str]:
+    """What the named protocols have to say in words, by file name, such as "summary.md"."""
+    found = {}
+    for name in names:
+        if hasattr(PROTOCOLS.get(name), "texts"):
+            found |= _with_published(PROTOCOLS[name].texts, cells, published)
+    return found
+
+
+def _with_published(make: Callable, cells: Sequence[Cell], published: pd.DataFrame | None) -> dict:
+    return make(cells, published=published) if "published" in inspect.signature(make).parameters else make(cells)
 
 
 def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
@@ -88,7 +108,9 @@ def check_names(names: Sequence[str], compare: Sequence[str]) -> None:
         raise ValueError(f"compare {unknown}: cells can be compared by {', '.join(FACTORS)}")
 
 
-def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":  # noqa: F821
+def study_figures(
+    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, published: pd.DataFrame | None = None
+) -> "dict[str, Figure]":  # noqa: F821
     """Figures of the first cell of each data set, and those of the protocols, by file name.
 
     The figures of a cell are those of the interventions that are named, and with "agreement" those of its measures.
@@ -104,7 +126,7 @@ def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dic
                 found |= {f"{dataset}-{key}": figure for key, figure in plugin.figures(cell).items()}
     for name in names:
         if name in PROTOCOLS:
-            found |= PROTOCOLS[name].figures(cells)
+            found |= _with_published(PROTOCOLS[name].figures, cells, published)
     return found
 
 
