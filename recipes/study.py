@@ -7,6 +7,7 @@ A study is a YAML file with the keys
     published    (optional) CSV of published numbers, shown beside the measured ones
     tables       (optional) which tables; all that single cells allow by default
     compare      (optional) identity columns; cells that differ in one of them are compared in pairs
+    mix_versions (optional) true: tabulate records together that different code measured
     blocks       list of: recipe, and optionally name, set, grid, after
 
 A block is a recipe, what it `set`s in it, and a `grid`, key: [values]. Each combination is a cell, called <name>-<values>
@@ -14,16 +15,21 @@ A block is a recipe, what it `set`s in it, and a `grid`, key: [values]. Each com
 hold {key} of the block's grid, and {output_dir}.
 
 Cells that are complete are kept, cells that were stopped go on, a failed cell is shown as failed, what waits for it is not
-run, and the rest goes on. The next call tries again what is missing.
+run, and the rest goes on. The next call tries again what is missing. On a terminal a live table shows how far all is; the
+same is kept in <output_dir>/progress.csv, which --status prints without touching anything. <results>/cells.csv has every
+planned cell, with the reason where it is not in the tables.
 """
 
 import argparse
 import contextlib
+import csv
 import dataclasses
 import fcntl
 import fnmatch
+import io
 import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -31,7 +37,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -40,32 +46,54 @@ import pandas as pd
 import pyarrow.parquet as pq
 import yaml
 
+import attnfaith
 from attnfaith import recipes, record
 from attnfaith.cli import guarded
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import compare_with_published, save_table, stability
 from attnfaith.reporting.cells import Cell as RecordCell
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.study import DEFAULT, check_identities, check_names, save_png, study_figures, study_tables
+from attnfaith.reporting.files import write_atomically
+from attnfaith.reporting.study import (
+    DEFAULT,
+    check_identities,
+    check_names,
+    save_png,
+    study_figures,
+    study_tables,
+    study_texts,
+)
 
 
-KEYS = {"output_dir": str, "results": str, "published": str, "tables": list, "compare": list, "blocks": list}
+KEYS = {
+    "output_dir": str,
+    "results": str,
+    "published": str,
+    "tables": list,
+    "compare": list,
+    "mix_versions": bool,
+    "blocks": list,
+}
 BLOCK_KEYS = {"recipe": str, "name": str, "set": dict, "grid": dict, "after": list}
-KINDS = {str: "a text", list: "a list", dict: "keys and values"}
+KINDS = {str: "a text", list: "a list", dict: "keys and values", bool: "true or false"}
 TRAIN = Path(__file__).with_name("train.py")
 # What a launcher tells the processes that it starts: to a run of its own it would be a lie.
 LAUNCHER = ("ACCELERATE_", "FSDP_", "TORCHELASTIC_", "ROLE_", "GROUP_", "KMP_")
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+PROGRESS = "progress.csv"
+# Two names of one projection.
+SAME = {"sparsegen(0)": "sparsemax", "entmax(1)": "softmax", "entmax(1.5)": "entmax15", "entmax(2)": "sparsemax"}
 PHASES = {"started": "training", "trained": "measuring", "measured": "reporting"}
 
 
 class Cell(NamedTuple):
-    """One run of a study: its name, recipe, what is set in it, and the cells whose runs it reads."""
+    """One run of a study: its name, recipe, what is set in it, the cells whose runs it reads, the name of its block."""
 
     name: str
     recipe: Path
     overrides: list[str]
     after: tuple[str, ...] = ()
+    block: str = ""
 
 
 # --------------------------------------------------------------------------------------------------- the plan
@@ -103,8 +131,9 @@ def _check_kinds(found: Mapping, kinds: Mapping[str, type], where: str) -> None:
 def cells(study: Mapping) -> list[Cell]:
     """The cells of a study, in its order.
 
-    Raises RecipeError for a block that is none, two cells of one name or a name that is no name of a folder, an `after` that
-    names no cell or leads back to its own, and a {key} that the block's grid does not have.
+    Raises RecipeError for a block that is none, a grid that gives a value twice, two cells of one name or a name that is no
+    name of a folder, an `after` that names no cell or leads back to its own, and a {key} that the block's grid does not
+    have.
     """
     found = []
     for number, block in enumerate(study["blocks"], start=1):
@@ -118,6 +147,10 @@ def cells(study: Mapping) -> list[Cell]:
         for key, values in block.get("grid", {}).items():
             if not isinstance(values, list) or not values:
                 raise RecipeError(f"block {number}: grid.{key} is {values!r}; give a list of one or more values")
+            if twice := [value for place, value in enumerate(values) if any(_equal(value, it) for it in values[:place])]:
+                raise RecipeError(
+                    f"block {number}: grid.{key} is {values!r}: {twice[0]!r} is there twice; give each value once"
+                )
         grid, prefix = block.get("grid", {}), block.get("name", Path(block["recipe"]).stem)
         for values in itertools.product(*grid.values()):
             chosen = dict(zip(grid, values, strict=True))
@@ -127,7 +160,7 @@ def cells(study: Mapping) -> list[Cell]:
             settings |= {"output_dir": str(Path(study["output_dir"]) / name), "name": name}
             after = tuple(_fill(block.get("after", []), known, f"block {number}, after"))
             overrides = [f"--{key}={_yaml(value)}" for key, value in settings.items()]
-            found.append(Cell(name, Path(block["recipe"]), overrides, after))
+            found.append(Cell(name, Path(block["recipe"]), overrides, after, prefix))
     names = [cell.name for cell in found]
     if paths := [name for name in names if Path(name).name != name]:
         raise RecipeError(f"the cell {paths[0]!r} is no name for a folder: keep '/' out of the name and the grid, use `set`")
@@ -138,6 +171,11 @@ def cells(study: Mapping) -> list[Cell]:
             raise RecipeError(f"cell {cell.name} is after {strangers}, which the study does not have; it has {names}")
     _check_order(found)
     return found
+
+
+def _equal(one, other) -> bool:
+    """Whether two values of a grid are the same, 0 and -0.0 too; false is no number."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _fill(value, known: Mapping[str, object], where: str):
@@ -165,23 +203,36 @@ def _yaml(value) -> str:
 
 
 def check_distinct(wanted: Mapping[str, Recipe]) -> None:
-    """Raises RecipeError where two recipes differ in nothing that a record tells cells apart by.
+    """Raises RecipeError where two recipes differ in nothing that a record tells cells apart by, or only in the name of the
+    projection: sparsegen at lambda 0 is sparsemax.
 
-    Sooner than `check_identities`, which sees the records, and no stricter: what it refuses, that would refuse.
+    Sooner than `check_identities`, which sees the records.
     """
-    owners: dict[str, str] = {}
-    names = ("encoder", "alignment", "projection", "sparsegen_lambda", "entmax_alpha", "score_scale", "embedding_std")
+    owners: dict[str, tuple[str, str]] = {}
     for name, recipe in wanted.items():
-        model = [getattr(recipe.model, key) for key in names]
+        projection = _projection(recipe.model)
+        model = [getattr(recipe.model, key) for key in ("encoder", "alignment", "score_scale", "embedding_std")]
+        model.append(SAME.get(projection, projection))
         plain = recipe.objective.kind == "classification"
         rate = f"{recipe.training.attention_learning_rate_factor:g}" if plain else None
         key = repr((recipe.data, recipe.measure.split, model, recipe.objective, rate, recipe.seed))
-        if key in owners:
+        other, named = owners.setdefault(key, (name, projection))
+        if other != name and named != projection:
             raise RecipeError(
-                f"cells {owners[key]!r} and {name!r} have the same data, split, model, objective and seed: tables cannot "
+                f"cells {other!r} and {name!r} are one model under two names: {named} and {projection} attend alike; leave "
+                "one of them out"
+            )
+        if other != name:
+            raise RecipeError(
+                f"cells {other!r} and {name!r} have the same data, split, model, objective and seed: tables cannot "
                 "tell them apart; give them different seeds or keep them in different studies"
             )
-        owners[key] = name
+
+
+def _projection(model: recipes.Model) -> str:
+    """The projection with its parameter, as records name it."""
+    parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
+    return model.projection if parameter is None else f"{model.projection}({parameter + 0.0:g})"  # -0.0 + 0.0 is 0.0
 
 
 def _check_order(found: Sequence[Cell]) -> None:
@@ -233,6 +284,14 @@ def complete(recipe: Recipe) -> bool:
         return False
     page = folder / "report" / "index.html"
     return state["status"] == "complete" and page.is_file() and same and set(record.COLUMNS) <= set(made.names)
+
+
+def of_this_code(recipe: Recipe) -> bool:
+    """Whether this very code measured the record in the recipe's folder."""
+    made = pq.read_schema(Path(recipe.output_dir) / "record.parquet").metadata or {}
+    parts = json.loads(made.get(b"attnfaith", b"[]"))
+    here = (attnfaith.__version__, record.code_digest())
+    return all((part.get("version"), part.get("code")) == here for part in parts)
 
 
 def _weights(folder: Path) -> str:
@@ -307,16 +366,26 @@ class Job:
 
     @property
     def log(self) -> Path:
-        return self.folder.with_name(f"{self.folder.name}.log")
+        return log_of(self.folder)
 
-    def progress(self) -> str:
-        """One line: how long, how far, and what its log says last."""
-        try:
-            status = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))["status"]
-        except (OSError, ValueError, KeyError):
-            status = None
-        last = (_lines(self.log) or [""])[-1]
-        return f"{self.cell.name}: {duration(time.monotonic() - self.started)}, {PHASES.get(status, 'at work')}  {last}"
+
+def log_of(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.log")
+
+
+def at_work(folder: Path, seconds: float) -> str:
+    """One line on the run in a folder: how long, how far, and what its log says last."""
+    status = _state(folder).get("status")
+    last = (_lines(log_of(folder)) or [""])[-1]
+    return f"{folder.name}: {duration(seconds)}, {PHASES.get(status, 'at work')}  {last}"
+
+
+def _state(folder: Path) -> dict:
+    """What run.json says; {} where there is none that can be read."""
+    try:
+        return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
 
 
 def _lines(log: Path) -> list[str]:
@@ -342,14 +411,151 @@ def why_failed(log: Path, code: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@dataclass
+class Entry:
+    """How far one cell is: waiting, running, stopped, complete, failed or not run; why, where it failed or was not run.
+
+    seconds: what it took, or runs; NaN where it did not run, or nobody knows.
+    """
+
+    cell: str
+    block: str = ""
+    status: str = "waiting"
+    seconds: float = math.nan
+    why: str = ""
+
+
+class Board:
+    """How far the cells of a study are, kept in a file that is replaced whole at each event.
+
+    What the file says of cells that are not among `chosen` stays.
+    """
+
+    def __init__(self, root: Path, chosen: Sequence[Cell]):
+        self.root = root
+        self.entries = {cell.name: Entry(cell.name, cell.block) for cell in chosen}
+        self._others = [entry for entry in read_progress(root) if entry.cell not in self.entries]
+        for entry in self._others:  # nothing else runs there
+            entry.status = "stopped" if entry.status == "running" else entry.status
+        self._started: dict[str, float] = {}
+
+    def note(self, name: str, status: str, seconds: float = math.nan, why: str = "") -> None:
+        entry = self.entries[name]
+        entry.status, entry.seconds, entry.why = status, seconds, why
+        if status == "running":
+            self._started[name] = time.monotonic()
+        else:
+            self._started.pop(name, None)
+        self.save()
+
+    def stop(self) -> None:
+        """Those that run are stopped."""
+        self.tick()
+        for name in self._started:
+            self.entries[name].status = "stopped"
+        self._started.clear()
+        self.save()
+
+    def tick(self) -> None:
+        for name, started in self._started.items():
+            self.entries[name].seconds = time.monotonic() - started
+
+    def save(self) -> None:
+        self.tick()
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(field.name for field in dataclasses.fields(Entry))
+        for entry in (*self.entries.values(), *self._others):
+            seconds = "" if math.isnan(entry.seconds) else f"{entry.seconds:.1f}"
+            writer.writerow([entry.cell, entry.block, entry.status, seconds, entry.why])
+        write_atomically(self.root / PROGRESS, text.getvalue().encode())
+
+
+def read_progress(root: Path) -> list[Entry]:
+    """What `Board` kept; [] where it kept nothing that can be read."""
+    try:
+        with open(root / PROGRESS, encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        return [Entry(**{**row, "seconds": float(row["seconds"] or "nan")}) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def time_left(entries: Iterable[Entry], workers: int) -> float:
+    """Seconds until the last cell that waits or runs has ended; NaN where nothing tells.
+
+    A cell takes as long as the mean of the complete ones of its block, or of all where its block has none yet.
+    """
+    entries, took = list(entries), {}
+    for entry in entries:
+        if entry.status == "complete" and entry.seconds > 0:
+            for block in (entry.block, None):
+                took.setdefault(block, []).append(entry.seconds)
+    if not took:
+        return math.nan
+    means = {block: sum(seconds) / len(seconds) for block, seconds in took.items()}
+    expected = [(entry, means.get(entry.block, means[None])) for entry in entries if entry.status in ("waiting", "running")]
+    left = [max(0.0, mean - entry.seconds) if entry.status == "running" else mean for entry, mean in expected]
+    return max([sum(left) / workers, *left], default=0.0)
+
+
+def summary(entries: Iterable[Entry], workers: int) -> str:
+    """One line: "5 of 22 done, 2 running, 1 failed, about 3 min left"."""
+    entries = list(entries)
+    count = {status: sum(entry.status == status for entry in entries) for status in {entry.status for entry in entries}}
+    words = [f"{count.get('complete', 0)} of {len(entries)} done"]
+    words += [f"{count.get(status, 0)} {status}" for status in ("running", "failed")]
+    words += [f"{count[status]} {status}" for status in ("not run", "stopped") if status in count]
+    if {"waiting", "running"} & set(count) and not math.isnan(left := time_left(entries, workers)):
+        words.append(f"about {duration(left)} left")
+    return ", ".join(words)
+
+
+def overview(entries: Iterable[Entry], root: Path, workers: int, height: int) -> list[str]:
+    """The table of a study in at most `height` lines: its blocks, what runs, what failed, and `summary`.
+
+    Blocks that are done come last; what finds no room is counted.
+    """
+    entries = list(entries)
+    running = [at_work(root / entry.cell, entry.seconds) for entry in entries if entry.status == "running"]
+    failed = [f"{entry.cell}: FAILED: {entry.why}" for entry in entries if entry.status == "failed"]
+    blocks: dict[str, list[str]] = {}
+    for entry in entries:
+        blocks.setdefault(entry.block, []).append(entry.status)
+    ordered = sorted(blocks, key=lambda block: set(blocks[block]) == {"complete"})
+    width = max(map(len, ("block", *blocks)))
+    shown = ("complete", "running", "failed", "not run", "waiting")
+    head = f"{'block':{width}}  {'cells':>5}  " + "  ".join(f"{'done' if name == 'complete' else name:>7}" for name in shown)
+    rows = []
+    for block in ordered:
+        statuses = ["waiting" if status == "stopped" else status for status in blocks[block]]
+        rows.append(
+            f"{block:{width}}  {len(statuses):5}  " + "  ".join(f"{statuses.count(name) or '':>7}" for name in shown)
+        )
+    room = height - 1
+    running = _cut(running, room, "running")
+    failed = _cut(failed, max(1, (room - len(running)) // 2), "failed")
+    table = _cut([head, *rows], room - len(running) - len(failed), "blocks")
+    return [*table, *running, *failed, summary(entries, workers)][-height:]
+
+
+def _cut(lines: Sequence[str], room: int, what: str) -> list[str]:
+    """Lines that fit, the last of which says how many do not."""
+    if len(lines) <= room:
+        return list(lines)
+    return [*lines[: max(0, room - 1)], f"... and {len(lines) - max(0, room - 1)} more {what}"]
 
 
 class Display:
-    """One line for each cell that starts or ends; on a terminal, below them, a live line for each that runs."""
+    """One line for each cell that starts or ends; on a terminal, below them, a live table of the study."""
 
-    def __init__(self, stream, total: int):
-        self.stream, self.total, self.live, self.drawn = stream, total, stream.isatty(), 0
+    def __init__(self, stream):
+        self.stream, self.live, self.drawn = stream, stream.isatty(), 0
 
     def say(self, text: str) -> None:
         self.erase()
@@ -372,29 +578,41 @@ class Display:
 
 
 def run_cells(
-    chosen: Sequence[Cell], study: Mapping, workers: int | None = None, *, stopped: Callable[[], bool] = lambda: False
+    chosen: Sequence[Cell],
+    study: Mapping,
+    workers: int | None = None,
+    *,
+    remeasure: bool = False,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, str]:
     """Run cells, each in a process of its own, its output in <cell>.log; what each came to, by name.
 
-    "complete", "FAILED: why" or "not run: why". stopped: asked several times a second; once it says so, the processes are
-    ended and KeyboardInterrupt is raised.
+    "complete", "FAILED: why" or "not run: why". remeasure: cells whose records other code measured are measured anew, with
+    the models that they have. stopped: asked several times a second; once it says so, the processes are ended and
+    KeyboardInterrupt is raised.
     """
     root = Path(study["output_dir"])
     wanted = {cell.name: load_recipe(cell) for cell in chosen}
     devices: list[str | None] = gpus() or [None]
     slots = list(range(workers or (len(devices) if devices[0] is not None else cores())))
-    display, ended = Display(sys.stdout, len(chosen)), {}
-    waiting, running, started, ran = list(chosen), {}, time.monotonic(), 0
+    display, places = Display(sys.stdout), len(slots)
+    waiting, running, ended, looked_at = list(chosen), {}, {}, set()
 
-    def left() -> str:
-        remaining = len(waiting) + len(running)
-        return f"; about {duration((time.monotonic() - started) / ran * remaining)} left" if ran and remaining else ""
+    def kept(name: str) -> bool:
+        """Whether nothing is to be done; asked once, when all that the cell waits for is there."""
+        first = name not in looked_at
+        looked_at.add(name)
+        return first and complete(wanted[name]) and not (remeasure and not of_this_code(wanted[name]))
 
-    def end(name: str, outcome: str, note: str = "") -> None:
+    def end(name: str, outcome: str, note: str = "", seconds: float = math.nan) -> None:
         ended[name] = outcome
-        display.say(f"{len(ended)}/{len(chosen)} {name}: {outcome}{note}{left()}")
+        status, _, why = outcome.partition(": ")
+        board.note(name, status.lower(), seconds, why)
+        display.say(f"{name}: {outcome}{note}; {summary(board.entries.values(), places)}")
 
     with sole_study(root) as lock:
+        board = Board(root, chosen)
+        board.save()
         try:
             while waiting or running:
                 for cell in list(waiting):
@@ -402,13 +620,17 @@ def run_cells(
                     if lacking:
                         waiting.remove(cell)
                         end(cell.name, f"not run: it needs {', '.join(lacking)}")
-                    elif slots and all(name in ended for name in cell.after):
+                    elif not all(name in ended for name in cell.after):
+                        continue
+                    elif kept(cell.name):
                         waiting.remove(cell)
-                        if complete(wanted[cell.name]):
-                            end(cell.name, "complete", " already")
-                            continue
+                        end(cell.name, "complete", " already", _state(root / cell.name).get("seconds", math.nan))
+                    elif slots:
+                        waiting.remove(cell)
                         slot = slots.pop(0)
-                        running[slot] = _start(cell, root / cell.name, devices[slot % len(devices)], lock)
+                        how = ["--remeasure"] if remeasure else []
+                        running[slot] = _start(cell, how, root / cell.name, devices[slot % len(devices)], lock)
+                        board.note(cell.name, "running", 0.0)
                         if not display.live:
                             display.say(f"{cell.name}: started")
                 for slot, job in list(running.items()):
@@ -416,19 +638,22 @@ def run_cells(
                         continue
                     del running[slot]
                     slots.append(slot)
-                    ran += 1
+                    took = time.monotonic() - job.started
                     if code == 0 and complete(wanted[job.cell.name]):
-                        end(job.cell.name, "complete", f" in {duration(time.monotonic() - job.started)}")
+                        end(job.cell.name, "complete", f" in {duration(took)}", took)
                     else:
-                        end(job.cell.name, f"FAILED: {why_failed(job.log, code)}")
-                lines = [job.progress() for job in running.values()]
-                display.draw([*lines, f"{len(ended)} of {len(chosen)} cells, {len(running)} running{left()}"])
+                        end(job.cell.name, f"FAILED: {why_failed(job.log, code)}", seconds=took)
+                if display.live:
+                    board.tick()
+                    height = shutil.get_terminal_size().lines - 1
+                    display.draw(overview(board.entries.values(), root, places, height))
                 if stopped():
                     raise KeyboardInterrupt
                 time.sleep(0.2 if running else 0)
         except BaseException:  # whatever ends the study ends its cells
             display.erase()
             _stop(running.values())
+            board.stop()
             print(
                 f"stopped with {sum(outcome == 'complete' for outcome in ended.values())} of {len(chosen)} cells complete; "
                 "the same command goes on from here",
@@ -439,10 +664,10 @@ def run_cells(
     return ended
 
 
-def _start(cell: Cell, folder: Path, gpu: str | None, lock: int) -> Job:
-    command = [sys.executable, str(TRAIN), "--config", str(cell.recipe), "--resume_from_checkpoint", *cell.overrides]
+def _start(cell: Cell, how: Sequence[str], folder: Path, gpu: str | None, lock: int) -> Job:
+    command = [sys.executable, str(TRAIN), "--config", str(cell.recipe), "--resume_from_checkpoint", *how, *cell.overrides]
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(f"{folder.name}.log"), "w", encoding="utf-8") as log:
+    with open(log_of(folder), "w", encoding="utf-8") as log:
         process = subprocess.Popen(
             command,
             stdout=log,
@@ -471,19 +696,46 @@ def _stop(jobs: Sequence[Job]) -> None:
 # ----------------------------------------------------------------------------------------------------- tables
 
 
-def write_tables(study: Mapping, folders: Mapping[str, Path]) -> None:
-    """Tables and figures from the records alone, by cell name."""
-    parts = {name: split_cells(record.load(folder / "record.parquet")) for name, folder in folders.items()}
+def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False) -> None:
+    """Tables, figures and texts from the records alone, by cell name.
+
+    Raises RecordError where different code measured the records, unless mix_versions, and where two have one identity.
+    """
+    tables = {name: record.load(folder / "record.parquet") for name, folder in folders.items()}
+    if not mix_versions:
+        record.check_one_code(
+            tables.values(), "--remeasure measures anew what other code measured, --mix-versions takes all as they are"
+        )
+    parts = {name: split_cells(table) for name, table in tables.items()}
     check_identities(parts)
     every: list[RecordCell] = [cell for found in parts.values() for cell in found]
     names, output = study.get("tables", DEFAULT), Path(study["results"])
-    found = study_tables(every, names, study.get("compare", ()))
-    if (published := read_published(study)) is not None:
+    published = read_published(study)
+    for_protocols = published if published is not None and "table" in published.columns else None
+    found = study_tables(every, names, study.get("compare", ()), for_protocols)
+    if published is not None:
         found |= beside_published(found, published, study["published"])
     for name, table in found.items():
         save_table(table, output / name)
-    for name, figure in study_figures(every, names).items():
+    for name, text in study_texts(every, names, for_protocols).items():
+        write_atomically(output / name, text.encode())
+    for name, figure in study_figures(every, names, for_protocols).items():
         save_png(figure, output / "figures" / f"{name}.png")
+
+
+def write_cells(study: Mapping, planned: Sequence[Cell], ready: Mapping[str, Path]) -> None:
+    """Every planned cell in <results>/cells.csv: complete, failed or not run; the texts measured; why it is not complete."""
+    known, rows = {entry.cell: entry for entry in read_progress(Path(study["output_dir"]))}, []
+    for cell in planned:
+        row = {"cell": cell.name, "block": cell.block, "status": "not run", "n": math.nan, "reason": ""}
+        if cell.name in ready:
+            row |= {"status": "complete", "n": pq.read_metadata(ready[cell.name] / "record.parquet").num_rows}
+        elif (entry := known.get(cell.name)) and entry.status in ("failed", "not run", "stopped"):
+            row |= {"status": "not run" if entry.status == "stopped" else entry.status, "reason": entry.why or entry.status}
+        rows.append(row)
+    table = pd.DataFrame(rows).astype({"n": "Int64"})
+    text = table.to_csv(index=False, na_rep="NaN", lineterminator="\n")
+    write_atomically(Path(study["results"]) / "cells.csv", text.encode())
 
 
 def read_published(study: Mapping) -> pd.DataFrame | None:
@@ -491,9 +743,14 @@ def read_published(study: Mapping) -> pd.DataFrame | None:
     if not study.get("published"):
         return None
     published = _read_csv(study["published"])
-    needed = {"stability"} if "model" in published.columns else {"agreement", "performance"}
+    kinds = {"table": {"sparsity"}, "model": {"stability"}}
+    needed = next((kinds[key] for key in kinds if key in published.columns), {"agreement", "performance"})
     if missing := sorted(needed - set(study.get("tables", DEFAULT))):
         raise RecipeError(f"published: {study['published']} stands beside the tables {missing}: name them under tables")
+    if "table" in published.columns:
+        needed = ["table", "dataset", "encoder", "alignment", "projection", "training", "statistic", "mean", "std", "source"]
+        _check_table(study["published"], published, needed)
+        return published
     if "model" in published.columns:
         _check_table(study["published"], published, ["dataset", "encoder", "model", "statistic", "value", "source"])
         return published
@@ -520,12 +777,20 @@ def _read_csv(path: str | Path) -> pd.DataFrame:
 def _check_table(path: str | Path, table: pd.DataFrame, needed: Sequence[str]) -> None:
     if missing := [name for name in needed if name not in table.columns]:
         raise RecipeError(f"published: {path} lacks the columns {missing}; needed: {', '.join(needed)}")
-    if "value" in needed and not pd.api.types.is_numeric_dtype(table["value"]):
-        raise RecipeError(f"published: {path} holds a value that is no number; its column 'value' is {table['value'].dtype}")
+    for name in ("value", "mean", "std"):
+        if name in needed and not pd.api.types.is_numeric_dtype(table[name]):
+            raise RecipeError(
+                f"published: {path} holds a value that is no number; its column '{name}' is {table[name].dtype}"
+            )
 
 
 def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame, path: str) -> dict[str, pd.DataFrame]:
-    """Measured beside published numbers: tau by pair and class, or scores by kind of model, as the file's columns say."""
+    """Measured beside published numbers: tau by pair and class, or scores by kind of model, as the file's columns say.
+
+    Numbers by table of the paper stand in the tables of the protocol itself.
+    """
+    if "table" in published.columns:
+        return {}
     if "model" in published.columns:
         return {"beside_published": stability.beside_published(found, published)}
     scores = _read_csv(_performance(path))
@@ -558,26 +823,69 @@ def main(arguments=None) -> None:
     parser.add_argument("--workers", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)")
     parser.add_argument("--only", metavar="PATTERN", help="run the cells of such names, and those they wait for: 'base-*'")
     parser.add_argument("--tables", action="store_true", help="only rebuild tables and figures from the records there are")
+    parser.add_argument("--status", action="store_true", help="only show how far the study is, from its progress.csv")
+    parser.add_argument(
+        "--remeasure", action="store_true", help="measure cells anew whose records other code measured; models are kept"
+    )
+    parser.add_argument("--mix-versions", action="store_true", help="tabulate records together that different code measured")
     known = parser.parse_args(arguments)
     if int(os.environ.get("RANK", 0)) > 0:
         return  # launched as several processes: the first one starts those that are needed
     if known.workers is not None and known.workers < 1:
         raise RecipeError(f"--workers {known.workers}: at least 1 cell at a time")
+    if known.tables and known.remeasure:
+        raise RecipeError("--tables only reads records: leave it out to measure them anew with --remeasure")
     study = read_study(known.config)
+    if known.status:
+        return show_status(study, cells(study))
     check_names(study.get("tables", DEFAULT), study.get("compare", ()))
     read_published(study)
     planned = cells(study)
     wanted = {cell.name: load_recipe(cell) for cell in planned}
     check_distinct(wanted)
-    ended = {} if known.tables else _interruptible(choose(planned, known.only), study, known.workers)
+    ended = {}
+    if not known.tables:
+        ended = _interruptible(choose(planned, known.only), study, known.workers, remeasure=known.remeasure)
     ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
+    write_cells(study, planned, ready)
     if not ready:
         raise RecipeError(f"no cell of the study is complete: there is nothing to tabulate{_failures(ended)}")
-    write_tables(study, ready)
+    write_tables(study, ready, mix_versions=known.mix_versions or study.get("mix_versions", False))
     missing = len(planned) - len(ready)
     print(f"tables of {len(ready)} cells: {study['results']}" + (f"; {missing} cells are missing" if missing else ""))
     if said := _failures(ended):
         raise RecipeError(f"{said.removeprefix('; ')}; logs lie beside the cells in {study['output_dir']}")
+
+
+def show_status(study: Mapping, planned: Sequence[Cell]) -> None:
+    """Print how far a study is, at work or not, from what it keeps in its progress.csv; nothing is written.
+
+    Raises RecipeError where it keeps none.
+    """
+    root = Path(study["output_dir"])
+    kept = {entry.cell: entry for entry in read_progress(root)}
+    if not kept:
+        raise RecipeError(f"no {PROGRESS} in {root}: nothing of this study has been run there")
+    entries = [kept.get(cell.name, Entry(cell.name, cell.block)) for cell in planned]
+    alive, since = _at_work(root), time.time() - (root / PROGRESS).stat().st_mtime
+    for entry in entries:
+        if entry.status == "running":
+            entry.status, entry.seconds = ("running", entry.seconds + since) if alive else ("stopped", entry.seconds)
+    workers = sum(entry.status == "running" for entry in entries)
+    lines = overview(entries, root, max(1, workers), sys.maxsize)
+    print("\n".join(lines + ([] if alive else ["no study is at work there"])))
+
+
+def _at_work(root: Path) -> bool:
+    """Whether a study holds the lock of a folder; asked without taking or making it."""
+    try:
+        with open(root / ".study.lock", "rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _failures(ended: Mapping[str, str]) -> str:
@@ -588,7 +896,7 @@ def _failures(ended: Mapping[str, str]) -> str:
     )
 
 
-def _interruptible(chosen: Sequence[Cell], study: Mapping, workers: int | None) -> dict[str, str]:
+def _interruptible(chosen: Sequence[Cell], study: Mapping, workers: int | None, *, remeasure: bool) -> dict[str, str]:
     """`run_cells`, stopped in an orderly way by Ctrl-C, the end of the terminal, or that of a batch job.
 
     A signal only leaves word: raised at any moment, an interrupt could come between the start of a process and its entry
@@ -600,7 +908,7 @@ def _interruptible(chosen: Sequence[Cell], study: Mapping, workers: int | None) 
         for number, handler in old.items():
             if handler != signal.SIG_IGN:  # as nohup leaves it
                 signal.signal(number, lambda given, _frame: received.append(given))
-        return run_cells(chosen, study, workers, stopped=lambda: bool(received))
+        return run_cells(chosen, study, workers, remeasure=remeasure, stopped=lambda: bool(received))
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)

@@ -107,6 +107,17 @@ def test_train_measure_report(tmp_path, capsys):
     page = (tmp_path / "both" / "index.html").read_text()
     assert "average" in page and "bilstm" in page
 
+    table = record.load("other/record.parquet")
+    older = [{key: value for key, value in part.items() if key != "code"} for part in record.settings(table)]
+    record.save(record.with_settings(table, older), "other/record.parquet")
+    assert cli.main(["report", *records, "--output", "mixed", "--examples", "1"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "measured by different code: 1 by version" in said
+        and "code unknown: measure them anew with one, or give --mix-ver" in said
+    )
+    assert cli.main(["report", *records, "--output", "mixed", "--examples", "1", "--mix-versions"]) == 0
+
 
 def test_overwriting_and_going_on(fails):
     assert cli.main(["train", "--config", "tiny.yaml"]) == 0
@@ -131,6 +142,7 @@ def test_overwriting_and_going_on(fails):
         (["--config", "tiny.yaml", "--split", "dev"], "measure.split='dev' does not exist; choose one of train"),
         (["--config", "tiny.yaml", "--encodr", "cnn"], "unknown option --encodr; did you mean --encoder"),
         (["--config", "tiny.yaml", "--encoder", "lstm"], "encoder='lstm' is not known; choose one of bilstm"),
+        (["--config", "tiny.yaml", "--remeasure"], "--remeasure is for a run that lies there: add --resume_from_checkpoint"),
         (["--config", "tiny.yaml", "cnn"], "'cnn' is not an override; write --key value"),
         (["--config", "tiny.yaml", "--learning_rate", "fast"], "learning_rate='fast' is a str; it must be a float"),
         (["--config", "tiny.yaml", "--metric_for_best_model", "auc"], "metric_for_best_model='auc' is not known"),

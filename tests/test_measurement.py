@@ -401,6 +401,26 @@ def test_shards_without_a_plan_are_not_trusted(go, counted, tiny_model, tmp_path
     identical(go(), go("whole.parquet"))
 
 
+@pytest.mark.parametrize("change", [{"CODE": "other"}, {"version": "0"}])
+def test_shards_of_other_code_are_measured_anew(go, counted, monkeypatch, tmp_path, change):
+    """Nobody can finish them, and what is measured anew says by which code."""
+    counted.stop_at = 5
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        if "CODE" in change:
+            patched.setattr(measurement, "CODE", "other")
+        else:
+            patched.setattr(measurement.attnfaith, "__version__", "0")
+        go()
+    assert list((tmp_path / "r.parquet.shards").glob("*.parquet"))
+    counted.done.clear()
+    counted.stop_at = None
+    found = go()
+    assert sum(map(len, counted.done)) == 20
+    (made,) = record.settings(found)
+    assert (made["version"], made["code"]) == (measurement.attnfaith.__version__, record.code_digest())
+    identical(found, go("whole.parquet"))
+
+
 def test_an_unreadable_plan(go, counted, tmp_path):
     counted.stop_at = 5
     with pytest.raises(KeyboardInterrupt):
@@ -501,7 +521,7 @@ def test_an_output_that_is_a_folder(go, tmp_path):
 
 def test_unknown_and_repeated_producers(go, tmp_path):
     with pytest.raises(
-        MeasurementError, match=r"called \['gradients'\]; known: \[.*'gradient', 'gradient_norm', .*'leave_one_out'"
+        MeasurementError, match=r"called \['gradients'\]; known: \[.*'gradient', .*'gradient_norm', .*'leave_one_out'"
     ):
         go(producers=["gradient", "gradients"])
     with pytest.raises(MeasurementError, match="named twice"):

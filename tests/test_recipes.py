@@ -137,6 +137,10 @@ def test_defaults_are_the_papers():
             MINIMAL + "objective: {kind: adversary}",
             "'adversary' is not one of 'classification', 'untrained', 'guided', 'adversarial'",
         ),
+        (MINIMAL + "model: {sparsegen_lambda: 1}", "model.sparsegen_lambda=1: sparsegen needs a finite lambda < 1"),
+        (MINIMAL + "model: {sparsegen_lambda: .nan}", "model.sparsegen_lambda=nan"),
+        (MINIMAL + "model: {entmax_alpha: 0.5}", "model.entmax_alpha=0.5: entmax needs a finite alpha >= 1"),
+        (MINIMAL + "model: {score_scale: 0}", "model.score_scale=0: scores are held at a finite deviation above 0"),
         (MINIMAL + "objective: {kind: untrained, base: b}", "objective.base='b' with objective.kind='untrained'"),
         (MINIMAL + "objective: {kind: untrained, weight: 0.1}", "objective.weight is for adversaries"),
         (
@@ -354,6 +358,12 @@ LEAVES = [
     for f in dataclasses.fields(section.type)
     if f.type in (int, float, bool)
 ]
+ALLOWED = {
+    "measure.batch_tokens": st.integers(1, 10**9),
+    "report.examples": st.integers(1, 10**9),
+    "model.sparsegen_lambda": st.floats(-1e300, 1, exclude_max=True),
+    "model.entmax_alpha": st.floats(1, 1e300),
+}
 VALUES = {int: st.integers(-(10**9), 10**9), float: st.floats(allow_nan=False, allow_infinity=False), bool: st.booleans()}
 
 
@@ -361,7 +371,7 @@ VALUES = {int: st.integers(-(10**9), 10**9), float: st.floats(allow_nan=False, a
 @given(st.data())
 def test_overrides_set_what_they_name(data):
     key, kind = data.draw(st.sampled_from(LEAVES))
-    value = data.draw(st.integers(1, 10**9) if key in ("measure.batch_tokens", "report.examples") else VALUES[kind])
+    value = data.draw(ALLOWED.get(key, VALUES[kind]))
     written = str(value).lower() if kind is bool else repr(value)
     section, name = key.split(".")
     given = [f"--{key}={written}"] if data.draw(st.booleans()) else [f"--{key}", written]

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -328,6 +330,55 @@ def test_concatenate_refuses():
     other = other.set_column(place, "label", other.column("label").cast(pa.string()))
     with pytest.raises(RecordError, match="different types"):
         record.concatenate([table(), other])
+
+
+# ---------------------------------------------------------------------------------------------- code
+
+
+def measured(seed, **code):
+    return record.with_settings(table(seed=[seed, seed]), [code] if code else [])
+
+
+def test_records_of_different_code_do_not_mix():
+    one, same, other = (measured(seed, version="1", code=code) for seed, code in ((1, "aa"), (2, "aa"), (3, "bb")))
+    assert record.concatenate([one, same]).num_rows == 4
+    message = (
+        r"the records were measured by different code: 2 by version 1, code aa; 1 by version 1, code bb: measure them anew "
+        r"with one, or say mix_versions=True"
+    )
+    with pytest.raises(RecordError, match=message):
+        record.concatenate([one, other, same])
+    mixed = record.concatenate([one, other, same], mix_versions=True)
+    assert mixed.num_rows == 6
+    with pytest.raises(RecordError, match="3 by version 1, code aa; 1 by version 1, code bb"):  # it keeps what it is made of
+        record.concatenate([mixed, measured(4, version="1", code="aa")])
+    with pytest.raises(RecordError, match="by version 1, code aa; 1 by version 2, code aa"):
+        record.concatenate([one, measured(5, version="2", code="aa")])
+    # older records do not say: one code that nobody knows
+    assert record.concatenate([measured(6), measured(7, run=1)]).num_rows == 4
+    with pytest.raises(RecordError, match="1 by version 1, code unknown: do this"):
+        record.check_one_code([one, measured(8, version="1")], "do this")
+
+
+def test_the_digest_of_code_is_of_what_the_files_hold(tmp_path, monkeypatch):
+    digest = record.code_digest.__wrapped__  # not the one kept for the process
+    copy = tmp_path / "attnfaith"
+    shutil.copytree(Path(record.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(record, "__file__", str(copy / "record.py"))
+    first = digest()
+    assert re.fullmatch("[0-9a-f]{12}", first) and first == digest() == record.code_digest()
+    for path in ("models/encoders.py", "importance/gradient.py", "objectives.py", "record.py"):
+        content = (copy / path).read_text()
+        (copy / path).write_text(content + "\n")
+        assert digest() != first, path
+        (copy / path).write_text(content)
+    (copy / "experiments" / "new.py").write_text("")
+    assert digest() != first
+    (copy / "experiments" / "new.py").unlink()
+    (copy / "reporting" / "tables.py").write_text("")
+    (copy / "models" / "notes.txt").write_text("")
+    (copy / "training.py").write_text("")
+    assert digest() == first and digest("training.py") != first
 
 
 # ---------------------------------------------------------------------------------------------- files

@@ -737,6 +737,26 @@ def test_a_base_that_was_trained_anew(family, against):
         runs.run(again(recipe, "--limit=5"), resume=True)
 
 
+def test_a_record_of_other_code_is_measured_anew_where_asked(copied, monkeypatch):
+    folder, recipe = copied
+    table = record.load(folder / "record.parquet")
+    (made,) = record.settings(table)
+    assert made["code"] == record.code_digest() and made["run"]["code"] == record.code_digest("training.py")
+    assert f"code {made['code']}" in (folder / "report" / "index.html").read_text()
+    record.save(record.with_settings(table, [{**made, "code": "000000000000"}]), folder / "record.parquet")
+    monkeypatch.setattr(runs, "_train", lambda *_a: pytest.fail("trained again"))
+    measured, inner = [], runs._measure
+    monkeypatch.setattr(runs, "_measure", lambda *given: measured.append(given) or inner(*given))
+    runs.run(recipe, resume=True)
+    assert measured == [] and record.settings(record.load(folder / "record.parquet"))[0]["code"] == "000000000000"
+    runs.run(recipe, resume=True, remeasure=True)
+    assert len(measured) == 1 and runs.read_state(folder)["status"] == "complete"
+    again = record.load(folder / "record.parquet")
+    assert record.settings(again)[0]["code"] == record.code_digest() and again.equals(table)
+    runs.run(recipe, resume=True, remeasure=True)  # this very code measured it
+    assert len(measured) == 1
+
+
 # ------------------------------------------------------------------------------------------------ untrained
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,7 +14,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from attnfaith import recipes
+from attnfaith import recipes, record
+from attnfaith.reporting.study import KNOWN
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,9 +45,11 @@ report: {examples: 1}
 FAKE = """
 import dataclasses, json, os, sys, time
 from pathlib import Path
+import attnfaith
 from attnfaith import recipes, record
 
-recipe = recipes.load(sys.argv[2], sys.argv[4:])
+again = "--remeasure" in sys.argv
+recipe = recipes.load(sys.argv[2], [word for word in sys.argv[4:] if word != "--remeasure"])
 folder = Path(recipe.output_dir)
 folder.mkdir(parents=True, exist_ok=True)
 (folder / "environment.json").write_text(json.dumps({**os.environ, "pid": os.getpid(), "parent": os.getppid()}))
@@ -59,18 +63,24 @@ if "hang" in title:
     print("epoch 1 of 8", flush=True)
     time.sleep(60)
 model = recipe.model
+named = f"sparsegen({model.sparsegen_lambda:g})" if model.projection == "sparsegen" else model.projection
 columns = {
     "instance_id": ["a", "b"], "dataset": ["x"] * 2, "revision": ["r"] * 2, "split": ["test"] * 2,
-    "encoder": [model.encoder] * 2, "alignment": [model.alignment] * 2, "projection": [model.projection] * 2,
+    "encoder": [model.encoder] * 2, "alignment": [model.alignment] * 2, "projection": [named] * 2,
     "vectors": ["none"] * 2, "objective": [recipe.objective.kind] * 2, "seed": [recipe.seed] * 2,
     "tokens": [["u", "v"]] * 2, "label": [0, 1], "truncated": [False] * 2,
     "probs": [[0.7, 0.3]] * 2, "attention": [[0.5, 0.5]] * 2,
+    "importance_gradient": [[0.6, 0.4]] * 2, "importance_gradient_norm": [[0.1, 0.9]] * 2,
+    "importance_leave_one_out": [[0.2, 0.3]] * 2, "importance_leave_one_out_hidden": [[0.3, 0.2]] * 2,
 }
-made = [{"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}"}]
-record.save(record.with_settings(record.build(columns), made), folder / "record.parquet")
+extra = {name: record.Column(("T",)) for name in columns if name.startswith("importance_")}
+code = "000000000000" if "old" in title and not again else record.code_digest()
+made = [{"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}", "code": code}]
+made[0]["version"] = attnfaith.__version__
+record.save(record.with_settings(record.build(columns, extra), made), folder / "record.parquet")
 (folder / "report").mkdir(exist_ok=True)
 (folder / "report" / "index.html").write_text("page")
-state = {"status": "complete"}
+state = {"status": "complete", "seconds": 7.5}
 if base := recipe.objective.base:
     digest = record.settings(record.load(Path(base) / "record.parquet"))[0]["model"]
     state["base"] = {"weights (SHA-256)": digest}
@@ -178,7 +188,37 @@ def test_a_value_may_name_a_key_of_the_grid():
         ([{"set": {"note": "{x}"}}], r"block 1, set: \{x\} in '\{x\}' is no key"),
         ([{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}], r"in a circle.*: \['a', 'b'\]"),
         ([{"name": "a", "after": ["a"]}], r"in a circle.*: \['a'\]"),
-        ([{"grid": {"seed": [1, 1]}}], r"cells of one name: \['tiny-1'\]"),
+        ([{"grid": {"seed": [1, 1]}}], r"block 1: grid.seed is \[1, 1\]: 1 is there twice; give each value once"),
+        ([{"grid": {"sparsegen_lambda": [0.5, 0, -1, -0.0]}}], r"\[0.5, 0, -1, -0.0\]: -0.0 is there twice"),
+        (
+            [
+                {"set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [0.5, 0]}},
+                {"name": "b", "set": {"projection": "sparsemax"}},
+            ],
+            r"cells 'tiny-0' and 'b' are one model under two names: sparsegen\(0\) and sparsemax attend alike; leave one",
+        ),
+        (
+            [
+                {"name": "a", "set": {"projection": "softmax"}},
+                {"set": {"projection": "entmax"}, "grid": {"entmax_alpha": [2, 1.0]}},
+            ],
+            r"cells 'a' and 'tiny-1.0' are one model under two names: softmax and entmax\(1\)",
+        ),
+        (
+            [{"name": "a", "set": {"projection": "entmax", "entmax_alpha": 1.5}}, {"set": {"projection": "entmax15"}}],
+            r"entmax\(1.5\) and entmax15 attend alike",
+        ),
+        (
+            [{"set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [0.9, 1]}}],
+            "cell tiny-1: model.sparsegen_lambda=1: sparsegen needs a finite lambda < 1",
+        ),
+        (
+            [
+                {"set": {"attention_learning_rate_factor": 10}},
+                {"name": "b", "set": {"attention_learning_rate_factor": 10.0}},
+            ],
+            "cells 'tiny' and 'b' have the same data, split, model, objective and seed",
+        ),
         ([{"grid": {"seed": []}}], r"block 1: grid.seed is \[\]; give a list of one or more values"),
         ([{"grid": {"seed": 1}}], "block 1: grid.seed is 1; give a list"),
         ([{"grid": {"encoder": "cnn"}}], "block 1: grid.encoder is 'cnn'; give a list"),
@@ -209,6 +249,7 @@ def test_a_plan_that_cannot_work_starts_nothing(planned, blocks, message):
         ({"compare": ["sed"]}, r"compare \['sed'\]: cells can be compared by encoder"),
         ({"tables": "agreement"}, "tables is 'agreement'; it must be a list"),
         ({"compare": None}, "compare is None; it must be a list"),
+        ({"mix_versions": "yes"}, "mix_versions is 'yes'; it must be true or false"),
         ({"output_dir": None}, "output_dir is None; it must be a text"),
         ({"blocks": None}, "blocks is None; it must be a list"),
         ({"blocks": []}, "blocks is empty, so there is nothing to run"),
@@ -314,11 +355,11 @@ def test_what_waits_runs_after_and_complete_cells_are_kept(planned, capsys):
     path, runs = planned(GUIDED, BASE)
     study.main(["--config", str(path), "--workers", "2"])
     printed = capsys.readouterr().out.splitlines()
-    ends = [line for line in printed if "/4 " in line]
-    assert len(ends) == 4 and all(": complete in " in line for line in ends)
-    names = [line.split()[1].rstrip(":") for line in ends]
+    ends = [line for line in printed if ": complete in " in line]
+    assert len(ends) == 4 and all(f"; {number} of 4 done, " in line for number, line in enumerate(ends, start=1))
+    names = [line.partition(":")[0] for line in ends]
     assert all(names.index(f"base-{seed}") < names.index(f"guided-{seed}") for seed in (1, 2))
-    assert "left" in ends[0] and "left" not in ends[3]
+    assert "left" in ends[0] and ends[3].endswith("; 4 of 4 done, 0 running, 0 failed")
     assert len([line for line in printed if line.endswith(": started")]) == 4
 
     study.main(["--config", str(path)])
@@ -338,6 +379,80 @@ def test_a_failed_cell_is_told_and_stops_nothing_else(planned, capsys):
     assert "guided-1: not run: it needs base-1" in printed and "guided-2: complete in" in printed
     assert "tables of 2 cells" in printed and "2 cells are missing" in printed
     assert "error: it broke" in (runs / "base-1.log").read_text() and not (runs / "guided-1").exists()
+
+    kept = pd.read_csv(runs / "progress.csv", keep_default_na=False).set_index("cell")
+    assert kept["status"].to_dict() == {
+        "base-1": "failed",
+        "base-2": "complete",
+        "guided-1": "not run",
+        "guided-2": "complete",
+    }
+    assert kept.loc["base-1", "why"] == "it broke" and kept.loc["guided-1", "why"] == "it needs base-1"
+    assert kept["block"].to_list() == ["base", "base", "guided", "guided"] and kept.loc["guided-1", "seconds"] == ""
+    found = pd.read_csv(path.parent / "results" / "cells.csv", keep_default_na=False)
+    assert found.to_dict("records") == [
+        {"cell": "base-1", "block": "base", "status": "failed", "n": "NaN", "reason": "it broke"},
+        {"cell": "base-2", "block": "base", "status": "complete", "n": "2", "reason": ""},
+        {"cell": "guided-1", "block": "guided", "status": "not run", "n": "NaN", "reason": "it needs base-1"},
+        {"cell": "guided-2", "block": "guided", "status": "complete", "n": "2", "reason": ""},
+    ]
+    for run in runs.iterdir():
+        assert run.suffix != ".tmp"
+
+    capsys.readouterr()
+    before = {entry: entry.stat().st_mtime_ns for entry in path.parent.rglob("*")}
+    study.main(["--config", str(path), "--status"])
+    assert {entry: entry.stat().st_mtime_ns for entry in path.parent.rglob("*")} == before
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-3:] == [
+        "base-1: FAILED: it broke",
+        "2 of 4 done, 0 running, 1 failed, 1 not run",
+        "no study is at work there",
+    ]
+    # the tables alone know what failed, too
+    study.main(["--config", str(path), "--tables"])
+    assert (path.parent / "results" / "cells.csv").read_text() == found.to_csv(index=False, lineterminator="\n")
+    # a part of the study leaves what is known of the rest
+    study.main(["--config", str(path), "--only", "base-2"])
+    again = pd.read_csv(runs / "progress.csv", keep_default_na=False).set_index("cell")
+    assert again["status"].to_dict() == kept["status"].to_dict() and again.loc["base-2", "seconds"] == "7.5"
+
+
+def test_status_of_a_study_that_never_ran(planned):
+    path, runs = planned({"name": "a"})
+    with pytest.raises(ValueError, match=r"no progress.csv in .*runs: nothing of this study has been run there"):
+        study.main(["--config", str(path), "--status"])
+    assert not runs.exists()
+
+
+def test_records_of_other_code_are_told_and_measured_anew(planned, capsys):
+    path, runs = planned({"name": "a"}, {"name": "b", "set": {"seed": 2, "report.title": "old"}})
+    message = (
+        r"different code: 1 by version \S+, code [0-9a-f]{12}; 1 by version \S+, code 0{12}: --remeasure measures anew what "
+        r"other code measured, --mix-versions takes all as they are"
+    )
+    with pytest.raises(record.RecordError, match=message):
+        study.main(["--config", str(path)])
+    assert not (path.parent / "results" / "performance.csv").exists()
+    assert len(pd.read_csv(path.parent / "results" / "cells.csv")) == 2
+    study.main(["--config", str(path), "--tables", "--mix-versions"])
+    table = path.parent / "results" / "performance.csv"
+    assert len(pd.read_csv(table)) == 2
+    table.unlink()
+    whole = path.read_text()
+    path.write_text(whole + "mix_versions: true\n")
+    study.main(["--config", str(path), "--tables"])
+    assert len(pd.read_csv(table)) == 2
+    path.write_text(whole)
+    with pytest.raises(ValueError, match="--tables only reads records"):
+        study.main(["--config", str(path), "--tables", "--remeasure"])
+    capsys.readouterr()
+    study.main(["--config", str(path), "--remeasure"])
+    printed = capsys.readouterr().out
+    assert "a: complete already" in printed and "b: complete in" in printed
+    assert [(runs / name / "starts").read_text() for name in ("a", "b")] == ["x", "xx"]
+    study.main(["--config", str(path), "--remeasure"])
+    assert (runs / "b" / "starts").read_text() == "xx"
 
 
 def test_nothing_complete_is_nothing_to_tabulate(planned):
@@ -417,9 +532,9 @@ class Terminal:
         return True
 
 
-def test_a_terminal_shows_a_live_line_per_cell():
+def test_a_terminal_shows_live_lines():
     terminal = Terminal()
-    display = study.Display(terminal, 2)
+    display = study.Display(terminal)
     display.draw(["a: 1 s, training  epoch 1", "1 of 2"])
     display.draw(["a: 2 s, training  epoch 2", "1 of 2"])
     assert terminal.text.count("\x1b[2A\x1b[J") == 1, "the second drawing takes the place of the first"
@@ -429,14 +544,70 @@ def test_a_terminal_shows_a_live_line_per_cell():
     assert terminal.text.endswith("complete\n"), "nothing is drawn, nothing is erased"
 
 
-def test_progress_of_a_cell(tmp_path):
-    cell = study.Cell("a", Path("r.yaml"), [])
-    job = study.Job(cell, tmp_path / "a", None, time.monotonic() - 100)
-    assert job.progress() == "a: 2 min, at work  "
+def test_a_cell_at_work(tmp_path):
+    assert study.at_work(tmp_path / "a", 100) == "a: 2 min, at work  "
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "run.json").write_text('{"status": "started"}')
     (tmp_path / "a.log").write_text("one\n10%\r20%\r")
-    assert job.progress() == "a: 2 min, training  20%"
+    assert study.at_work(tmp_path / "a", 30) == "a: 30 s, training  20%"
+
+
+def entries(*rows):
+    return [study.Entry(f"{block}{number}", block, *rest) for number, (block, *rest) in enumerate(rows)]
+
+
+def test_time_left_is_that_of_the_block_first():
+    done = [("a", "complete", 10.0), ("a", "complete", 30.0), ("b", "complete", 100.0), ("a", "failed", 1.0)]
+    assert study.time_left(entries(*done, ("a", "waiting")), 1) == 20
+    assert study.time_left(entries(*done, ("c", "waiting")), 1) == pytest.approx(140 / 3)
+    running = ("b", "running", 30.0)
+    assert study.time_left(entries(*done, ("a", "waiting"), ("a", "waiting"), running), 1) == 20 + 20 + 70
+    assert study.time_left(entries(*done, ("a", "waiting"), ("a", "waiting"), running), 2) == 70  # no sooner than its last
+    assert study.time_left(entries(*done, ("a", "running", 90.0)), 1) == 0  # longer than expected
+    assert study.time_left(entries(*done), 3) == 0
+    assert math.isnan(study.time_left(entries(("a", "waiting"), ("a", "complete")), 1))
+
+
+def test_the_table_of_a_study_fits(tmp_path):
+    rows = [("done", "complete", 5.0)] * 3
+    rows += [
+        ("sweep", "running", 2.0),
+        ("sweep", "failed", 1.0, "it broke"),
+        ("sweep", "waiting"),
+        ("last", "not run", 0, "x"),
+    ]
+    found = study.overview(entries(*rows), tmp_path, 2, 20)
+    assert found == [
+        "block  cells     done  running   failed  not run  waiting",
+        "sweep      3                 1        1                 1",
+        "last       1                                   1         ",
+        "done       3        3                                    ",
+        "sweep3: 2 s, at work  ",
+        "sweep4: FAILED: it broke",
+        "3 of 7 done, 1 running, 1 failed, 1 not run, about 5 s left",
+    ]
+    many = entries(*rows, *[(f"block {number}", "waiting") for number in range(30)], *[("f", "failed", 1.0, "no")] * 9)
+    seen = []
+    for height in (1, 2, 3, 5, 8, 12, 24):
+        lines = study.overview(many, tmp_path, 2, height)
+        assert len(lines) <= height and lines[-1].startswith("3 of 46 done, 1 running, 10 failed")
+        seen += lines
+    assert any(line.endswith("more blocks") for line in seen) and any(line.endswith("more failed") for line in seen)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.4, "0 s"), (89, "89 s"), (91, "2 min"), (5399, "90 min"), (5400, "1.5 h")]
+)
+def test_duration(seconds, shown):
+    assert study.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"cell,block\na,b\n", b"cell,block,status,seconds,why\na,b,complete,x,y\n", b"\xff"]
+)
+def test_a_progress_file_that_cannot_be_read_is_none(tmp_path, content):
+    (tmp_path / "progress.csv").write_bytes(content)
+    assert study.read_progress(tmp_path) == []
 
 
 # ------------------------------------------------------------------------------------- stopped, killed, started twice
@@ -492,16 +663,21 @@ def hanging(planned):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_stopped_study_leaves_no_process(hanging, number):
+def test_a_stopped_study_leaves_no_process(hanging, number, capsys):
     path, runs, process, pid = hanging
+    study.main(["--config", str(path), "--status"])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-2].startswith("slow: ") and shown[-2].endswith("at work  epoch 1 of 8")
+    assert shown[-1].startswith("1 of 2 done, 1 running, 0 failed, about ")
     process.send_signal(number)
     printed, _ = process.communicate(timeout=30)
     assert process.returncode == 130 and gone(pid)
     assert "1 of 2 cells complete; the same command goes on from here" in printed
+    assert [entry.status for entry in study.read_progress(runs)] == ["complete", "stopped"]
 
 
 @pytest.mark.slow
-def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging):
+def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging, capsys):
     path, runs, process, pid = hanging
     with pytest.raises(ValueError, match=rf"a study is at work in .*runs \(process {process.pid} on "):
         study.main(["--config", str(path)])
@@ -511,6 +687,9 @@ def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging):
         study.main(["--config", str(path)])  # its cell is still there
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: gone(pid))
+    assert [entry.status for entry in study.read_progress(runs)] == ["complete", "running"]  # as it was left
+    study.main(["--config", str(path), "--status"])
+    assert capsys.readouterr().out.endswith("1 of 2 done, 0 running, 0 failed, 1 stopped\nno study is at work there\n")
     changed = yaml.safe_load(path.read_text())
     del changed["blocks"][1]["set"]["report.title"]
     path.write_text(yaml.safe_dump(changed))
@@ -531,8 +710,19 @@ def test_launched_by_accelerate(planned):
 
 
 @pytest.mark.slow
-def test_tables_are_rebuilt_without_torch(planned):
-    path, runs = planned({"name": "a", "grid": {"seed": [1, 2]}}, tables=["performance", "stability"])
+def test_tables_are_rebuilt_without_torch(planned, tmp_path):
+    """By every protocol that there is, and with published numbers."""
+    (path := tmp_path / "published.csv").write_text(
+        "table,dataset,encoder,alignment,projection,training,statistic,mean,std,source\n"
+        "6,x,bilstm,additive,softmax,,tau attention–gradient_norm,.25,.28,a table\n"
+    )
+    sweep = {"name": "s", "set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [-1, 0.5], "seed": [1, 2]}}
+    path, runs = planned(
+        {"name": "a", "grid": {"projection": ["softmax", "sparsemax"], "seed": [1, 2]}},
+        sweep,
+        tables=list(KNOWN),
+        published=str(path),
+    )
     study.main(["--config", str(path)])
     table = path.parent / "results" / "performance.csv"
     before = table.read_bytes()
@@ -609,6 +799,7 @@ def test_the_naive_twin_gives_the_same_numbers():
     assert [row["step"] for row in rows] == [
         "evaluation",
         "gradient",
+        "gradient of states in inputs",
         "leave-one-out, inputs",
         "leave-one-out, hidden",
         "Kendall with p-value",

@@ -29,13 +29,19 @@ def train(arguments: Sequence[str] | None = None) -> Path:
     parser.add_argument("--config", type=Path, default=QUICKSTART, help="the recipe (default: %(default)s)")
     parser.add_argument("--overwrite_output_dir", action="store_true", help="replace the run that lies in output_dir")
     parser.add_argument("--resume_from_checkpoint", action="store_true", help="go on with the run that lies in output_dir")
+    parser.add_argument(
+        "--remeasure", action="store_true", help="with it, measure the model there anew if other code measured it"
+    )
     known, overrides = parser.parse_known_args(arguments)
+    if known.remeasure and not known.resume_from_checkpoint:
+        raise ValueError("--remeasure is for a run that lies there: add --resume_from_checkpoint")
     from attnfaith import recipes
 
     recipe = recipes.load(known.config, overrides)
     from attnfaith import runs
 
-    page = runs.run(recipe, overwrite=known.overwrite_output_dir, resume=known.resume_from_checkpoint)
+    how = {"overwrite": known.overwrite_output_dir, "resume": known.resume_from_checkpoint, "remeasure": known.remeasure}
+    page = runs.run(recipe, **how)
     if int(os.environ.get("RANK", 0)) == 0:
         print(f"\nreport: {page}")
     return page
@@ -70,13 +76,16 @@ def report(arguments: Sequence[str] | None = None) -> Path:
     parser.add_argument(
         "--examples", type=int, default=5, help="texts of best and of worst agreement (default: %(default)s)"
     )
+    parser.add_argument("--mix-versions", action="store_true", help="join records even if different code measured them")
     known = parser.parse_args(arguments)
     from attnfaith import record
     from attnfaith.reporting import write_report
 
-    page = write_report(
-        record.concatenate(record.load(path) for path in known.record), known.output, n_examples=known.examples
-    )
+    tables = [record.load(path) for path in known.record]
+    if not known.mix_versions:
+        record.check_one_code(tables, "measure them anew with one, or give --mix-versions")
+    joined = record.concatenate(tables, mix_versions=True)
+    page = write_report(joined, known.output, n_examples=known.examples)
     print(f"report: {page}")
     return page
 

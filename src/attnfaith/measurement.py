@@ -23,6 +23,7 @@ from attnfaith import experiments, importance, record
 from attnfaith.data.collation import pad_attention, pad_batch
 
 
+CODE = record.code_digest()  # of the modules that are loaded here, not of files that change while this process runs
 BATCH_TOKENS = 8192  # padded tokens of one batch
 BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
@@ -111,7 +112,8 @@ def measure(
     Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
     `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
     processes. A shard is written when it is complete: killed at any moment and called again, the measurement goes on with
-    the shards that are missing and ends with the same record. Rows come in the data set's order.
+    the shards that are missing and ends with the same record; shards of another version of the code are made anew. Rows
+    come in the data set's order.
 
     Raises MeasurementError where output is a folder, the data set is empty or lacks columns, an option does not exist, the
     model has weights or predictions that are not finite or fewer than two classes, a given attention is missing, of
@@ -138,6 +140,7 @@ def measure(
     shards = _shards(batches, shard_instances)
     plan = {
         "version": attnfaith.__version__,
+        "code": CODE,
         "model": digest_model(model),
         "data": digest_data(dataset),
         "attention": None if attention is None else _digest_attention(attention, dataset),
@@ -344,13 +347,16 @@ def _prepare(folder: Path, plan: dict) -> None:
             found = json.loads(path.read_text())
         except ValueError as error:
             raise MeasurementError(f"{path} is not readable ({error}); delete the folder to start anew") from error
-        if changed := sorted(key for key in {*plan, *found} if plan.get(key) != found.get(key)):
+        changed = sorted(key for key in {*plan, *found} if plan.get(key) != found.get(key))
+        if not changed:
+            return
+        if not {"code", "version"}.issuperset(changed):
             raise MeasurementError(
                 f"{folder} holds part of another measurement (different: {', '.join(changed)}); "
                 "finish that one, or delete the folder to start anew"
             )
-        return
-    if folder.exists():  # shards without a plan, left when the folder was being deleted: nobody knows of what
+    # shards of other code, or without a plan, left when the folder was being deleted: nobody can finish those
+    if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     temporary = path.with_suffix(".tmp")

@@ -65,6 +65,21 @@ class Model:
     dropout: float = 0.0
     embedding_std: float = 0.25
 
+    def __post_init__(self):
+        """What the configuration refuses of a projection, said before a study starts: no model is loaded for it."""
+        if not -math.inf < self.sparsegen_lambda < 1:
+            raise RecipeError(
+                f"model.sparsegen_lambda={self.sparsegen_lambda:g}: sparsegen needs a finite lambda < 1 (0 is sparsemax)"
+            )
+        if not 1 <= self.entmax_alpha < math.inf:
+            raise RecipeError(
+                f"model.entmax_alpha={self.entmax_alpha:g}: entmax needs a finite alpha >= 1 (1 softmax, 2 sparsemax)"
+            )
+        if self.score_scale is not None and not 0 < self.score_scale < math.inf:
+            raise RecipeError(
+                f"model.score_scale={self.score_scale:g}: scores are held at a finite deviation above 0, or none"
+            )
+
 
 @dataclass(frozen=True)
 class Training:

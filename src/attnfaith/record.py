@@ -6,9 +6,12 @@ K draws), which is how a row is checked: every [T] column of a row has the same 
 a column marked `distribution` is non-negative and sums to 1 along its last axis.
 """
 
+import functools
+import hashlib
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +35,8 @@ IDENTITY = (
     "seed",
 )
 SUM_TOLERANCE = 1e-4
+MEASURING = ("models", "data", "importance", "experiments", "objectives.py", "measurement.py", "record.py")
+"""Parts of the package on which the numbers of a record depend, given a trained model."""
 
 
 class RecordError(ValueError):
@@ -275,15 +280,48 @@ def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
     return [row[keep] for row, keep in zip(np.asarray(values), np.asarray(mask, bool), strict=True)]
 
 
-def concatenate(tables: Iterable[pa.Table]) -> pa.Table:
+@functools.cache
+def code_digest(*more: str) -> str:
+    """What tells two states of the code apart: 12 hexadecimal digits of a SHA-256 over the source files of MEASURING.
+
+    more: other parts of the package, such as "training.py". Computed once in a process, from the files as they then lie.
+    """
+    package, digest = Path(__file__).parent, hashlib.sha256()
+    for part in (*MEASURING, *more):
+        for path in sorted((package / part).rglob("*.py")) or [package / part]:
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+def measured_by(table: pa.Table) -> list[str]:
+    """The version and the code that measured each cell of a record; "unknown" where older records do not say."""
+    known = [(part.get("version", "unknown"), part.get("code", "unknown")) for part in settings(table)]
+    return [f"version {version}, code {code}" for version, code in known or [("unknown", "unknown")]]
+
+
+def check_one_code(tables: Iterable[pa.Table], remedy: str = "measure them anew with one, or say mix_versions=True") -> None:
+    """Raises RecordError where records were measured by different versions or code (`code_digest`): their numbers need not
+    compare. remedy: what the message says to do.
+    """
+    counts = Counter(code for table in tables for code in measured_by(table))
+    if len(counts) > 1:
+        found = "; ".join(f"{count} by {code}" for code, count in counts.most_common())
+        raise RecordError(f"the records were measured by different code: {found}: {remedy}")
+
+
+def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
     """Records of several cells as one.
 
-    Raises RecordError where a column is in some records and missing in others, or the same instance of the same cell
-    comes twice. Run information (`settings`) of the parts is kept as a list.
+    Raises RecordError where a column is in some records and missing in others, the same instance of the same cell comes
+    twice, or, unless mix_versions, different code measured them. Run information (`settings`) of the parts is kept as a
+    list.
     """
     tables = list(tables)
     if not tables:
         raise RecordError("nothing to concatenate: no record was given")
+    if not mix_versions:
+        check_one_code(tables)
     names = set(tables[0].column_names)
     for number, table in enumerate(tables):
         if set(table.column_names) != names:

@@ -33,6 +33,7 @@ from attnfaith.data.registry import get_entry
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors
 from attnfaith.measurement import (
+    CODE,
     Cell,
     MeasurementError,
     check_options,
@@ -51,6 +52,7 @@ from attnfaith.training import LOWER_IS_BETTER, DivergedError, check_processes, 
 
 STATE, RECIPE, MODEL, RECORD, REPORT = "run.json", "recipe.yaml", "model", "record.parquet", "report"
 OUTPUTS = "outputs"
+TRAINING_CODE = record.code_digest("training.py")  # of the modules as they are loaded
 BASES = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
 
 
@@ -58,12 +60,13 @@ class RunError(ValueError):
     """A run that cannot start or go on. The message says why and what to do."""
 
 
-def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Path:
+def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeasure: bool = False) -> Path:
     """Train, measure and report; returns the path of the report's page.
 
     overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its
     measured shards; the recipe must be the same but for `measure` and `report`: with another `measure` section the trained
-    model is kept and measured anew. Without either, a folder that is not empty is refused.
+    model is kept and measured anew. Without either, a folder that is not empty is refused. remeasure: measure a model anew
+    whose record other code made (`record.code_digest`), its outputs for other models left as they are; with resume.
 
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost, and DivergedError where loss or
     weights stop being numbers: then no model is kept, nor any checkpoint.
@@ -84,7 +87,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
             _train(recipe, arguments, folder, state)
         _measure_outputs(recipe, folder, state)
         path = folder / RECORD
-        if not _is_measured(path, recipe):
+        if not _is_measured(path, recipe) or (remeasure and not _is_measured_by_this_code(path)):
             path = _measure(recipe, folder, state)
         page = folder / REPORT / "index.html"
         if state.is_main_process:
@@ -109,6 +112,12 @@ def _is_measured(path: Path, recipe: Recipe) -> bool:
     except (record.RecordError, RecipeError):
         return False
     return [dataclasses.replace(part, outputs=recipe.measure.outputs) for part in made] == [recipe.measure]
+
+
+def _is_measured_by_this_code(path: Path) -> bool:
+    return [(part.get("version"), part.get("code")) for part in record.settings(record.load(path))] == [
+        (attnfaith.__version__, CODE)
+    ]
 
 
 def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.PathLike | None = None) -> Path:
@@ -211,7 +220,8 @@ def _facts(table, recipe: Recipe | None) -> dict[str, str]:
         "vocabulary": f"{run['vocabulary']:,} entries",
         **_facts_of_training(training, run),
         "measured by": ", ".join(cells[0]["producers"]),
-        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
+        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+        + f"; code {cells[0].get('code', 'unknown')}",
         "weights (SHA-256)": cells[0]["model"][:16],
     }
 
@@ -544,6 +554,7 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
         "sizes": {split: len(rows) for split, rows in loaded.splits.items()},
         "truncated": {split: int(sum(rows["truncated"])) for split, rows in encoded.items()},
         "vocabulary": len(tokenizer),
+        "code": TRAINING_CODE,
         "processes": state.num_processes,
     }
     if objective.kind == "untrained":
