@@ -1,13 +1,13 @@
 """make benchmark: what each step costs, one thread, beside a naive twin in the same run.
 
 The twin does the same computation the way the papers' scripts do it: a packed bidirectional LSTM, one optimiser call per
-parameter, texts rebuilt and run again for every deleted token, one decoder pass per removed state, permutation or step of
-the adversary over whole states, scipy once per text. Both give the same numbers, which is checked before anything is timed;
-the exact adversary is held against the naive search, which it must not fall below. Interventions are timed from the
-encoder's states and attention on, on either side; one encoding costs what `evaluation` does, and the values per token that
-all interventions start from have a row of their own. Figures are CPU time of this process per
-text, the median of the repetitions, the two sides taking turns. Training runs on the papers' batches of 32; measuring on the
-batches that a measurement makes, the twin again on 32.
+parameter, texts rebuilt and run again for every deleted token, one backward pass per state whose inputs are asked for, one
+decoder pass per removed state, permutation or step of the adversary over whole states, scipy once per text. Both give the
+same numbers, which is checked before anything is timed; the exact adversary is held against the naive search, which it must
+not fall below. Interventions are timed from the encoder's states and attention on, on either side; one encoding costs what
+`evaluation` does, and the values per token that all interventions start from have a row of their own. Figures are CPU time
+of this process per text, the median of the repetitions, the two sides taking turns. Training runs on the papers' batches of
+32; measuring on the batches that a measurement makes, the twin again on 32.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from attnfaith._memory import keep_freed_memory
 from attnfaith.experiments import adversary_exact, adversary_search, erasure, minimal_flip_set, permutation
 from attnfaith.experiments._readout import read_out
-from attnfaith.importance import gradient, leave_one_out
+from attnfaith.importance import gradient, gradient_hidden_to_input, leave_one_out
 from attnfaith.measurement import BATCH_INSTANCES, BATCH_TOKENS
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
@@ -90,6 +90,14 @@ def naive_gradient(twin, ids, lengths):
     logits = twin.output((twin.attend(hidden, lengths).detach()[..., None] * hidden).sum(1))
     logits.softmax(-1).amax(-1).sum().backward()
     return (embedded * embedded.grad).sum(-1).abs().detach()
+
+
+def naive_hidden_to_input(twin, ids, lengths):
+    """||d ||h_p|| / d x_i|| (B,T,T) of the inner tokens, without the gradients of weights that a script would make, too."""
+    embedded = twin.embeddings(ids).detach().requires_grad_()
+    found = twin.states(embedded, lengths)[:, 1:-1].norm(dim=-1).sum(0)
+    slopes = [torch.autograd.grad(length, embedded, retain_graph=True)[0] for length in found]
+    return torch.stack([slope[:, 1:-1].norm(dim=-1) for slope in slopes], 1)
 
 
 def naive_leave_one_out(twin, ids, lengths):
@@ -238,6 +246,8 @@ def measure_length(tokens, repeats):
     same(made["importance_leave_one_out"][:2], naive, "leave-one-out, inputs")
     naive = naive_leave_one_out_hidden(twin, ids[:2], lengths[:2])[:, inner]
     same(made["importance_leave_one_out_hidden"][:2], naive, "leave-one-out, hidden")
+    naive = naive_hidden_to_input(twin, ids[:2], lengths[:2])
+    same(gradient_hidden_to_input.sensitivities(model, few)[:2], naive, "gradient of states in inputs")
 
     with torch.no_grad():
         attention = model(**batch).attention[:, inner].double().numpy()
@@ -273,6 +283,13 @@ def measure_length(tokens, repeats):
 
     add("evaluation", evaluate, lambda: twin(ids, lengths), BATCH, own=measured)
     add("gradient", lambda: gradient.measure(model, large), lambda: naive_gradient(twin, ids, lengths), BATCH, own=measured)
+    add(
+        "gradient of states in inputs",
+        lambda: gradient_hidden_to_input.measure(model, few),
+        lambda: naive_hidden_to_input(twin, ids[:texts], lengths[:texts]),
+        texts,
+        max(3, repeats // 3),
+    )
     add(
         "leave-one-out, inputs",
         lambda: leave_one_out.without_token(model, {**few, "token_type_ids": None}, model.encode(**few)),
@@ -437,7 +454,12 @@ def main():
         texts, tokens, *producers = known.memory_run
         return memory_run(int(texts), int(tokens), producers)
     if known.memory:
-        plans = [(25000, 250, ["gradient", "gradient_norm"]), (1000, 250, ["gradient", "gradient_norm", "leave_one_out"])]
+        plans = [
+            (25000, 250, ["gradient", "gradient_norm"]),
+            (1000, 250, ["gradient", "gradient_norm", "leave_one_out"]),
+            (100, 250, ["gradient_hidden_to_input"]),
+            (2, 4000, ["gradient_hidden_to_input"]),
+        ]
         rows = [{"texts": n, "tokens": t, "producers": ", ".join(p), "peak_mib": memory(n, t, p)} for n, t, p in plans]
         save_table(pd.DataFrame(rows), known.output / "memory")
         return print(*rows, sep="\n")
