@@ -200,6 +200,6 @@ def draw_sparse(
     return split_cells(records.build(columns, draws | tokens))[0]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def draw_sparse_cell():
     return draw_sparse

@@ -10,7 +10,7 @@ from types import ModuleType
 import pandas as pd
 
 from attnfaith.record import RecordError
-from attnfaith.reporting import planted, sparsity, stability
+from attnfaith.reporting import planted, sparsity, sparsity_questions, stability
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
 from attnfaith.reporting.dispersion import dispersion_table
@@ -27,7 +27,12 @@ OF_A_CELL = {
     "dispersion": dispersion_table,
 }
 INTERVENTIONS: dict[str, ModuleType] = {plugin.__name__.rpartition(".")[2]: plugin for plugin in PLUGINS}
-PROTOCOLS: dict[str, ModuleType] = {"stability": stability, "planted": planted, "sparsity": sparsity}
+PROTOCOLS: dict[str, ModuleType] = {
+    "stability": stability,
+    "planted": planted,
+    "sparsity": sparsity,
+    "sparsity_questions": sparsity_questions,
+}
 DEFAULT = (*OF_A_CELL, *INTERVENTIONS)
 KNOWN = (*DEFAULT, *PROTOCOLS)
 """Names a study may ask tables by: what every cell has, one for each intervention, and protocols over several cells."""
