@@ -1,6 +1,7 @@
 """Intervals and tests: how far a number can be trusted, and whether a difference is more than chance."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -18,6 +19,9 @@ def bootstrap_interval(
     """
     if len(values) < 2:
         return np.nan, np.nan
+    if statistic is np.mean:
+        low, high = bootstrap_intervals(np.reshape(values, (-1, 1)), seed=seed, draws=draws)[0]
+        return float(low), float(high)
     generator = np.random.default_rng(seed)
     found = [statistic(values[generator.integers(0, len(values), len(values))]) for _ in range(draws)]
     low, high = np.quantile(found, (0.025, 0.975))
@@ -37,15 +41,26 @@ def bootstrap_intervals(columns: np.ndarray, *, seed: int = 0, draws: int = 1000
     if not enough.any():
         return intervals
     both = np.concatenate([np.where(defined, columns, 0)[:, enough], defined[:, enough]], axis=1)
-    generator = np.random.default_rng(seed)
-    at_once = max(1, BLOCK // count)
-    sums = np.concatenate(
-        [_resampled(generator, min(at_once, draws - done), count) @ both for done in range(0, draws, at_once)]
-    )
+    parts = _kept_draws(count, draws, seed) if count * draws <= BLOCK else _draws(count, draws, seed)
+    sums = np.concatenate([part @ both for part in parts])
     with np.errstate(invalid="ignore"):
         means = np.divide(*np.split(sums, 2, axis=1))
     intervals[enough] = np.nanquantile(means, (0.025, 0.975), axis=0).T
     return intervals
+
+
+def _draws(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each of `count` things is drawn, [draws, count], in parts of at most BLOCK numbers."""
+    generator = np.random.default_rng(seed)
+    at_once = max(1, BLOCK // count)
+    for done in range(0, draws, at_once):
+        yield _resampled(generator, min(at_once, draws - done), count)
+
+
+@lru_cache(maxsize=4)
+def _kept_draws(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
+    """The same, made once: the columns of a cell, and the cells of one data set, have equally many texts."""
+    return tuple(_draws(count, draws, seed))
 
 
 def _resampled(generator: np.random.Generator, draws: int, count: int) -> np.ndarray:
