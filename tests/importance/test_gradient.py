@@ -5,9 +5,9 @@ import torch
 from captum.attr import InputXGradient
 
 from attnfaith.importance import gradient
+from attnfaith.models.encoders import ENCODERS
 
 
-ENCODERS = ("bilstm", "transformer", "cnn", "average", "embedding")
 CELLS = [(encoder, "learned", "affine") for encoder in ENCODERS] + [("bilstm", "text", "tanh"), ("cnn", "text", "affine")]
 STEP = 1e-5
 

@@ -7,9 +7,9 @@ from captum.attr import Saliency
 from scipy.stats import kendalltau
 
 from attnfaith.importance import gradient, gradient_norm
+from attnfaith.models.encoders import ENCODERS
 
 
-ENCODERS = ("bilstm", "transformer", "cnn", "average", "embedding")
 CELLS = [(encoder, "learned", "softmax") for encoder in ENCODERS]
 CELLS += [("bilstm", "text", "softmax"), ("average", "learned", "sparsemax"), ("transformer", "text", "entmax15")]
 STEP = 1e-6

@@ -10,10 +10,10 @@ import torch
 
 from attnfaith import record
 from attnfaith.measurement import load_producers, producers
+from attnfaith.models.encoders import ENCODERS
 
 
 PRODUCERS = sorted(producers())
-ENCODERS = ("bilstm", "transformer", "cnn", "average", "embedding")
 ALIGNMENTS = ("additive", "dot")
 REST = (  # projection, query, readout
     ("softmax", "learned", "affine"),

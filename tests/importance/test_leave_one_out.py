@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from attnfaith.importance import leave_one_out
+from attnfaith.models.encoders import ENCODERS
 
 
-ENCODERS = ("bilstm", "transformer", "cnn", "average", "embedding")
 PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform")
 TOKENS, HIDDEN, REPROJECTED = leave_one_out.COLUMNS
 

@@ -292,14 +292,15 @@ def test_positions_by_hand():
 # Against torch's own layers, and by hand
 
 
-def test_bilstm_is_torchs_packed_bidirectional_lstm():
-    encoder, (embedded, mask) = build("bilstm"), texts()
-    lstm = nn.LSTM(SIZE, SIZE // 2, batch_first=True, bidirectional=True).double()
-    weights = encoder.forward_lstm.state_dict()
-    weights |= {f"{name}_reverse": value for name, value in encoder.backward_lstm.state_dict().items()}
-    lstm.load_state_dict(weights)
+@pytest.mark.parametrize(("name", "layer"), [("bilstm", nn.LSTM), ("bigru", nn.GRU)])
+def test_bidirectional_encoders_are_torchs_packed_ones(name, layer):
+    encoder, (embedded, mask) = build(name), texts()
+    theirs = layer(SIZE, SIZE // 2, batch_first=True, bidirectional=True).double()
+    onward, backward = (direction.state_dict() for direction in encoder.directions)
+    theirs.load_state_dict(onward | {f"{name}_reverse": value for name, value in backward.items()})
     packed = pack_padded_sequence(embedded, mask.sum(1), batch_first=True, enforce_sorted=False)
-    output, (final, _) = lstm(packed)
+    output, final = theirs(packed)
+    final = final[0] if name == "bilstm" else final
     states, last = encoder(embedded, mask)
     close(states, pad_packed_sequence(output, batch_first=True)[0])
     close(last, torch.cat([final[0], final[1]], -1))

@@ -221,13 +221,13 @@ def test_missing_weights_are_initialised(encoder, query, tmp_path):
 
 @every_encoder
 def test_initialisation_is_torchs(encoder):
-    """U(-k, k) with k = fan-in^-1/2 for layers, hidden^-1/2 for the LSTM; N(0, embedding_std^2), padding 0."""
+    """U(-k, k) with k = fan-in^-1/2 for layers, hidden^-1/2 for LSTM and GRU; N(0, embedding_std^2), padding 0."""
     model = build(encoder=encoder, embedding_size=64, hidden_size=64, embedding_std=0.3, vocab_size=500)
     embeddings = model.get_input_embeddings().weight
     assert (embeddings[0] == 0).all()
     assert embeddings[1:].std().item() == pytest.approx(0.3, rel=0.02)
     assert embeddings[1:].mean().item() == pytest.approx(0, abs=0.01)
-    bounds = {"model.encoder.forward_lstm": 32**-0.5, "model.encoder.backward_lstm": 32**-0.5}
+    bounds = {f"model.encoder.{way}_{kind}": 32**-0.5 for way in ("forward", "backward") for kind in ("lstm", "gru")}
     bounds |= {f"model.encoder.convolutions.{i}": (64 * width) ** -0.5 for i, width in enumerate((1, 3, 5, 7))}
     bounds |= {"decoder.context": 64**-0.5, "model.alignment.key": 64**-0.5, "model.encoder.projection": 64**-0.5}
     checked = 0

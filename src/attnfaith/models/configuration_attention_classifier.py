@@ -32,8 +32,8 @@ def _known(field: str, value: str, names) -> None:
 class AttentionClassifierConfig(PreTrainedConfig):
     """What an attention classifier is made of: encoder, alignment, projection, query, decoder and sizes.
 
-    encoder: bilstm, transformer, cnn, average or embedding. hidden_size H is the size of its states, both directions of
-        the BiLSTM together; `embedding` needs hidden_size = embedding_size.
+    encoder: bilstm, bigru, transformer, cnn, average or embedding. hidden_size H is the size of its states, both directions
+        of BiLSTM and BiGRU together; `embedding` needs hidden_size = embedding_size.
     alignment: additive or dot; alignment_size None means H / 2.
     projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax (entmax_alpha >= 1) or uniform.
     score_scale: standard deviation that the scores of each text are held at before the projection, so that it alone decides
@@ -107,8 +107,8 @@ class AttentionClassifierConfig(PreTrainedConfig):
                 f"encoder='embedding' passes embeddings through: hidden_size={self.hidden_size} must be "
                 f"embedding_size={self.embedding_size}"
             )
-        if self.encoder == "bilstm" and self.hidden_size % 2:
-            raise ValueError(f"encoder='bilstm' has two directions: hidden_size={self.hidden_size} must be even")
+        if self.encoder in ("bilstm", "bigru") and self.hidden_size % 2:
+            raise ValueError(f"encoder={self.encoder!r} has two directions: hidden_size={self.hidden_size} must be even")
         if self.encoder == "cnn":
             if not self.kernel_sizes or any(width < 1 or width % 2 == 0 for width in self.kernel_sizes):
                 raise ValueError(f"kernel_sizes={self.kernel_sizes}: widths must be odd, so that the length is kept")

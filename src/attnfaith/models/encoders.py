@@ -128,31 +128,58 @@ def take(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return values.gather(1, positions.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
 
 
-class BiLSTM(Encoder):
-    """One bidirectional LSTM layer of H / 2 units a direction; last state: the end of each direction.
+class Bidirectional(Encoder):
+    """What recurrent encoders share; last state: the end of each direction.
 
-    Two one-directional LSTMs over the text and over the text reversed by its own length: the numbers of a packed
-    bidirectional LSTM, without packing, which is several times slower on CPUs.
+    Two one-directional layers over the text and over the text reversed by its own length: the numbers of a packed
+    bidirectional layer, without packing, which is several times slower on CPUs.
     """
+
+    @property
+    def directions(self) -> tuple[nn.RNNBase, nn.RNNBase]:
+        """The layer that reads onward and the one that reads backward, of H / 2 units each, positions first."""
+        raise NotImplementedError
+
+    def forward(self, embedded, mask):
+        batch, length, size = embedded.shape
+        read_onward, read_backward = self.directions
+        # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
+        tokens = embedded.transpose(0, 1).reshape(length * batch, size)
+        rows = torch.arange(batch, device=embedded.device)
+        reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
+        onward = read_onward(tokens.view(length, batch, size))[0]
+        backward = read_backward(tokens.index_select(0, reverse).view(length, batch, size))[0]
+        backward = backward.flatten(0, 1).index_select(0, reverse).view_as(onward)
+        states = torch.cat([onward, backward], -1).transpose(0, 1) * mask.unsqueeze(-1)
+        end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
+        last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
+        return states, last
+
+
+class BiGRU(Bidirectional):
+    """One bidirectional GRU layer of H / 2 units a direction (Yang et al. 2016; Serrano & Smith 2019)."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.forward_gru = nn.GRU(config.embedding_size, config.hidden_size // 2)
+        self.backward_gru = nn.GRU(config.embedding_size, config.hidden_size // 2)
+
+    @property
+    def directions(self):
+        return self.forward_gru, self.backward_gru
+
+
+class BiLSTM(Bidirectional):
+    """One bidirectional LSTM layer of H / 2 units a direction."""
 
     def __init__(self, config):
         super().__init__()
         self.forward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2)
         self.backward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2)
 
-    def forward(self, embedded, mask):
-        batch, length, size = embedded.shape
-        # Tokens in the order in which the LSTMs take them, position by position, so that nothing is copied once more.
-        tokens = embedded.transpose(0, 1).reshape(length * batch, size)
-        rows = torch.arange(batch, device=embedded.device)
-        reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
-        onward = self.forward_lstm(tokens.view(length, batch, size))[0]
-        backward = self.backward_lstm(tokens.index_select(0, reverse).view(length, batch, size))[0]
-        backward = backward.flatten(0, 1).index_select(0, reverse).view_as(onward)
-        states = torch.cat([onward, backward], -1).transpose(0, 1) * mask.unsqueeze(-1)
-        end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
-        last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
-        return states, last
+    @property
+    def directions(self):
+        return self.forward_lstm, self.backward_lstm
 
     def blocks_without(self, embedded, start, stop):
         """As defined in the base class, with half of the work: what lies before a deleted token is not run again.
@@ -516,4 +543,11 @@ class Transformer(Encoder):
         return mixed, gradients.to(mixed.dtype)
 
 
-ENCODERS = {"bilstm": BiLSTM, "transformer": Transformer, "cnn": CNN, "average": Average, "embedding": Embedding}
+ENCODERS = {
+    "bilstm": BiLSTM,
+    "bigru": BiGRU,
+    "transformer": Transformer,
+    "cnn": CNN,
+    "average": Average,
+    "embedding": Embedding,
+}

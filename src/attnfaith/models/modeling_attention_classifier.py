@@ -106,7 +106,7 @@ class AttentionClassifierPreTrainedModel(PreTrainedModel):
             init.uniform_(module.weight, -bound, bound)
             if module.bias is not None:
                 init.uniform_(module.bias, -bound, bound)
-        elif isinstance(module, nn.LSTM):
+        elif isinstance(module, nn.RNNBase):
             for parameter in module.parameters(recurse=False):
                 init.uniform_(parameter, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
         else:

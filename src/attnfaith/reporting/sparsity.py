@@ -123,7 +123,7 @@ def _bars(shown: Sequence[Model], measures: Sequence[str], title: str, known: Pu
         axes.scatter(places, values[:, 0], s=9, color="#1a1a1a", zorder=4, linewidths=0)
         axes.scatter([place + 0.13], [value], s=26, edgecolors="#1a1a1a", **DIAMOND)
     for line, axes in zip(measures, panels, strict=True):
-        axes[0].set_ylabel(f"τ with\n{measure_label(line)}", fontsize=10)
+        axes[0].set_ylabel("τ with\n" + measure_label(line).replace(" ", "\n"), fontsize=10)
     for axes in panels.ravel():
         axes.axhline(0, color="#777777", linewidth=1)
         axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
