@@ -136,23 +136,37 @@ so that both ways to remove a state have the renormalising one as their null.
 """
 
 
-@remembered
 def random_support_tau(cell: Cell, measure: str) -> np.ndarray | None:
     """tau-b when the text's weights stand at random places; mean over the draws that define it."""
-    column = RANDOM_SUPPORT[measure]
-    if not {"random_support_attention", column} <= set(cell.table.column_names):
-        return None
-    attention = records.rows(cell.table, "random_support_attention")
-    importance = records.rows(cell.table, column)
-    draws = np.array([len(rows) for rows in attention])
-    own = importance if column.startswith("random_support") else None
-    against = (
-        [row for rows in own for row in rows]
-        if own is not None
-        else [row for row, count in zip(importance, draws, strict=True) for _ in range(count)]
-    )
-    found = kendall_tau([row for rows in attention for row in rows], against)[0]
-    return _mean_by_owner(found, np.repeat(np.arange(len(cell)), draws), len(cell))
+    return _random_support_taus(cell).get(RANDOM_SUPPORT[measure])
+
+
+@remembered
+def _random_support_taus(cell: Cell) -> dict[str, np.ndarray]:
+    """The same for each column that random places are held against; {} without them."""
+    held = set(cell.table.column_names)
+    if "random_support_attention" not in held:
+        return {}
+    attention, counts = _draws(cell, "random_support_attention")
+    owner = np.repeat(np.arange(len(cell)), counts)
+    found = {}
+    for column in held & set(RANDOM_SUPPORT.values()):
+        if column.startswith("random_support"):
+            against = _draws(cell, column)[0]
+        else:
+            importance = records.rows(cell.table, column)
+            against = [importance[row] for row in owner]
+        found[column] = _mean_by_owner(kendall_tau(attention, against)[0], owner, len(cell))
+    return found
+
+
+def _draws(cell: Cell, column: str) -> tuple[list[np.ndarray], np.ndarray]:
+    """All draws of a column, text after text, and how many each text has [N]."""
+    texts = cell.table.column(column).combine_chunks()
+    draws = texts.flatten()
+    ends = np.cumsum(draws.value_lengths().to_numpy())
+    flat = draws.flatten().to_numpy(zero_copy_only=False)
+    return np.split(flat, ends[:-1]) if len(ends) else [], texts.value_lengths().to_numpy()
 
 
 def _mean_by_owner(values: np.ndarray, owner: np.ndarray, count: int) -> np.ndarray:
@@ -319,7 +333,10 @@ class Panel:
         weights = _text_draws(count).T
         values = self.values.reshape(-1, count)
         defined = ~np.isnan(values)
-        by_seed = _ratio(np.where(defined, values, 0) @ weights, defined.astype(np.float64) @ weights)
+        counts = np.full((len(values), DRAWS), float(count))  # each draw has as many texts as there are
+        if len(gaps := np.flatnonzero(~defined.all(axis=1))):
+            counts[gaps] = defined[gaps].astype(np.float64) @ weights
+        by_seed = _ratio(np.where(defined, values, 0) @ weights, counts)
         by_seed = by_seed.reshape(levels, seeds, DRAWS)
         chosen = _seed_draws(seeds).T
         known = ~np.isnan(by_seed)

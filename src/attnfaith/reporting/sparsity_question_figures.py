@@ -12,7 +12,7 @@ import pandas as pd
 
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.figures import _QUIET_COLOUR, _TEXT_COLOUR, PALETTE, _figure, _note, _own_style
-from attnfaith.reporting.sparsity_numbers import IDENTITY, MEASURES, model_names, sharpness
+from attnfaith.reporting.sparsity_numbers import IDENTITY, MEASURES, model_names, models, sharpness
 
 
 if TYPE_CHECKING:
@@ -35,12 +35,16 @@ def figures(tables: Mapping[str, pd.DataFrame], cells: Sequence[Cell]) -> "dict[
 def _panels(
     title: str, cells: Sequence[Cell], table: pd.DataFrame, columns: Sequence[str], width: float = 2.9
 ) -> "tuple[Figure, list[tuple[pd.DataFrame, str, Axes]]]":
-    """A figure and its panels, each with the rows of its model and its column, titled by them at the left and above."""
-    seeds = sorted({cell.identity["seed"] for cell in cells})
-    subject = f"{', '.join(dict.fromkeys(str(cell.identity['dataset']) for cell in cells))} · "
+    """A figure and its panels, each with the rows of its model and its column, titled by them at the left and above. What
+    identifies the figure are the cells of the models that it shows.
+    """
+    known = set(table[list(IDENTITY)].itertuples(index=False, name=None))
+    shown = [cell for model in models(cells) if tuple(model.identity.values()) in known for cell in model.cells]
+    seeds = sorted({cell.identity["seed"] for cell in shown})
+    subject = f"{', '.join(dict.fromkeys(str(cell.identity['dataset']) for cell in shown))} · "
     subject += f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} · models"
     parts = list(table.groupby(model_names(table), sort=False))
-    figure = _figure(title, cells, max(6.5, 0.6 + width * len(columns)), 0.7 + 2.3 * len(parts), subject=subject)
+    figure = _figure(title, shown, max(6.5, 0.6 + width * len(columns)), 0.7 + 2.3 * len(parts), subject=subject)
     axes = figure.subplots(len(parts), len(columns), sharex=True, squeeze=False)
     panels = []
     for down, (name, rows) in enumerate(parts):
