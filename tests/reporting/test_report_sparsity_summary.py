@@ -123,7 +123,7 @@ def test_sparsemax_agrees_no_better(make):
         table = judged(make(relation(dense, sparse), scale=scale, texts=60), "4a")
         assert set(table["verdict"]) == {verdict}, (dense, sparse)
     told = table[(table["measure"] == "gradient_norm") & (table["decides"] == "yes")]
-    assert told["statistic"].tolist() == ["difference of tau", "difference to softmax cut to the same support"]
+    assert told["statistic"].tolist() == ["difference of tau", "difference of tau to softmax cut to the same support"]
     assert told["ci_high"].iloc[0] < 0.05 < told["ci_low"].iloc[1]
 
 
@@ -133,7 +133,7 @@ def test_agreement_falls_with_sparsity(make):
 
     table = judged(make(), "4b")
     assert set(table["verdict"]) == {"artefact of ties"}
-    left = table[table["statistic"] == "slope of the difference of the two"]
+    left = table[table["statistic"] == "slope of tau less that of softmax so cut"]
     assert left["value"].to_numpy() == pytest.approx([0, 0], abs=1e-9) and (left["decides"] == "yes").all()
     assert verdicts(make(steps(0.9, 0.9, 0.7, 0.3, 0.0)), "4b") == {"holds here"}
     assert verdicts(make(steps(0.5, 0.0, 0.3, 0.9, 0.99)), "4b") == {"does not hold here"}

@@ -249,7 +249,7 @@ def _inputs_not_higher(model: Model) -> Iterator[Finding]:
         cut = _one(model, model.projection(SPARSE), tau_of_ties_alone, measure, beside=model.dense)
         verdict, also = above(opposite(found), -MARGIN), ()
         if (beyond := _less(sparse, cut)) is not None:
-            evidence.append(_mean("difference to softmax cut to the same support", beyond))
+            evidence.append(_mean("difference of tau to softmax cut to the same support", beyond))
             if verdict == HOLDS and above(opposite(evidence[-1]), -MARGIN) == FAILS:
                 verdict, also = TIES, (evidence[-1],)
         yield Finding(CHANGE, measure, verdict, evidence, also)
@@ -266,8 +266,8 @@ def _falls(model: Model) -> Iterator[Finding]:
         left = evidence[-1]
         alone = _sweep(model, tau_of_ties_alone, measure, beside=model.dense)
         if alone is not None and plain.minus(alone[1]).filled.sum() > 1:
-            evidence.append(_over("slope of softmax cut to the same support", slope, *alone))
-            left = _over("slope of the difference of the two", slope, x, plain.minus(alone[1]))
+            evidence.append(_over("slope of tau of softmax cut to the same support", slope, *alone))
+            left = _over("slope of tau less that of softmax so cut", slope, x, plain.minus(alone[1]))
             evidence.append(left)
         shrinks = _support_over_lambda(model)
         evidence.append(shrinks)
@@ -317,7 +317,7 @@ def _more_when_sparse(model: Model) -> Iterator[Finding]:
         nulls = [_nulls(model, projection, measure) for projection in (DENSE, SPARSE)]
         for name in nulls[0]:
             if (beyond := _less(rise, _less(nulls[1].get(name), nulls[0][name]))) is not None:
-                evidence.append(_mean(f"less the difference of {name}", beyond))
+                evidence.append(_mean(f"difference of tau less that of {name}", beyond))
         yield _against_nulls(Finding(CHANGE, measure, above(found), evidence), evidence[1:])
 
 
@@ -606,7 +606,10 @@ def _in_short(table: pd.DataFrame) -> Iterator[str]:
         yield f"{verdict[0].upper()}{verdict[1:]}:\n\n{_bullets(lines)}"
     missing = table[table["verdict"] == MISSING].groupby(["dataset", "model"], sort=False)["claim"]
     if len(missing):
-        lines = [f"{dataset} · {model}: claims {', '.join(numbers)}" for (dataset, model), numbers in missing]
+        lines = [
+            f"{dataset} · {model}: claim{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+            for (dataset, model), numbers in missing
+        ]
         yield f"Not measured:\n\n{_bullets(lines)}"
 
 
