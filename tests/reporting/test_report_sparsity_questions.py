@@ -302,6 +302,14 @@ def test_published_correlations_against_the_nulls(study, published, found):
     assert (table.loc[table["measure"] == "gradient_norm", "exceeds"] == "yes").all()
     higher = published.assign(mean=1.0, table="6")
     assert (questions.tables(study, higher)["question_b_published"]["exceeds"] == "yes").all()
+    inside = published.assign(mean=(measured["null_tau"] + measured["null_tau_ci_high"]) / 2)
+    row = one(
+        questions.tables(study, inside)["question_b_published"],
+        projection="sparsemax",
+        measure="gradient_norm_hidden",
+        null="random places",
+    )
+    assert row["difference"] > 0 and row["exceeds"] == "no", "within the interval of the null"
 
 
 def test_a_published_table_that_is_none(study, published):
