@@ -402,9 +402,13 @@ def _lines(log: Path) -> list[str]:
 def why_failed(log: Path, code: int) -> str:
     """The line of a log that says what went wrong."""
     lines = _lines(log)
-    errors = [line for line in lines if re.match(r"error: |([A-Za-z_][\w.]*)?(Error|Exception|Interrupt)\b", line)]
-    if errors:
-        return errors[-1].removeprefix("error: ")
+    # a progress bar that was not at its end stands before it on the line
+    said = [
+        re.search(r"(?:^|\])(?:error: )(.+)|^((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)\b.*)", line)
+        for line in lines
+    ]
+    if errors := [match[1] or match[2] for match in said if match]:
+        return errors[-1]
     if code < 0:
         return f"ended by signal {signal.Signals(-code).name}"
     return lines[-1] if lines else f"exit code {code}, and its log is empty"

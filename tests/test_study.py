@@ -506,6 +506,11 @@ def test_two_cells_of_one_identity_are_refused_by_name(planned):
     ("log", "code", "why"),
     [
         ("epoch 1\rerror: no such file\n(set X)\n", 2, "no such file"),
+        (
+            "\r14%| 1/7 [00:00<00:01, 4.9it/s]error: the loss is nan\n(set X)\n\r14%| 1/7 [00:00<00:01]\n",
+            2,
+            "the loss is nan",
+        ),
         ("Traceback\n  File x\ntorch.OutOfMemoryError: 3 GiB\n", 1, "torch.OutOfMemoryError: 3 GiB"),
         ("KeyError: 'a'\nduring that\nValueError: b\nexit", 1, "ValueError: b"),
         ("epoch 1\n", -9, "ended by signal SIGKILL"),
