@@ -9,6 +9,7 @@ from scipy import stats
 
 from attnfaith.metrics.attention_faithfulness.support_agreement import support_auprc, top_k_overlap
 from attnfaith.reporting import sparsity_numbers as numbers
+from attnfaith.reporting import sparsity_question_figures
 from attnfaith.reporting import sparsity_questions as questions
 from attnfaith.reporting.cells import Cell, split_cells
 from attnfaith.reporting.study import PROTOCOLS, study_tables, study_texts
@@ -72,6 +73,11 @@ def found(study, published):
     return questions.tables(study, published)
 
 
+@pytest.fixture(scope="module")
+def drawn(study, published):
+    return questions.figures(study, published)
+
+
 def one(table, **keys):
     """The only row with these values."""
     mine = table
@@ -108,9 +114,8 @@ def test_without_cells_there_is_nothing():
     assert questions.tables([]) == questions.figures([]) == questions.texts([]) == {}
 
 
-def test_every_question_has_its_table_and_figure(study, published, found):
+def test_every_question_has_its_table_and_figure(drawn, found):
     assert set(found) == {*questions.QUESTIONS, "question_b_published", "claims"}
-    drawn = questions.figures(study, published)
     assert set(drawn) == {f"question_{name}" for name in (
         "a_tie_ceiling", "b_nulls", "c_detached", "d_removal", "e_without_ties", "f_temperature", "g_entmax")}  # fmt: skip
     for name, table in found.items():
@@ -443,25 +448,28 @@ def test_entmax(study, found, sweep):
 # ------------------------------------------------------------------------------------------------------------ figures
 
 
-def test_figures_of_a_whole_study(study, published):
-    drawn = questions.figures(study, published)
-    labels = {name: [text.get_text() for text in figure.legends[0].get_texts()] for name, figure in drawn.items()}
-    assert labels["question_b_nulls"] == ["random places", "untrained model", "trained model", "published"]
-    assert "τ of softmax attention cut to the same support" in labels["question_a_tie_ceiling"]
-    assert len(labels["question_f_temperature"]) == 3
-    assert "published" not in [
-        text.get_text() for text in questions.figures(study)["question_b_nulls"].legends[0].get_texts()
-    ]
+def labels_of(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_figures_of_a_whole_study(drawn, found, study):
+    assert labels_of(drawn["question_b_nulls"]) == ["random places", "untrained model", "trained model", "published"]
+    assert "τ of softmax attention cut to the same support" in labels_of(drawn["question_a_tie_ceiling"])
+    assert len(labels_of(drawn["question_f_temperature"])) == 3
+    bare = sparsity_question_figures.nulls(found["question_b_nulls"], study)
+    assert labels_of(bare) == ["random places", "untrained model", "trained model"]
+    subjects = {name: " ".join(text.get_text() for text in figure.texts) for name, figure in drawn.items()}
+    assert "imdb" in subjects["question_a_tie_ceiling"] and "imdb" not in subjects["question_f_temperature"]
+    for name in ("question_b_nulls", "question_f_temperature"):
+        drawn[name].canvas.draw()
     for name, figure in drawn.items():
-        figure.canvas.draw()
-        assert all(axes.get_ylabel() or axes.get_subplotspec().colspan.start for axes in figure.axes), name
         for axes in figure.axes:
-            low, high = axes.get_ylim()
-            assert np.isfinite([low, high]).all()
+            assert axes.get_ylabel() or axes.get_subplotspec().colspan.start, name
+            assert np.isfinite(axes.get_ylim()).all()
 
 
-def test_the_line_of_tau_is_the_table(study, found):
-    figure = questions.figures(study)["question_a_tie_ceiling"]
+def test_the_line_of_tau_is_the_table(drawn, found):
+    figure = drawn["question_a_tie_ceiling"]
     points = one_model(found["question_a_tie_ceiling"], "gradient_norm")
     line = next(line for line in figure.axes[0].lines if line.get_label() == "τ")
     assert line.get_ydata() == pytest.approx(points["tau"].to_numpy())
@@ -472,8 +480,7 @@ def test_cells_of_one_seed_without_an_interval_are_drawn(draw_sparse_cell):
     cells = [draw_sparse_cell(name, texts=3) for name in ("softmax", "sparsemax", "sparsegen(-10)")]
     drawn = questions.figures(cells)
     assert {"question_a_tie_ceiling", "question_b_nulls"} <= set(drawn)
-    for figure in drawn.values():
-        figure.canvas.draw()
+    drawn["question_b_nulls"].canvas.draw()
 
 
 def test_texts_that_only_some_cells_hold(draw_sparse_cell):

@@ -314,6 +314,9 @@ def test_the_words_change_with_the_numbers(make):
     falling = dict(zip((None, *LAMBDAS), (0.9, 0.9, 0.7, 0.3, 0.0), strict=True))
     other = questions.texts(make(lambda value: {"relation": falling[value], "own": 0.8}))["summary.md"]
     assert "4b" in section(ties, "In short").partition("Artefact of ties")[2].partition("\n\nArtefact")[0]
+    growing = dict(zip((None, *LAMBDAS), (0.5, 0.0, 0.3, 0.9, 0.99), strict=True))
+    rising = questions.texts(make(lambda value: {"relation": growing[value]}))["summary.md"]
+    assert section(rising, "(a) How much of the fall of tau is ties?").count("Tau rises: there is no fall") == 2
     held = section(other, "In short").partition("Does not hold here")
     assert "* 4b" in held[0] and "* 1." in held[2] and "Artefact of ties" not in section(other, "In short")
     line = re.search(r"Share of the fall.*", section(other, "(a) How much of the fall of tau is ties?"))[0]
@@ -327,6 +330,8 @@ def test_the_open_questions_in_words(told):
     mine = nulls[nulls["measure"].str.endswith("_hidden") & (nulls["null"] == "random places")]
     count = f"{(mine['exceeds'] == 'yes').sum()} of {len(mine)} correlations of trained models with importance of states"
     assert count in section(text, "(b) What exceeds the nulls?")
+    fixed = nulls[(nulls["measure"] == "gradient_norm_hidden") & (nulls["null"] == "random places")]["null_tau"]
+    assert f"between {fixed.min():.3f} and {fixed.max():.3f}.\n" in section(text, "(b) What exceeds the nulls?")
     assert "Not measured." in section(text, "(f)") and "Not measured." in section(text, "(g)")
     assert "tau lies between 1.000 and 1.000" in section(text, "(c) Attention held fixed")
 

@@ -270,9 +270,10 @@ def nulls(model: Model) -> Iterator[dict]:
     """(b) tau of the trained model beside what needs no training, over the texts where both are defined.
 
     "random places": the text's own weights at random places, so that support and weights are the same; held against the
-    importance of inputs, or against the importance of states under those very weights (null_measure). "untrained model": the
-    same projection and seed before training. difference: trained - null, text by text; exceeds: "yes" where its interval
-    lies above 0, "no" elsewhere.
+    importance of inputs, or against the importance of states under those very weights, held fixed in the gradient
+    (null_measure); for the gradient norm of states its tau is then 1 under an affine read-out. "untrained model": the same
+    projection and seed before training. difference: trained - null, text by text; exceeds: "yes" where its interval lies
+    above 0, "no" elsewhere.
     """
     levels = _projections(model)
     take = _panels(model, levels)

@@ -560,11 +560,11 @@ def _opening(table: pd.DataFrame, cells: Sequence[Cell]) -> str:
     lines = []
     for model, (dataset, name) in zip(groups, names_of(groups), strict=True):
         lambdas = ", ".join(f"{value:g}".replace("-", "−") for value in levels_of(model.plain, sparsegen_lambda))
-        seeds = ", ".join(str(seed) for seed in sorted({cell.identity["seed"] for cell in model.plain}))
+        seeds = [str(seed) for seed in sorted({cell.identity["seed"] for cell in model.plain})]
         texts = max(len(cell) for cell in model.cells)
         lines.append(
             f"{dataset} · {name}: {len(model.cells)} models, {texts:,} texts; "
-            f"{'lambda ' + lambdas if lambdas else 'no lambda'}; seeds {seeds or 'none'}"
+            f"{'lambda ' + lambdas if lambdas else 'no lambda'}; seed{'s' * (len(seeds) != 1)} {', '.join(seeds) or 'none'}"
         )
     said = (
         f"Written from the records of {len(cells):,} models by rules, not by hand. Verdicts on the claims of Meister et al. "
@@ -576,7 +576,8 @@ RULES = """\
 Numbers are means over seeds of means over texts, with 95 % intervals [lower, upper] of a bootstrap that draws seeds, then
 texts. Few seeds make few draws: with three, an interval reaches about as far as the lowest and the highest seed; with one,
 it speaks of the texts only, and another seed may lie outside of it. n counts a text once for each seed, and for each lambda
-where a number is of all. A decade is a tenfold 1 / (1 − lambda), the factor by which sparsegen sharpens scores.
+where a number is of all. A decade is a tenfold 1 / (1 − lambda), the factor by which sparsegen sharpens scores; a slope is
+that of one straight line over all lambdas, also where a number rises first and falls later (see the figures).
 
 A verdict is one of: holds here, does not hold here (the interval lies on one or the other side of the rule’s bound),
 undecided here (it lies on both), artefact of ties (the rule is met, and no longer shown to be once ties are taken away),
@@ -709,7 +710,8 @@ def _on_ties(falls: pd.DataFrame) -> list[str]:
         if not np.isnan(row["tau_ties_alone_slope"]):
             line += f", that of softmax attention cut to the same support by {_ends(row, 'tau_ties_alone_slope')}"
         if np.isnan(row["left_after_ceiling"]):
-            lines.append(f"{line}. Tau does not clearly fall, so that there is no fall to explain.")
+            rises = row["tau_slope_ci_low"] > 0
+            lines.append(f"{line}. Tau {'rises' if rises else 'does not clearly fall'}: there is no fall to explain.")
             continue
         left = _ends(row, "left_after_ceiling")
         line += f". Share of the fall that is left (below 0: a rise): {left} after division by the ceiling"
@@ -735,6 +737,13 @@ def _on_nulls(nulls: pd.DataFrame, published: pd.DataFrame | None) -> list[str]:
                     for who, rows in part.groupby("who", sort=False)
                 ]
                 lines.append(f"{line}; {mean}. By model: {', '.join(counts)}.")
+    fixed = nulls[(nulls["measure"] == "gradient_norm_hidden") & nulls["null_measure"].str.startswith("random_support")]
+    if len(fixed):
+        lines.append(
+            "At random places attention is held fixed in the gradient. A state’s gradient norm is then its weight times a "
+            "constant under an affine read-out, tau is 1 by construction, and no correlation can exceed it; here that tau "
+            f"lies between {_number(fixed['null_tau'].min())} and {_number(fixed['null_tau'].max())}."
+        )
     return lines
 
 
