@@ -42,9 +42,10 @@ def _panels(
     shown = [cell for model in models(cells) if tuple(model.identity.values()) in known for cell in model.cells]
     seeds = sorted({cell.identity["seed"] for cell in shown})
     subject = f"{', '.join(dict.fromkeys(str(cell.identity['dataset']) for cell in shown))} · "
-    subject += f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} · models"
+    subject += f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} · {len(shown)} models"
     parts = list(table.groupby(model_names(table), sort=False))
-    figure = _figure(title, shown, max(6.5, 0.6 + width * len(columns)), 0.7 + 2.3 * len(parts), subject=subject)
+    size = max(6.5, 0.6 + width * len(columns)), 0.7 + 2.3 * len(parts)
+    figure = _figure(title, shown[0], *size, subject=subject, count=sum(map(len, shown)))
     axes = figure.subplots(len(parts), len(columns), sharex=True, squeeze=False)
     panels = []
     for down, (name, rows) in enumerate(parts):
@@ -123,22 +124,26 @@ def _over_lambda(axes: "Axes", rows: pd.DataFrame, lines: Mapping[str, tuple[str
 LAMBDA = "lambda, on the axis of 1 / (1 − lambda): sparser to the right; dotted: softmax"
 
 
+def _by_measure(title: str, table: pd.DataFrame, cells: Sequence[Cell], lines: Mapping[str, tuple[str, str]]) -> "Figure":
+    """Columns of numbers against lambda: a row of panels for each model, a column for each measure."""
+    labels = {measure_label(name): name for name in MEASURES if name in set(table["measure"])}
+    figure, panels = _panels(title, cells, table, list(labels))
+    for rows, column, axes in panels:
+        _over_lambda(axes, rows[rows["measure"] == labels[column]], lines, table["lambda"])
+        axes.set_ylim(top=1.04)
+    return _finish(figure, LAMBDA)
+
+
 @_own_style
 def tie_ceiling(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     """(a) tau, its ceiling, tau over the ceiling and tau of ties alone against lambda."""
-    measures = [name for name in MEASURES if name in set(table["measure"])]
-    labels = {measure_label(name): name for name in measures}
-    figure, panels = _panels("How much of the fall of τ is ties?", cells, table, list(labels))
     lines = {
         "tau": (PALETTE[0], "τ"),
         "ceiling": (PALETTE[6], "its ceiling"),
         "tau_over_ceiling": (PALETTE[1], "τ over its ceiling"),
         "tau_ties_alone": (_TEXT_COLOUR, "τ of softmax attention cut to the same support"),
     }
-    for rows, column, axes in panels:
-        _over_lambda(axes, rows[rows["measure"] == labels[column]], lines, table["lambda"])
-        axes.set_ylim(top=1.04)
-    return _finish(figure, LAMBDA)
+    return _by_measure("How much of the fall of τ is ties?", table, cells, lines)
 
 
 @_own_style
@@ -212,9 +217,6 @@ def removal(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
 @_own_style
 def without_ties(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     """(e) tau beside top-k overlap and AUPRC above chance, against lambda."""
-    measures = [name for name in MEASURES if name in set(table["measure"])]
-    labels = {measure_label(name): name for name in measures}
-    figure, panels = _panels("Agreement that ties do not limit", cells, table, list(labels))
     lines = {
         "tau": (PALETTE[0], "τ"),
         "overlap_above_chance": (PALETTE[1], "top-k overlap above chance"),
@@ -222,10 +224,7 @@ def without_ties(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
         "auprc_above_chance": (PALETTE[2], "AUPRC of the support above chance"),
         "auprc_cut": (PALETTE[2], "AUPRC, softmax cut to the same support"),
     }
-    for rows, column, axes in panels:
-        _over_lambda(axes, rows[rows["measure"] == labels[column]], lines, table["lambda"])
-        axes.set_ylim(top=1.04)
-    return _finish(figure, LAMBDA)
+    return _by_measure("Agreement that ties do not limit", table, cells, lines)
 
 
 STATISTICS = {
