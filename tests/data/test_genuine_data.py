@@ -1,5 +1,7 @@
 """The published data sets themselves, where ATTNFAITH_DATA holds them: sizes, vocabulary, disjoint splits."""
 
+import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -7,7 +9,8 @@ import numpy as np
 import pytest
 
 from attnfaith.data.loading import ROOT_VARIABLE, load_splits
-from attnfaith.data.registry import DATASETS
+from attnfaith.data.original_formats import read_babi
+from attnfaith.data.registry import DATASETS, DatasetError
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors
 
@@ -74,8 +77,139 @@ def test_movie_rationales_mark_the_published_share():
     assert share["test"] == pytest.approx(0.30, abs=0.02)
 
 
+@needs("stanfordnlp/snli")
+def test_snli_test_split_is_the_papers():
+    """9824 pairs: 3368, 3219 and 3237 by class, none filtered; of training a part."""
+    loaded = load_splits("snli")
+    assert np.bincount(loaded.splits["test"]["label"]).tolist() == [3368, 3219, 3237]
+    assert loaded.dropped == {"source": {"no_label": 0}, "train": {}, "validation": {}, "test": {}}
+    assert len(loaded.splits["train"]) + len(loaded.splits["validation"]) == 21605
+    assert loaded.empty == loaded.empty_pair == {"train": 0, "validation": 0, "test": 0}
+
+
+@needs("facebook/babi_qa/en-10k")
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=needs(e.folder)) for n, e in DATASETS.items() if not e.built_in and n != "imdb"]
+    ("name", "train", "supported"),
+    [
+        ("babi_qa_1", 10000, 1),
+        ("babi_qa_2", 10000, 2),
+        ("babi_qa_1_1k", 1000, 1),
+        ("babi_qa_2_1k", 1000, 2),
+        ("babi_qa_3_1k", 1000, 3),
+    ],
+)
+def test_babi_is_the_published_one(name, train, supported):
+    """Questions as published, each with an answer of training and as many supporting statements as the task says."""
+    loaded = load_splits(name)
+    assert sizes(loaded) == {"train": round(0.85 * train), "validation": round(0.15 * train), "test": 1000}
+    assert loaded.label_names == ["bathroom", "bedroom", "garden", "hallway", "kitchen", "office"]
+    assert loaded.dropped["source"] == {"answer_not_in_training": 0}
+    for row in loaded.splits["test"]:
+        ends = [mark for word, mark in zip(row["text"].split(), row["rationale"], strict=True) if word == "."]
+        assert sum(ends) == supported
+        assert row["text_pair"].endswith(" ?")
+
+
+@needs("facebook/babi_qa/en-10k")
+@pytest.mark.parametrize("name", ["babi_qa_3", "babi_qa_3_valid"])
+def test_babi_3_of_10000_lacks_training(name):
+    if not list(Path(ROOT).glob(DATASETS[name].original_files["train"])):
+        with pytest.raises(DatasetError, match=f"'{name}' has no train split: nothing is called facebook/babi_qa/"):
+            load_splits(name)
+
+
+@needs("facebook/babi_qa/en-valid-10k/qa3_valid.txt")
+def test_babi_validation_file_is_read():
+    path = Path(ROOT) / "facebook/babi_qa/en-valid-10k/qa3_valid.txt"
+    rows = read_babi([path], DATASETS["babi_qa_3_valid"])
+    assert {column: len(values) for column, values in rows.items()} == dict.fromkeys(rows, 1000)
+
+
+@needs("deceptive/pronoun")
+@needs("deceptive/sst-wiki")
+@pytest.mark.parametrize(
+    ("name", "expected", "share"),
+    [
+        ("deceptive_pronoun", {"train": 9017, "validation": 1127, "test": 1127}, 1534 / (1534 + 22908)),
+        ("deceptive_sst_wiki", {"train": 6920, "validation": 872, "test": 1821}, 35023 / (35023 + 42414)),
+    ],
+)
+def test_deceptive_sets_are_the_published_ones(name, expected, share):
+    loaded = load_splits(name)
+    assert sizes(loaded) == expected
+    assert np.mean(np.concatenate(loaded.splits["test"]["impermissible"][:])) == pytest.approx(share, rel=1e-12)
+    tokenizer = build_tokenizer(loaded.vocabulary_texts, preprocessing="whitespace")
+    test = encode(loaded.splits["test"], tokenizer)
+    marked = {word for row in test for word, mark in zip(row["tokens"], row["impermissible"], strict=True) if mark}
+    if name == "deceptive_pronoun":
+        assert marked == {"he", "she", "her", "his", "him", "himself", "herself"}
+        words = {label: set().union(*(r["tokens"] for r in test if r["labels"] == label)) for label in (0, 1)}
+        assert "she" not in words[0] and "he" not in words[1]
+
+
+def digest(loaded):
+    """Everything a study reads of a data set."""
+    found = hashlib.sha256()
+    for split, rows in loaded.splits.items():
+        for column in sorted(rows.column_names):
+            found.update(json.dumps([split, column, rows[column][:]]).encode())
+    rest = [loaded.dropped, loaded.empty, loaded.label_names, loaded.vocabulary_texts]
+    found.update(json.dumps(rest).encode())
+    return found.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "content"),
+    [
+        pytest.param("sst", "local-4eaa2c29e715", "1dcb91c935b7b4f1", marks=needs("SetFit/sst2")),
+        pytest.param("ade", "local-a7361e9dc54b", "c9b1280fa4e3cc44", marks=needs("ade-benchmark-corpus/ade_corpus_v2")),
+        pytest.param("20news_sports", "local-67ac9ae1d6e1", "ae2fa8f142f68983", marks=needs("SetFit/20_newsgroups")),
+        pytest.param("ag_news", "local-cbae8cdf3863", "ca0113c8c9255590", marks=needs("fancyzhx/ag_news")),
+        pytest.param(
+            "movie_reviews", "local-0721349c1982", "588672d20f582310", marks=needs("eraser-benchmark/movie_rationales")
+        ),
+        pytest.param("imdb", "local-9df724154d00", "df99084ac7808fec", marks=[needs("stanfordnlp/imdb"), pytest.mark.slow]),
+    ],
+)
+def test_rows_are_those_that_results_were_measured_on(name, revision, content):
+    """Records name a revision; the files it names must go on giving the same rows."""
+    loaded = load_splits(name)
+    assert (loaded.revision, digest(loaded)) == (revision, content) or loaded.revision != revision
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("babi_1", "02a5c3f4e311a3f4"),
+        ("babi_2", "05c72e7ef20380f8"),
+        ("babi_3", "074fdb6d52598337"),
+        ("planted_evidence", "1fcfde422d95eff9"),
+    ],
+)
+def test_generated_rows_are_those_that_results_were_measured_on(name, content):
+    loaded = load_splits(name, sizes={"train": 50, "validation": 50, "test": 50})
+    assert loaded.revision == "generated-1(seed=0)"
+    assert digest(loaded) == content
+
+
+def readable(entry):
+    """Whether the root holds a train and a test split of the entry."""
+    if ROOT is None:
+        return False
+    originals = [entry.original_files[split] for split in ("train", "test") if entry.original_files]
+    if any(list(Path(ROOT).glob(pattern)) for pattern in originals):
+        return all(list(Path(ROOT).glob(pattern)) for pattern in originals)
+    folder = Path(ROOT) / entry.folder / (entry.hub_data_dir or "")
+    return folder.is_dir() and (entry.pooled or {"train", "test"} <= {path.name.split(".")[0] for path in folder.iterdir()})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.skipif(not readable(e), reason=f"{ROOT_VARIABLE} holds no whole {n}"))
+        for n, e in DATASETS.items()
+        if not e.built_in and n != "imdb"
+    ],
 )
 def test_splits_are_disjoint(name):
     loaded = load_splits(name)

@@ -1,6 +1,8 @@
 """Loading, on tiny hand-made files laid out like each published data set."""
 
+import hashlib
 import json
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -107,6 +109,83 @@ def publish_movie_reviews(folder):
     return {"train": 2, "validation": 2, "test": 2}
 
 
+def publish_snli(folder):
+    for split, labels in {"train": [0, 1, 2, -1], "validation": [2, -1], "test": [1, 0]}.items():
+        n = len(labels)
+        parquet(folder, split, premise=[text_of(3 + i) for i in range(n)], hypothesis=["A cat."] * n, label=labels)
+    return {"train": 3, "validation": 1, "test": 2}
+
+
+STORY = """1 Mary went to the office.
+2 John got the milk there.
+3 Where is Mary? \toffice\t1
+4 Mary moved to the hallway.
+5 Where is Mary?\thallway\t4 1
+1 John went back to the garden.
+2 Where is John? \tgarden\t1
+"""
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def publish_babi_qa(folder, entry):
+    """In the original text, which lies beside that of other tasks and variants."""
+    root = folder.parent.parent
+    for split, stories in {"train": 4, "validation": 1, "test": 2}.items():
+        if split in entry.original_files:
+            write(root / entry.original_files[split].replace("*", "x_" if split == "test" else ""), STORY * stories)
+    write(folder / "en-10k/qa10_indefinite-knowledge_train.txt", "not read")
+    return {"train": 12, "validation": 3, "test": 6} if "validation" in entry.original_files else None
+
+
+def question(text, asked, answer):
+    names = "".join(f"{name}:Name {name}\n" for name in sorted(set(text.split())) if name.startswith("@entity"))
+    return f"http://example.org/a.html\n\n{text}\n\n{asked}\n\n{answer}\n\n{names}"
+
+
+def publish_questions(folder):
+    for published, n in {"training": 4, "validation": 1, "test": 2}.items():
+        for i in range(n):
+            text = f"( @entity{i} ) it saw @entity10 , @entity{i} 's friend"
+            write(folder / f"questions/{published}/{i:040x}.question", question(text, "@placeholder saw it", f"@entity{i}"))
+    return {"train": 4, "validation": 1, "test": 2}
+
+
+def publish_reviews(folder, entry):
+    """In the original form, without a header, where there is one on the Hub too."""
+    root = folder if entry.hub_id is None else folder.parent.parent
+    root = root.parent if entry.hub_id is None else root
+    for split in ("train", "test"):
+        lines = [
+            f"{1 + i % entry.published_labels},"
+            + ",".join(['"Is ""8/10"" good, or\\nbad?"'] * (len(entry.original_columns) - 1))
+            for i in range(20)
+        ]
+        write(root / entry.original_files[split], "\n".join(lines) + "\n")
+    return {"train": 18, "validation": 2, "test": 20}
+
+
+def publish_imdb_10(folder):
+    reviews = [{"rating": 1 + i % 10, "review": f"So {i} of 10.", "user": "u", "title": "t"} for i in range(50)]
+    write(folder / "data.json", json.dumps(reviews))
+    return {"train": 40, "validation": 5, "test": 5}
+
+
+def publish_deceptive(folder):
+    for split in SPLITS:
+        parquet(
+            folder,
+            split,
+            text=["She is a Surgeon .", "Mr. X\u00a0went"],
+            label=[1, 0],
+            impermissible=pa.array([[1, 0, 0, 0, 0], [1, 0, 0]], pa.list_(pa.int8())),
+        )
+    return {"train": 2, "validation": 2, "test": 2}
+
+
 PUBLISH = {
     "sst": publish_sst,
     "imdb": publish_imdb,
@@ -117,6 +196,13 @@ PUBLISH = {
     "mimic_diabetes": publish_mimic_diabetes,
     "mimic_anemia": publish_mimic_anemia,
     "movie_reviews": publish_movie_reviews,
+    "snli": publish_snli,
+    "cnn_qa": publish_questions,
+    "daily_mail_qa": publish_questions,
+    "imdb_10": publish_imdb_10,
+    **{name: partial(publish_reviews, entry=DATASETS[name]) for name in ("yelp", "amazon", "yahoo_answers")},
+    **{name: publish_deceptive for name in DATASETS if name.startswith("deceptive_")},
+    **{name: partial(publish_babi_qa, entry=entry) for name, entry in DATASETS.items() if name.startswith("babi_qa_")},
 }
 
 
@@ -143,6 +229,10 @@ def test_contract(name, root):
     entry = loaded.entry
     columns = {"instance_id", "text", "label"} | ({"text_pair"} if entry.pair else set())
     columns |= {"rationale"} if entry.rationale else set()
+    columns |= {"impermissible"} & set(entry.columns)
+    columns |= {"candidates"} if entry.candidates else set()
+    assert len(set(loaded.label_names)) == len(loaded.label_names) >= 2
+    assert set(loaded.empty_pair) == (set(SPLITS) if entry.pair else set())
     for split, rows in loaded.splits.items():
         assert len(rows) > 0
         assert set(rows.column_names) == columns
@@ -154,6 +244,10 @@ def test_contract(name, root):
         assert entry.max_length is None or max(lengths) < entry.max_length
         if entry.rationale:
             assert [len(marks) for marks in rows["rationale"]] == lengths
+        if "impermissible" in columns:
+            assert [len(marks) for marks in rows["impermissible"]] == lengths
+        if entry.candidates:
+            assert all(label in found for label, found in zip(rows["label"], rows["candidates"], strict=True))
     again = load_splits(name, root=root)
     assert again.revision == loaded.revision
     assert {s: r.to_dict() for s, r in again.splits.items()} == {s: r.to_dict() for s, r in loaded.splits.items()}
@@ -162,6 +256,7 @@ def test_contract(name, root):
     encoded = encode(loaded.splits["train"], tokenizer)
     assert sum(encoded["n_unknown"]) == 0
     assert encoded["labels"][:] == loaded.splits["train"]["label"][:]
+    assert columns - set(encoded.column_names) <= {"text", "text_pair", "label"}
 
 
 def test_sst_keeps_row_numbers_and_counts_what_it_drops(root):
@@ -271,7 +366,264 @@ def test_empty_texts_are_kept_and_counted(root):
     assert encoded["tokens"][:] == [[], [], ["w"]] and encoded["rationale"][:] == [[], [], [1]]
 
 
+def test_snli_leaves_out_what_has_no_label(root):
+    publish_snli(root / "stanfordnlp/snli")
+    loaded = load_splits("snli", root=root)
+    assert loaded.dropped["source"] == {"no_label": 2}
+    assert loaded.splits["train"]["label"][:] == [0, 1, 2]
+    assert loaded.splits["train"]["instance_id"][:] == [f"snli/train/{row}" for row in (0, 1, 2)]
+    assert loaded.splits["test"]["text_pair"][:] == ["A cat.", "A cat."]
+    assert loaded.label_names == ["entailment", "neutral", "contradiction"]
+    assert len(loaded.vocabulary_texts) == 6
+
+
+def test_snli_without_a_validation_split_holds_one_out(root):
+    folder = root / "stanfordnlp/snli"
+    for split in ("train", "test"):
+        parquet(folder, split, premise=["a"] * 20, hypothesis=["b"] * 20, label=[0] * 20)
+    loaded = load_splits("snli", root=root)
+    assert [len(loaded.splits[split]) for split in SPLITS] == [18, 2, 20]
+
+
+def test_empty_questions_are_kept_and_counted(root):
+    folder = root / "stanfordnlp/snli"
+    publish_snli(folder)
+    parquet(folder, "test", premise=["a b", "a", ""], hypothesis=["", " \t", "."], label=[0, 1, 2])
+    loaded = load_splits("snli", root=root)
+    assert loaded.empty_pair == {"train": 0, "validation": 0, "test": 2}
+    assert loaded.empty == {"train": 0, "validation": 0, "test": 1}
+    assert len(loaded.splits["test"]) == 3
+
+
+def test_missing_second_text(root):
+    folder = root / "stanfordnlp/snli"
+    publish_snli(folder)
+    parquet(folder, "test", premise=["a", "b"], hypothesis=["c", None], label=[0, 1])
+    with pytest.raises(DatasetError, match="'snli', test split, row 1: column 'hypothesis' has no text"):
+        load_splits("snli", root=root)
+
+
+def test_reviews_have_one_text_from_either_form(root):
+    """Title, question and answer are joined, an empty one without a trace; the class counts from 0."""
+    write(root / "yahoo_answers_csv/train.csv", '5,"why ""so""?","","do\\nthis"\n10,a,b,c\n' * 10)
+    write(root / "yahoo_answers_csv/test.csv", "1,a,b,c\n")
+    original = load_splits("yahoo_answers", root=root)
+    texts = ['why "so"? do\nthis', "a b c"]
+    assert set(original.splits["train"]["text"]) == set(texts)
+    assert {(row["text"], row["label"]) for row in original.splits["train"]} == {(texts[0], 4), (texts[1], 9)}
+    for split in ("train", "test"):
+        parquet(
+            root / "hub/community-datasets/yahoo_answers_topics",
+            split,
+            id=[0, 1],
+            topic=[4, 9],
+            question_title=['why \\"so\\"?', "a"],
+            question_content=["", "b"],
+            best_answer=["do\\nthis", "c"],
+        )
+    hub = load_splits("yahoo_answers", root=root / "hub")
+    assert hub.splits["test"]["text"][:] == texts and hub.splits["test"]["label"][:] == [4, 9]
+
+
+def test_columns_to_be_joined_must_all_be_there(root):
+    for split in ("train", "test"):
+        parquet(root / "community-datasets/yahoo_answers_topics", split, topic=[1], question_title=["a"], best_answer=["b"])
+    with pytest.raises(DatasetError, match="'question_title' with 'question_content' with 'best_answer' .text.; its train"):
+        load_splits("yahoo_answers", root=root)
+
+
+def test_ratings_count_from_one(root):
+    publish_imdb_10(root / "imdb_10")
+    loaded = load_splits("imdb_10", root=root)
+    for rows in loaded.splits.values():
+        for row in rows:
+            assert row["label"] == int(row["instance_id"].split("/")[2]) % 10
+            assert loaded.label_names[row["label"]] == f"rating {row['label'] + 1}"
+    write(root / "imdb_10/data.json", json.dumps([{"rating": 5, "review": "a"}, {"rating": 0, "review": "b"}]))
+    with pytest.raises(DatasetError, match=r"row 1: label 0 is outside 1\.\.10"):
+        load_splits("imdb_10", root=root)
+
+
+def test_impermissible_marks_stay_with_their_words(root):
+    publish_deceptive(root / "deceptive/pronoun")
+    rows = load_splits("deceptive_pronoun", root=root).splits["test"]
+    assert rows["impermissible"][:] == [[1, 0, 0, 0, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("marks", [[1], [1, 0, 0], [0, 2], [], None])
+def test_wrong_impermissible_marks(root, marks):
+    folder = root / "deceptive/pronoun"
+    publish_deceptive(folder)
+    marks = pa.array([[1, 0], marks], pa.list_(pa.int8()))
+    parquet(folder, "validation", text=["a b", "c d"], label=[0, 1], impermissible=marks)
+    message = "deceptive_pronoun/validation/1: impermissible must be one 0 or 1 for each of its 2 words; "
+    with pytest.raises(DatasetError, match=message):
+        load_splits("deceptive_pronoun", root=root)
+
+
+def test_missing_impermissible_column(root):
+    for split in SPLITS:
+        parquet(root / "deceptive/pronoun", split, text=["a"], label=[0])
+    with pytest.raises(DatasetError, match="'deceptive_pronoun' needs a column 'impermissible'"):
+        load_splits("deceptive_pronoun", root=root)
+
+
+# ------------------------------------------------------------------------------------------ answers as labels
+
+
+def publish_passages(root, **splits):
+    """{split: [(passage, question, answer)]} as a table."""
+    for split, rows in splits.items():
+        parquet(root / "cnn", split, **dict(zip(("passage", "question", "answer"), zip(*rows, strict=True), strict=True)))
+
+
+PASSAGES = {
+    "train": [
+        ("@entity10 saw @entity2 , @entity2", "who @placeholder", "@entity2"),
+        ("@entity3 is", "@placeholder", "@entity3"),
+    ],
+    "validation": [("@entity3 or @entity10 or @entity88", "@placeholder", "@entity10")],
+    "test": [("@entity2 and @entity10 , @entity77 's", "@placeholder", "@entity10")],
+}
+
+
+def test_candidates_are_the_entities_of_the_passage(root):
+    publish_passages(root, **PASSAGES)
+    loaded = load_splits("cnn_qa", root=root)
+    assert loaded.label_names == ["@entity2", "@entity3", "@entity10"]
+    assert loaded.splits["train"]["label"][:] == [0, 1]
+    assert loaded.splits["train"]["candidates"][:] == [[0, 2], [1]]
+    assert loaded.splits["validation"]["candidates"][:] == [[1, 2]]
+    assert loaded.splits["test"]["candidates"][:] == [[0, 2]]
+    assert loaded.unknown_candidates == 2  # 77 and 88
+    assert loaded.extra_vocabulary == loaded.label_names
+    assert loaded.dropped["source"] == {"answer_not_candidate": 0, "answer_not_in_training": 0}
+    tokenizer = build_tokenizer(
+        loaded.vocabulary_texts, preprocessing="whitespace", min_df=8, pair=True, extra_vocabulary=loaded.extra_vocabulary
+    )
+    assert len(tokenizer) == 4 + 3
+
+
+def test_candidates_do_not_depend_on_limits(root):
+    publish_passages(root, **PASSAGES)
+    loaded = load_splits("cnn_qa", root=root, limits={"train": 1})
+    assert loaded.label_names == ["@entity2", "@entity3", "@entity10"]
+
+
+def test_questions_that_cannot_be_answered_are_left_out_and_counted(root):
+    """An answer the passage does not hold, and one that training does not know."""
+    wrong = [("@entity2", "@placeholder", "@entity3"), ("@entity77 @entity2", "@placeholder", "@entity77")]
+    publish_passages(root, **{**PASSAGES, "test": [*wrong, *PASSAGES["test"]]})
+    loaded = load_splits("cnn_qa", root=root)
+    assert loaded.dropped["source"] == {"answer_not_candidate": 1, "answer_not_in_training": 1}
+    assert loaded.splits["test"]["instance_id"][:] == ["cnn_qa/test/2"]
+    assert loaded.splits["test"]["candidates"][:] == [[0, 2]]
+    publish_passages(root, test=wrong)
+    with pytest.raises(DatasetError, match="No row of the test split of 'cnn_qa' has an answer of the training split"):
+        load_splits("cnn_qa", root=root)
+
+
+def test_an_answer_in_training_that_its_passage_lacks_names_no_label(root):
+    publish_passages(root, **{**PASSAGES, "train": [*PASSAGES["train"], ("none", "@placeholder", "@entity5")]})
+    loaded = load_splits("cnn_qa", root=root)
+    assert "@entity5" not in loaded.label_names and loaded.dropped["source"]["answer_not_candidate"] == 1
+
+
+@pytest.mark.parametrize("answer", [None, " "])
+def test_missing_answers(root, answer):
+    publish_passages(root, **{**PASSAGES, "validation": [("@entity3", "@placeholder", answer), *PASSAGES["validation"]]})
+    with pytest.raises(DatasetError, match="'cnn_qa', validation split, row 0: column 'answer' has no answer in words"):
+        load_splits("cnn_qa", root=root)
+
+
+def test_one_answer_is_no_choice(root):
+    publish_passages(root, **{**PASSAGES, "train": [("@entity3", "@placeholder", "@entity3")]})
+    with pytest.raises(DatasetError, match=r"train split of 'cnn_qa' has 1 answers to choose from \(\['@entity3'\]\)"):
+        load_splits("cnn_qa", root=root)
+
+
+def test_answers_of_babi_are_those_of_training(root):
+    """The test file has the answer garden, training has not; a later validation cut does not change the labels."""
+    publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
+    train = root / "facebook/babi_qa/en-10k/qa1_train.txt"
+    write(train, STORY.replace("garden", "office") * 4)
+    loaded = load_splits("babi_qa_1", root=root)
+    assert loaded.label_names == ["hallway", "office"]
+    assert loaded.dropped["source"] == {"answer_not_in_training": 2}
+    assert loaded.splits["test"]["label"][:] == [1, 0, 1, 0]
+    assert loaded.splits["test"]["instance_id"][:] == [f"babi_qa_1/test/{row}" for row in (0, 1, 3, 4)]
+    assert [len(loaded.splits[split]) for split in SPLITS] == [10, 2, 4]
+    assert not loaded.extra_vocabulary and not loaded.unknown_candidates
+
+
 # ------------------------------------------------------------------------------------- root, revision, limits
+
+
+def test_revision_is_a_digest_of_names_and_contents(root):
+    """Written out, because records name the data they were measured on by it."""
+    publish_adr(root / "adr")
+    write(root / "adr/.hidden", "not counted")
+    found = hashlib.sha256()
+    for name in ("test.csv", "train.csv"):
+        found.update(name.encode() + hashlib.sha256((root / "adr" / name).read_bytes()).digest())
+    assert load_splits("adr", root=root).revision == f"local-{found.hexdigest()[:12]}"
+
+
+def test_original_files_name_the_revision(root):
+    """Only those that are read: another task or variant beside them does not matter."""
+    publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
+    before = load_splits("babi_qa_1", root=root).revision
+    write(root / "facebook/babi_qa/en-10k/qa2_train.txt", STORY)
+    assert load_splits("babi_qa_1", root=root).revision == before
+    write(root / "facebook/babi_qa/en-10k/qa1_train.txt", STORY * 5)
+    assert load_splits("babi_qa_1", root=root).revision != before
+
+
+def hub_story(answer):
+    return {
+        "id": ["1", "2"],
+        "type": [0, 1],
+        "text": ["Mary went to the office.", "Where is Mary? "],
+        "supporting_ids": [[], ["1"]],
+        "answer": ["", answer],
+    }
+
+
+def test_copy_of_babi_on_the_hub(root, monkeypatch):
+    """One folder a task and variant: in the data root, and asked for as such on the Hub."""
+    folder = root / "facebook/babi_qa/en-10k-qa1"
+    for split in ("train", "test"):
+        parquet(folder / split, "0000", story=[hub_story("office"), hub_story("garden")] * 10)
+        parquet(folder.parent / "en-10k-qa2" / split, "0000", other=[1])
+    loaded = load_splits("babi_qa_1", root=root)
+    assert [len(loaded.splits[split]) for split in SPLITS] == [17, 3, 20]
+    assert loaded.splits["test"][1] == {
+        "instance_id": "babi_qa_1/test/1",
+        "text": "Mary went to the office .",
+        "text_pair": "Where is Mary ?",
+        "label": 0,
+        "rationale": [1] * 6,
+    }
+
+    import datasets
+
+    asked = []
+    read = datasets.load_dataset
+
+    def load_dataset(*args, **kwargs):
+        asked.append((args, kwargs))
+        return read(str(folder))
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert load_splits("babi_qa_1", root=root / "none").revision == "refs/convert/parquet"
+    assert asked == [(("facebook/babi_qa", None), {"data_dir": "en-10k-qa1", "revision": "refs/convert/parquet"})]
+
+
+def test_original_files_without_training(root):
+    write(root / "facebook/babi_qa/en-10k/qa3_x_test.txt", STORY)
+    message = r"'babi_qa_3' has no train split: nothing is called facebook/babi_qa/en-10k/qa3_\*train.txt under"
+    with pytest.raises(DatasetError, match=message):
+        load_splits("babi_qa_3", root=root)
 
 
 def test_root_is_taken_from_the_environment(root, monkeypatch):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from attnfaith.data.original_formats import FORMATS
 from attnfaith.data.registry import DATASETS, DatasetEntry, DatasetError, get_entry
 from attnfaith.data.tokenization import PREPROCESSING
 
@@ -16,19 +17,26 @@ entries = pytest.mark.parametrize("entry", DATASETS.values(), ids=list(DATASETS)
 def test_known_data_sets():
     assert set(DATASETS) == {
         "sst", "imdb", "adr", "ade", "20news_sports", "ag_news", "mimic_diabetes", "mimic_anemia", "movie_reviews",
-        "babi_1", "babi_2", "babi_3", "planted_evidence",
+        "babi_1", "babi_2", "babi_3", "planted_evidence", "snli", "cnn_qa", "daily_mail_qa",
+        "yelp", "amazon", "yahoo_answers", "imdb_10",
+        "deceptive_occupation", "deceptive_pronoun", "deceptive_sst_wiki",
+        *(f"babi_qa_{task}{variant}" for task in (1, 2, 3) for variant in ("", "_1k", "_valid")),
     }  # fmt: skip
 
 
 @entries
 def test_entry_is_complete(entry: DatasetEntry):
     assert DATASETS[entry.name] is entry is get_entry(entry.name)
-    assert {"text", "label"} <= set(entry.columns) <= {"text", "text_pair", "label"}
+    assert {"text", "label"} <= set(entry.columns) <= {"text", "text_pair", "label", "impermissible"}
     assert entry.preprocessing in PREPROCESSING
     assert entry.citation and entry.notes
-    assert len(set(entry.label_names)) == len(entry.label_names) >= 2
+    assert len(set(entry.label_names)) == len(entry.label_names)
+    assert entry.answers == (len(entry.label_names) < 2)
+    assert entry.answers or not entry.candidates
     assert entry.min_df >= 1
-    if entry.label_subset is None:
+    if entry.answers:
+        assert entry.label_names == () and entry.label_subset is None
+    elif entry.label_subset is None:
         assert len(entry.label_names) == entry.published_labels
     else:
         assert sorted(entry.label_subset.values()) == list(range(len(entry.label_names)))
@@ -40,6 +48,11 @@ def test_entry_has_one_source(entry: DatasetEntry):
     assert (entry.folder is None) == entry.built_in
     if entry.hub_id is not None:
         assert entry.folder == entry.hub_id and entry.revision
+    assert bool(entry.original_format) == bool(entry.original_files)
+    if entry.original_format:
+        assert entry.original_format in FORMATS
+        assert {"train", "test"} <= set(entry.original_files) <= {"train", "validation", "test"}
+    assert (entry.original_format == "csv") == bool(entry.original_columns)
 
 
 @entries
@@ -71,8 +84,15 @@ def test_filters_of_the_papers(name, shortest, longest, min_df):
     assert entry.drop_longest == (longest is None)
 
 
+@pytest.mark.parametrize(("name", "min_df"), [("snli", 3), ("cnn_qa", 8), ("babi_qa_1", 1), ("babi_qa_3", 1)])
+def test_pairs_of_the_papers_are_not_filtered(name, min_df):
+    entry = get_entry(name)
+    assert entry.min_df == min_df
+    assert (entry.min_length, entry.max_length, entry.drop_shortest, entry.drop_longest) == (None, None, False, False)
+
+
 def test_unknown_name_says_what_is_known():
-    with pytest.raises(DatasetError, match=r"'imbd'. Did you mean 'imdb'\? Known: 20news_sports, ade, .*sst\."):
+    with pytest.raises(DatasetError, match=r"'imbd'. Did you mean 'imdb'\? Known: 20news_sports, ade, .*yelp\."):
         get_entry("imbd")
     with pytest.raises(DatasetError, match=r"'zzzzzz'. Known: "):
         get_entry("zzzzzz")
@@ -85,7 +105,7 @@ def test_entries_cannot_be_changed():
 
 def test_importing_the_data_layer_is_light():
     """The heavy libraries are imported on use, so that a reader of records never pays for them."""
-    names = "registry, loading, tokenization, collation, vectors, babi, planted_evidence"
+    names = "registry, loading, original_formats, tokenization, collation, vectors, babi, planted_evidence"
     code = (
         f"import sys; from attnfaith.data import {names}; "
         "print([m for m in ('torch', 'transformers', 'datasets', 'tokenizers') if m in sys.modules])"

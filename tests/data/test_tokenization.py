@@ -23,6 +23,10 @@ RAW = "Don't PANIC, it's 3.50 (not $1,000): we'll -LRB- see -RRB- MP3s...  'Stay
             "default",
             "do n't panic , it 's qqq ( not $ qqq ) : we 'll - lrb - see - rrb - qqq . . . ' stay ' a _ b café",
         ),
+        (
+            "words",
+            "do n't panic , it 's 3.50 ( not $ 1,000 ) : we 'll - lrb - see - rrb - mp3s . . . ' stay ' a _ b café",
+        ),
         ("imdb", "don't panic it's 3 50 not 1 000 we'll lrb see rrb mp3s 'stay' a b café"),
         ("sst", "don t panic it s 3 50 not 1 000 we ll see mp3s stay a_b café"),
         ("whitespace", "don't panic, it's 3.50 (not $1,000): we'll -lrb- see -rrb- mp3s... 'stay' a_b café"),
@@ -33,7 +37,7 @@ def test_split_by_hand(preprocessing, expected):
 
 
 def test_every_preparation_is_tested_above():
-    assert set(PREPROCESSING) == {"default", "imdb", "sst", "whitespace"}
+    assert set(PREPROCESSING) == {"default", "imdb", "sst", "whitespace", "words"}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,25 @@ def test_default_preparation(text, expected):
 
 # Letters whose lower case both libraries agree on; the dotted capital I, for one, differs.
 plain_text = st.text(string.ascii_letters + string.digits + string.punctuation + " \t\néÉß", max_size=60)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8/10, not 7.5/10.", "8/10 , not 7.5/10 ."),
+        ("1,000.5 at 10:30: 12-13", "1,000.5 at 10:30 : 12 - 13"),
+        (".5 5. a.5 5.b 3..4", ". 5 5 . a . 5 5 . b 3 . . 4"),
+        ("can't it's", "ca n't it 's"),
+    ],
+)
+def test_words_preparation_keeps_numbers(text, expected):
+    assert split_words([text], "words") == [expected.split()]
+
+
+@hypothesis.given(plain_text)
+def test_words_preparation_is_the_default_one_where_there_is_no_number(text):
+    text = re.sub(r"\d", "", text)
+    assert split_words([text], "words") == split_words([text], "default")
 
 
 @hypothesis.given(plain_text)
@@ -233,6 +256,23 @@ def test_encode_agrees_with_the_tokenizer(texts, max_length, preprocessing):
         vocabulary = tokenizer.get_vocab()
         assert row["input_ids"][1:-1] == [vocabulary.get(word, 1) for word in row["tokens"]]
         assert row["n_unknown"] == sum(word not in vocabulary or word == "<unk>" for word in row["tokens"])
+
+
+def test_encode_pairs_with_an_empty_question():
+    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", pair=True)
+    encoded = encode(rows(["the dog", "dog", ""], text_pair=["", " \n", ""]), tokenizer)
+    assert encoded["input_ids"][:] == [[2, 9, 6, 3, 2, 3], [2, 6, 3, 2, 3], [2, 3, 2, 3]]
+    assert encoded["token_type_ids"][:] == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1], [0, 0, 1, 1]]
+
+
+def test_encode_carries_marks_and_candidates():
+    tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", max_length=4)
+    split = rows(["The Dog ran", "fox"], impermissible=[[0, 1, 1], [1]], candidates=[[0, 5, 7], []])
+    encoded = encode(split, tokenizer)
+    assert encoded["impermissible"][:] == [[0, 1], [1]]  # cut like the tokens
+    assert encoded["candidates"][:] == [[0, 5, 7], []]
+    with pytest.raises(DatasetError, match="Row 0 has 2 impermissible values for 1 words"):
+        encode(rows(["a"], impermissible=[[1, 0]]), tokenizer)
 
 
 def test_encode_over_several_chunks_keeps_order():

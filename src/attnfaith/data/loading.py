@@ -5,16 +5,21 @@ A split is a `datasets.Dataset` with columns
     text         str; text_pair str (pairs only)
     label        int64 in 0..C-1
     rationale    list[int8], 0/1 per word of the entry's preprocessing (where the data set has gold evidence)
+    impermissible  list[int8], likewise: 1 on the words that an honest model needs and a deceptive one hides
+    candidates   list[int32], the labels that may be the answer, in order (where a text names its possible answers)
 """
 
 import hashlib
 import inspect
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from attnfaith.data import registry
+from attnfaith.data.original_formats import FORMATS, TABLES
 from attnfaith.data.registry import DatasetEntry, DatasetError
 
 
@@ -37,10 +42,15 @@ class LoadedDataset:
         label_names: name of each label, C of them.
         dropped: per split, rows left out by reason: too_short and too_long (strict bounds), shortest and longest
             (extremes of the split), limit (not drawn). Rows left out before a split exists are under "source":
-            other_label, repeated, not_drawn (the part of a published test split that the entry does not use).
+            no_label, other_label, answer_not_candidate (the text does not hold its answer), answer_not_in_training,
+            repeated, not_drawn (the part of a published test split that the entry does not use).
         empty: per split, the texts kept without a single word.
+        empty_pair: likewise, the questions without a single word; for pairs only.
         vocabulary_texts: the training texts from which a vocabulary is counted: those before the length filter, as the
             papers do (after it where `limits` draws from train); the questions too, for pairs.
+        extra_vocabulary: words to know whatever their frequency: the candidates of the training texts.
+        unknown_candidates: number of candidates, over all kept rows, that no training text has; they are no labels and
+            are left out of the rows' candidates.
     """
 
     splits: "datasets.DatasetDict"  # noqa: F821 (imported on use)
@@ -50,6 +60,9 @@ class LoadedDataset:
     dropped: dict[str, dict[str, int]]
     empty: dict[str, int] = field(default_factory=dict)
     vocabulary_texts: list[str] = field(default_factory=list, repr=False)
+    empty_pair: dict[str, int] = field(default_factory=dict)
+    extra_vocabulary: list[str] = field(default_factory=list, repr=False)
+    unknown_candidates: int = 0
 
 
 def load_splits(
@@ -67,13 +80,14 @@ def load_splits(
         seed: draws the subsets of `limits` and the rows of generated data. The published splits, and the cuts the
             papers make from them, do not depend on it.
         root: folder of local data; default the environment variable ATTNFAITH_DATA. If it holds the data set's folder
-            (a Hub data set: the Hub id) that is read, else the Hub.
+            (a Hub data set: the Hub id) or its original files, they are read, else the Hub.
         limits: greatest number of rows of a split, {"train": 1000}; a random subset in file order, never the head. A
             split that is not larger stays whole.
         generator_args: for built-in data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
 
     Raises DatasetError for an unknown data set, split or argument, data that cannot be found, wrong column names, a
-    missing text or label and a label out of range (with the row), and a split that the filter leaves empty.
+    missing text or label and a label out of range (with the row), a broken line of an original file (with file and
+    line), marks that are not 0 or 1 per word, and a split that the filter leaves empty.
     """
     entry = registry.get_entry(name)
     limits = dict(limits or {})
@@ -88,9 +102,11 @@ def load_splits(
 
     columns = {split: _Columns(entry, split, table, len(label_names)) for split, table in source.items()}
     dropped: dict[str, dict[str, int]] = {"source": {}}
+    if entry.answers:
+        label_names = _number_answers(entry, columns, dropped["source"])
     parts = _cut(entry, columns, dropped["source"])
 
-    splits, empty, vocabulary_texts = {}, {}, []
+    splits, empty, empty_pair, unknown_candidates, vocabulary_texts = {}, {}, {}, 0, []
     for split in SPLITS:
         rows = parts[split]
         lengths = rows.lengths()
@@ -106,11 +122,26 @@ def load_splits(
         if split == "train" and split in limits:
             vocabulary_texts = rows.vocabulary_texts()
         empty[split] = int((lengths[kept] == 0).sum())
+        if entry.pair:
+            empty_pair[split] = int((rows.lengths("text_pair") == 0).sum())
+        if entry.candidates:
+            unknown_candidates += sum(rows.lists["unknown_candidates"])
         splits[split] = rows.dataset()
 
     import datasets
 
-    return LoadedDataset(datasets.DatasetDict(splits), entry, revision, label_names, dropped, empty, vocabulary_texts)
+    return LoadedDataset(
+        datasets.DatasetDict(splits),
+        entry,
+        revision,
+        label_names,
+        dropped,
+        empty,
+        vocabulary_texts,
+        empty_pair,
+        list(label_names) if entry.candidates else [],
+        unknown_candidates,
+    )
 
 
 def _check_sizes(what: str, sizes: Mapping[str, int]) -> None:
@@ -158,14 +189,24 @@ def _read(entry: DatasetEntry, root) -> tuple[dict, str]:
     import pyarrow as pa
 
     root = root if root is not None else os.environ.get(ROOT_VARIABLE) or None
-    folder = Path(root) / entry.folder if root is not None else None
+    if root is not None:
+        files = {split: sorted(Path(root).glob(pattern)) for split, pattern in entry.original_files.items()}
+        if any(files.values()):
+            for split in ("train", "test"):
+                if not files[split]:
+                    raise DatasetError(
+                        f"{entry.name!r} has no {split} split: nothing is called {entry.original_files[split]} under {root}."
+                    )
+            rows = {split: FORMATS[entry.original_format](paths, entry) for split, paths in files.items() if paths}
+            return rows, _digest(Path(root), [path for paths in files.values() for path in paths])
+    folder = Path(root) / entry.folder / (entry.hub_data_dir or "") if root is not None else None
     where = f"the folder {folder}" if folder is not None else f"{ROOT_VARIABLE} is not set"
     try:
         if folder is not None and folder.is_dir():
             names = datasets.get_dataset_config_names(str(folder))
             config = entry.hub_config if entry.hub_config in names else None
             loaded = datasets.load_dataset(str(folder), config)
-            revision = _digest(folder)
+            revision = _digest(folder, [path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."])
         elif entry.hub_id is None:
             raise DatasetError(
                 f"{entry.name!r} is read from your own files, and there are none ({where}). {entry.notes} "
@@ -173,7 +214,9 @@ def _read(entry: DatasetEntry, root) -> tuple[dict, str]:
             )
         else:
             where = f"the Hub, {entry.hub_id} at {entry.revision}"
-            loaded = datasets.load_dataset(entry.hub_id, entry.hub_config, revision=entry.revision)
+            loaded = datasets.load_dataset(
+                entry.hub_id, entry.hub_config, data_dir=entry.hub_data_dir, revision=entry.revision
+            )
             revision = entry.revision
     except DatasetError:
         raise
@@ -185,13 +228,15 @@ def _read(entry: DatasetEntry, root) -> tuple[dict, str]:
             else entry.notes
         )
         raise DatasetError(f"Cannot read {entry.name!r} from {where}: {type(error).__name__}: {error} {advice}") from error
-    return {split: loaded[split].with_format("arrow")[:] for split in SPLITS if split in loaded}, revision
+    tables = {split: loaded[split].with_format("arrow")[:] for split in SPLITS if split in loaded}
+    rows_of = TABLES.get(entry.original_format)
+    return tables if rows_of is None else {s: rows_of(t, entry, s) for s, t in tables.items()}, revision
 
 
-def _digest(folder: Path) -> str:
-    """Names a folder by the content of its files."""
+def _digest(folder: Path, files: list[Path]) -> str:
+    """Names data by the content of its files, which lie somewhere under the folder."""
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")):
+    for path in sorted(files):
         digest.update(str(path.relative_to(folder)).encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -202,40 +247,52 @@ def _digest(folder: Path) -> str:
 
 
 class _Columns:
-    """The checked rows of one source split, or of a cut of them, by column."""
+    """The checked rows of one source split, or of a cut of them, by column.
+
+    `lists` holds what need not be computed with, by our names: text, text_pair, rationale (as published), impermissible,
+    answer, candidates, unknown_candidates; those that there are.
+    """
 
     def __init__(self, entry: DatasetEntry, split: str, table, n_classes: int):
         import numpy as np
 
         self.entry = entry
         names = list(table.keys()) if isinstance(table, dict) else table.column_names
-        found = {}
-        for column, accepted in entry.columns.items():
-            found[column] = next((name for name in accepted if name in names), None)
-            if found[column] is None:
-                raise DatasetError(
-                    f"{entry.name!r} needs a column {' or '.join(map(repr, accepted))} ({column}); its {split} split "
-                    f"has {names}."
-                )
+        found = {column: _find_column(entry, split, column, accepted, names) for column, accepted in entry.columns.items()}
 
         def values(name: str) -> list:
             return table[name] if isinstance(table, dict) else table.column(name).to_pylist()
 
-        self.text = _texts(entry, split, found["text"], values(found["text"]))
-        self.pair = _texts(entry, split, found["text_pair"], values(found["text_pair"])) if entry.pair else None
-        published = max(entry.published_labels, n_classes) if entry.built_in else entry.published_labels
-        self.label = _labels(entry, split, found["label"], values(found["label"]), published)
-        self.instance_id = np.array([f"{entry.name}/{split}/{row}" for row in range(len(self.text))], object)
-        gold = next((name for name in entry.rationale if name in names), None)
-        self.gold = values(gold) if gold is not None else None
-        self.gold_column = gold
+        self.lists = {}
+        for column in ("text", "text_pair"):
+            if column in found:
+                parts = [_texts(entry, split, name, values(name)) for name in found[column]]
+                self.lists[column] = [" ".join(filter(None, row)) for row in zip(*parts, strict=True)]
+        if entry.line_breaks:
+            self.lists["text"] = [_ESCAPED.sub(lambda m: "\n" if m[1] == "n" else m[1], t) for t in self.lists["text"]]
+        (label,) = found["label"]
+        if entry.answers:
+            self.lists["answer"] = _answers(entry, split, label, values(label))
+            self.label = np.zeros(len(self.lists["text"]), np.int64)  # numbered when all splits are there
+        else:
+            published = max(entry.published_labels, n_classes) if entry.built_in else entry.published_labels
+            self.label = _labels(entry, split, label, values(label), published)
+        if "impermissible" in found:
+            (marks,) = found["impermissible"]
+            self.lists["impermissible"] = values(marks)
+        self.instance_id = np.array([f"{entry.name}/{split}/{row}" for row in range(len(self.label))], object)
+        self.gold_column = next((name for name in entry.rationale if name in names), None)
+        if self.gold_column is not None:
+            self.lists["rationale"] = values(self.gold_column)
+
+    @property
+    def text(self) -> list[str]:
+        return self.lists["text"]
 
     def take(self, rows) -> "_Columns":
         taken = object.__new__(_Columns)
         taken.entry, taken.gold_column = self.entry, self.gold_column
-        taken.text = [self.text[row] for row in rows]
-        taken.pair = [self.pair[row] for row in rows] if self.pair is not None else None
-        taken.gold = [self.gold[row] for row in rows] if self.gold is not None else None
+        taken.lists = {column: [values[row] for row in rows] for column, values in self.lists.items()}
         taken.label, taken.instance_id = self.label[rows], self.instance_id[rows]
         return taken
 
@@ -245,26 +302,24 @@ class _Columns:
 
         pooled = object.__new__(cls)
         pooled.entry, pooled.gold_column = parts[0].entry, parts[0].gold_column
-        pooled.text = [text for part in parts for text in part.text]
-        pooled.pair = [text for part in parts for text in part.pair] if pooled.entry.pair else None
-        pooled.gold = [gold for part in parts for gold in part.gold] if pooled.gold_column is not None else None
+        pooled.lists = {column: [value for part in parts for value in part.lists[column]] for column in parts[0].lists}
         pooled.label = np.concatenate([part.label for part in parts])
         pooled.instance_id = np.concatenate([part.instance_id for part in parts])
         return pooled
 
-    def words(self) -> list[list[str]]:
+    def words(self, column: str = "text") -> list[list[str]]:
         from attnfaith.data.tokenization import split_words
 
-        return split_words(self.text, self.entry.preprocessing)
+        return split_words(self.lists[column], self.entry.preprocessing)
 
-    def lengths(self):
+    def lengths(self, column: str = "text"):
         """Words of each text, markers not counted."""
         import numpy as np
 
-        return np.fromiter(map(len, self.words()), np.int64, len(self.text))
+        return np.fromiter(map(len, self.words(column)), np.int64, len(self.label))
 
     def vocabulary_texts(self) -> list[str]:
-        return [*self.text, *(self.pair or ())]
+        return [*self.text, *self.lists.get("text_pair", ())]
 
     def dataset(self):
         import datasets
@@ -274,16 +329,29 @@ class _Columns:
             "instance_id": pa.array(self.instance_id.tolist(), pa.string()),
             "text": pa.array(self.text, pa.large_string()),
         }
-        if self.pair is not None:
-            columns["text_pair"] = pa.array(self.pair, pa.large_string())
+        if "text_pair" in self.lists:
+            columns["text_pair"] = pa.array(self.lists["text_pair"], pa.large_string())
         columns["label"] = pa.array(self.label)
-        if self.gold is not None:
-            marks = [
-                _rationale(self.gold_column, gold, words, instance_id)
-                for gold, words, instance_id in zip(self.gold, self.words(), self.instance_id, strict=True)
-            ]
-            columns["rationale"] = pa.array(marks, pa.list_(pa.int8()))
+        for column, marks_of in (("rationale", partial(_rationale, self.gold_column)), ("impermissible", _impermissible)):
+            if column in self.lists:
+                rows = zip(self.lists[column], self.words(), self.instance_id, strict=True)
+                columns[column] = pa.array([marks_of(*row) for row in rows], pa.list_(pa.int8()))
+        if "candidates" in self.lists:
+            columns["candidates"] = pa.array(self.lists["candidates"], pa.list_(pa.int32()))
         return datasets.Dataset(pa.table(columns))
+
+
+_ESCAPED = re.compile(r'\\(n|")')
+
+
+def _find_column(entry: DatasetEntry, split: str, column: str, accepted: tuple, names: list[str]) -> tuple[str, ...]:
+    """The first accepted name, or the first names to be joined, that the split has."""
+    choices = [name if isinstance(name, tuple) else (name,) for name in accepted]
+    for choice in choices:
+        if set(choice) <= set(names):
+            return choice
+    known = " or ".join(" with ".join(map(repr, choice)) for choice in choices)
+    raise DatasetError(f"{entry.name!r} needs a column {known} ({column}); its {split} split has {names}.")
 
 
 def _texts(entry: DatasetEntry, split: str, column: str, values: list) -> list[str]:
@@ -296,18 +364,28 @@ def _texts(entry: DatasetEntry, split: str, column: str, values: list) -> list[s
     return values
 
 
+def _answers(entry: DatasetEntry, split: str, column: str, values: list) -> list[str]:
+    for row, value in enumerate(values):
+        if not isinstance(value, str) or not value.strip():
+            raise DatasetError(
+                f"{entry.name!r}, {split} split, row {row}: column {column!r} has no answer in words ({value!r})."
+            )
+    return [value.strip() for value in values]
+
+
 def _labels(entry: DatasetEntry, split: str, column: str, values: list, published: int):
     import numpy as np
 
+    first, last = entry.first_label, entry.first_label + published - 1
     for row, value in enumerate(values):
         place = f"{entry.name!r}, {split} split, row {row}"
         if value is None or value != value:
             raise DatasetError(f"{place}: column {column!r} has no label.")
         if not (type(value) is int or (isinstance(value, float) and value.is_integer())):
-            raise DatasetError(f"{place}: the label {value!r} is not a whole number 0..{published - 1}.")
-        if not 0 <= value < published:
-            raise DatasetError(f"{place}: label {value} is outside 0..{published - 1}.")
-    return np.array(values, np.int64).reshape(len(values))
+            raise DatasetError(f"{place}: the label {value!r} is not a whole number {first}..{last}.")
+        if not first <= value <= last and value != entry.no_label:
+            raise DatasetError(f"{place}: label {value} is outside {first}..{last}.")
+    return np.array(values, np.int64).reshape(len(values)) - first
 
 
 def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> list[int]:
@@ -326,6 +404,14 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
     return marks
 
 
+def _impermissible(marks: list | None, words: list[str], instance_id: str) -> list[int]:
+    if marks is None or len(marks) != len(words) or not set(marks) <= {0, 1}:
+        raise DatasetError(
+            f"{instance_id}: impermissible must be one 0 or 1 for each of its {len(words)} words; {marks} was given."
+        )
+    return marks
+
+
 def _find(quote: list[str], words: list[str]) -> list[tuple[int, int]]:
     """The first place of a passage among the words, if it is there."""
     n = len(quote)
@@ -335,10 +421,62 @@ def _find(quote: list[str], words: list[str]) -> list[tuple[int, int]]:
     return []
 
 
+def _number_answers(entry: DatasetEntry, columns: dict[str, _Columns], dropped: dict[str, int]) -> list[str]:
+    """Number the answers over the training split and leave out the rows that cannot be answered so.
+
+    Sets the labels, and candidates where the entry has them; returns the names of the labels.
+    """
+    import numpy as np
+
+    if "train" not in columns:
+        return []  # `_cut` says what is missing
+    named = {}
+    if entry.candidates:
+        pattern, dropped["answer_not_candidate"] = re.compile(entry.candidates), 0
+        for split, rows in columns.items():
+            named[split] = [{word for word in text.split() if pattern.fullmatch(word)} for text in rows.text]
+            held = [row for row, answer in enumerate(rows.lists["answer"]) if answer in named[split][row]]
+            dropped["answer_not_candidate"] += len(rows.label) - len(held)
+            columns[split] = rows.take(held)
+            named[split] = [named[split][row] for row in held]
+        known = set().union(*named["train"])
+    else:
+        known = set(columns["train"].lists["answer"])
+    # @entity2 before @entity10
+    names = sorted(known, key=lambda word: (len(word), word)) if entry.candidates else sorted(known)
+    if len(names) < 2:
+        raise DatasetError(
+            f"The train split of {entry.name!r} has {len(names)} answers to choose from ({names}); two at least."
+        )
+    number = {name: label for label, name in enumerate(names)}
+    dropped["answer_not_in_training"] = 0
+    for split, rows in columns.items():
+        held = [row for row, answer in enumerate(rows.lists["answer"]) if answer in number]
+        dropped["answer_not_in_training"] += len(rows.label) - len(held)
+        if not held:
+            raise DatasetError(
+                f"No row of the {split} split of {entry.name!r} has an answer of the training split, such as "
+                f"{', '.join(names[:3])} ({dropped})."
+            )
+        columns[split] = rows.take(held)
+        columns[split].label = np.array([number[answer] for answer in columns[split].lists["answer"]], np.int64)
+        if entry.candidates:
+            found = [named[split][row] for row in held]
+            columns[split].lists["candidates"] = [sorted(number[w] for w in words & known) for words in found]
+            columns[split].lists["unknown_candidates"] = [len(words - known) for words in found]
+    return names
+
+
 def _cut(entry: DatasetEntry, columns: dict[str, _Columns], dropped: dict[str, int]) -> dict[str, _Columns]:
     """Train, validation and test by the entry's rule: the labels it uses, then pooling, then the random cuts."""
     import numpy as np
 
+    if entry.no_label is not None:
+        dropped["no_label"] = 0
+        for split, rows in columns.items():
+            kept = np.flatnonzero(rows.label != entry.no_label - entry.first_label)
+            dropped["no_label"] += len(rows.label) - len(kept)
+            columns[split] = rows.take(kept)
     if entry.label_subset is not None:
         dropped["other_label"] = 0
         for split, rows in columns.items():

@@ -44,16 +44,28 @@ def _imdb() -> list:
 def _default() -> list:
     from tokenizers import Regex, normalizers
 
+    numbers = rf"{_LETTER}*\d{_LETTER}*(?:[.,:/]{_LETTER}*\d{_LETTER}*)*"
+    return [normalizers.NFC(), normalizers.Lowercase(), normalizers.Replace(Regex(numbers), "qqq"), *_apart()]
+
+
+def _words() -> list:
+    from tokenizers import normalizers
+
+    inside = r"(?!(?<=\d)[.,:/]\d)", r"(?!(?<=\d[.,:/])\d)"
+    return [normalizers.NFC(), normalizers.Lowercase(), *_apart(*inside)]
+
+
+def _apart(unless_before: str = "", unless_after: str = "") -> list:
+    """Blanks between words and marks; the arguments are assertions that keep the blank before and after a mark away."""
+    from tokenizers import Regex, normalizers
+
     return [
-        normalizers.NFC(),
-        normalizers.Lowercase(),
-        normalizers.Replace(Regex(rf"{_LETTER}*\d{_LETTER}*(?:[.,:/]{_LETTER}*\d{_LETTER}*)*"), "qqq"),
         # do|n't and it|'s, the split of the Penn Treebank, on which most pretrained vectors were trained
         normalizers.Replace(Regex(rf"(?<={_LETTER})(?=n't(?!{_LETTER}))"), " "),
         normalizers.Replace(Regex(rf"(?<={_LETTER})(?='{_SUFFIX}(?!{_LETTER}))"), " "),
         # before and after every other mark
-        normalizers.Replace(Regex(rf"(?<=\S)(?=[\W_])(?!\s)(?!(?<=n)'t(?!{_LETTER}))"), " "),
-        normalizers.Replace(Regex(rf"(?<=[\W_])(?<!\s)(?=\S)(?!(?<=')(?:{_SUFFIX}|t)(?!{_LETTER}))"), " "),
+        normalizers.Replace(Regex(rf"(?<=\S)(?=[\W_])(?!\s){unless_before}(?!(?<=n)'t(?!{_LETTER}))"), " "),
+        normalizers.Replace(Regex(rf"(?<=[\W_])(?<!\s)(?=\S){unless_after}(?!(?<=')(?:{_SUFFIX}|t)(?!{_LETTER}))"), " "),
     ]
 
 
@@ -63,7 +75,7 @@ def _whitespace() -> list:
     return [normalizers.Lowercase()]
 
 
-PREPROCESSING = {"default": _default, "imdb": _imdb, "sst": _sst, "whitespace": _whitespace}
+PREPROCESSING = {"default": _default, "imdb": _imdb, "sst": _sst, "whitespace": _whitespace, "words": _words}
 """The preparations, by name. Every one lower-cases and ends in words between blanks.
 
 default     words and punctuation marks apart (`do n't`, `it 's`, one token a mark); a word with a digit is `qqq`,
@@ -71,6 +83,7 @@ default     words and punctuation marks apart (`do n't`, `it 's`, one token a ma
 imdb        ASCII punctuation but the apostrophe becomes a blank: the form in which the papers had this data set.
 sst         round-bracket marks (-LRB-) removed, every non-word character becomes a blank: Jain & Wallace's rule.
 whitespace  split at blanks, for texts that come split into words.
+words       as default, but numbers stay as they are, 3.50 or 8/10 as one word.
 """
 
 
@@ -196,7 +209,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
     """Encode a split with a tokenizer of `build_tokenizer`: one row per instance, Arrow backed.
 
     Args:
-        dataset: a `datasets.Dataset` with columns instance_id and text, and text_pair, label, rationale if any.
+        dataset: a `datasets.Dataset` with columns instance_id and text, and text_pair, label, rationale, impermissible,
+            candidates if any.
         tokenizer: of `build_tokenizer`; a pair needs one built with `pair=True`.
         max_length: bound of input_ids, markers included; None takes the tokenizer's own. Of a pair only the first text
             is cut.
@@ -209,11 +223,12 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         length          int32, len(input_ids)
         truncated       bool, whether words were cut off
         n_unknown       int32, how many of the T words are not in the vocabulary
-        rationale       list[int8] [T], if the split has it, cut like the tokens
+        rationale, impermissible  list[int8] [T], if the split has them, cut like the tokens
+        candidates      list[int32], the labels the answer may be, if the split has them
     An empty text has T = 0 and only markers in input_ids.
 
     Raises DatasetError if a column is missing, a question fills max_length on its own, the tokenizer does not give one
-    id per word, or a rationale is not one number per word.
+    id per word, or a rationale or impermissible is not one number per word.
     """
     import datasets
     import numpy as np
@@ -274,14 +289,18 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         columns["truncated"] = pa.array(kept < counts)
         n_unknown = [ids[1 : 1 + k].count(unknown) for ids, k in zip(encoded["input_ids"], kept, strict=True)]
         columns["n_unknown"] = pa.array(n_unknown, pa.int32())
-        if "rationale" in rows:
-            for row, (gold, n) in enumerate(zip(rows["rationale"], counts, strict=True)):
-                if len(gold) != n:
+        for name in ("rationale", "impermissible"):
+            if name not in rows:
+                continue
+            for row, (marks, n) in enumerate(zip(rows[name], counts, strict=True)):
+                if len(marks) != n:
                     raise DatasetError(
-                        f"Row {start + row} has {len(gold)} rationale values for {n} words of the tokenizer: use the "
+                        f"Row {start + row} has {len(marks)} {name} values for {n} words of the tokenizer: use the "
                         "preprocessing of the data set's entry."
                     )
-            columns["rationale"] = _lists([g[:k] for g, k in zip(rows["rationale"], kept, strict=True)], pa.int8())
+            columns[name] = _lists([marks[:k] for marks, k in zip(rows[name], kept, strict=True)], pa.int8())
+        if "candidates" in rows:
+            columns["candidates"] = _lists(rows["candidates"], pa.int32())
         chunks.append(pa.table(columns))
     if not chunks:
         raise DatasetError("The split has no rows to encode.")
