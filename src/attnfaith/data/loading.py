@@ -27,6 +27,7 @@ ROOT_VARIABLE = "ATTNFAITH_DATA"
 """Environment variable that names the folder of local data, laid out like the repositories on the Hub."""
 
 SPLITS = ("train", "validation", "test")
+_CHUNK = 1000  # texts split into words at a time
 GENERATED_SIZES = {"train": 2000, "validation": 500, "test": 500}
 
 
@@ -307,10 +308,13 @@ class _Columns:
         pooled.instance_id = np.concatenate([part.instance_id for part in parts])
         return pooled
 
-    def words(self, column: str = "text") -> list[list[str]]:
+    def words(self, column: str = "text"):
+        """The words of one text after another, so that a corpus is never held as words."""
         from attnfaith.data.tokenization import split_words
 
-        return split_words(self.lists[column], self.entry.preprocessing)
+        texts = self.lists[column]
+        for start in range(0, len(texts), _CHUNK):
+            yield from split_words(texts[start : start + _CHUNK], self.entry.preprocessing)
 
     def lengths(self, column: str = "text"):
         """Words of each text, markers not counted."""
