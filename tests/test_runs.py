@@ -71,6 +71,29 @@ def test_what_a_run_leaves(finished):
     assert not [path for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name.startswith(".")]
 
 
+def test_the_tokenizer_of_a_run_knows_rare_answers(finished):
+    _, recipe = finished
+    loaded = runs.LoadedDataset(
+        splits={},
+        entry=runs.get_entry("babi_1"),
+        revision="r",
+        label_names=[],
+        dropped={},
+        vocabulary_texts=["a b", "a b"],
+        extra_vocabulary=["@entity7"],
+    )
+    rare = recipes.dataclasses.replace(recipe, data=recipes.dataclasses.replace(recipe.data, min_df=2))
+    assert sorted(set(runs.make_tokenizer(rare, loaded).get_vocab())) == [
+        "</s>",
+        "<pad>",
+        "<s>",
+        "<unk>",
+        "@entity7",
+        "a",
+        "b",
+    ]
+
+
 def test_the_record_of_a_run(finished):
     folder, recipe = finished
     table = record.load(folder / "record.parquet")

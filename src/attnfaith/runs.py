@@ -302,6 +302,7 @@ def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
         min_df=entry.min_df if data.min_df is None else data.min_df,
         max_length=data.max_length,
         pair=entry.pair,
+        extra_vocabulary=loaded.extra_vocabulary,
     )
 
 
@@ -550,6 +551,8 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
             "revision": loaded.revision,
             "dropped": loaded.dropped,
             "empty": loaded.empty,
+            "empty_pair": loaded.empty_pair,
+            "unknown_candidates": loaded.unknown_candidates,
         },
         "sizes": {split: len(rows) for split, rows in loaded.splits.items()},
         "truncated": {split: int(sum(rows["truncated"])) for split, rows in encoded.items()},
