@@ -256,9 +256,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         return project(scores, mask, self.config)
 
     @capture_outputs(tie_last_hidden_states=False)
-    def forward(
-        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, **kwargs
-    ):
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, **kwargs):
         read = self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items)
         hidden, _ = self.encoder(read.inputs, read.present)
         attention = self.attend(hidden, read.mask, read.query)
