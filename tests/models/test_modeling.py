@@ -522,7 +522,7 @@ def document(*lengths, seed=0):
 @every_query
 @torch.no_grad()
 def test_a_hierarchical_model_is_two_flat_ones(encoder, query):
-    """Second route: a flat model over the words of each sentence, and one that is given the sentence vectors as embeddings."""
+    """Second route: a flat model over the words of each sentence, and one over the sentence vectors."""
     model = build(encoder=encoder, query=query, hierarchy="sentence", projection="sparsemax")
     words, sentences = (build(encoder=encoder, query=query, projection="sparsemax", markers=False) for _ in range(2))
     for name in ("encoder", "alignment"):

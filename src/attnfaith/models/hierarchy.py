@@ -63,7 +63,7 @@ class SentenceReader(nn.Module):
         self.word_alignment = ALIGNMENTS[config.alignment](config)
 
     def forward(self, embedded, items, query=None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Embeddings (B,L,E), items (B,L) and query (B,H) to sentence vectors (B,S,H), their mask (B,S), word attention (B,L).
+        """Embeddings (B,L,E), items (B,L), query (B,H) to sentence vectors (B,S,H), their mask (B,S), word attention (B,L).
 
         A sentence's vector depends on its own words alone, and is 0 where there is no sentence. Word attention sums to 1
         over each sentence.

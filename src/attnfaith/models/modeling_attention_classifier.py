@@ -1,9 +1,9 @@
 """The attention classifier in three stages that compose: encode, attend, decode.
 
 Shapes: B instances, L input positions, T tokens, H hidden, C classes, K attentions per instance. T = L, but for a
-hierarchical model, where what attention is over are sentences: T of them in the longest document. `forward` is decode(attend(encode(...))).
-An intervention on attention calls the stages itself: a permutation decodes K shuffled rows, "attention held fixed" decodes
-`attend(...).detach()`.
+hierarchical model, whose attention is over sentences: T is their number in the longest document. `forward` is
+decode(attend(encode(...))). An intervention on attention calls the stages itself: a permutation decodes K shuffled rows,
+"attention held fixed" decodes `attend(...).detach()`.
 """
 
 from dataclasses import dataclass
@@ -59,9 +59,9 @@ class Encoded(NamedTuple):
 class AttentionClassifierModelOutput(ModelOutput):
     """last_hidden_state (B,T,H); pooler_output (B,H), the context vector; attention (B,T); the rest on request.
 
-    word_attention (B,L), of hierarchical models: the weight of each word in its sentence, 0 elsewhere. hidden_states: what enters the first layer, the states after each Transformer layer, last_hidden_state. attentions: the
-    self-attention (B,heads,T,T) of each Transformer layer. Neither holds anything of the encoders of words in sentences and of
-    a second text.
+    word_attention (B,L), of hierarchical models: the weight of each word in its sentence, 0 elsewhere. hidden_states: what
+    enters the first layer, the states after each Transformer layer, last_hidden_state. attentions: the self-attention
+    (B,heads,T,T) of each Transformer layer. Neither holds anything of the encoders of words and of a second text.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
