@@ -228,13 +228,14 @@ def test_loads_again_here_after_saving_from_remote_code(tmp_path):
 # Pipelines
 
 
-@pytest.mark.parametrize("pair", [False, True])
-def test_pipeline(pair, tmp_path, caplog):
+@pytest.mark.parametrize(("pair", "hierarchy"), [(False, "none"), (True, "none"), (False, "sentence")])
+def test_pipeline(pair, hierarchy, tmp_path, caplog):
     from transformers import AutoTokenizer, pipeline
 
-    texts = ["a good film", "bad", "what a film"]
-    tokenizer = build_tokenizer(texts, preprocessing="whitespace", pair=pair)
-    model = build("bilstm", "text" if pair else "learned", vocab_size=len(tokenizer), num_labels=3)
+    texts = ["A good film. Bad. What a film.", "bad", "what a film"]
+    tokenizer = build_tokenizer(texts, preprocessing="whitespace", pair=pair, hierarchy=hierarchy)
+    query = "text" if pair else "learned"
+    model = build("bilstm", query, vocab_size=len(tokenizer), num_labels=3, hierarchy=hierarchy)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     classify = pipeline("text-classification", model=str(tmp_path), device="cpu", top_k=None)
@@ -246,7 +247,9 @@ def test_pipeline(pair, tmp_path, caplog):
     encode = AutoTokenizer.from_pretrained(tmp_path)
     for text, result in zip(texts, results, strict=True):
         inputs = encode(text, "what film" if pair else None, return_tensors="pt")
-        expected = model(**inputs).logits.softmax(-1)[0]
+        output = model(**inputs)
+        assert hierarchy == "none" or output.attention.shape == (1, 3 if text == texts[0] else 1)
+        expected = output.logits.softmax(-1)[0]
         assert sum(entry["score"] for entry in result) == pytest.approx(1, abs=1e-5)
         for entry in result:
             assert entry["score"] == pytest.approx(expected[model.config.label2id[entry["label"]]].item(), abs=1e-5)
