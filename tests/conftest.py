@@ -71,6 +71,8 @@ def tiny_rows():
                 question = generator.integers(4, VOCABULARY, 1 + number % 4).tolist()
                 row["token_type_ids"] = [0] * len(row["input_ids"]) + [1] * (len(question) + 2)
                 row["input_ids"] = [*row["input_ids"], 2, *question, 3]
+            if hierarchy == "sentence":
+                row["words"] = [sentence.split() for sentence in tokens]
             row["length"] = len(row["input_ids"])
             rows.append(row)
         return rows

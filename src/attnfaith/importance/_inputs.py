@@ -33,7 +33,7 @@ def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]
 
 
 def items(model, batch) -> torch.Tensor | None:
-    """(B,L): the item of attention that each input position is part of, -1 for none; None where each token is its own item."""
+    """(B,L): the item of attention that an input position is part of, -1 for none; None where each token is its own."""
     if model.config.hierarchy == "none":
         return None
     return model.model.items(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))

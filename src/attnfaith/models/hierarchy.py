@@ -84,7 +84,7 @@ class SentenceReader(nn.Module):
             words = tokens.index_select(0, flat.flatten()).view(*flat.shape, -1)
             states, _ = self.word_encoder(words, mask)
             weights = project(self.word_alignment(states, None if query is None else query[row]), mask, self.config)
-            sums = (weights.to(states.dtype).unsqueeze(1) @ states).squeeze(1)
+            sums = (weights.to(states.dtype).unsqueeze(1) @ states).squeeze(1).to(vectors.dtype)  # autocast gives others
             vectors = vectors.index_put((row, items[row, places[chosen]]), sums)
             attention = attention.index_put((row.unsqueeze(1).expand_as(place)[mask], place[mask]), weights[mask])
         return vectors, present, attention

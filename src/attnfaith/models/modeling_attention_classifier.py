@@ -242,7 +242,10 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         Without attention_mask, ids equal to pad_token_id are padding; embeddings have none, nor has a model whose
         pad_token_id is None. items: where embeddings are given to a hierarchical model, what `items` gives for their ids.
         """
-        read = self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items)
+        return self.states(self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items))
+
+    def states(self, read: Read) -> Encoded:
+        """The rest of stage 1, from what the encoder reads."""
         return Encoded(self.encoder(read.inputs, read.present)[0], read.mask, read.query)
 
     def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
@@ -258,13 +261,13 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
     @capture_outputs(tie_last_hidden_states=False)
     def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, **kwargs):
         read = self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items)
-        hidden, _ = self.encoder(read.inputs, read.present)
-        attention = self.attend(hidden, read.mask, read.query)
+        hidden, mask, query = self.states(read)
+        attention = self.attend(hidden, mask, query)
         return AttentionClassifierModelOutput(
             last_hidden_state=hidden,
             pooler_output=contexts(hidden, attention),
             attention=attention,
-            query_state=read.query,
+            query_state=query,
             word_attention=read.word_attention,
         )
 
