@@ -75,7 +75,8 @@ def set_marks(max_sentence_length: int | None = None, max_sentences: int | None 
         (rf"\A\s*{MARK}(?!\S)\s*", ""),
     ]
     if max_sentence_length is not None:
-        steps.append((rf"(?<!\S)(?:{_WORD}\s+){{{max_sentence_length}}}\K(?={_WORD})", f"{MARK} "))
+        start = rf"(?:\A\s*|(?<!\S){MARK}\s+|\G)"  # of a sentence, or where the last one was divided
+        steps.append((rf"{start}(?>{_WORD}\s+){{{max_sentence_length}}}\K(?={_WORD})", f"{MARK} "))
     if max_sentences is not None:
         steps.append((rf"\A\s*(?:(?>(?:{_WORD}\s+)+){MARK}\s+){{{max_sentences}}}{_CUT}", ""))
     steps.append((rf"\s*(?<!\S){MARK}\s*\z", ""))
