@@ -211,7 +211,7 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
     owners: dict[str, tuple[str, str]] = {}
     for name, recipe in wanted.items():
         projection = _projection(recipe.model)
-        model = [getattr(recipe.model, key) for key in ("encoder", "alignment", "score_scale", "embedding_std")]
+        model = [getattr(recipe.model, key) for key in ("encoder", "hierarchy", "alignment", "score_scale", "embedding_std")]
         model.append(SAME.get(projection, projection))
         plain = recipe.objective.kind == "classification"
         rate = f"{recipe.training.attention_learning_rate_factor:g}" if plain else None

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 VOCABULARY = 60
+MARK = 4  # between sentences
 
 
 @pytest.fixture(scope="session")
@@ -44,18 +45,25 @@ def tiny_model():
 
 @pytest.fixture(scope="session")
 def tiny_rows():
-    """Factory of encoded instances as `encode` makes them: (ids of a text without markers[, ids of the question]) each."""
+    """Factory of encoded instances as `encode` makes them: (ids of a text without markers[, ids of the question]) each.
+
+    With hierarchy="sentence" every third word is in place of a mark between sentences, and tokens are the sentences.
+    """
     import numpy as np
 
-    def make(texts, *, pair=False, seed=0):
+    def make(texts, *, pair=False, seed=0, hierarchy="none"):
         generator = np.random.default_rng(seed)
         rows = []
         for number, text in enumerate(texts):
             first = list(text) if not isinstance(text, int) else generator.integers(4, VOCABULARY, text).tolist()
+            tokens = [f"w{word}" for word in first]
+            if hierarchy == "sentence":
+                first = [MARK if place % 3 == 2 else max(word, MARK + 1) for place, word in enumerate(first)]
+                tokens = [" ".join(f"w{w}" for w in first[start : start + 2]) for start in range(0, len(first), 3)]
             row = {
                 "instance_id": f"tiny/test/{number}",
                 "input_ids": [2, *first, 3],
-                "tokens": [f"w{word}" for word in first],
+                "tokens": tokens,
                 "labels": number % 2,
                 "truncated": False,
             }
@@ -63,6 +71,8 @@ def tiny_rows():
                 question = generator.integers(4, VOCABULARY, 1 + number % 4).tolist()
                 row["token_type_ids"] = [0] * len(row["input_ids"]) + [1] * (len(question) + 2)
                 row["input_ids"] = [*row["input_ids"], 2, *question, 3]
+            if hierarchy == "sentence":
+                row["words"] = [sentence.split() for sentence in tokens]
             row["length"] = len(row["input_ids"])
             rows.append(row)
         return rows

@@ -138,6 +138,12 @@ def test_defaults_are_the_papers():
             "'adversary' is not one of 'classification', 'untrained', 'guided', 'adversarial'",
         ),
         (MINIMAL + "model: {sparsegen_lambda: 1}", "model.sparsegen_lambda=1: sparsegen needs a finite lambda < 1"),
+        (MINIMAL + "model: {hierarchy: word}", "recipe.model.hierarchy='word' is not one of 'none', 'sentence'"),
+        (MINIMAL + "data: {max_sentences: 9}", "data.max_sentences=9 with model.hierarchy='none': set model.hierarchy to"),
+        (
+            MINIMAL + "model: {hierarchy: sentence}\ndata: {max_sentence_length: 0}",
+            "data.max_sentence_length=0 must be at least 1",
+        ),
         (MINIMAL + "model: {sparsegen_lambda: .nan}", "model.sparsegen_lambda=nan"),
         (MINIMAL + "model: {entmax_alpha: 0.5}", "model.entmax_alpha=0.5: entmax needs a finite alpha >= 1"),
         (MINIMAL + "model: {score_scale: 0}", "model.score_scale=0: scores are held at a finite deviation above 0"),

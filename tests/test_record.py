@@ -261,6 +261,46 @@ def test_draws_as_arrays_and_as_lists():
         record.build(columns(permuted_probs=[np.array([["x", "y"]])] * 2), {"permuted_probs": DRAWS["permuted_probs"]})
 
 
+def test_words_of_sentences():
+    """[T][W] columns: as many sentences as tokens, as many words in each as the other has, weights that sum to 1."""
+    extra = {name: record.OPTIONAL_COLUMNS[name] for name in ("words", "word_attention")}
+    good = columns(
+        tokens=[["a b c", "d"], []],
+        words=[[["a", "b", "c"], ["d"]], []],
+        word_attention=[[np.array([0.5, 0.25, 0.25]), np.array([1.0])], []],
+    )
+    made = record.build(good, extra)
+    assert [list(map(list, row)) for row in record.rows(made, "words")] == good["words"]
+    assert [list(map(list, row)) for row in record.rows(made, "word_attention")] == [[[0.5, 0.25, 0.25], [1.0]], []]
+    assert record.rows(made.slice(1), "word_attention") == [[]]
+    assert [len(row) for row in record.rows(made.take([1, 0]), "words")] == [0, 2]
+    for change, parts in [
+        ({"words": [[["a", "b", "c"]], []]}, ["row 0", "'words' has 1 values and 'tokens' 2"]),
+        ({"words": [[["a", "b"], ["c", "d"]], []]}, ["row 0", "'word_attention' and 'words'", "numbers of words"]),
+        ({"word_attention": [[[0.5, 0.25, 0.25], [0.5]], []]}, ["'word_attention' row 0", "sums to 0.5"]),
+        ({"words": [[["a", "b", None], ["d"]], []]}, ["'words' row 0", "null"]),
+    ]:
+        with pytest.raises(RecordError) as caught:
+            record.build({**good, **change}, extra)
+        assert all(part in str(caught.value) for part in parts), (change, caught.value)
+
+
+def test_flat_and_hierarchical_records_together():
+    extra = {name: record.OPTIONAL_COLUMNS[name] for name in ("words", "word_attention")}
+    sentences = columns(
+        encoder=["bilstm(sentence)"] * 2, words=[[["a"], ["b", "c"]], []], word_attention=[[[1], [0.5, 0.5]], []]
+    )
+    flat, divided = table(), record.build(sentences, extra)
+    for joined in (record.concatenate([flat, divided]), record.concatenate([flat.slice(1), divided, flat.slice(0, 1)])):
+        first = joined.column("encoder").to_pylist().index("bilstm(sentence)")
+        words, weights = joined.column("words").to_pylist(), joined.column("word_attention").to_pylist()
+        assert words[first : first + 2] == sentences["words"] and weights[first] == [[1.0], [0.5, 0.5]]
+        place = [row for row in range(4) if row not in (first, first + 1) and joined.column("tokens")[row].as_py()][0]
+        assert words[place] == [["a"], ["b"]] and weights[place] == [[1.0], [1.0]]
+        assert words.count([]) == 2
+    assert "words" not in record.concatenate([flat, table(encoder=["cnn"] * 2)]).column_names
+
+
 def test_rows_refuses_draws_of_unequal_length():
     made = record.build(columns(x=[[[1.0], [1.0, 2.0]], []]), {"x": Column(("K", "M"))})
     with pytest.raises(RecordError, match=r"row 0: draws of lengths \[1, 2\]"):

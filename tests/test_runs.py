@@ -189,6 +189,41 @@ def test_pairs_and_other_factors(tiny_recipe, tmp_path):
     assert {len(row) for row in record.rows(table, "probs")} == {6}
 
 
+def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
+    """A base over sentences, an adversary of it and a guided model: all in sentences, whose words are in the record."""
+    monkeypatch.setattr(runs, "report", lambda path, output, recipe: Path(output) / "index.html")
+    base = str(tmp_path / "base")
+    common = {
+        "model__hierarchy": "sentence",
+        "data__max_sentence_length": 6,
+        "data__max_sentences": 3,
+        "data__arguments": {"length": [10, 30], "sizes": {"train": 64, "validation": 24, "test": 24}},
+        "measure__outputs": ["train", "validation", "test"],
+        "measure__producers": [],
+    }
+    others = {
+        "base": {"measure__producers": ["gradient", "leave_one_out", "permutation"]},
+        "adversary": {"objective": {"kind": "adversarial", "base": base, "divergence": "jsd"}},
+        "guided": {"objective": {"kind": "guided", "base": base}},
+    }
+    tables = {}
+    for name, changes in others.items():
+        recipe = tiny_recipe(**{**common, **changes, "name": name, "output_dir": str(tmp_path / name)})
+        runs.run(recipe)
+        tables[name] = record.load(tmp_path / name / "record.parquet")
+    for table in tables.values():
+        assert table.column("encoder").unique().to_pylist() == ["bilstm(sentence)"]
+        words = record.rows(table, "words")
+        assert {len(sentences) for sentences in words} == {2, 3} and table.column("truncated").to_pylist().count(True) > 3
+        assert max(len(sentence) for sentences in words for sentence in sentences) == 6
+    given = (record.rows(tables[name], "attention") for name in ("base", "guided"))
+    assert all(np.array_equal(one, other) for one, other in zip(*given, strict=True))
+    assert tables["guided"].column("objective")[0].as_py() == "guided(bilstm(sentence)+additive+softmax)"
+    flat = tiny_recipe(**others["guided"], output_dir=str(tmp_path / "flat"), measure__producers=[])
+    with pytest.raises(RunError, match="has model.hierarchy='sentence' and this model 'none'"):
+        runs.run(flat)
+
+
 # ------------------------------------------------------------------------------------------------ folders
 
 

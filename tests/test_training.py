@@ -19,6 +19,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import (
     kullback_leibler_divergence,
     total_variation_distance,
 )
+from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.objectives import adversarial_loss, classification_loss
 from attnfaith.recipes import RecipeError
 
@@ -35,7 +36,7 @@ def rows_of(count, tiny_rows, seed=1, classes=2):
 def make(tiny_model, tiny_rows, tmp_path):
     """A Trainer on 64 tiny texts of the usual settings; keyword arguments change the arguments or the options."""
 
-    def trainer(*, seed=0, count=64, classes=2, patience=None, options=None, **arguments):
+    def trainer(*, seed=0, count=64, classes=2, patience=None, options=None, hierarchy="none", **arguments):
         settings = {
             "output_dir": str(tmp_path / "checkpoints"),
             "seed": seed,
@@ -60,7 +61,7 @@ def make(tiny_model, tiny_rows, tmp_path):
         tokenizer = type("Tokenizer", (), {"pad_token_id": 0, "model_input_names": ["input_ids"]})()
         columns = ["input_ids", "labels", "length"]
         return training.make_trainer(
-            tiny_model(seed=5, scale=1.0, num_labels=classes),
+            tiny_model(seed=5, scale=1.0, num_labels=classes, hierarchy=hierarchy),
             tokenizer,
             rows_of(count, tiny_rows, classes=classes).select_columns(columns),
             rows_of(24, tiny_rows, seed=2, classes=classes).select_columns(columns),
@@ -173,6 +174,14 @@ def test_parameter_groups(make):
     assert trainer.create_optimizer() is optimizer
 
 
+def test_words_are_aligned_at_the_rate_of_sentences(make):
+    trainer = make(options={"attention_learning_rate_factor": 10.0}, hierarchy="sentence")
+    _, attention = trainer.create_optimizer().param_groups
+    names = {id(parameter): name for name, parameter in trainer.model.named_parameters()}
+    found = {names[id(parameter)] for parameter in attention["params"]}
+    assert {name.rpartition("alignment.")[0] for name in found} == {"model.", "model.sentence_reader.word_"}
+
+
 def test_a_model_without_alignment_parameters(make):
     trainer = make()
     trainer.model.model.alignment.requires_grad_(False)
@@ -261,14 +270,16 @@ def against(make, monkeypatch):
 ADVERSARY = {"weight": 0.1, "divergence": "kl"}
 
 
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
 @pytest.mark.parametrize("pair", [False, True])
-def test_attention_is_padded_to_the_attendable_places(tiny_model, tiny_rows, pair):
-    model = tiny_model(query="text" if pair else "learned")
-    rows = tiny_rows([4, 0, 6, 1], pair=pair)
+def test_attention_is_padded_to_the_attendable_places(tiny_model, tiny_rows, pair, hierarchy):
+    model = tiny_model(query="text" if pair else "learned", hierarchy=hierarchy)
+    rows = tiny_rows([4, 0, 6, 1], pair=pair, hierarchy=hierarchy)
     for row in rows:
         row |= {"base_attention": [0.5 + n for n in range(len(row["tokens"]))], "base_probs": [0.25, 0.75]}
-    batch = training.collate(rows, 0)
-    _, mask, _ = model.model.text_masks(batch["attention_mask"], batch.get("token_type_ids"))
+    batch = training.collate(rows, 0, hierarchy)
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    _, mask, _ = model.encode(**{name: batch[name] for name in inputs if name in batch})
     assert batch["base_attention"].shape == mask.shape and batch["base_attention"].dtype == torch.float32
     assert torch.equal(batch["base_attention"] > 0, mask)
     for row, padded, keep in zip(rows, batch["base_attention"], mask, strict=True):
@@ -743,8 +754,9 @@ def test_killed_before_the_model_was_saved(tiny_recipe, spied, tmp_path, monkeyp
     same(final_weights(train_only(recipe, resume=True)), final_weights(whole))
 
 
-def test_bfloat16(tiny_recipe):
-    folder = train_only(tiny_recipe(training__bf16=True))
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+def test_bfloat16(tiny_recipe, hierarchy):
+    folder = train_only(tiny_recipe(training__bf16=True, model__hierarchy=hierarchy))
     assert all(value.isfinite().all() and value.dtype == torch.float32 for value in final_weights(folder).values())
 
 

@@ -189,7 +189,9 @@ def measure(
 
 
 def _declared(modules: Mapping[str, object], dataset) -> dict[str, record.Column]:
-    extra = {"rationale": record.OPTIONAL_COLUMNS["rationale"]} if "rationale" in dataset.column_names else {}
+    names = ["rationale"] if "rationale" in dataset.column_names else []
+    names += ["words", "word_attention"] if "words" in dataset.column_names else []
+    extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}
     for name, module in modules.items():
         if twice := set(extra) & set(module.COLUMNS):
             raise MeasurementError(f"'{name}' declares columns that another producer has: {sorted(twice)}")
@@ -203,6 +205,13 @@ def _check(model, dataset) -> None:
         raise MeasurementError(f"the data set lacks columns {missing}; encode it first (found {dataset.column_names})")
     if not len(dataset):
         raise MeasurementError("the data set has no instances")
+    hierarchy = model.config.hierarchy
+    if ("words" in dataset.column_names) != (hierarchy == "sentence"):
+        divided = "is" if "words" in dataset.column_names else "is not"
+        raise MeasurementError(
+            f"the model has hierarchy='{hierarchy}' and the data set {divided} divided into sentences: encode it with the "
+            "model's own tokenizer"
+        )
     if model.config.num_labels < 2:
         raise MeasurementError(f"the model has num_labels={model.config.num_labels}; predictions need two classes or more")
     for name, values in model.state_dict().items():
@@ -215,7 +224,7 @@ def _check(model, dataset) -> None:
 def _model_identity(model) -> dict[str, str]:
     config = model.config
     return {
-        "encoder": config.encoder,
+        "encoder": config.encoder_label,
         "alignment": config.alignment_label,
         "projection": config.projection_label,
         "vectors": config.vectors_label,
@@ -254,6 +263,7 @@ def digest_model(model) -> str:
     config = model.config  # what the weights and their shapes do not tell
     told = [config.projection_label, config.markers, config.num_attention_heads]
     told += [] if config.score_scale is None else [config.score_scale]
+    told += [] if config.hierarchy == "none" else [config.hierarchy, config.sentence_token_id]
     digest.update(json.dumps(told).encode())
     return digest.hexdigest()
 
@@ -261,7 +271,7 @@ def digest_model(model) -> str:
 def digest_data(dataset) -> str:
     """SHA-256 of an encoded data set: ids, texts, input ids, labels and rationales, in its order."""
     digest = hashlib.sha256()
-    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "truncated", "rationale")
+    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "rationale")
     names = [name for name in names if name in dataset.column_names]
     digest.update(repr(names).encode())
     for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
@@ -385,12 +395,14 @@ def _measure_batch(
     inputs = ("input_ids", "token_type_ids")
     features = [{name: rows[name][index] for name in inputs if name in rows} for index in range(count)]
     batch = {name: values.to(model.device) for name, values in pad_batch(features, model.config.pad_token_id).items()}
-    encoded = model.encode(**batch)
+    read = model.model.read(**batch)
+    encoded, items = model.model.states(read), model.model.items(**batch)
     if given is None:
         attention = model.attend(*encoded)
     else:
         weights = [given[name] for name in rows["instance_id"]]
-        attention = pad_attention(weights, encoded.mask.shape[1]).to(model.device)
+        start = 1 if read.word_attention is None else 0
+        attention = pad_attention(weights, encoded.mask.shape[1], start).to(model.device)
     probs = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1).cpu().numpy()
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
@@ -406,12 +418,24 @@ def _measure_batch(
     }
     if "rationale" in extra:
         columns["rationale"] = rows["rationale"]
+    if read.word_attention is not None:
+        columns |= {"words": rows["words"], "word_attention": _by_sentence(read.word_attention, items)}
     for name, module in modules.items():
         made = module.measure(model, batch, seed=seed, **options.get(name, {}))
         if set(made) != set(module.COLUMNS):
             raise MeasurementError(f"'{name}' declares {sorted(module.COLUMNS)} and returned {sorted(made)}")
         columns.update(made)
     return record.build(columns, extra)
+
+
+def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.ndarray]]:
+    """Weights (B,L) of input positions as one array (W,) for each sentence of each document; items (B,L)."""
+    found = []
+    for row, numbers in zip(weights.float().cpu().numpy(), items.cpu().numpy(), strict=True):
+        inside = numbers >= 0
+        counts = np.bincount(numbers[inside])
+        found.append(np.split(row[inside], np.cumsum(counts)[:-1]) if len(counts) else [])
+    return found
 
 
 def _join(parts: list[pa.Table]) -> pa.Table:

@@ -23,7 +23,9 @@ class Data:
     """Which texts, in which words.
 
     name: data set of the registry. arguments: knobs of a built-in generator. limits: split -> largest number of rows,
-    drawn at random. max_length: tokens of an input, markers included; longer texts are cut and counted. min_df: least
+    drawn at random. max_length: tokens of an input, markers included; longer texts are cut and counted. Of hierarchical
+    models, max_sentence_length: words of a sentence, a longer one goes on as another; max_sentences: of a text, longer ones
+    are cut and counted. min_df: least
     document frequency of a word, None takes the data set's own. vectors: file of pretrained word vectors (text, .vec, .gz
     or parquet; also looked for under the data root), None draws random ones. missing_vectors: words the file lacks. seed:
     of generated data and of limits.
@@ -33,6 +35,8 @@ class Data:
     arguments: dict[str, Any] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
     max_length: int | None = None
+    max_sentence_length: int | None = None
+    max_sentences: int | None = None
     min_df: int | None = None
     vectors: str | None = None
     missing_vectors: Literal["zero", "random"] = "zero"
@@ -52,6 +56,7 @@ class Model:
     projection: str = "softmax"
     query: str | None = None
     readout: str = "affine"
+    hierarchy: Literal["none", "sentence"] = "none"
     embedding_size: int = 300
     hidden_size: int | None = None
     alignment_size: int | None = None
@@ -204,6 +209,14 @@ class Recipe:
     report: Report = field(default_factory=Report)
 
     def __post_init__(self):
+        for name in ("max_sentence_length", "max_sentences"):
+            limit = getattr(self.data, name)
+            if limit is not None and self.model.hierarchy == "none":
+                raise RecipeError(
+                    f"data.{name}={limit} with model.hierarchy='none': set model.hierarchy to sentence, or leave it out"
+                )
+            if limit is not None and limit < 1:
+                raise RecipeError(f"data.{name}={limit} must be at least 1")
         if self.training.select_on != "validation":
             raise RecipeError(
                 f"training.select_on={self.training.select_on!r}: checkpoints are selected on 'validation' only; a model "

@@ -3,7 +3,8 @@
 A record is a `pyarrow.Table`. Identity columns are repeated on every row, so records of many cells concatenate and a
 table is a group-by. Each list column carries its axes in the field's metadata (`axes`: T attendable tokens, C classes,
 K draws), which is how a row is checked: every [T] column of a row has the same length, every [C] column too, and
-a column marked `distribution` is non-negative and sums to 1 along its last axis.
+a column marked `distribution` is non-negative and sums to 1 along its last axis. In the records of hierarchical models T
+counts sentences, and [T][W] columns hold values of the words of each.
 """
 
 import functools
@@ -48,7 +49,7 @@ class Column:
     """What one column of a record holds.
 
     axes: names of its dimensions, outermost first: () a scalar per instance, ("T",) a value per token, ("C",) per class,
-        ("K", "C") per draw and class.
+        ("K", "C") per draw and class, ("T", "W") per word of each sentence.
     dtype: Arrow type name of the innermost value.
     distribution: non-negative and summing to 1 along the last axis.
     doc: meaning, unit and range.
@@ -76,7 +77,9 @@ COLUMNS = {
     **{name: CATEGORY for name in IDENTITY[1:-1]},
     "objective": Column(dtype="category", doc="what the model was trained for: classification, or against another model"),
     "seed": Column(dtype="int64", doc="seed of the training run"),
-    "tokens": Column(("T",), "string", doc="attendable tokens, as read: no padding, no begin or end marker"),
+    "tokens": Column(
+        ("T",), "string", doc="attendable tokens, as read (sentences of a hierarchical model); no marker or padding"
+    ),
     "label": Column(dtype="int64", doc="gold class; null where unknown"),
     "truncated": Column(dtype="bool", doc="the text was longer than the limit and was cut"),
     "probs": Column(("C",), distribution=True, doc="the model's class probabilities"),
@@ -84,6 +87,8 @@ COLUMNS = {
 }
 OPTIONAL_COLUMNS = {
     "rationale": Column(("T",), doc="gold evidence, 1 on tokens that decide the label and 0 elsewhere"),
+    "words": Column(("T", "W"), "string", doc="the words of each sentence"),
+    "word_attention": Column(("T", "W"), distribution=True, doc="one weight per word, summing to 1 over its sentence"),
 }
 
 
@@ -153,9 +158,9 @@ def validate(table: pa.Table) -> None:
     """Check the rules a record obeys; raise RecordError naming the first broken rule, column and row.
 
     Rules: the common columns are there, with their types; nothing but a label is null; instance ids are unique within a
-    cell; in each row all [T] columns have one length and all [C] columns another, with draws too ([K][T], [K][C]); there
-    is a class; distributions are finite, non-negative and sum to 1 within 1e-4 (an empty one is allowed: an
-    empty text attends to nothing); a label that is not null lies in 0..C-1.
+    cell; in each row all [T] columns have one length and all [C] columns another, with draws too ([K][T], [K][C]), and all
+    [T][W] columns as many words in each sentence; there is a class; distributions are finite, non-negative and sum to 1
+    within 1e-4 (an empty one is allowed: an empty text attends to nothing); a label that is not null lies in 0..C-1.
     """
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise RecordError(f"not a record: columns {missing} are missing; found {table.column_names}")
@@ -174,6 +179,13 @@ def validate(table: pa.Table) -> None:
                 raise RecordError(f"column '{field.name}' is {field.type}; its axes {described} need nested lists")
             _check_no_null(field.name, column, owner)
             found = _depth_lengths(column)
+            if axis == "W":
+                name, wanted = lengths.setdefault(axis, (field.name, found))
+                if not np.array_equal(wanted, found):
+                    raise RecordError(
+                        f"row {owner[np.flatnonzero(wanted != found)[0]]}: columns '{field.name}' and '{name}' have other "
+                        "numbers of words in a sentence; all columns over W must have one"
+                    )
             if axis in ("T", "C"):
                 name, wanted = lengths.setdefault(axis, (field.name, found))
                 if (bad := np.flatnonzero(wanted[owner] != found)).size:
@@ -252,8 +264,8 @@ def _check_unique(table: pa.Table) -> None:
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
     """A list column as one numpy array per instance (views, not copies): (T,), (C,), or (K,T), (K,C) for one of draws.
 
-    Without draws, (0, 0). Raises RecordError where the record has no such column, it holds one value per instance, or
-    the draws of an instance differ in length.
+    Without draws, (0, 0). A column [T][W] gives a list of T arrays (W,) per instance. Raises RecordError where the record
+    has no such column, it holds one value per instance, or the draws of an instance differ in length.
     """
     if column not in table.column_names:
         raise RecordError(f"the record has no column '{column}'; it has {table.column_names}")
@@ -267,6 +279,11 @@ def rows(table: pa.Table, column: str) -> list[np.ndarray]:
     inner = array.values.offsets.to_numpy()
     flat = array.values.values.to_numpy(zero_copy_only=False)
     found = []
+    if axes(table.schema.field(column))[-1] == "W":
+        return [
+            [flat[inner[place] : inner[place + 1]] for place in range(start, stop)]
+            for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
+        ]
     for row, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
         if len(lengths := np.unique(np.diff(inner[start : stop + 1]))) > 1:
             raise RecordError(f"column '{column}' row {row}: draws of lengths {lengths.tolist()}; they must have one length")
@@ -311,7 +328,7 @@ def check_one_code(tables: Iterable[pa.Table], remedy: str = "measure them anew 
 
 
 def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
-    """Records of several cells as one.
+    """Records of several cells as one. Beside hierarchical models, each token of a flat one is an item of one word.
 
     Raises RecordError where a column is in some records and missing in others, the same instance of the same cell comes
     twice, or, unless mix_versions, different code measured them. Run information (`settings`) of the parts is kept as a
@@ -322,6 +339,8 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
         raise RecordError("nothing to concatenate: no record was given")
     if not mix_versions:
         check_one_code(tables)
+    if any("words" in table.column_names for table in tables):
+        tables = [_with_words(table) for table in tables]
     names = set(tables[0].column_names)
     for number, table in enumerate(tables):
         if set(table.column_names) != names:
@@ -339,6 +358,21 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
     joined = with_settings(joined.unify_dictionaries(), gathered)
     validate(joined)
     return joined
+
+
+def _with_words(table: pa.Table) -> pa.Table:
+    """The record with the columns [T][W] of a hierarchical model: where there are none, each token is all of its item."""
+    if "words" in table.column_names:
+        return table
+    tokens = table.column("tokens").combine_chunks()
+    words = tokens.flatten()
+    alone = pa.array(np.arange(len(words) + 1), pa.int32())
+    outer = _offsets(_depth_lengths(tokens))
+    for name, values in (("words", words), ("word_attention", pa.array(np.ones(len(words), np.float32)))):
+        column = pa.ListArray.from_arrays(outer, pa.ListArray.from_arrays(alone, values))
+        field = OPTIONAL_COLUMNS[name].field(name)
+        table = table.append_column(field, column.cast(field.type))
+    return table
 
 
 def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:

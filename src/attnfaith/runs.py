@@ -303,6 +303,9 @@ def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
         max_length=data.max_length,
         pair=entry.pair,
         extra_vocabulary=loaded.extra_vocabulary,
+        hierarchy=recipe.model.hierarchy,
+        max_sentence_length=data.max_sentence_length,
+        max_sentences=data.max_sentences,
     )
 
 
@@ -333,6 +336,8 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionCla
         "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
     }
+    if recipe.model.hierarchy != "none":
+        fields["sentence_token_id"] = tokenizer.sentence_token_id
     vectors = None
     if data.vectors:
         vectors, found = load_vectors(
@@ -398,6 +403,11 @@ def _check_base(recipe: Recipe) -> None:
             f"{given} has objective {base.objective.kind}; the base of objective.kind={objective.kind!r} must be "
             f"{' or '.join(BASES[objective.kind])}"
         )
+    if base.model.hierarchy != recipe.model.hierarchy:
+        raise RunError(
+            f"{given} has model.hierarchy={base.model.hierarchy!r} and this model {recipe.model.hierarchy!r}: they attend "
+            "to different things; give both the same"
+        )
     if objective.frozen and base.model != recipe.model:
         pairs = ((name, getattr(base.model, name), value) for name, value in vars(recipe.model).items())
         other = [f"model.{name}={value!r}, there {theirs!r}" for name, theirs, value in pairs if theirs != value]
@@ -453,7 +463,7 @@ def objective_label(recipe: Recipe) -> str:
     if objective.kind == "guided":
         base = recipes.load(Path(objective.base) / RECIPE)
         config = AttentionClassifierConfig.from_pretrained(Path(objective.base) / MODEL)
-        source = f"{config.encoder}+{config.alignment_label}+{config.projection_label}"
+        source = f"{config.encoder_label}+{config.alignment_label}+{config.projection_label}"
         return f"guided({source if base.objective.kind == 'classification' else objective_label(base)})"
     rate = recipe.training.attention_learning_rate_factor
     return objective.kind if objective.kind == "untrained" or rate == 1 else f"{objective.kind}(attention rate x {rate:g})"

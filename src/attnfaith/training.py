@@ -127,7 +127,8 @@ class AttentionTrainer(Trainer):
             attention, others = [], []
             for name, parameter in self.model.named_parameters():
                 if parameter.requires_grad:
-                    (attention if ".alignment." in f".{name}." else others).append(parameter)
+                    aligns = {"alignment", "word_alignment"}.intersection(name.split("."))
+                    (attention if aligns else others).append(parameter)
             rate = self.args.learning_rate
             groups = [
                 {"params": others, "weight_decay": self.args.weight_decay},
@@ -191,9 +192,7 @@ class AdversarialTrainer(AttentionTrainer):
         base_probs, base_attention = inputs.pop("base_probs"), inputs.pop("base_attention")
         inputs.pop("labels")
         outputs = model(**inputs)
-        _, mask, _ = self.accelerator.unwrap_model(model).model.text_masks(
-            inputs["attention_mask"], inputs.get("token_type_ids")
-        )
+        mask = self.accelerator.unwrap_model(model).model.attendable(**inputs)
         losses = adversarial_loss(
             outputs.logits,
             base_probs,
@@ -260,11 +259,15 @@ def check_selection(
 TRAINERS = {"classification": AttentionTrainer, "guided": GuidedTrainer, "adversarial": AdversarialTrainer}
 
 
-def collate(rows: Sequence[Mapping], pad_token_id: int) -> dict:
-    """`pad_batch`, with base_attention (B,L) and base_probs (B,C) where the rows have them."""
+def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none") -> dict:
+    """`pad_batch`, with base_attention, in the shape of such a model's, and base_probs (B,C) where the rows have them."""
     batch = pad_batch(rows, pad_token_id)
     if "base_attention" in rows[0]:
-        batch["base_attention"] = pad_attention([row["base_attention"] for row in rows], batch["input_ids"].shape[1])
+        weights = [row["base_attention"] for row in rows]
+        if hierarchy == "none":
+            batch["base_attention"] = pad_attention(weights, batch["input_ids"].shape[1])
+        else:
+            batch["base_attention"] = pad_attention(weights, max(1, *map(len, weights)), start=0)
         batch["base_probs"] = torch.tensor([row["base_probs"] for row in rows], dtype=torch.float32)
     return batch
 
@@ -308,7 +311,7 @@ def make_trainer(
         train_dataset=train,
         eval_dataset=validation,
         processing_class=tokenizer,
-        data_collator=lambda rows: collate(rows, tokenizer.pad_token_id),
+        data_collator=lambda rows: collate(rows, tokenizer.pad_token_id, model.config.hierarchy),
         compute_metrics=adversarial_scores if adversarial else selection_scores,
         callbacks=[EarlyStoppingCallback(patience)] if patience else None,
         class_weights=weights,

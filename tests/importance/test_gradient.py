@@ -139,3 +139,28 @@ def test_attention_is_held_fixed(tiny_model, tiny_rows, tiny_batch):
     (through,) = torch.autograd.grad(probs.amax(), embedded)
     through = (embedded * through).sum(-1).abs()[0, 1:7]
     assert float((torch.as_tensor(fixed) - through.detach()).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_sentence_is_all_its_words(encoder, tiny_model, tiny_rows, tiny_batch):
+    """Its importance is how fast the probability moves when its embeddings grow together, those of others staying."""
+    model = tiny_model(encoder=encoder, hierarchy="sentence", dtype=torch.float64, num_labels=3)
+    rows = tiny_rows([8], hierarchy="sentence")
+    batch = tiny_batch(rows)
+    given = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    items = model.model.items(**given)
+    (found,) = gradient.measure(model, batch)["importance_gradient"]
+    assert len(found) == len(rows[0]["tokens"]) == 3
+    with torch.no_grad():
+        attention = model(**given).attention
+        embedded = model.get_input_embeddings()(given["input_ids"])
+        predicted = model(**given).logits.argmax(-1).item()
+
+        def probability(factors):
+            encoded = model.encode(inputs_embeds=embedded * factors, attention_mask=given["attention_mask"], items=items)
+            return model.decode(encoded.hidden, attention).softmax(-1)[0, predicted]
+
+        for sentence, value in enumerate(found):
+            words = torch.zeros(1, embedded.shape[1], 1, dtype=torch.float64)
+            words[0, 1 + 3 * sentence : 3 + 3 * sentence] = STEP
+            close(value, ((probability(1 + words) - probability(1 - words)) / (2 * STEP)).abs(), atol=1e-8, rtol=1e-5)

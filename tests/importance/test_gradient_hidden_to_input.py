@@ -224,3 +224,27 @@ def test_without_markers(encoder, tiny_model):
     for row in range(2):
         expected = one_pass_a_state(model.double(), batch, row)
         close(found[row] / expected.max(), expected / expected.max())
+
+
+@pytest.mark.parametrize("query", ["learned", "text"])
+@every_encoder
+def test_sentences(encoder, query, tiny_model, tiny_rows, tiny_batch):
+    """A sentence's part in the length of a state: the gradient in all its words as one vector."""
+    model = tiny_model(encoder=encoder, query=query, hierarchy="sentence", seed=1)
+    batch = tiny_batch(tiny_rows([7, 0, 1, 12, 6], pair=query == "text", hierarchy="sentence"))
+    found = sensitivities(model, batch)
+    made = measure(model, batch, keep_rows=True)
+    model.double()
+    given = {name: batch.get(name) for name in ("attention_mask", "token_type_ids")}
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+    hidden = model.encode(inputs_embeds=embedded, items=model.model.items(batch["input_ids"], **given), **given).hidden
+    for row, sentences in enumerate((3, 0, 1, 4, 2)):
+        assert found[row].shape == (sentences, sentences)
+        expected = np.empty((sentences, sentences))
+        for state in range(sentences):
+            (slope,) = torch.autograd.grad(hidden[row, state].norm(), embedded, retain_graph=True)
+            expected[state] = [slope[row, 1 + 3 * place : 3 + 3 * place].norm() for place in range(sentences)]
+        if sentences:
+            close(found[row] / expected.max(), expected / expected.max())
+            close(made[ROWS][row], shares(expected))
+            close(made[OWN][row], shares(expected).diagonal())

@@ -168,3 +168,20 @@ def test_saturated_predictions(tiny_model, tiny_rows, tiny_batch):
         (after,) = gradient_norm.measure(model, batch)["importance_gradient_norm"]
     close(after, before, atol=1e-5, rtol=1e-5)
     assert before.min() > 0
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_sentence_is_all_its_words(encoder, fixed, tiny_model, tiny_rows, tiny_batch):
+    """The gradient in the embeddings of its words as one vector, by autograd over the classifier as a whole."""
+    model = tiny_model(encoder=encoder, hierarchy="sentence", dtype=torch.float64)
+    batch = tiny_batch(tiny_rows([8], hierarchy="sentence"))
+    (found,) = gradient_norm.measure(model, batch)[(FIXED if fixed else THROUGH)[0]]
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+    items = model.model.items(batch["input_ids"], batch["attention_mask"])
+    encoded = model.encode(inputs_embeds=embedded, items=items)
+    attention = model.attend(*encoded)
+    logits = model.decode(encoded.hidden, attention.detach() if fixed else attention)
+    (slopes,) = torch.autograd.grad((logits[0, 1] - logits[0, 0]).abs(), embedded)
+    expected = [slopes[0, 1 + 3 * sentence : 3 + 3 * sentence].norm() for sentence in range(3)]
+    close(found, torch.stack(expected), atol=1e-9, rtol=1e-5)

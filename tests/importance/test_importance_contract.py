@@ -11,17 +11,20 @@ import torch
 from attnfaith import record
 from attnfaith.measurement import load_producers, producers
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.hierarchy import HIERARCHIES
 
 
 PRODUCERS = sorted(producers())
 ALIGNMENTS = ("additive", "dot")
-REST = (  # projection, query, readout
-    ("softmax", "learned", "affine"),
-    ("sparsemax", "text", "tanh"),
-    ("entmax15", "learned", "tanh"),
-    ("uniform", "text", "affine"),
-    ("sparsegen", "learned", "affine"),
-    ("entmax", "text", "affine"),
+REST = (  # projection, query, readout, hierarchy
+    ("softmax", "learned", "affine", "none"),
+    ("sparsemax", "text", "tanh", "none"),
+    ("entmax15", "learned", "tanh", "none"),
+    ("uniform", "text", "affine", "none"),
+    ("sparsegen", "learned", "affine", "none"),
+    ("entmax", "text", "affine", "none"),
+    ("softmax", "learned", "affine", "sentence"),
+    ("sparsemax", "text", "tanh", "sentence"),
 )
 UNKNOWN = 1
 TEXTS = (7, 0, [9], [UNKNOWN] * 4, 3, [12] * 5, 6)
@@ -89,10 +92,11 @@ def test_options_and_what_the_metric_compares(producer):
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize(("alignment", "rest"), list(zip(itertools.cycle(ALIGNMENTS), REST, strict=False)))
 def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tiny_batch):
-    projection, query, readout = rest
+    projection, query, readout, hierarchy = rest
     fields = {"encoder": encoder, "alignment": alignment, "projection": projection, "query": query, "readout": readout}
+    fields["hierarchy"] = hierarchy
     model = tiny_model(**fields, num_labels=2 + (encoder == "cnn"), sparsegen_lambda=0.3, entmax_alpha=1.25)
-    rows = tiny_rows(TEXTS, pair=query == "text")
+    rows = tiny_rows(TEXTS, pair=query == "text", hierarchy=hierarchy)
     batch = tiny_batch(rows)
     whole = measured(producer, model, batch)
 
@@ -109,15 +113,15 @@ def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tin
     same(measured(producer, model, batch), whole, exact=True)  # the seed decides
 
 
-@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+@pytest.mark.parametrize(("projection", "hierarchy"), [("softmax", "none"), ("sparsemax", "none"), ("softmax", "sentence")])
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_the_model_is_left_as_it_was(producer, encoder, projection, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(encoder=encoder, projection=projection)
+def test_the_model_is_left_as_it_was(producer, encoder, projection, hierarchy, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, projection=projection, hierarchy=hierarchy)
     model.model.embeddings.weight.requires_grad_(False)
     model.decoder.context.bias.grad = torch.full_like(model.decoder.context.bias, 7.0)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    measured(producer, model, tiny_batch(tiny_rows([4, 2])))
+    measured(producer, model, tiny_batch(tiny_rows([4, 2], hierarchy=hierarchy)))
     assert not model.training
     assert {name: parameter.requires_grad for name, parameter in model.named_parameters()} == trainable
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -138,27 +142,29 @@ def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows
     assert torch.is_grad_enabled()
 
 
-def test_works_inside_no_grad(producer, tiny_model, tiny_rows, tiny_batch):
-    model, batch = tiny_model(), tiny_batch(tiny_rows([4, 2]))
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+def test_works_inside_no_grad(producer, hierarchy, tiny_model, tiny_rows, tiny_batch):
+    model, batch = tiny_model(hierarchy=hierarchy), tiny_batch(tiny_rows([4, 2], hierarchy=hierarchy))
     outside = measured(producer, model, batch)
     with torch.no_grad():
         same(measured(producer, model, batch), outside, exact=True)
 
 
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_dropout_is_off_in_eval_mode(producer, encoder, tiny_model, tiny_rows, tiny_batch):
-    batch = tiny_batch(tiny_rows([6, 3]))
-    plain, dropping = tiny_model(encoder=encoder), tiny_model(encoder=encoder, dropout=0.5)
+def test_dropout_is_off_in_eval_mode(producer, encoder, hierarchy, tiny_model, tiny_rows, tiny_batch):
+    batch = tiny_batch(tiny_rows([6, 3], hierarchy=hierarchy))
+    plain, dropping = (tiny_model(encoder=encoder, hierarchy=hierarchy, dropout=rate) for rate in (0.0, 0.5))
     dropping.load_state_dict(plain.state_dict())
     same(measured(producer, dropping, batch), measured(producer, plain, batch), exact=True)
 
 
 @pytest.mark.parametrize("texts", [[0, 0], [1], [[UNKNOWN] * 3, 0]])
-@pytest.mark.parametrize("query", ["learned", "text"])
+@pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "sentence")])
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_smallest_texts(producer, encoder, query, texts, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(encoder=encoder, query=query)
-    rows = tiny_rows(texts, pair=query == "text")
+def test_smallest_texts(producer, encoder, query, hierarchy, texts, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, query=query, hierarchy=hierarchy)
+    rows = tiny_rows(texts, pair=query == "text", hierarchy=hierarchy)
     check(measured(producer, model, tiny_batch(rows)), producer, model, rows)
 
 
@@ -170,9 +176,10 @@ def test_constant_vectors(producer, encoder, projection, tiny_model, tiny_rows, 
     check(measured(producer, model, tiny_batch(rows)), producer, model, rows)
 
 
-def test_half_precision(producer, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(scale=1.0)
-    rows = tiny_rows([6, 3])
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+def test_half_precision(producer, hierarchy, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(scale=1.0, hierarchy=hierarchy)
+    rows = tiny_rows([6, 3], hierarchy=hierarchy)
     full = measured(producer, model, tiny_batch(rows))
     rough = measured(producer, model.to(torch.bfloat16), tiny_batch(rows))
     check(rough, producer, model, rows)

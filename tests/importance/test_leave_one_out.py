@@ -7,6 +7,7 @@ import torch
 
 from attnfaith.importance import leave_one_out
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.hierarchy import HIERARCHIES
 
 
 PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform")
@@ -31,21 +32,26 @@ def distance(one, other):
 
 
 def shorter(row, token):
-    """The row of the same text without one token."""
-    place = token + 1
+    """The row of the same text without one token, or without one sentence, whose words and mark go."""
+    place, stop = token + 1, token + 2
+    if " " in "".join(row["tokens"]):
+        place = 1 + 3 * token
+        stop = min(place + 3, row["input_ids"].index(3))  # the end marker stays
     made = {**row, "tokens": row["tokens"][:token] + row["tokens"][token + 1 :]}
     for name in ("input_ids", "token_type_ids"):
         if name in row:
-            made[name] = row[name][:place] + row[name][place + 1 :]
+            made[name] = row[name][:place] + row[name][stop:]
     return made
 
 
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize(("projection", "score_scale"), [("softmax", None), ("sparsemax", None), ("sparsemax", 1.0)])
-def test_deleting_each_token(encoder, query, projection, score_scale, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(encoder=encoder, query=query, projection=projection, score_scale=score_scale, num_hidden_layers=1)
-    rows = tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text")
+def test_deleting_each_token(encoder, query, projection, score_scale, hierarchy, tiny_model, tiny_rows, tiny_batch):
+    factors = {"encoder": encoder, "query": query, "projection": projection, "score_scale": score_scale}
+    model = tiny_model(**factors, num_hidden_layers=1, hierarchy=hierarchy)
+    rows = tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
     found = leave_one_out.measure(model, tiny_batch(rows))[TOKENS]
     for row, values in zip(rows, found, strict=True):
         whole = probabilities(model, tiny_batch([row]))

@@ -1,4 +1,4 @@
-"""transformers' own common model and configuration tests, over every encoder and over a pair model.
+"""transformers' own common model and configuration tests, over every encoder, flat and hierarchical, and over a pair model.
 
 They are not in its wheel: `python tests/models/fetch_conformance.py` fetches them into .conformance/, which is ignored.
 """
@@ -17,6 +17,7 @@ from attnfaith import (
     AttentionClassifierModel,
 )
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.hierarchy import HIERARCHIES
 
 
 FETCHED = Path(__file__).parents[2] / ".conformance" / f"transformers-{version('transformers')}"
@@ -46,8 +47,9 @@ class TinyModel:
     pad_token_id = 0
     sequence_classification_class = AttentionClassifierForSequenceClassification
 
-    def __init__(self, encoder, query, projection):
-        self.encoder, self.query, self.projection = encoder, query, projection
+    def __init__(self, encoder, query, projection, hierarchy):
+        self.encoder, self.query, self.projection, self.hierarchy = encoder, query, projection, hierarchy
+        self.encoder_seq_length = self.seq_length if hierarchy == "none" else 2
         # what enters, the inner layers, what comes out
         self.expected_num_hidden_layers = 2 + (self.num_hidden_layers if encoder == "transformer" else 0)
 
@@ -63,6 +65,7 @@ class TinyModel:
             encoder=self.encoder,
             query=self.query,
             projection=self.projection,
+            hierarchy=self.hierarchy,
         )
 
     def prepare_config_and_inputs_for_common(self):
@@ -72,6 +75,8 @@ class TinyModel:
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self.query == "text":
             inputs["token_type_ids"] = (torch.arange(self.seq_length) >= 4).long().expand_as(input_ids)
+        if self.hierarchy == "sentence":  # its embeddings do not tell where sentences end
+            inputs["items"] = torch.tensor([-1, 0, 0, 1, 1, -1, -1]).expand_as(input_ids)
         return self.get_config(), inputs
 
 
@@ -79,10 +84,10 @@ class Conformance(ModelTesterMixin, TrainingTesterMixin):
     all_model_classes = (AttentionClassifierModel, AttentionClassifierForSequenceClassification)
     test_resize_embeddings = True
     training_overfit_learning_rate = 1e-2  # at 1e-3 the 300 steps end before the gradients have become small
-    encoder, query, projection = "bilstm", "learned", "softmax"
+    encoder, query, projection, hierarchy = "bilstm", "learned", "softmax", "none"
 
     def setUp(self):
-        self.model_tester = TinyModel(self.encoder, self.query, self.projection)
+        self.model_tester = TinyModel(self.encoder, self.query, self.projection, self.hierarchy)
         self.config_tester = ConfigTester(self, config_class=AttentionClassifierConfig, hidden_size=32)
 
     @property
@@ -107,9 +112,10 @@ class Conformance(ModelTesterMixin, TrainingTesterMixin):
         self.config_tester.run_common_tests()
 
 
-CELLS = [(encoder, "learned", "softmax") for encoder in ENCODERS]
-CELLS += [("transformer", "learned", "sparsemax"), ("bilstm", "text", "softmax"), ("transformer", "text", "softmax")]
-for _encoder, _query, _projection in CELLS:
-    _name = f"Test_{_encoder}_{_query}_{_projection}"
-    _factors = {"encoder": _encoder, "query": _query, "projection": _projection, "__module__": __name__}
+CELLS = [(encoder, "learned", "softmax", hierarchy) for encoder in ENCODERS for hierarchy in HIERARCHIES]
+CELLS += [(encoder, "text", "softmax", "none") for encoder in ("bilstm", "transformer")]
+CELLS += [("transformer", "learned", "sparsemax", "none")]
+for _cell in CELLS:
+    _name = "_".join(("Test", *_cell))
+    _factors = dict(zip(("encoder", "query", "projection", "hierarchy"), _cell, strict=True), __module__=__name__)
     globals()[_name] = type(_name, (Conformance, unittest.TestCase), _factors)

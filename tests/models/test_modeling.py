@@ -17,6 +17,7 @@ from attnfaith.models.alignments import ALIGNMENTS
 from attnfaith.models.configuration_attention_classifier import QUERIES, AttentionClassifierConfig
 from attnfaith.models.decoders import DECODERS
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.models.modeling_attention_classifier import (
     AttentionClassifierForSequenceClassification,
     AttentionClassifierModel,
@@ -27,10 +28,22 @@ from attnfaith.models.projections import PROJECTIONS
 
 VOCABULARY, CLASSES = 20, 3
 PARAMETERS = {"sparsegen": {"sparsegen_lambda": 0.5}, "entmax": {"entmax_alpha": 1.25}}
-FACTORS = ("encoder", "alignment", "projection", "query", "readout")
-every_cell = pytest.mark.parametrize(FACTORS, list(itertools.product(ENCODERS, ALIGNMENTS, PROJECTIONS, QUERIES, DECODERS)))
+MARK = 6  # between sentences
+FACTORS = ("encoder", "alignment", "projection", "query", "readout", "hierarchy")
+CELLS = list(itertools.product(ENCODERS, ALIGNMENTS, PROJECTIONS, QUERIES, DECODERS, ["none"]))
+CELLS += [
+    (encoder, alignment, projection, *rest, hierarchy)
+    for hierarchy in HIERARCHIES[1:]
+    for (encoder, projection), (alignment, rest) in zip(
+        itertools.product(ENCODERS, PROJECTIONS),
+        itertools.cycle(itertools.product(ALIGNMENTS, itertools.product(QUERIES, DECODERS))),
+        strict=False,
+    )
+]
+every_cell = pytest.mark.parametrize(FACTORS, CELLS)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
 every_query = pytest.mark.parametrize("query", QUERIES)
+every_hierarchy = pytest.mark.parametrize("hierarchy", HIERARCHIES)
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +58,14 @@ def config(**fields):
 
 def build(**fields):
     torch.manual_seed(0)
+    if fields.get("hierarchy", "none") != "none":
+        fields["sentence_token_id"] = MARK
     return AttentionClassifierForSequenceClassification(
         config(**PARAMETERS.get(fields.get("projection"), {}), **fields)
     ).eval()
 
 
-# Five texts between markers (2 and 3), one without any word, and their queries, each with markers too
+# Five texts between markers (2 and 3), one without any word, one of two sentences, and their queries, each with markers too
 TEXTS = [[5, 9, 4], [], [7], [12, 6, 6, 19, 11, 8], [10, 4]]
 QUESTIONS = [[8, 5], [13], [4, 4, 17, 6], [9], [15, 16]]
 
@@ -77,6 +92,25 @@ def batch(query="learned", order=range(5), extra=0):
     return {name: torch.tensor(value) for name, value in inputs.items()}
 
 
+def attendable(inputs, hierarchy="none"):
+    """By hand: the words of the first texts, or their sentences."""
+    if hierarchy == "sentence":
+        return torch.tensor([[1, 0], [0, 0], [1, 0], [1, 1], [1, 0]]).bool()
+    words = torch.zeros_like(inputs["input_ids"], dtype=torch.bool)
+    for row, text in enumerate(TEXTS):
+        words[row, 1 : 1 + len(text)] = True
+    return words
+
+
+def as_embeddings(model, inputs):
+    """The same inputs with embeddings in place of ids; a hierarchical model is told the sentences."""
+    inputs = dict(inputs)
+    ids = inputs.pop("input_ids")
+    if model.config.hierarchy != "none":
+        inputs["items"] = model.model.items(ids, **inputs)
+    return {**inputs, "inputs_embeds": model.get_input_embeddings()(ids)}
+
+
 def close(actual, expected, tolerance=1e-5):
     torch.testing.assert_close(actual, expected, atol=tolerance, rtol=0)
 
@@ -86,19 +120,19 @@ def close(actual, expected, tolerance=1e-5):
 
 @every_cell
 @torch.no_grad()
-def test_cell(encoder, alignment, projection, query, readout):
-    model = build(encoder=encoder, alignment=alignment, projection=projection, query=query, readout=readout)
+def test_cell(encoder, alignment, projection, query, readout, hierarchy):
+    factors = (encoder, alignment, projection, query, readout, hierarchy)
+    model = build(**dict(zip(FACTORS, factors, strict=True)))
     inputs = batch(query)
     output = model(**inputs)
     assert output.logits.shape == (5, CLASSES) and output.logits.isfinite().all()
 
-    # a point of the simplex over the words of the text, and 0 on markers, padding and question
-    words = torch.zeros_like(inputs["input_ids"], dtype=torch.bool)
-    for row, text in enumerate(TEXTS):
-        words[row, 1 : 1 + len(text)] = True
+    # a point of the simplex over the words, or sentences, of the text, and 0 on markers, padding and question
+    words = attendable(inputs, hierarchy)
     assert (output.attention >= 0).all() and (output.attention[~words] == 0).all()
     close(output.attention.sum(-1), words.any(-1).float(), 1e-6)
     assert words.any(-1).tolist() == [True, False, True, True, True]
+    assert torch.equal(model.model.attendable(**inputs), words)
 
     # the three stages
     hidden, mask, state = model.encode(**inputs)
@@ -127,21 +161,23 @@ def test_cell(encoder, alignment, projection, query, readout):
         types = torch.tensor([types]) if query == "text" else None
         alone = model(input_ids=torch.tensor([ids]), token_type_ids=types)
         close(alone.logits[0], output.logits[row])
-        close(alone.attention[0], output.attention[row, : len(ids)])
+        kept = min(alone.attention.shape[1], words.shape[1])
+        close(alone.attention[0], output.attention[row, :kept])
+        if hierarchy != "none":
+            close(alone.word_attention[0], output.word_attention[row, : len(ids)])
     order = [3, 0, 4, 1, 2]
     shuffled = model(**batch(query, order, extra=3))
     close(shuffled.logits, output.logits[order])
     close(shuffled.attention[:, : words.shape[1]], output.attention[order])
 
-    # embeddings in place of ids
-    inputs["inputs_embeds"] = model.get_input_embeddings()(inputs.pop("input_ids"))
-    assert torch.equal(model(**inputs).logits, output.logits)
+    assert torch.equal(model(**as_embeddings(model, inputs)).logits, output.logits)
 
 
 @every_cell
-def test_cell_gradient(encoder, alignment, projection, query, readout):
+def test_cell_gradient(encoder, alignment, projection, query, readout, hierarchy):
     """Every parameter moves the loss, but what a uniform attention leaves without effect, and dot of an empty text."""
-    model = build(encoder=encoder, alignment=alignment, projection=projection, query=query, readout=readout)
+    factors = (encoder, alignment, projection, query, readout, hierarchy)
+    model = build(**dict(zip(FACTORS, factors, strict=True)))
     model(**batch(query), labels=torch.tensor([0, 1, 2, 0, 1])).loss.backward()
     for name, parameter in model.named_parameters():
         unused = projection == "uniform" and "alignment" in name
@@ -154,35 +190,47 @@ def test_cell_gradient(encoder, alignment, projection, query, readout):
 
 
 @pytest.mark.parametrize("projection", [name for name in PROJECTIONS if name != "uniform"])
-@pytest.mark.parametrize(("encoder", "query"), list(itertools.product(ENCODERS, QUERIES)))
-def test_gradient_against_finite_differences(encoder, query, projection):
-    model = build(encoder=encoder, query=query, projection=projection, readout="tanh", alignment="additive").double()
-    inputs = batch(query, order=[2, 4])
-    embedded = model.get_input_embeddings()(inputs.pop("input_ids")).detach().requires_grad_()
+@pytest.mark.parametrize(
+    ("encoder", "query", "hierarchy"),
+    [*itertools.product(ENCODERS, QUERIES, ["none"]), *itertools.product(ENCODERS, ["learned"], HIERARCHIES[1:])],
+)
+def test_gradient_against_finite_differences(encoder, query, hierarchy, projection):
+    factors = {"encoder": encoder, "query": query, "projection": projection, "hierarchy": hierarchy}
+    model = build(**factors, readout="tanh", alignment="additive").double()
+    inputs = as_embeddings(model, batch(query, order=[2, 3]))
+    embedded = inputs.pop("inputs_embeds").detach().requires_grad_()
     assert torch.autograd.gradcheck(lambda e: model(inputs_embeds=e, **inputs).logits, embedded, fast_mode=True)
 
 
 # Loading and saving
 
 
-@pytest.mark.parametrize(("encoder", "query", "projection"), list(itertools.product(ENCODERS, QUERIES, PROJECTIONS)))
-def test_saving_and_loading(encoder, query, projection, tmp_path):
+@pytest.mark.parametrize(
+    ("encoder", "query", "projection", "hierarchy"),
+    [
+        *itertools.product(ENCODERS, QUERIES, PROJECTIONS, ["none"]),
+        *itertools.product(ENCODERS, ["learned"], ["softmax"], HIERARCHIES[1:]),
+    ],
+)
+def test_saving_and_loading(encoder, query, projection, hierarchy, tmp_path):
     readout, alignment = ("affine", "dot") if query == "learned" else ("tanh", "additive")
-    model = build(encoder=encoder, alignment=alignment, projection=projection, query=query, readout=readout)
+    factors = (encoder, alignment, projection, query, readout, hierarchy)
+    model = build(**dict(zip(FACTORS, factors, strict=True)))
     model.save_pretrained(tmp_path)
     loaded, report = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values())
     assert not loaded.training
     expected, output = model(**batch(query)), loaded(**batch(query))
     assert torch.equal(output.logits, expected.logits) and torch.equal(output.attention, expected.attention)
-    for field in (*FACTORS, "sparsegen_lambda", "entmax_alpha", "markers", "vectors", "embedding_std"):
+    for field in (*FACTORS, "sentence_token_id", "sparsegen_lambda", "entmax_alpha", "markers", "vectors", "embedding_std"):
         assert getattr(loaded.config, field) == getattr(model.config, field)
     assert tuple(loaded.config.kernel_sizes) == tuple(model.config.kernel_sizes)
 
 
 @every_encoder
-def test_base_model_loads_into_the_classifier_and_back(encoder, tmp_path):
-    model = build(encoder=encoder)
+@every_hierarchy
+def test_base_model_loads_into_the_classifier_and_back(encoder, hierarchy, tmp_path):
+    model = build(encoder=encoder, hierarchy=hierarchy)
     model.save_pretrained(tmp_path / "classifier")
     base = AttentionClassifierModel.from_pretrained(tmp_path / "classifier")
     output = base(**batch())
@@ -196,10 +244,10 @@ def test_base_model_loads_into_the_classifier_and_back(encoder, tmp_path):
 
 
 @every_encoder
-@every_query
-def test_missing_weights_are_initialised(encoder, query, tmp_path):
+@pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "sentence")])
+def test_missing_weights_are_initialised(encoder, query, hierarchy, tmp_path):
     """Each weight in turn missing from the file: drawn anew within bounds, and no other weight touched."""
-    model = build(encoder=encoder, query=query, readout="tanh")
+    model = build(encoder=encoder, query=query, readout="tanh", hierarchy=hierarchy)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(7.0)
@@ -252,11 +300,14 @@ def test_meta_device(encoder, query):
 
 
 @every_encoder
-@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize(
+    ("projection", "hierarchy"),
+    [*((name, "none") for name in PROJECTIONS), ("softmax", "sentence"), ("entmax15", "sentence")],
+)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @torch.no_grad()
-def test_half_precision(encoder, projection, dtype, tmp_path):
-    build(encoder=encoder, projection=projection).save_pretrained(tmp_path)
+def test_half_precision(encoder, projection, hierarchy, dtype, tmp_path):
+    build(encoder=encoder, projection=projection, hierarchy=hierarchy).save_pretrained(tmp_path)
     model = AttentionClassifierForSequenceClassification.from_pretrained(tmp_path, dtype=dtype)
     output = model(**batch())
     assert output.logits.dtype == dtype and output.logits.isfinite().all()
@@ -290,8 +341,10 @@ def test_other_number_of_labels(tmp_path):
 
 @every_encoder
 @every_query
-def test_dropout_only_in_training(encoder, query):
-    model, plain = build(encoder=encoder, query=query, dropout=0.5), build(encoder=encoder, query=query)
+@every_hierarchy
+def test_dropout_only_in_training(encoder, query, hierarchy):
+    factors = {"encoder": encoder, "query": query, "hierarchy": hierarchy}
+    model, plain = build(**factors, dropout=0.5), build(**factors)
     first, second = model(**batch(query)), model(**batch(query))
     assert torch.equal(first.logits, second.logits) and torch.equal(first.attention, second.attention)
     assert torch.equal(first.logits, plain(**batch(query)).logits)
@@ -310,8 +363,9 @@ def gradients(model, **inputs):
 
 @every_encoder
 @every_query
-def test_activation_checkpointing_keeps_gradients(encoder, query):
-    model = build(encoder=encoder, query=query).train()
+@every_hierarchy
+def test_activation_checkpointing_keeps_gradients(encoder, query, hierarchy):
+    model = build(encoder=encoder, query=query, hierarchy=hierarchy).train()
     expected = gradients(model, **batch(query))
     model.activation_checkpointing_enable()
     assert model.is_activation_checkpointing
@@ -399,6 +453,18 @@ def test_hidden_states_and_self_attention_of_the_first_text_only():
     assert build()(**batch()).hidden_states is None
 
 
+def test_hidden_states_and_self_attention_of_sentences_only():
+    model, inputs = build(encoder="transformer", hierarchy="sentence"), batch()
+    output = model(**inputs, output_hidden_states=True, output_attentions=True)
+    assert [tuple(states.shape) for states in output.hidden_states] == [(5, 2, 8)] * 4
+    assert [tuple(weights.shape) for weights in output.attentions] == [(5, 1, 2, 2)] * 2
+    model = build(encoder="bilstm", hierarchy="sentence")
+    output = model(**inputs, output_hidden_states=True)
+    assert torch.equal(output.hidden_states[0], model.model.read(**inputs).inputs)
+    assert torch.equal(output.hidden_states[1], model.encode(**inputs).hidden)
+    assert build()(**inputs).word_attention is None
+
+
 def test_tuple_output():
     logits, attention = build()(**batch(), return_dict=False)
     output = build()(**batch())
@@ -441,6 +507,88 @@ def test_the_question_changes_attention_and_answer(encoder):
     close(model.encode(**inputs).query[3], alone[0])
 
 
+# Sentences
+
+
+def document(*lengths, seed=0):
+    """Ids of one document with sentences of these many words between markers."""
+    generator, ids = random.Random(seed), [2]
+    for number, length in enumerate(lengths):
+        ids += [MARK] * (number > 0) + [generator.choice([5, *range(7, VOCABULARY)]) for _ in range(length)]
+    return torch.tensor([[*ids, 3]])
+
+
+@every_encoder
+@every_query
+@torch.no_grad()
+def test_a_hierarchical_model_is_two_flat_ones(encoder, query):
+    """Second route: a flat model over the words of each sentence, and one over the sentence vectors."""
+    model = build(encoder=encoder, query=query, hierarchy="sentence", projection="sparsemax")
+    words, sentences = (build(encoder=encoder, query=query, projection="sparsemax", markers=False) for _ in range(2))
+    for name in ("encoder", "alignment"):
+        below, above = getattr(model.model.sentence_reader, f"word_{name}"), getattr(model.model, name)
+        getattr(words.model, name).load_state_dict(below.state_dict())
+        getattr(sentences.model, name).load_state_dict(above.state_dict())
+
+    inputs, read = batch(query), model.model.read(**batch(query))
+    embedded, output = model.get_input_embeddings()(inputs["input_ids"]), model(**inputs)
+    for row, divided in enumerate(([[1, 2, 3]], [], [[1]], [[1], [4, 5, 6]], [[1, 2]])):
+        state = None if read.query is None else read.query[row : row + 1]
+        vectors = []
+        for places in divided:
+            states, _ = words.model.encoder(embedded[row : row + 1, places], torch.ones(1, len(places), dtype=torch.bool))
+            attention = words.attend(states, torch.ones(1, len(places), dtype=torch.bool), state)
+            close(output.word_attention[row, places], attention[0])
+            vectors.append(contexts(states, attention))
+        assert output.word_attention[row].count_nonzero() <= sum(map(len, divided))
+        if not divided:
+            assert not output.word_attention[row].any()
+            continue
+        present = torch.ones(1, len(divided), dtype=torch.bool)
+        states, _ = sentences.model.encoder(torch.stack(vectors, 1), present)
+        attention = sentences.attend(states, present, state)
+        close(output.attention[row, : len(divided)], attention[0])
+        close(output.logits[row], model.decode(states, attention, state)[0])
+
+
+def test_items_of_words_and_of_sentences():
+    ids = torch.tensor([[2, MARK, 5, 7, MARK, MARK, 8, MARK, 3, 0], [2, 5, 3] + [0] * 7, [2, MARK, 3] + [0] * 7])
+    flat, model = build().model, build(hierarchy="sentence").model
+    assert flat.items(ids).tolist() == [[-1, *range(1, 8), -1, -1], [-1, 1] + [-1] * 8, [-1, 1] + [-1] * 8]
+    sentences = model.items(ids)
+    assert sentences.tolist() == [[-1, -1, 0, 0, -1, -1, 1, -1, -1, -1], [-1, 0] + [-1] * 8, [-1] * 10]
+    assert model.attendable(ids).tolist() == [[True, True], [True, False], [False, False]]
+    assert torch.equal(model.items(ids, (ids != 0).long()), sentences)
+
+
+@every_encoder
+@torch.no_grad()
+def test_documents_of_any_size(encoder):
+    """One sentence and 500, a sentence of 2,000 words, together and alone; marks more than needed change nothing."""
+    model = build(encoder=encoder, hierarchy="sentence")
+    documents = [document(1), document(*(1 + number % 40 for number in range(500))), document(3, 2000, 8, 9, 16, 17)]
+    width = max(ids.shape[1] for ids in documents)
+    together = torch.cat([torch.nn.functional.pad(ids, (0, width - ids.shape[1])) for ids in documents])
+    output = model(together)
+    assert output.attention.shape == (3, 500)
+    for row, (ids, sentences) in enumerate(zip(documents, (1, 500, 6), strict=True)):
+        alone = model(ids)
+        assert alone.attention.shape == (1, sentences)
+        close(alone.logits[0], output.logits[row])
+        close(alone.attention[0], output.attention[row, :sentences])
+        close(output.word_attention[row].sum(), torch.tensor(float(sentences)), 1e-4)
+    ids = documents[2][0].tolist()
+    more = [word for place in ids for word in ([MARK, MARK] if place == MARK else [place])]
+    more = torch.tensor([[2, MARK, *more[1:-1], MARK, 3]])
+    close(model(more).logits[0], output.logits[2])
+
+
+def test_embeddings_do_not_tell_sentences():
+    model = build(hierarchy="sentence")
+    with pytest.raises(ValueError, match="give items=model.items"):
+        model(inputs_embeds=torch.zeros(1, 4, 8))
+
+
 # Bad input
 
 
@@ -475,6 +623,8 @@ def test_ids_or_embeddings():
         ({"projection": "hardmax"}, "projection='hardmax' is not known; choose one of " + ", ".join(PROJECTIONS)),
         ({"query": "pair"}, "query='pair' is not known; choose one of learned, text"),
         ({"readout": "mlp"}, "readout='mlp' is not known; choose one of " + ", ".join(DECODERS)),
+        ({"hierarchy": "word"}, "hierarchy='word' is not known; choose one of none, sentence"),
+        ({"sentence_token_id": 4}, "sentence_token_id=4 with hierarchy='none', which knows no sentences"),
         ({"sparsegen_lambda": 1}, "sparsegen_lambda=1: sparsegen needs a finite lambda < 1"),
         ({"sparsegen_lambda": float("nan")}, "sparsegen_lambda=nan"),
         ({"sparsegen_lambda": float("-inf")}, "sparsegen_lambda=-inf"),
@@ -516,6 +666,8 @@ def test_labels_of_projection_and_vectors():
     assert config(projection="sparsegen", sparsegen_lambda=0.5).projection_label == "sparsegen(0.5)"
     assert config(projection="entmax", entmax_alpha=1.25).projection_label == "entmax(1.25)"
     assert config(projection="entmax15").projection_label == "entmax15"
+    assert config(encoder="bigru").encoder_label == "bigru"
+    assert config(encoder="bigru", hierarchy="sentence").encoder_label == "bigru(sentence)"
     assert config(alignment="dot").alignment_label == "dot"
     assert config(score_scale=1.0).alignment_label == config(score_scale=1).alignment_label == "additive(scale 1)"
     assert config(embedding_std=0.25).vectors_label == "random(0.25)"
@@ -531,6 +683,7 @@ def test_configuration_file_names_every_factor(tmp_path):
         "projection": "sparsegen",
         "query": "learned",
         "readout": "affine",
+        "hierarchy": "none",
         "sparsegen_lambda": 0.5,
     }
 

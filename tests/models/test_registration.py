@@ -20,6 +20,7 @@ from attnfaith import (
 )
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.hierarchy import HIERARCHIES
 
 
 CODE = {
@@ -27,6 +28,7 @@ CODE = {
     "configuration_attention_classifier.py",
     "decoders.py",
     "encoders.py",
+    "hierarchy.py",
     "modeling_attention_classifier.py",
     "projections.py",
 }
@@ -35,8 +37,8 @@ AUTO_MAP = {
     "AutoModel": "modeling_attention_classifier.AttentionClassifierModel",
     "AutoModelForSequenceClassification": "modeling_attention_classifier.AttentionClassifierForSequenceClassification",
 }
-CELLS = [(encoder, "learned", "softmax") for encoder in ENCODERS]
-CELLS += [("bilstm", "text", "softmax"), ("transformer", "text", "uniform")]
+CELLS = [(encoder, "learned", "softmax", hierarchy) for encoder in ENCODERS for hierarchy in HIERARCHIES]
+CELLS += [("bilstm", "text", "softmax", "none"), ("transformer", "text", "uniform", "none")]
 IDS = torch.tensor([[2, 5, 9, 4, 3, 2, 7, 3], [2, 8, 3, 2, 6, 3, 0, 0]])
 TYPES = torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 0, 0]])
 
@@ -148,9 +150,9 @@ def test_auto_classes_in_any_order(order, tmp_path):
 def test_remote_code(blocked, tmp_path):
     """Where attnfaith is not installed: the same numbers for every encoder, again after saving from the loaded code."""
     expected = {}
-    for encoder, query, projection in CELLS:
-        name = f"{encoder}-{query}"
-        model = build(encoder, query, projection)
+    for encoder, query, projection, hierarchy in CELLS:
+        name = f"{encoder}-{query}-{hierarchy}"
+        model = build(encoder, query, projection, hierarchy=hierarchy)
         for kind, saved in (("classifier", model), ("model", model.model)):
             saved.save_pretrained(tmp_path / "checkpoints" / name / kind)
         inputs = {"input_ids": IDS, "token_type_ids": TYPES if query == "text" else None}
@@ -176,7 +178,7 @@ def test_remote_code(blocked, tmp_path):
             return base, model, [output.logits.tolist(), output.attention.tolist(), query]
 
         for folder in sorted(Path("checkpoints").iterdir()):
-            query = folder.name.partition("-")[2]
+            query = folder.name.split("-")[1]
             base, model, found[folder.name] = check(folder / "classifier", folder.name, query)
             AutoModel.from_pretrained(folder / "model", trust_remote_code=True)
             for kind, saved in (("classifier", model), ("model", base)):
@@ -226,13 +228,14 @@ def test_loads_again_here_after_saving_from_remote_code(tmp_path):
 # Pipelines
 
 
-@pytest.mark.parametrize("pair", [False, True])
-def test_pipeline(pair, tmp_path, caplog):
+@pytest.mark.parametrize(("pair", "hierarchy"), [(False, "none"), (True, "none"), (False, "sentence")])
+def test_pipeline(pair, hierarchy, tmp_path, caplog):
     from transformers import AutoTokenizer, pipeline
 
-    texts = ["a good film", "bad", "what a film"]
-    tokenizer = build_tokenizer(texts, preprocessing="whitespace", pair=pair)
-    model = build("bilstm", "text" if pair else "learned", vocab_size=len(tokenizer), num_labels=3)
+    texts = ["A good film. Bad. What a film.", "bad", "what a film"]
+    tokenizer = build_tokenizer(texts, preprocessing="whitespace", pair=pair, hierarchy=hierarchy)
+    query = "text" if pair else "learned"
+    model = build("bilstm", query, vocab_size=len(tokenizer), num_labels=3, hierarchy=hierarchy)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     classify = pipeline("text-classification", model=str(tmp_path), device="cpu", top_k=None)
@@ -244,7 +247,9 @@ def test_pipeline(pair, tmp_path, caplog):
     encode = AutoTokenizer.from_pretrained(tmp_path)
     for text, result in zip(texts, results, strict=True):
         inputs = encode(text, "what film" if pair else None, return_tensors="pt")
-        expected = model(**inputs).logits.softmax(-1)[0]
+        output = model(**inputs)
+        assert hierarchy == "none" or output.attention.shape == (1, 3 if text == texts[0] else 1)
+        expected = output.logits.softmax(-1)[0]
         assert sum(entry["score"] for entry in result) == pytest.approx(1, abs=1e-5)
         for entry in result:
             assert entry["score"] == pytest.approx(expected[model.config.label2id[entry["label"]]].item(), abs=1e-5)

@@ -50,17 +50,18 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0) -> dict:
     return batch
 
 
-def pad_attention(weights: Sequence[Sequence[float]], length: int):
-    """Attention weights, one per token and [T] each, at the places of a batch of `pad_batch`: a float32 tensor (B, length).
+def pad_attention(weights: Sequence[Sequence[float]], length: int, start: int = 1):
+    """Attention weights, one per token and [T] each, at the places of a model's attention: a float32 tensor (B, length).
 
-    The text comes first and after its begin marker; markers, a second text and padding get 0.
+    start: 1 where the text comes after a begin marker; 0 for a hierarchical model, whose sentences have none. Markers, a
+    second text and padding get 0.
     """
     import numpy as np
     import torch
 
     batch = np.zeros((len(weights), length), np.float32)
     for row, values in zip(batch, weights, strict=True):
-        row[1 : 1 + len(values)] = values
+        row[start : start + len(values)] = values
     return torch.from_numpy(batch)
 
 

@@ -3,18 +3,22 @@
 The papers' text preparation is written with the normalizers of the `tokenizers` library, so a saved tokenizer needs no
 code of ours: `AutoTokenizer.from_pretrained` and `pipeline` on raw text prepare it in the same way.
 
-Shapes: T words of a text after truncation, without markers (the tokens a model may attend to).
+Shapes: T words of a text after truncation, without markers (the tokens a model may attend to). For hierarchical models T
+counts sentences, each of W words.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from attnfaith.data.registry import DatasetError
+from attnfaith.data.sentences import MARK, divide, is_cut, mark_places, set_marks
 
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
-"""Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3."""
+"""Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3. The mark between sentences, where there is one: 4."""
 
 _NO_LIMIT = int(1e9)  # transformers marks "no maximum" with a number far above this
 _CHUNK = 1000  # rows turned into Arrow at a time, so that the Python strings of one chunk only are alive
@@ -87,15 +91,19 @@ words       as default, but numbers stay as they are, 3.50 or 8/10 as one word.
 """
 
 
-def _normalizer(preprocessing: str):
+def _normalizer(preprocessing: str, hierarchy: str = "none", **limits):
     from tokenizers import Regex, normalizers
 
     if preprocessing not in PREPROCESSING:
         raise DatasetError(f"Unknown preprocessing {preprocessing!r}. Known: {', '.join(sorted(PREPROCESSING))}.")
     # A text that spells a marker must not become one.
-    markers = "|".join(re.escape(token) for token in SPECIAL_TOKENS if token != "<unk>")
+    special = SPECIAL_TOKENS if hierarchy == "none" else (*SPECIAL_TOKENS, MARK)
+    markers = "|".join(re.escape(token) for token in special if token != "<unk>")
     guard = normalizers.Replace(Regex(rf"(?<!\S)(?:{markers})(?!\S)"), "<unk>")
-    return normalizers.Sequence([*PREPROCESSING[preprocessing](), guard])
+    steps = [*PREPROCESSING[preprocessing](), guard]
+    if hierarchy == "sentence":
+        steps = [*mark_places(), *steps, *set_marks(**limits)]
+    return normalizers.Sequence(steps)
 
 
 def _split(texts: Iterable[str], normalizer, pre_tokenizer) -> list[list[str]]:
@@ -112,16 +120,37 @@ def split_words(texts: Iterable[str], preprocessing: str) -> list[list[str]]:
     return _split(texts, _normalizer(preprocessing), None)
 
 
+def marks_sentences(tokenizer) -> bool:
+    """Whether a tokenizer divides texts into sentences, as hierarchical models need it."""
+    return MARK in tokenizer.all_special_tokens
+
+
 def words(tokenizer, text: str | Sequence[str]) -> list:
     """Surface words of a text in the tokenizer's own split, before the look-up in its vocabulary.
 
     A string gives a list of words; a sequence of strings a list of such lists. Words are as the preparation leaves
-    them: lower-cased, numbers as `qqq` under "default". Not truncated, no markers; an empty text gives [].
+    them: lower-cased, numbers as `qqq` under "default". Not truncated, no markers and no marks between sentences; an empty
+    text gives [].
     """
-    backend = tokenizer.backend_tokenizer
     single = isinstance(text, str)
-    split = _split([text] if single else text, backend.normalizer, backend.pre_tokenizer)
+    split = _all_words(tokenizer, [text] if single else text)
+    if marks_sentences(tokenizer):
+        split = [[word for word in found if word != MARK] for found in split]
     return split[0] if single else split
+
+
+def _all_words(tokenizer, texts: Sequence[str], *, cut: bool = False) -> list[list[str]]:
+    """The words of each text with the marks between sentences; beyond a limit of sentences too, unless cut."""
+    backend = tokenizer.backend_tokenizer
+    normalizer = backend.normalizer
+    if marks_sentences(tokenizer) and not cut:
+        from tokenizers import Tokenizer, models
+
+        settings, bare = json.loads(backend.to_str()), json.loads(Tokenizer(models.WordLevel({}, "<unk>")).to_str())
+        steps = [step for step in settings["normalizer"]["normalizers"] if not is_cut(step)]
+        bare["normalizer"] = {**settings["normalizer"], "normalizers": steps}
+        normalizer = Tokenizer.from_str(json.dumps(bare)).normalizer
+    return _split(texts, normalizer, backend.pre_tokenizer)
 
 
 def build_tokenizer(
@@ -132,6 +161,9 @@ def build_tokenizer(
     max_length: int | None = None,
     pair: bool = False,
     extra_vocabulary: Iterable[str] | None = None,
+    hierarchy: str = "none",
+    max_sentence_length: int | None = None,
+    max_sentences: int | None = None,
 ):
     """A word-level `PreTrainedTokenizerFast` with the vocabulary of the given (training) texts.
 
@@ -142,10 +174,15 @@ def build_tokenizer(
     second; only with `pair` are token_type_ids among the model's inputs. Padding goes to the right.
     `max_length` bounds the whole encoding, markers included (None: no bound).
 
+    With hierarchy="sentence" the mark <sent> stands between two sentences (`attnfaith.data.sentences` says where they end),
+    with the id 4, and words have ids from 5 on; "none" knows no sentences. A sentence of more than `max_sentence_length`
+    words goes on as another one, so that no word is lost; what follows the first `max_sentences` sentences is cut. Both are
+    part of the tokenizer.
+
     Saved with `save_pretrained` and loaded by `AutoTokenizer` without any code of this package.
 
-    Raises DatasetError for an unknown preprocessing, a threshold below 1, a maximum that leaves no room for a word, or
-    an extra word that the preparation would not leave as it is.
+    Raises DatasetError for an unknown preprocessing or hierarchy, a threshold or limit below 1, limits of sentences where
+    there are none, a maximum that leaves no room for a word, or an extra word that the preparation would not leave as it is.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
@@ -158,7 +195,16 @@ def build_tokenizer(
     if max_length is not None and max_length <= markers:
         raise DatasetError(f"max_length={max_length} leaves no room for a word beside {markers} markers.")
 
-    normalizer = _normalizer(preprocessing)
+    limits = {"max_sentence_length": max_sentence_length, "max_sentences": max_sentences}
+    if hierarchy not in ("none", "sentence"):
+        raise DatasetError(f"Unknown hierarchy {hierarchy!r}. Known: none, sentence.")
+    for name, limit in limits.items():
+        if limit is not None and hierarchy == "none":
+            raise DatasetError(f'{name}={limit} needs hierarchy="sentence": other tokenizers know no sentences.')
+        if limit is not None and limit < 1:
+            raise DatasetError(f"{name}={limit} must be at least 1.")
+
+    normalizer = _normalizer(preprocessing, hierarchy, **limits)
     frequency: Counter = Counter()
     for split in _each_split(texts, normalizer):
         frequency.update(set(split))
@@ -170,7 +216,8 @@ def build_tokenizer(
                 f"{_split([word], normalizer, None)[0]}."
             )
         kept.add(word)
-    vocabulary = [*SPECIAL_TOKENS, *sorted(kept.difference(SPECIAL_TOKENS))]
+    special = SPECIAL_TOKENS if hierarchy == "none" else (*SPECIAL_TOKENS, MARK)
+    vocabulary = [*special, *sorted(kept.difference(special))]
 
     backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
     backend.normalizer = normalizer
@@ -182,6 +229,8 @@ def build_tokenizer(
     )
     names = ["input_ids", "token_type_ids", "attention_mask"] if pair else ["input_ids", "attention_mask"]
     arguments = {} if max_length is None else {"model_max_length": max_length}
+    if hierarchy == "sentence":
+        arguments["extra_special_tokens"] = {"sentence_token": MARK}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         pad_token="<pad>",
@@ -224,6 +273,12 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         truncated       bool, whether words were cut off
         n_unknown       int32, how many of the T words are not in the vocabulary
         rationale, impermissible  list[int8] [T], if the split has them, cut like the tokens
+    and of a tokenizer that marks sentences
+        tokens          list[str] [T]: the sentences that were kept, their words joined by blanks
+        words           list[list[str]] [T][W]: the same as words
+        n_unknown       of all words
+        rationale, impermissible  list[int8] [T]: the largest value of a sentence's words
+    and
         candidates      list[int32], the labels the answer may be, if the split has them
     An empty text has T = 0 and only markers in input_ids.
 
@@ -242,16 +297,17 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         raise DatasetError("The split has pairs, the tokenizer was built for single texts: build it with pair=True.")
     if max_length is None and tokenizer.model_max_length < _NO_LIMIT:
         max_length = tokenizer.model_max_length
-    unknown = tokenizer.unk_token_id
+    unknown, hierarchical = tokenizer.unk_token_id, marks_sentences(tokenizer)
 
     chunks = []
     for start in range(0, len(dataset), _CHUNK):
         rows = dataset[start : start + _CHUNK]
-        split = words(tokenizer, rows["text"])
+        split = _all_words(tokenizer, rows["text"], cut=True)
+        whole = words(tokenizer, rows["text"]) if hierarchical else split
         counts = np.fromiter(map(len, split), np.int64, len(split))
         markers = np.full(len(split), tokenizer.num_special_tokens_to_add(pair=pair))
         if pair:
-            markers += np.fromiter(map(len, words(tokenizer, rows["text_pair"])), np.int64, len(split))
+            markers += np.fromiter(map(len, _all_words(tokenizer, rows["text_pair"], cut=True)), np.int64, len(split))
         kept = counts
         if max_length is not None:
             kept = np.minimum(counts, max_length - markers)
@@ -284,27 +340,44 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
             columns["token_type_ids"] = _lists(encoded["token_type_ids"], pa.int8())
         if "label" in rows:
             columns["labels"] = pa.array(rows["label"], pa.int64())
-        columns["tokens"] = _lists([w[:k] for w, k in zip(split, kept, strict=True)], pa.string())
+        read = [found[:k] for found, k in zip(split, kept, strict=True)]
+        n_read = kept
+        if hierarchical:
+            sentences = [divide(found) for found in read]
+            n_read = np.array([sum(map(len, found)) for found in sentences])
+            read = [list(map(" ".join, found)) for found in sentences]
+            columns["words"] = _lists(sentences, pa.list_(pa.string()))
+        columns["tokens"] = _lists(read, pa.string())
         columns["length"] = pa.array(lengths.astype(np.int32))
-        columns["truncated"] = pa.array(kept < counts)
+        n_words = np.fromiter(map(len, whole), np.int64, len(whole))
+        columns["truncated"] = pa.array(n_read < n_words)
         n_unknown = [ids[1 : 1 + k].count(unknown) for ids, k in zip(encoded["input_ids"], kept, strict=True)]
         columns["n_unknown"] = pa.array(n_unknown, pa.int32())
         for name in ("rationale", "impermissible"):
             if name not in rows:
                 continue
-            for row, (marks, n) in enumerate(zip(rows[name], counts, strict=True)):
+            for row, (marks, n) in enumerate(zip(rows[name], n_words, strict=True)):
                 if len(marks) != n:
                     raise DatasetError(
                         f"Row {start + row} has {len(marks)} {name} values for {n} words of the tokenizer: use the "
                         "preprocessing of the data set's entry."
                     )
-            columns[name] = _lists([marks[:k] for marks, k in zip(rows[name], kept, strict=True)], pa.int8())
+            values = [marks[:k] for marks, k in zip(rows[name], n_read, strict=True)]
+            if hierarchical:
+                values = [_of_sentences(marks, found) for marks, found in zip(values, sentences, strict=True)]
+            columns[name] = _lists(values, pa.int8())
         if "candidates" in rows:
             columns["candidates"] = _lists(rows["candidates"], pa.int32())
         chunks.append(pa.table(columns))
     if not chunks:
         raise DatasetError("The split has no rows to encode.")
     return datasets.Dataset(pa.concat_tables(chunks))
+
+
+def _of_sentences(marks: list, sentences: list[list[str]]) -> list:
+    """The largest of the values of each sentence's words."""
+    ends = accumulate(map(len, sentences))
+    return [max(marks[end - len(words) : end]) for end, words in zip(ends, sentences, strict=True)]
 
 
 def _lists(values: list, value_type):

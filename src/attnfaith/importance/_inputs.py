@@ -24,6 +24,7 @@ def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]
                 inputs_embeds=embedded,
                 attention_mask=batch["attention_mask"],
                 token_type_ids=batch.get("token_type_ids"),
+                items=items(model, batch),
             )
             yield embedded, encoded
     finally:
@@ -31,15 +32,38 @@ def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]
             parameter.requires_grad_(True)
 
 
+def items(model, batch) -> torch.Tensor | None:
+    """(B,L): the item of attention that an input position is part of, -1 for none; None where each token is its own."""
+    if model.config.hierarchy == "none":
+        return None
+    return model.model.items(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
+
+
+def item_sums(values: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:
+    """Values (B,L) of input positions, summed over those of each item: (B,T). Of tokens that are items as they are."""
+    if items is None:
+        return values
+    sums = values.new_zeros(len(values), max(1, int(items.max()) + 1) + 1)
+    return sums.scatter_add(1, items + 1, values)[:, 1:]  # column 0 takes what belongs to no item
+
+
+def item_norms(vectors: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:
+    """Vectors (B,L,E) of input positions to the length (B,T) of all that belong to an item, taken as one vector."""
+    norms = vectors.norm(dim=-1)
+    return norms if items is None else item_sums(norms.double().square(), items).sqrt()
+
+
 def gradients(output: torch.Tensor, inputs: list[torch.Tensor], last: bool = True) -> list[torch.Tensor]:
     """d sum(output) / d input for each input; zero for one that output does not depend on (an empty text).
 
     last=False keeps what the encoding needs for the gradients of a further output.
     """
-    if not output.requires_grad:
+    needed = [value for value in inputs if value.requires_grad]
+    if not output.requires_grad or not needed:
         return [torch.zeros_like(value) for value in inputs]
-    found = torch.autograd.grad(output.sum(), inputs, allow_unused=True, retain_graph=not last)
-    return [torch.zeros_like(value) if gradient is None else gradient for gradient, value in zip(found, inputs, strict=True)]
+    found = iter(torch.autograd.grad(output.sum(), needed, allow_unused=True, retain_graph=not last))
+    slopes = [next(found) if value.requires_grad else None for value in inputs]
+    return [torch.zeros_like(value) if slope is None else slope for slope, value in zip(slopes, inputs, strict=True)]
 
 
 def log_odds(logits: torch.Tensor) -> torch.Tensor:

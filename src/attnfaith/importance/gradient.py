@@ -1,6 +1,6 @@
 """Gradient importance as Jain & Wallace (2019) define it: |x . dp/dx|, with attention held fixed."""
 
-from attnfaith.importance._inputs import differentiable_inputs, gradients, log_odds
+from attnfaith.importance._inputs import differentiable_inputs, gradients, item_sums, items, log_odds
 from attnfaith.record import Column, ragged
 
 
@@ -21,7 +21,9 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
 
     With f the log-odds of the predicted class, dp = p(1-p) df. A softmax would be flat above a difference of logits of 17
     in float32, and in float64 lose the winning class's part of the gradient above 37. Values are not divided by their sum;
-    ranks are the same. Not defined for a text without tokens (an empty row).
+    ranks are the same. Not defined for a text without tokens (an empty row). Of a hierarchical model a sentence's importance
+    is that of all its words together, |sum_w x_w . dp/dx_w|; what weighs words in a sentence is part of the encoder, and
+    gradients flow through it.
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
@@ -31,8 +33,10 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
         inputs = [embedded, encoded.hidden]
         slopes = gradients(odds, inputs)
     mask, odds = encoded.mask.cpu(), odds.detach()
-    spread = (odds.sigmoid() * (-odds).sigmoid()).unsqueeze(-1)  # p(1-p)
+    spread = odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
+    inward = [(value * slope).sum(-1) for value, slope in zip(inputs, slopes, strict=True)]
+    inward[0] = item_sums(inward[0], items(model, batch))
     return {
-        name: ragged((spread * (value * slope).sum(-1).abs()).detach().float().cpu(), mask)
-        for name, value, slope in zip(COLUMNS, inputs, slopes, strict=True)
+        name: ragged((spread.unsqueeze(-1) * value.abs()).detach().float().cpu(), mask)
+        for name, value in zip(COLUMNS, inward, strict=True)
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from attnfaith.importance._inputs import item_norms, items
 from attnfaith.record import Column
 
 
@@ -38,7 +39,8 @@ def measure(model, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[str
 
     for state p and the embedding x_i of token i; p, i and k run over the attendable tokens. Of each row of g: its entropy
     over log T, and g_p(p). A row is undefined where all its gradients are 0: a state of length 0, or one that depends on no
-    token. The second text of a pair does not reach the states and is not counted.
+    token. The second text of a pair does not reach the states and is not counted. Of a hierarchical model p, i and k are
+    sentences, h_p a sentence's state and x_i the embeddings of all its words as one vector.
 
     Gradients are taken in float32, where those below about 1e-19 become 0. Time grows with T^2; memory
     with T (and T x T numbers for one text at a time where an encoder mixes all tokens, or rows are kept). Raises ValueError
@@ -71,13 +73,38 @@ def sensitivities(model, batch) -> list[np.ndarray]:
     return found
 
 
+def _given(batch) -> dict[str, torch.Tensor]:
+    return {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
+
+
 def _lengths(model, batch) -> list[int]:
-    _, mask, _ = model.model.text_masks(batch["attention_mask"], batch.get("token_type_ids"))
-    return mask.sum(1).tolist()
+    return model.model.attendable(**_given(batch)).sum(1).tolist()
 
 
 def _parts(model, batch) -> Iterator[tuple[list[int], slice, torch.Tensor]]:
     """(rows of the batch, states p, norms (rows, p, T)), each state once. Texts of equal length run together, unpadded."""
+    yield from _token_parts(model, batch) if model.config.hierarchy == "none" else _sentence_parts(model, batch)
+
+
+def _sentence_parts(model, batch):
+    """One backward pass for each sentence of a document: a gradient reaches words through the vectors of their sentences."""
+    lengths, parts = model.model.attendable(**_given(batch)).sum(1), items(model, batch)
+    for length in lengths[lengths > 0].unique().tolist():
+        rows = (lengths == length).nonzero().squeeze(1)
+        given = {name: values[rows] for name, values in _given(batch).items() if values is not None}
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            embedded = model.get_input_embeddings()(given.pop("input_ids")).detach().requires_grad_()
+            read = model.model.read(inputs_embeds=embedded, items=parts[rows], **given)
+            outputs, directions = model.model.encoder.length_gradients(read.inputs)
+            norms = []
+            for state in range(length):
+                keep = state + 1 < length
+                (slopes,) = torch.autograd.grad(outputs[:, state], embedded, directions[:, state], retain_graph=keep)
+                norms.append(item_norms(slopes, parts[rows]))
+        yield rows.tolist(), slice(0, length), torch.stack(norms, 1)
+
+
+def _token_parts(model, batch):
     first, mask, _ = model.model.text_masks(batch["attention_mask"], batch.get("token_type_ids"))
     with torch.no_grad():
         embedded = model.model.embed(batch["input_ids"])

@@ -1,6 +1,6 @@
 """Gradient importance as Meister et al. (2021) define it: the L2 norm of the logit's gradient, through attention or not."""
 
-from attnfaith.importance._inputs import differentiable_inputs, gradients, log_odds
+from attnfaith.importance._inputs import differentiable_inputs, gradients, item_norms, items, log_odds
 from attnfaith.record import Column, ragged
 
 
@@ -21,7 +21,8 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     sigmoid model, with more the logit of "this class or another". The gradient flows through attention too; in the detached
     columns it does not, and reaches a token through the values only. There the state of token t has a_t ||df/dc||_2, c the
     context: the order of the states is that of attention whatever the model, also of an untrained one. Norms are not divided
-    by their sum (their eq. 4 does); ranks and entropies are the same. Not defined for a text without tokens.
+    by their sum (their eq. 4 does); ranks and entropies are the same. Not defined for a text without tokens. Of a
+    hierarchical model a sentence's is the length of the gradient in the embeddings of all its words.
 
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """
@@ -32,5 +33,6 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
         found = gradients(through, inputs, last=False)
         fixed = log_odds(model.decode(encoded.hidden, attention.detach(), encoded.query))
         found += gradients(fixed, inputs)
-    mask = encoded.mask.cpu()
-    return {name: ragged(gradient.norm(dim=-1).float().cpu(), mask) for name, gradient in zip(COLUMNS, found, strict=True)}
+    mask, parts = encoded.mask.cpu(), items(model, batch)
+    norms = [item_norms(gradient, parts if place % 2 == 0 else None) for place, gradient in enumerate(found)]
+    return {name: ragged(values.float().cpu(), mask) for name, values in zip(COLUMNS, norms, strict=True)}

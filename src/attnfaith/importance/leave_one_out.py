@@ -31,10 +31,11 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     """Total variation distances between the prediction and the one without each token (two classes: |change of p|).
 
     importance_leave_one_out: the token is deleted from the text (positions move up, markers stay), which is encoded and
-    attended again. The state measures leave all other states as they are; they remove one from attention, by renormalising
-    the remaining weights or by projecting the remaining scores. Both are the same for softmax and uniform attention, not for
-    sparse ones, where re-projection can give tokens weight that had none. Where nothing remains (one token, or all weight on
-    it and renormalising) the context is the zero vector and the decoder's bias decides.
+    attended again; of a hierarchical model the sentence is deleted with its words. The state measures leave all other states
+    as they are; they remove one from attention, by renormalising the remaining weights or by projecting the remaining
+    scores. Both are the same for softmax and uniform attention, not for sparse ones, where re-projection can give tokens
+    weight that had none. Where nothing remains (one token, or all weight on it and renormalising) the context is the zero
+    vector and the decoder's bias decides.
 
     Source: Jain & Wallace 2019, algorithm 1; Meister et al. 2021, eq. 6.
     """
@@ -116,10 +117,9 @@ def without_token(model, given, encoded) -> torch.Tensor:
     Texts of equal length run together and nothing is padded. The encoder says how it encodes a text without a token.
     """
     mask, query = encoded.mask, encoded.query
-    first, _, _ = model.model.text_masks(given["attention_mask"], given["token_type_ids"])
-    lengths = first.sum(1)
+    read = model.model.read(**given)  # a sentence is read by itself: without another one its vector is the same
+    embedded, lengths = read.inputs, read.present.sum(1)
     logits = encoded.hidden.new_zeros(*mask.shape, model.config.num_labels)
-    embedded = model.model.embed(given["input_ids"])
     for length in lengths.unique().tolist():
         rows = (lengths == length).nonzero().squeeze(1)
         positions = mask[rows[0]].nonzero().squeeze(1)

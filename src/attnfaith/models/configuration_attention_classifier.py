@@ -8,6 +8,7 @@ from transformers import PreTrainedConfig
 from .alignments import ALIGNMENTS
 from .decoders import DECODERS
 from .encoders import ENCODERS
+from .hierarchy import HIERARCHIES
 from .projections import PROJECTIONS
 
 
@@ -40,6 +41,9 @@ class AttentionClassifierConfig(PreTrainedConfig):
         how sparse attention is; None leaves their scale to the model. See `projections.held_at`.
     query: learned (one text) or text (the second text of a pair, token_type_ids 1, read by an encoder of its own).
     readout: the decoder, affine or tanh (Jain & Wallace's for pairs); `decoder` means something else to transformers.
+    hierarchy: none, or sentence: words of a sentence are read by an encoder and summed by attention, sentences by a second
+        encoder and attention of the same kinds; attention is then that over sentences. A document's sentences are divided by
+        sentence_token_id (4 where not given), the mark that a tokenizer built for sentences sets.
     markers: each text starts and ends with a marker token, which is encoded and never attended.
     vectors: name of the pretrained word vectors, or "random"; embedding_std: standard deviation of random ones. Both are
         part of a result: the scale of random vectors moves the agreement of gradient and leave-one-out.
@@ -47,7 +51,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
 
     _auto_class = "AutoConfig"  # what register_for_auto_class sets: save the code with the configuration
     model_type = "attention_classifier"
-    keys_to_ignore_at_inference = ["attention", "hidden_states", "attentions"]
+    keys_to_ignore_at_inference = ["attention", "hidden_states", "attentions", "word_attention"]
 
     vocab_size: int = 100
     embedding_size: int = 300
@@ -66,6 +70,8 @@ class AttentionClassifierConfig(PreTrainedConfig):
     num_attention_heads: int = 1
     intermediate_size: int = 128
     dropout: float | int = 0.0
+    hierarchy: str = "none"
+    sentence_token_id: int | None = None
     markers: bool = True
     vectors: str = "random"
     embedding_std: float | int = 0.25
@@ -74,12 +80,23 @@ class AttentionClassifierConfig(PreTrainedConfig):
     eos_token_id: int | None = 3
     tie_word_embeddings: bool = False
 
+    def __post_init__(self, **kwargs):
+        if self.hierarchy == "sentence" and self.sentence_token_id is None:
+            self.sentence_token_id = 4
+        super().__post_init__(**kwargs)
+
     def validate_factors(self):
         _known("encoder", self.encoder, ENCODERS)
         _known("alignment", self.alignment, ALIGNMENTS)
         _known("projection", self.projection, PROJECTIONS)
         _known("query", self.query, QUERIES)
         _known("readout", self.readout, DECODERS)
+        _known("hierarchy", self.hierarchy, HIERARCHIES)
+        if self.hierarchy == "none" and self.sentence_token_id is not None:
+            raise ValueError(
+                f"sentence_token_id={self.sentence_token_id} with hierarchy='none', which knows no sentences: set "
+                "hierarchy='sentence' or leave it out"
+            )
 
     def validate_parameters(self):
         if not -math.inf < self.sparsegen_lambda < 1:
@@ -122,6 +139,11 @@ class AttentionClassifierConfig(PreTrainedConfig):
                 f"encoder='transformer': hidden_size={self.hidden_size} must be a multiple of "
                 f"num_attention_heads={self.num_attention_heads}"
             )
+
+    @property
+    def encoder_label(self) -> str:
+        """The encoder with the hierarchy it is part of, as records name it: "bigru", "bigru(sentence)"."""
+        return self.encoder if self.hierarchy == "none" else f"{self.encoder}({self.hierarchy})"
 
     @property
     def projection_label(self) -> str:

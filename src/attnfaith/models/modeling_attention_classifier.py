@@ -1,8 +1,9 @@
 """The attention classifier in three stages that compose: encode, attend, decode.
 
-Shapes: B instances, T tokens, H hidden, C classes, K attentions per instance. `forward` is decode(attend(encode(...))).
-An intervention on attention calls the stages itself: a permutation decodes K shuffled rows, "attention held fixed" decodes
-`attend(...).detach()`.
+Shapes: B instances, L input positions, T tokens, H hidden, C classes, K attentions per instance. T = L, but for a
+hierarchical model, whose attention is over sentences: T is their number in the longest document. `forward` is
+decode(attend(encode(...))). An intervention on attention calls the stages itself: a permutation decodes K shuffled rows,
+"attention held fixed" decodes `attend(...).detach()`.
 """
 
 from dataclasses import dataclass
@@ -20,14 +21,32 @@ from .alignments import ALIGNMENTS
 from .configuration_attention_classifier import AttentionClassifierConfig
 from .decoders import DECODERS
 from .encoders import ENCODERS, Encoder, SelfAttention, TransformerLayer, take
+from .hierarchy import SentenceReader, above_words, item_mask, sentence_items
 from .projections import project
+
+
+class Read(NamedTuple):
+    """What the encoder reads of a batch, and what is known besides.
+
+    inputs (B,T,E): embeddings of input positions; sentence vectors (B,T,H) of a hierarchical model.
+    present (B,T) bool: the places it reads: the first text with its markers; the sentences.
+    mask (B,T) bool: those that attention is over: the first text without its markers; the sentences.
+    query (B,H) or None: the last state of the second text.
+    word_attention (B,L) or None: of a hierarchical model, the weight of each word in its sentence.
+    """
+
+    inputs: torch.Tensor
+    present: torch.Tensor
+    mask: torch.Tensor
+    query: torch.Tensor | None
+    word_attention: torch.Tensor | None
 
 
 class Encoded(NamedTuple):
     """What the encoder makes of a batch.
 
-    hidden (B,T,H): one state per input position, zero on padding and on a second text.
-    mask (B,T) bool: the attendable tokens: the first text without its begin and end marker.
+    hidden (B,T,H): one state per input position, zero on padding and on a second text; per sentence in a hierarchical model.
+    mask (B,T) bool: what is attendable: the first text without its begin and end marker; the sentences.
     query (B,H) or None: the last state of the second text.
     """
 
@@ -40,8 +59,9 @@ class Encoded(NamedTuple):
 class AttentionClassifierModelOutput(ModelOutput):
     """last_hidden_state (B,T,H); pooler_output (B,H), the context vector; attention (B,T); the rest on request.
 
-    hidden_states: what enters the first layer, the states after each Transformer layer, last_hidden_state. attentions: the
-    self-attention (B,heads,T,T) of each Transformer layer. Neither holds anything of the encoder of a second text.
+    word_attention (B,L), of hierarchical models: the weight of each word in its sentence, 0 elsewhere. hidden_states: what
+    enters the first layer, the states after each Transformer layer, last_hidden_state. attentions: the self-attention
+    (B,heads,T,T) of each Transformer layer. Neither holds anything of the encoders of words and of a second text.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -50,17 +70,19 @@ class AttentionClassifierModelOutput(ModelOutput):
     query_state: torch.FloatTensor | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
+    word_attention: torch.FloatTensor | None = None
 
 
 @dataclass
 class AttentionClassifierOutput(ModelOutput):
-    """loss (); logits (B,C); attention (B,T), 0 on all that is not attendable; the rest on request, as above."""
+    """loss (); logits (B,C); attention (B,T), 0 on all that is not attendable; the rest as above."""
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
     attention: torch.FloatTensor | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
+    word_attention: torch.FloatTensor | None = None
 
 
 class AttentionClassifierPreTrainedModel(PreTrainedModel):
@@ -75,7 +97,7 @@ class AttentionClassifierPreTrainedModel(PreTrainedModel):
     _supports_sdpa = False
     _supports_attention_backend = False
     _can_record_outputs = {
-        # layer_name: not those of query_encoder
+        # layer_name: not those of query_encoder and word_encoder
         "hidden_states": [
             OutputRecorder(Encoder, layer_name="encoder"),
             OutputRecorder(TransformerLayer, layer_name="encoder"),
@@ -122,7 +144,9 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         super().__init__(config)
         self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = ENCODERS[config.encoder](config)
+        hierarchical = config.hierarchy == "sentence"
+        self.sentence_reader = SentenceReader(config) if hierarchical else None
+        self.encoder = ENCODERS[config.encoder](above_words(config) if hierarchical else config)
         self.query_encoder = ENCODERS[config.encoder](config) if config.query == "text" else None
         self.alignment = ALIGNMENTS[config.alignment](config)
         self.gradient_checkpointing = False
@@ -166,26 +190,63 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         return self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
 
-    def encode(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None) -> Encoded:
-        """Stage 1: tokens (B,T), or embeddings (B,T,E), to states, attendable mask and query.
+    def items(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
+        """(B,L): which of the T places of attention each input position belongs to, -1 for none (markers, padding, query).
 
-        Without attention_mask, ids equal to pad_token_id are padding; embeddings have none, nor has a model whose
-        pad_token_id is None.
+        A token belongs to its own place; in a hierarchical model to its sentence, and marks between sentences to none.
         """
+        _, inner, _ = self.text_masks(self._present(input_ids, attention_mask), token_type_ids)
+        if self.sentence_reader is not None:
+            return sentence_items(inner & (input_ids != self.config.sentence_token_id))
+        return torch.arange(inner.shape[1], device=inner.device).expand_as(inner).masked_fill(~inner, -1)
+
+    def attendable(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
+        """The mask (B,T) that `encode` gives, without encoding."""
+        if self.sentence_reader is not None:
+            return item_mask(self.items(input_ids, attention_mask, token_type_ids))
+        return self.text_masks(self._present(input_ids, attention_mask), token_type_ids)[1]
+
+    def _present(self, input_ids, attention_mask=None):
+        if attention_mask is not None:
+            return attention_mask
+        pad = self.config.pad_token_id
+        return torch.ones_like(input_ids) if pad is None else input_ids != pad
+
+    def read(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None) -> Read:
+        """All below the encoder: embeddings, the query, and a hierarchical model's sentence vectors. See `encode`."""
         embedded = self.embed(input_ids, inputs_embeds)
-        if attention_mask is None:
-            if input_ids is None or self.config.pad_token_id is None:
-                attention_mask = embedded.new_ones(embedded.shape[:2])
-            else:
-                attention_mask = input_ids != self.config.pad_token_id
+        if attention_mask is None and input_ids is None:
+            attention_mask = embedded.new_ones(embedded.shape[:2])
+        attention_mask = self._present(input_ids, attention_mask)
         first, inner, second = self.text_masks(attention_mask, token_type_ids)
-        hidden, _ = self.encoder(embedded, first)
         query = None
         if second is not None:
             positions = torch.arange(embedded.shape[1], device=embedded.device)
             moved = (positions + first.sum(1, keepdim=True)).clamp(max=embedded.shape[1] - 1)
             _, query = self.query_encoder(take(embedded, moved), positions < second.sum(1, keepdim=True))
-        return Encoded(hidden, inner, query)
+        if self.sentence_reader is None:
+            return Read(embedded, first, inner, query, None)
+        if items is None and input_ids is None:
+            raise ValueError(
+                "hierarchy='sentence' cannot tell sentences from inputs_embeds: give items=model.items(input_ids) as well "
+                "(of a classifier, model.model.items)"
+            )
+        if items is None:
+            items = self.items(input_ids, attention_mask, token_type_ids)
+        vectors, present, word_attention = self.sentence_reader(embedded, items, query)
+        return Read(self.dropout(vectors), present, present, query, word_attention)
+
+    def encode(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None) -> Encoded:
+        """Stage 1: input ids (B,L), or embeddings (B,L,E), to states, attendable mask and query.
+
+        Without attention_mask, ids equal to pad_token_id are padding; embeddings have none, nor has a model whose
+        pad_token_id is None. items: where embeddings are given to a hierarchical model, what `items` gives for their ids.
+        """
+        return self.states(self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items))
+
+    def states(self, read: Read) -> Encoded:
+        """The rest of stage 1, from what the encoder reads."""
+        return Encoded(self.encoder(read.inputs, read.present)[0], read.mask, read.query)
 
     def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
         """Stage 2: states (B,T,H) and attendable mask (B,T) to attention (B,T); with K masks (B,K,T) to (B,K,T).
@@ -198,14 +259,16 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         return project(scores, mask, self.config)
 
     @capture_outputs(tie_last_hidden_states=False)
-    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, **kwargs):
-        hidden, mask, query = self.encode(input_ids, attention_mask, token_type_ids, inputs_embeds)
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, **kwargs):
+        read = self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items)
+        hidden, mask, query = self.states(read)
         attention = self.attend(hidden, mask, query)
         return AttentionClassifierModelOutput(
             last_hidden_state=hidden,
             pooler_output=contexts(hidden, attention),
             attention=attention,
             query_state=query,
+            word_attention=read.word_attention,
         )
 
 
@@ -265,12 +328,22 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         return layer.weight, layer.bias if query is None else layer.bias + self.decoder.query(query)
 
     @can_return_tuple
-    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, labels=None, **kwargs):
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        inputs_embeds=None,
+        labels=None,
+        items=None,
+        **kwargs,
+    ):
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             inputs_embeds=inputs_embeds,
+            items=items,
             **kwargs,
         )
         logits = self.decode(outputs.last_hidden_state, outputs.attention, outputs.query_state)
@@ -283,6 +356,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
             attention=outputs.attention,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            word_attention=outputs.word_attention,
         )
 
 

@@ -1,0 +1,102 @@
+"""Sentences of a text, found by rules that travel inside tokenizer.json; see `build_tokenizer(hierarchy="sentence")`.
+
+A sentence ends at a line break, at `<br />`, and after `.`, `!`, `?` or `…` with the quotes and brackets that close there,
+if a blank and something that can start a sentence follow: a letter that is not lower-case or a digit, after opening quotes
+and brackets. In texts that come split into words, where the mark stands between blanks, any word can start one, but after
+an ellipsis (`. . .`). A full stop after an initial (a single letter but I) or one of ABBREVIATIONS ends none, nor one after
+NUMBERED if a digit follows.
+
+Not told apart: `U.S.` at the end of a sentence and within one (taken as within), and sentences of a text that is all
+lower-case and not split into words. No language but those with these marks is provided for.
+"""
+
+import re
+
+
+MARK = "<sent>"
+"""The special token between two sentences of a text."""
+
+ABBREVIATIONS = (
+    *("mr", "mrs", "ms", "messrs", "dr", "prof", "st", "rev", "hon", "gov", "sen", "rep", "pres"),
+    *("gen", "col", "maj", "capt", "cmdr", "lt", "sgt", "mt", "vs", "cf", "approx", "e.g", "i.e"),
+)
+NUMBERED = ("no", "nos", "vol", "ch", "fig", "pp", "p")
+
+# Stands for MARK while a text is prepared, for it is a letter (of Linear A, which no text holds) and so is left as it is.
+_PLACE = "\U00010600"
+_WORD = rf"(?!{MARK}(?!\S))\S+"
+_CUT = r"\K[\s\S]+\z"  # ends the pattern of the step that drops sentences beyond the limit
+
+_STOP = ".!?…"
+_CLOSING = "\"'”’»)\\]}"
+_NO_START = ",;:%)\\]}.!?…"
+_OPENING = "\"'“‘«(\\[{*_—–-"
+
+
+def _not_after(words) -> str:
+    """An assertion, behind a full stop: it follows none of these words, as listed, capitalised or in capitals."""
+    forms = {form for word in words for form in (word, word.capitalize(), word.upper())}
+    ways = [rf"(?<![^\W_]){re.escape(form)}{blank}\." for form in sorted(forms) for blank in ("", " ")]
+    return f"(?<!{'|'.join(ways)})"
+
+
+def _ends() -> list[str]:
+    """What ends a sentence, up to the blank after it: a mark attached to the word before it, and one between blanks."""
+    initial = r"(?<!(?<![^\W_])[A-HJ-Za-hj-z]\.|(?<![^\W_])[A-HJ-Za-hj-z] \.)"
+    stop = rf"\.{initial}{_not_after(ABBREVIATIONS)}(?:{_not_after(NUMBERED)}|(?!\s+\d))"
+    closed = r"(?:\s+(?:''|[”’»)\]}]|-[Rr][RrSsCc][Bb]-)(?=\s))*"
+    capital = rf"(?=[{_OPENING}]*\s?[\p{{Lu}}\p{{Lt}}\p{{Lo}}\p{{Nd}}])"
+    attached = rf"(?:{stop}|[!?…])(?<=\S.)[{_STOP}]*[{_CLOSING}]*{closed}\K\s+{capital}"
+    alone = rf"(?:{stop}|[!?])(?<=\s.)(?<!\.\s.)(?:\s?[!?])*{closed}\K\s+(?=[^\s{_NO_START}])"
+    ellipsis = rf"\.(?<=\s\.)(?:\s?[{_STOP}])+{closed}\K\s+{capital}"
+    return [attached, alone, ellipsis]
+
+
+def mark_places() -> list:
+    """Normalizers that put a letter that stands for MARK between sentences; the first steps of a preparation."""
+    from tokenizers import Regex, normalizers
+
+    return [
+        normalizers.Replace(_PLACE, " "),
+        normalizers.Replace(Regex(rf"<[Bb][Rr]\s*/?>|[\n\r\v\f\x85\u2028\u2029]++(?!\s*[{_NO_START}])"), f" {_PLACE} "),
+        *(normalizers.Replace(Regex(pattern), f" {_PLACE} ") for pattern in _ends()),
+    ]
+
+
+def set_marks(max_sentence_length: int | None = None, max_sentences: int | None = None) -> list:
+    """Normalizers that make of those letters one MARK between two sentences each; the last steps of a preparation.
+
+    max_sentence_length: a longer sentence goes on as another one after so many words. max_sentences: what follows is cut.
+    """
+    from tokenizers import Regex, normalizers
+
+    steps = [
+        (rf"{_PLACE}(?:\s*{_PLACE})*", f" {MARK} "),
+        (rf"\A\s*{MARK}(?!\S)\s*", ""),
+    ]
+    if max_sentence_length is not None:
+        start = rf"(?:\A\s*|(?<!\S){MARK}\s+|\G)"  # of a sentence, or where the last one was divided
+        steps.append((rf"{start}(?>{_WORD}\s+){{{max_sentence_length}}}\K(?={_WORD})", f"{MARK} "))
+    if max_sentences is not None:
+        steps.append((rf"\A\s*(?:(?>(?:{_WORD}\s+)+){MARK}\s+){{{max_sentences}}}{_CUT}", ""))
+    steps.append((rf"\s*(?<!\S){MARK}\s*\z", ""))
+    return [normalizers.Replace(Regex(pattern), content) for pattern, content in steps]
+
+
+def is_cut(step: dict) -> bool:
+    """Whether a normalizer, as tokenizer.json has it, drops sentences beyond a limit."""
+    return step.get("pattern", {}).get("Regex", "").endswith(_CUT)
+
+
+def divide(words: list[str]) -> list[list[str]]:
+    """Words with MARK between sentences to sentences. None is empty."""
+    sentences, start = [], True
+    for word in words:
+        if word == MARK:
+            start = True
+        elif start:
+            sentences.append([word])
+            start = False
+        else:
+            sentences[-1].append(word)
+    return sentences

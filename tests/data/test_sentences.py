@@ -1,0 +1,211 @@
+"""Where sentences end: by hand, by properties, and what a tokenizer makes of them."""
+
+import string
+
+import datasets
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+from tokenizers import normalizers
+from transformers import AutoTokenizer
+
+from attnfaith.data.registry import DatasetError
+from attnfaith.data.sentences import ABBREVIATIONS, MARK, NUMBERED, divide, mark_places, set_marks
+from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, marks_sentences, words
+
+
+def sentences(text, **limits):
+    """The sentences of a text that is only divided, in its own spelling."""
+    marked = normalizers.Sequence([*mark_places(), *set_marks(**limits)]).normalize_str(text)
+    return [" ".join(words) for words in divide(marked.split())]
+
+
+def tokenizer_for(texts, **arguments):
+    return build_tokenizer(texts, **{"preprocessing": "words", "hierarchy": "sentence", **arguments})
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["I came.", "I saw!", "Did I win?!", "Yes…", "42 times."],
+        ['He said "No."', "Then (he left.)", "“Really?”", "[Ok.]", "'Go!'", "Émile went.", "Ärger."],
+        ["It cost 3.50 or 1,000.", "Version 2.0 is out at www.a.com today."],
+        ["What? he asked! and left. then came back."],  # no capital: not told from an abbreviation
+        ["Wait... what?", "Well...", "Then no."],
+        ["Dr. Smith and Mrs. Lee met J. R. Brown vs. Gen. Grant, e.g. The one.", "So did I.", "He slept."],
+        ["DR. NO met the U.S. Army, cf. Smith.", "See no. 5, Fig. 2 and pp. 7.", "I said no.", "He left."],
+        # as they come when split into words already
+        ["two couples drive .", "they get hurt !", "why ? !", '" ok " .', "( so what ? )", "it ended . . . as it had to ."],
+        ["mr . smith and j . r . brown went .", "so did i .", "see no . 5 .", "i said no .", "` ` yes . ''", "he left ."],
+        ["so it is -lrb- he said . -rrb-", "and so , on"],
+    ],
+)
+def test_by_hand(expected):
+    assert sentences(" ".join(expected)) == expected
+    assert sentences("  \t".join(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one\ntwo\r\n\n three<br /><br>four<BR/>\n", ["one", "two", "three", "four"]),
+        ("so it ended\n. then\n, well", ["so it ended .", "then , well"]),  # a line that cannot start a sentence
+        ("", []),
+        (" \n\n <br /> ", []),
+        ("...", ["..."]),
+        ("no mark at all", ["no mark at all"]),
+        ("\U00010600 a \U00010600\U00010600 b", ["a b"]),  # the letter that stands for the mark
+    ],
+)
+def test_lines_and_edges(text, expected):
+    assert sentences(text) == expected
+
+
+@pytest.mark.parametrize("word", [*ABBREVIATIONS, *NUMBERED])
+def test_every_abbreviation(word):
+    for form in (word, word.capitalize(), word.upper()):
+        follows = "7 Up" if word in NUMBERED else "Up"
+        assert sentences(f"So {form}. {follows}. Next") == [f"So {form}. {follows}.", "Next"]
+        assert sentences(f"so {form} . {follows.lower()} . next") == [f"so {form} . {follows.lower()} .", "next"]
+    longer = f"x{word.replace('.', '')}"
+    assert sentences(f"It is {longer}. Up. Next") == [f"It is {longer}.", "Up.", "Next"]
+
+
+def test_limits():
+    assert sentences("a b c d e f go. H i", max_sentence_length=3) == ["a b c", "d e f", "go.", "H i"]
+    assert sentences("a b cc. D e f", max_sentence_length=3) == ["a b cc.", "D e f"]
+    assert sentences("A. Xy. Zz. Bb cc.", max_sentences=2) == ["A. Xy.", "Zz."]
+    assert sentences("aa bb. Cc", max_sentences=2) == ["aa bb.", "Cc"]
+    assert sentences("a b c dd. E", max_sentence_length=1, max_sentences=3) == ["a", "b", "c"]
+    long = " ".join(map(str, range(5000)))
+    assert sentences(long, max_sentence_length=1000, max_sentences=500) == [
+        " ".join(map(str, range(start, start + 1000))) for start in range(0, 5000, 1000)
+    ]
+    many = [f"Sentence number {number}." for number in range(500)]
+    assert sentences(" ".join(many)) == many
+    assert sentences(" ".join(many), max_sentences=499) == many[:499]
+
+
+any_text = st.text(string.ascii_letters + string.digits + string.punctuation + " .\t\nÉß", max_size=80)
+
+
+@hypothesis.given(any_text, st.sampled_from(sorted(PREPROCESSING)), st.integers(1, 4))
+def test_properties(text, preprocessing, longest):
+    """Words are those of a flat tokenizer, no sentence is empty or too long, and ids are one per word and mark."""
+    text = text.replace("<", "(")  # line breaks of HTML are removed
+    flat = build_tokenizer([text], preprocessing=preprocessing)
+    divided = tokenizer_for([text], preprocessing=preprocessing)
+    limited = tokenizer_for([text], preprocessing=preprocessing, max_sentence_length=longest)
+    assert words(divided, text) == words(limited, text) == words(flat, text)
+    for tokenizer in (divided, limited):
+        tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])[1:-1]
+        found = divide(tokens)
+        assert [word for sentence in found for word in sentence] == words(flat, text)
+        assert MARK not in tokens[:1] + tokens[-1:]
+        assert tokens.count(MARK) == max(0, len(found) - 1)
+    assert all(len(sentence) <= longest for sentence in found)
+
+
+@pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
+def test_a_text_cannot_forge_the_mark(preprocessing):
+    text = f"good {MARK} film {MARK.upper()} \U00010600 good"
+    tokenizer = tokenizer_for([text], preprocessing=preprocessing)
+    assert tokenizer.sentence_token_id not in tokenizer(text)["input_ids"]
+    assert tokenizer.get_vocab()[MARK] == tokenizer.sentence_token_id == 4
+
+
+@pytest.mark.parametrize("preprocessing", sorted(PREPROCESSING))
+def test_saved_tokenizer_marks_sentences_without_our_code(preprocessing, tmp_path):
+    texts = ["It was good. Really good! I slept.", "Bad film."]
+    tokenizer = tokenizer_for(texts, preprocessing=preprocessing, max_sentence_length=2, max_sentences=3)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert marks_sentences(loaded) and loaded.sentence_token_id == 4
+    assert not marks_sentences(build_tokenizer(texts, preprocessing=preprocessing))
+    for text in (*texts, "", f"a {MARK} b. C d e f. G"):
+        assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
+        assert words(loaded, text) == words(tokenizer, text)
+    assert loaded(texts[0])["input_ids"].count(4) == 2
+    assert not list(tmp_path.glob("*.py"))
+
+
+def test_the_vocabulary_is_that_of_a_flat_tokenizer():
+    texts = [f"A dog. A cat {MARK}", "A dog"]
+    flat, divided = (build_tokenizer(texts, preprocessing="whitespace", hierarchy=kind) for kind in ("none", "sentence"))
+    assert set(divided.get_vocab()) - set(flat.get_vocab()) == set()  # the first text spells the mark, for a flat one a word
+    assert divided.convert_ids_to_tokens([3, 4, 5]) == ["</s>", MARK, "a"]
+    assert divided("A dog. A cat")["input_ids"] == [2, 5, 8, 4, 5, 6, 3]
+
+
+def test_pairs():
+    tokenizer = tokenizer_for(["A dog. A cat. What?"], pair=True)
+    encoded = tokenizer("A dog. A cat.", "What? A dog?")
+    tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
+    assert tokens == "<s> a dog . <sent> a cat . </s> <s> what ? <sent> a dog ? </s>".split()
+    assert encoded["token_type_ids"] == [0] * 9 + [1] * 8
+    rows = {"instance_id": ["0"], "text": ["A dog. A cat."], "text_pair": ["What? A dog?"]}
+    row = encode(datasets.Dataset.from_dict(rows), tokenizer)[0]
+    assert row["tokens"] == ["a dog .", "a cat ."] and row["length"] == 17
+
+
+def rows(*texts, **columns):
+    ids = [f"set/train/{row}" for row in range(len(texts))]
+    return datasets.Dataset.from_dict({"instance_id": ids, "text": list(texts), **columns})
+
+
+def test_encode_by_hand():
+    split = rows(
+        "A dog. The cat sat here.",
+        "",
+        "Unseen",
+        "A. The cat. A dog. Dog.",
+        rationale=[[0, 0, 0, 0, 0, 1, 0, 0], [], [1], [0, 0, 0, 1, 0, 0, 0, 0, 0, 1]],
+    )
+    tokenizer = tokenizer_for(["a dog the cat sat here ."], max_sentence_length=4, max_sentences=3)
+    encoded = encode(split, tokenizer)
+    assert encoded["words"][:] == [
+        [["a", "dog", "."], ["the", "cat", "sat", "here"], ["."]],
+        [],
+        [["unseen"]],
+        [["a", ".", "the", "cat"], ["."], ["a", "dog", "."]],
+    ]
+    assert encoded["tokens"][:] == [list(map(" ".join, document)) for document in encoded["words"][:]]
+    assert encoded["rationale"][:] == [[0, 1, 0], [], [1], [1, 0, 0]]
+    assert encoded["truncated"][:] == [False, False, False, True]
+    assert encoded["n_unknown"][:] == [0, 0, 1, 0]
+    assert encoded["length"][:] == [len(ids) for ids in encoded["input_ids"][:]] == [12, 2, 3, 12]
+    cut = encode(split, tokenizer, max_length=8)
+    assert cut["words"][:] == [[["a", "dog", "."], ["the", "cat"]], [], [["unseen"]], [["a", ".", "the", "cat"], ["."]]]
+    assert cut["rationale"][:] == [[0, 0], [], [1], [1, 0]]
+    assert cut["truncated"][:] == [True, False, False, True]
+    after_mark = encode(split, tokenizer, max_length=6)  # the last id kept is a mark
+    assert after_mark["words"][0] == [["a", "dog", "."]] and after_mark["truncated"][0]
+    with pytest.raises(DatasetError, match="Row 0 has 1 rationale values for 3 words"):
+        encode(rows("A dog.", rationale=[[1]]), tokenizer)
+
+
+@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.given(st.lists(any_text, min_size=1, max_size=4), st.integers(3, 12), st.integers(1, 4), st.integers(1, 4))
+def test_encode_agrees_with_the_tokenizer(texts, max_length, longest, most):
+    tokenizer = tokenizer_for(texts, max_sentence_length=longest, max_sentences=most)
+    for text, row in zip(texts, encode(rows(*texts), tokenizer, max_length=max_length), strict=True):
+        assert row["input_ids"] == tokenizer(text, truncation=True, max_length=max_length)["input_ids"]
+        assert divide(tokenizer.convert_ids_to_tokens(row["input_ids"])[1:-1]) == row["words"]
+        assert len(row["tokens"]) <= most
+        whole = words(tokenizer, text)
+        kept = [word for sentence in row["words"] for word in sentence]
+        assert kept == whole[: len(kept)] and row["truncated"] == (len(kept) < len(whole))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hierarchy": "word"}, "Unknown hierarchy 'word'. Known: none, sentence"),
+        ({"hierarchy": "none", "max_sentences": 3}, 'max_sentences=3 needs hierarchy="sentence"'),
+        ({"max_sentences": 0}, "max_sentences=0 must be at least 1"),
+        ({"max_sentence_length": -1}, "max_sentence_length=-1 must be at least 1"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(DatasetError, match=message):
+        tokenizer_for(["a"], **arguments)
