@@ -325,7 +325,7 @@ def test_two_processes_train_one_model(tmp_path, repository):
 @pytest.mark.slow
 def test_interrupted_and_gone_on(tmp_path, repository):
     """Ctrl-C while training: code 130 and a hint; then the same weights as without it."""
-    arguments = ["--config", "tiny.yaml", "--num_train_epochs", "30"]
+    arguments = ["--config", "tiny.yaml", "--num_train_epochs", "60"]
     process = subprocess.Popen(
         [sys.executable, str(repository / "recipes" / "train.py"), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
@@ -342,7 +342,7 @@ def test_interrupted_and_gone_on(tmp_path, repository):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "started"
 
     assert cli.main(["train", *arguments, "--resume_from_checkpoint"]) == 0
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["epochs"] == 30
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["epochs"] == 60
     assert cli.main(["train", *arguments, "--output_dir", "whole"]) == 0
     one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "whole"))
     assert one == other

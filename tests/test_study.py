@@ -682,7 +682,7 @@ def test_a_stopped_study_leaves_no_process(hanging, number, capsys):
     assert shown[-2].startswith("slow: ") and shown[-2].endswith("at work  epoch 1 of 8")
     assert shown[-1].startswith("1 of 2 done, 1 running, 0 failed, about ")
     process.send_signal(number)
-    printed, _ = process.communicate(timeout=30)
+    printed, _ = process.communicate(timeout=120)
     assert process.returncode == 130 and gone(pid)
     assert "1 of 2 cells complete; the same command goes on from here" in printed
     assert [entry.status for entry in study.read_progress(runs)] == ["complete", "stopped"]
