@@ -651,9 +651,14 @@ def wait_for(what, seconds=60):
 
 
 def gone(pid):
-    """Whether a process has ended, read or unread by its parent."""
+    """Whether a process has ended, read or unread by its parent.
+
+    A process whose first thread has ended and another not yet is unread ("Z") too and holds its files still, the lock of
+    the study among them.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        first = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return first and len(os.listdir(f"/proc/{pid}/task")) == 1
     except OSError:
         return True
 
