@@ -27,6 +27,7 @@ CODE = record.code_digest()  # of the modules that are loaded here, not of files
 BATCH_TOKENS = 8192  # padded tokens of one batch
 BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
+MARKS = ("rationale", "impermissible")  # columns of the data that a record keeps as they are
 
 
 class MeasurementError(ValueError):
@@ -189,7 +190,7 @@ def measure(
 
 
 def _declared(modules: Mapping[str, object], dataset) -> dict[str, record.Column]:
-    names = ["rationale"] if "rationale" in dataset.column_names else []
+    names = [name for name in MARKS if name in dataset.column_names]
     names += ["words", "word_attention"] if "words" in dataset.column_names else []
     extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}
     for name, module in modules.items():
@@ -269,9 +270,9 @@ def digest_model(model) -> str:
 
 
 def digest_data(dataset) -> str:
-    """SHA-256 of an encoded data set: ids, texts, input ids, labels and rationales, in its order."""
+    """SHA-256 of an encoded data set: ids, texts, input ids, labels, candidates and marks, in its order."""
     digest = hashlib.sha256()
-    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "rationale")
+    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "candidates", *MARKS)
     names = [name for name in names if name in dataset.column_names]
     digest.update(repr(names).encode())
     for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
@@ -392,11 +393,13 @@ def _measure_batch(
     model, rows: Mapping[str, list], identity, modules, options, extra, seed: int, given: Mapping | None = None
 ) -> pa.Table:
     count = len(rows["instance_id"])
-    inputs = ("input_ids", "token_type_ids")
+    inputs = ("input_ids", "token_type_ids", "candidates")
     features = [{name: rows[name][index] for name in inputs if name in rows} for index in range(count)]
-    batch = {name: values.to(model.device) for name, values in pad_batch(features, model.config.pad_token_id).items()}
-    read = model.model.read(**batch)
-    encoded, items = model.model.states(read), model.model.items(**batch)
+    padded = pad_batch(features, model.config.pad_token_id, model.config.num_labels)
+    batch = {name: values.to(model.device) for name, values in padded.items()}
+    texts = {name: values for name, values in batch.items() if name != "answer_mask"}
+    read, items = model.model.read(**texts), model.model.items(**texts)
+    encoded = model.allow(model.model.states(read), batch.get("answer_mask"))
     if given is None:
         attention = model.attend(*encoded)
     else:
@@ -416,8 +419,7 @@ def _measure_batch(
         "probs": list(probs.astype(np.float32)),
         "attention": record.ragged(attention.float().cpu(), encoded.mask.cpu()),
     }
-    if "rationale" in extra:
-        columns["rationale"] = rows["rationale"]
+    columns |= {name: rows[name] for name in MARKS if name in extra}
     if read.word_attention is not None:
         columns |= {"words": rows["words"], "word_attention": _by_sentence(read.word_attention, items)}
     for name, module in modules.items():

@@ -87,6 +87,9 @@ COLUMNS = {
 }
 OPTIONAL_COLUMNS = {
     "rationale": Column(("T",), doc="gold evidence, 1 on tokens that decide the label and 0 elsewhere"),
+    "impermissible": Column(
+        ("T",), doc="1 on words that an honest model needs and a deceptive one hides (Pruthi et al. 2020), 0 elsewhere"
+    ),
     "words": Column(("T", "W"), "string", doc="the words of each sentence"),
     "word_attention": Column(("T", "W"), distribution=True, doc="one weight per word, summing to 1 over its sentence"),
 }

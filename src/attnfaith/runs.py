@@ -550,7 +550,7 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
                 outputs = _base_outputs(base, split, rows)
                 for name in ("attention", "probs") if split in encoded else ():
                     encoded[split] = encoded[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
-    columns = ("input_ids", "token_type_ids", "labels", "length", "base_attention", "base_probs")
+    columns = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
     columns = [name for name in columns if name in encoded["train"].column_names]
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, loaded, tokenizer)

@@ -192,6 +192,7 @@ class AdversarialTrainer(AttentionTrainer):
         base_probs, base_attention = inputs.pop("base_probs"), inputs.pop("base_attention")
         inputs.pop("labels")
         outputs = model(**inputs)
+        inputs.pop("answer_mask", None)
         mask = self.accelerator.unwrap_model(model).model.attendable(**inputs)
         losses = adversarial_loss(
             outputs.logits,
@@ -259,9 +260,9 @@ def check_selection(
 TRAINERS = {"classification": AttentionTrainer, "guided": GuidedTrainer, "adversarial": AdversarialTrainer}
 
 
-def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none") -> dict:
+def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none", num_labels: int | None = None) -> dict:
     """`pad_batch`, with base_attention, in the shape of such a model's, and base_probs (B,C) where the rows have them."""
-    batch = pad_batch(rows, pad_token_id)
+    batch = pad_batch(rows, pad_token_id, num_labels)
     if "base_attention" in rows[0]:
         weights = [row["base_attention"] for row in rows]
         if hierarchy == "none":
@@ -311,7 +312,7 @@ def make_trainer(
         train_dataset=train,
         eval_dataset=validation,
         processing_class=tokenizer,
-        data_collator=lambda rows: collate(rows, tokenizer.pad_token_id, model.config.hierarchy),
+        data_collator=lambda rows: collate(rows, tokenizer.pad_token_id, model.config.hierarchy, model.config.num_labels),
         compute_metrics=adversarial_scores if adversarial else selection_scores,
         callbacks=[EarlyStoppingCallback(patience)] if patience else None,
         class_weights=weights,

@@ -40,7 +40,7 @@ def simplex_grid(tokens, steps):
 
 def multiclass(values, bias, own):
     values, bias, own = (np.asarray(given, np.float64) for given in (values, bias, own))
-    return Readout(own, values, bias, softmax(own @ values + bias))
+    return Readout(own, values, bias, softmax(own @ values + bias), np.ones(len(bias), bool))
 
 
 def test_examples_in_the_docstring():

@@ -48,7 +48,7 @@ def texts_of(classes, lengths, seed=0):
     for length in lengths:
         own, values = generator.dirichlet(np.ones(length)), generator.normal(size=(length, classes))
         bias = generator.normal(size=classes)
-        texts.append(Readout(own, values, bias, softmax(own @ values + bias)))
+        texts.append(Readout(own, values, bias, softmax(own @ values + bias), np.ones(len(bias), bool)))
         starts.append(3 * generator.normal(size=(3, length)))
     return texts, starts
 

@@ -1,4 +1,4 @@
-"""Batches of torch tensors from encoded instances. Shapes: B instances, L the longest input_ids of the batch."""
+"""Batches of torch tensors from encoded instances. Shapes: B instances, L the longest input_ids of the batch, C classes."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -6,25 +6,27 @@ from functools import partial
 from attnfaith.data.registry import DatasetError
 
 
-def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0) -> dict:
+def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: int | None = None) -> dict:
     """Pad instances on the right to the longest of the batch.
 
     Args:
-        features: rows of `encode`, each with input_ids and, in all rows or in none, token_type_ids and a label under
-            "labels" or "label". Other columns are ignored.
+        features: rows of `encode`, each with input_ids and, in all rows or in none, token_type_ids, candidates and a label
+            under "labels" or "label". Other columns are ignored.
         pad_token_id: id of the padding token.
+        num_labels: number C of classes; needed where rows have candidates.
 
     Returns int64 tensors input_ids (B, L), attention_mask (B, L) with 1 on tokens and markers and 0 on padding,
-    token_type_ids (B, L) with 0 on padding, labels (B,).
+    token_type_ids (B, L) with 0 on padding, labels (B,); and answer_mask (B, C) bool, True on the candidates of a row.
 
-    Raises DatasetError for no instances, a row without input_ids or a column that only some rows have.
+    Raises DatasetError for no instances, a row without input_ids, a column that only some rows have, and candidates that are
+    none or no classes.
     """
     import numpy as np
     import torch
 
     if len(features) == 0:
         raise DatasetError("Cannot make a batch of no instances.")
-    for name in ("input_ids", "token_type_ids", "labels", "label"):
+    for name in ("input_ids", "token_type_ids", "candidates", "labels", "label"):
         having = sum(name in row for row in features)
         if (having or name == "input_ids") and having != len(features):
             raise DatasetError(f"Only {having} of {len(features)} instances have {name!r}; all must.")
@@ -43,11 +45,28 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0) -> dict:
     }
     if "token_type_ids" in features[0]:
         batch["token_type_ids"] = padded("token_type_ids", 0)
+    if "candidates" in features[0]:
+        batch["answer_mask"] = torch.from_numpy(_answer_mask([row["candidates"] for row in features], num_labels))
     for name in ("labels", "label"):
         if name in features[0]:
             batch["labels"] = torch.tensor([int(row[name]) for row in features], dtype=torch.int64)
             break
     return batch
+
+
+def _answer_mask(candidates: Sequence[Sequence[int]], num_labels: int | None):
+    import numpy as np
+
+    if num_labels is None:
+        raise DatasetError("Rows with candidates need num_labels, the number of the model's classes.")
+    mask = np.zeros((len(candidates), num_labels), bool)
+    for row, classes in enumerate(candidates):
+        if not len(classes) or not all(0 <= number < num_labels for number in classes):
+            raise DatasetError(
+                f"Row {row}: candidates {list(classes)}; give at least one of the classes 0 to {num_labels - 1}."
+            )
+        mask[row, classes] = True
+    return mask
 
 
 def pad_attention(weights: Sequence[Sequence[float]], length: int, start: int = 1):
@@ -65,6 +84,6 @@ def pad_attention(weights: Sequence[Sequence[float]], length: int, start: int = 
     return torch.from_numpy(batch)
 
 
-def data_collator(tokenizer):
-    """`pad_batch` for a tokenizer, as the Trainer and a DataLoader take it."""
-    return partial(pad_batch, pad_token_id=tokenizer.pad_token_id)
+def data_collator(tokenizer, num_labels: int | None = None):
+    """`pad_batch` for a tokenizer, as the Trainer and a DataLoader take it; num_labels where rows have candidates."""
+    return partial(pad_batch, pad_token_id=tokenizer.pad_token_id, num_labels=num_labels)

@@ -21,6 +21,7 @@ from scipy.special import expit, logsumexp
 
 from attnfaith.experiments._readout import encode, generator, read_out
 from attnfaith.models.modeling_attention_classifier import Encoded
+from attnfaith.models.queries import Query
 from attnfaith.record import ragged
 
 
@@ -175,9 +176,9 @@ class NotAffine(Erasing):
 
 
 @torch.no_grad()
-def _decoded(model, contents: np.ndarray, query: torch.Tensor | None) -> np.ndarray:
+def _decoded(model, contents: np.ndarray, query: torch.Tensor | Query | None) -> np.ndarray:
     contexts = torch.from_numpy(contents.swapaxes(1, 2)).to(model.device, model.dtype)
-    return model.decoder(contexts, None if query is None else query.unsqueeze(1)).double().cpu().numpy()
+    return model.classify(contexts, None if query is None else query[:, None]).double().cpu().numpy()
 
 
 @torch.no_grad()

@@ -11,18 +11,21 @@ import numpy as np
 import torch
 
 from attnfaith.models.modeling_attention_classifier import Encoded
+from attnfaith.models.queries import Query
 
 
 @dataclass(frozen=True)
 class Readout:
     """One instance: attention (T,) float64, summing to 1; values (T,C) and bias (C,) float64, None where the decoder is not
-    affine; probs (C,), the prediction; all over the instance's attendable tokens.
+    affine; probs (C,), the prediction; answers (C,) bool: the classes that it may be given; all over the instance's
+    attendable tokens.
     """
 
     attention: np.ndarray
     values: np.ndarray | None
     bias: np.ndarray | None
     probs: np.ndarray
+    answers: np.ndarray
 
     def logits(self, attention: np.ndarray) -> np.ndarray:
         """Logits (..., C) of attentions (..., T). An attention that is all 0 leaves the bias. Only where affine."""
@@ -33,7 +36,8 @@ def encode(model, batch) -> Encoded:
     """The encoder's output for a batch, taken from batch["encoded"] where the measurement has put it there."""
     if "encoded" in batch:
         return batch["encoded"]
-    return model.encode(**{name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")})
+    inputs = ("input_ids", "attention_mask", "token_type_ids", "answer_mask")
+    return model.encode(**{name: batch.get(name) for name in inputs})
 
 
 def read_out(model, batch) -> list[Readout]:
@@ -62,15 +66,22 @@ def _read_out(model, batch) -> list[Readout]:
     weights = np.divide(weights, total, out=weights, where=total > 0)
     if not model.decoder.affine:
         probs = model.decode(hidden, attention, query).double().softmax(-1).cpu().numpy()
-        return [Readout(row[keep], None, None, found) for row, keep, found in zip(weights, mask, probs, strict=True)]
+        rows = zip(weights, mask, probs, _answers(query, probs), strict=True)
+        return [Readout(row[keep], None, None, found, possible) for row, keep, found, possible in rows]
     weight, bias = model.decoder_weights(query)
     values = (hidden @ weight.t()).double().cpu().numpy()
     biases = bias.double().expand(len(mask), -1).cpu().numpy()
     probs = softmax((weights[:, None] @ values)[:, 0] + biases)
     return [
-        Readout(row[keep], value[keep], shift, found)
-        for row, keep, value, shift, found in zip(weights, mask, values, biases, probs, strict=True)
+        Readout(row[keep], value[keep], shift, found, possible)
+        for row, keep, value, shift, found, possible in zip(
+            weights, mask, values, biases, probs, _answers(query, probs), strict=True
+        )
     ]
+
+
+def _answers(query, probs: np.ndarray) -> np.ndarray:
+    return query.answers.cpu().numpy() if isinstance(query, Query) else np.ones(probs.shape, bool)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ under the maximum over the whole simplex. `adversary_exact_certainty` says which
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ import torch
 from scipy.special import xlogy
 
 from attnfaith.experiments._climb import Climb, Decoder, Ranges, cheapest, implied_ranges
-from attnfaith.experiments._readout import encode, read_out, softmax
+from attnfaith.experiments._readout import Readout, encode, read_out, softmax
 from attnfaith.record import Column
 
 
@@ -186,7 +187,8 @@ def measure(model, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS
 
     epsilons: total variation distances between predictions, in 0..1; with two classes |change of p|. Their order is that of
     the K rows. `adversary_exact_certainty`: "exact" with two classes and an affine read-out; "bounded" with more, where the
-    best attention found and a certified bound are given; "lower bound" where the read-out is not affine. A text of fewer
+    best attention found and a certified bound are given; "lower bound" where the read-out is not affine. Classes that an
+    answer mask bars do not count; where it leaves one class, any attention keeps the prediction. A text of fewer
     than two tokens has one attention and no adversary: its rows are empty and it is "undefined". Nothing is random.
 
     Raises ValueError as `check` says.
@@ -199,20 +201,22 @@ def measure(model, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS
         results = []
         if length < 2:
             certainty = "undefined"
+        elif text.answers.sum() == 1 or (text.values is not None and text.answers.sum() == 2):
+            certainty = "exact"
+            results = _exact(_possible(text), epsilons)
         elif text.values is None:
             certainty = "lower bound"
-            results = _searched(text, _decoded(model, encoded, row), epsilons)
-        elif classes > 2:
-            certainty = "bounded"
-            results = _bounded(text, epsilons)
+            results = _searched(_possible(text), _decoded(model, encoded, row, text.answers), epsilons)
         else:
-            certainty = "exact"
-            results = _exact(text, epsilons)
-        attention, probs, jsd, bound, one_token = zip(*results, strict=True) if results else [()] * 5
+            certainty = "bounded"
+            results = _bounded(_possible(text), epsilons)
+        attention, reached, jsd, bound, one_token = zip(*results, strict=True) if results else [()] * 5
+        probs = np.zeros((len(results), classes), np.float32)  # of barred classes it stays 0
+        probs[:, text.answers] = np.reshape(reached, (len(results), text.answers.sum()))
         values = (
             np.array(epsilons if results else (), np.float64),
             np.array(attention, np.float32).reshape(len(results), length),
-            np.array(probs, np.float32).reshape(len(results), classes),
+            probs,
             np.array(jsd, np.float64),
             np.array(bound, np.float64),
             np.array(one_token, np.int32),
@@ -223,7 +227,16 @@ def measure(model, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS
     return found
 
 
+def _possible(text: Readout) -> Readout:
+    """The text with the classes alone that it may be given: no attention makes another one probable."""
+    values, bias = (None if of is None else of[..., text.answers] for of in (text.values, text.bias))
+    return replace(text, values=values, bias=bias, probs=text.probs[text.answers], answers=text.answers[text.answers])
+
+
 def _exact(text, epsilons) -> list[tuple]:
+    if len(text.probs) == 1:  # certain whatever the attention: any one is within epsilon
+        free = _Vertices(text.attention, np.zeros(len(text.attention)), 0.0).between(-math.inf, math.inf)
+        return [(free.attention, np.ones(1), free.jsd, free.jsd, free.one_token)] * len(epsilons)
     vertices = _Vertices(text.attention, text.values[:, 1] - text.values[:, 0], text.bias[1] - text.bias[0])
     results = []
     for epsilon in epsilons:
@@ -264,14 +277,14 @@ def _climbed(climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray) -> 
     return attention, decoder.probs(attention[None] @ decoder.states)[0], jsd, bound, one_token
 
 
-def _decoded(model, encoded, row: int) -> Decoder:
-    """The model's own decoder over the states of one text."""
+def _decoded(model, encoded, row: int, answers: np.ndarray) -> Decoder:
+    """The model's own decoder over the states of one text, for the classes that it may be given."""
     hidden = encoded.hidden[row, encoded.mask[row]]
     query = None if encoded.query is None else encoded.query[row : row + 1]
 
     def probs(points):
         contexts = torch.as_tensor(points, dtype=hidden.dtype, device=hidden.device)
         logits = model.decode(contexts[None], torch.eye(len(points), device=hidden.device)[None], query)[0]
-        return logits.double().softmax(-1).cpu().numpy()
+        return logits.double().softmax(-1).cpu().numpy()[:, answers]
 
     return Decoder(hidden.double().cpu().numpy(), probs)

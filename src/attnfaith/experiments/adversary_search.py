@@ -164,16 +164,22 @@ def _softmax(position: np.ndarray) -> np.ndarray:
 
 
 class _Affine:
-    """Read-outs of a group of texts by their values per token and class, those of class 0 taken off."""
+    """Read-outs of a group of texts by their values per token and class, those of one class taken off.
+
+    That class is one that the text may be given: the large bias of a barred one would cost float32 its digits.
+    """
 
     def __init__(self, texts: list[Readout]):
         self.texts = texts
         classes, longest = len(texts[0].probs), max(len(text.attention) for text in texts)
         self.values = np.zeros((classes - 1, longest, len(texts)), np.float32)
-        for column, text in enumerate(texts):
-            self.values[:, : len(text.values), column] = (text.values[:, 1:] - text.values[:, :1]).T
-        self.bias = np.stack([text.bias[1:] - text.bias[0] for text in texts], 1).astype(np.float32)
-        self.own = np.stack([text.probs for text in texts], 1).astype(np.float32)
+        orders = [np.argsort(~text.answers, kind="stable") for text in texts]
+        for column, (text, order) in enumerate(zip(texts, orders, strict=True)):
+            values = text.values[:, order]
+            self.values[:, : len(values), column] = (values[:, 1:] - values[:, :1]).T
+        biases = [text.bias[order] for text, order in zip(texts, orders, strict=True)]
+        self.bias = np.stack([bias[1:] - bias[0] for bias in biases], 1).astype(np.float32)
+        self.own = np.stack([text.probs[order] for text, order in zip(texts, orders, strict=True)], 1).astype(np.float32)
 
     def slope(self, attention: np.ndarray, epsilon: float) -> np.ndarray:
         """The derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B), but for a constant per text."""

@@ -90,7 +90,7 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
         erased_again, sizes_again = erased, sizes
     else:
         hidden, mask, query = encoded
-        scores = pad(ragged(model.model.alignment(hidden, query).double().cpu().numpy(), mask.cpu().numpy()))
+        scores = pad(ragged(model.model.scores(hidden, query).double().cpu().numpy(), mask.cpu().numpy()))
         erased_again = softmax(_reprojected_without_each(erasing, scores, model.config))
         sizes_again = _reprojected_sizes(erasing, scores, orders, model.config)
 

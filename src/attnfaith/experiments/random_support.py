@@ -85,6 +85,6 @@ def _steepness(model, erasing: Erasing, logits: np.ndarray) -> np.ndarray:
         return np.linalg.norm(slopes @ weight.detach().double().cpu().numpy(), axis=1)
     with torch.enable_grad():
         contexts = torch.from_numpy(erasing.whole()[..., 0]).to(model.device, model.dtype).requires_grad_()
-        made = model.decoder(contexts, erasing.encoded.query)
+        made = model.classify(contexts, erasing.encoded.query)
         (gradient,) = torch.autograd.grad(made, contexts, torch.from_numpy(slopes).to(made))
     return gradient.double().norm(dim=1).cpu().numpy()

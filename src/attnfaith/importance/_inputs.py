@@ -25,6 +25,7 @@ def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]
                 attention_mask=batch["attention_mask"],
                 token_type_ids=batch.get("token_type_ids"),
                 items=items(model, batch),
+                answer_mask=batch.get("answer_mask"),
             )
             yield embedded, encoded
     finally:

@@ -40,7 +40,7 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     Source: Jain & Wallace 2019, algorithm 1; Meister et al. 2021, eq. 6.
     """
     given = {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
-    encoded = batch["encoded"] if "encoded" in batch else model.encode(**given)
+    encoded = batch["encoded"] if "encoded" in batch else model.encode(**given, answer_mask=batch.get("answer_mask"))
     hidden, mask, query = encoded
     attention = batch["attention"] if "attention" in batch else model.attend(*encoded)
     probs = model.decode(hidden, attention, query).double().softmax(-1)
@@ -86,7 +86,7 @@ def without_state(model, hidden, attention, query=None) -> torch.Tensor:
     mean = mean.masked_fill(remaining == 0, 0.0)
     if affine:
         return mean + (bias.unsqueeze(0) if bias.dim() == 1 else bias).unsqueeze(1)
-    return model.decoder(mean.to(hidden.dtype), None if query is None else query.unsqueeze(1))
+    return model.classify(mean.to(hidden.dtype), None if query is None else query[:, None])
 
 
 def _sum_of_others(values: torch.Tensor) -> torch.Tensor:
@@ -156,7 +156,7 @@ def _decode_parts(model, embedded, begin, end, mask, query) -> torch.Tensor:
     values = embedded.new_empty(deletions, batch, length - 1, model.config.num_labels)
     for rows, positions, states in model.model.encoder.blocks_without(embedded, begin, end):
         flat = states.flatten(0, 1)
-        scores[rows, :, positions] = model.model.alignment(flat, _repeated(query, len(states))).view(states.shape[:3])
+        scores[rows, :, positions] = model.model.scores(flat, _repeated(query, states)).view(states.shape[:3])
         values[rows, :, positions] = states @ weight.t()
     attention = project(scores, mask, model.config).to(values.dtype)
     return (attention.unsqueeze(-2) @ values).squeeze(-2) + bias
@@ -165,11 +165,12 @@ def _decode_parts(model, embedded, begin, end, mask, query) -> torch.Tensor:
 def _decode_states(model, embedded, begin, end, mask, query) -> torch.Tensor:
     """The same for a decoder that is not affine and needs whole context vectors."""
     states = model.model.encoder.without(embedded, begin, end)
-    flat, queries = states.flatten(0, 1), _repeated(query, len(states))
+    flat, queries = states.flatten(0, 1), _repeated(query, states)
     attention = model.attend(flat, mask.expand(len(flat), -1), queries)
     return model.decode(flat, attention, queries).view(*states.shape[:2], -1)
 
 
-def _repeated(query, times: int):
-    """(B,H) queries for `times` rows of B texts each."""
-    return None if query is None else query.expand(times, *query.shape).flatten(0, 1)
+def _repeated(query, states):
+    """The queries of B texts for states (V,B,T,H), flattened to V B rows."""
+    deletions, batch = states.shape[:2]
+    return None if query is None else query[torch.arange(batch, device=states.device).repeat(deletions)]

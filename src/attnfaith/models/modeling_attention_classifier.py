@@ -23,6 +23,7 @@ from .decoders import DECODERS
 from .encoders import ENCODERS, Encoder, SelfAttention, TransformerLayer, take
 from .hierarchy import SentenceReader, above_words, item_mask, sentence_items
 from .projections import project
+from .queries import Query, allowing, barring, state_of
 
 
 class Read(NamedTuple):
@@ -47,12 +48,12 @@ class Encoded(NamedTuple):
 
     hidden (B,T,H): one state per input position, zero on padding and on a second text; per sentence in a hierarchical model.
     mask (B,T) bool: what is attendable: the first text without its begin and end marker; the sentences.
-    query (B,H) or None: the last state of the second text.
+    query (B,H) or None: the last state of the second text; where answers are masked a `Query`, which holds both.
     """
 
     hidden: torch.Tensor
     mask: torch.Tensor
-    query: torch.Tensor | None
+    query: torch.Tensor | Query | None
 
 
 @dataclass
@@ -248,12 +249,16 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         """The rest of stage 1, from what the encoder reads."""
         return Encoded(self.encoder(read.inputs, read.present)[0], read.mask, read.query)
 
-    def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
+    def scores(self, hidden: torch.Tensor, query: torch.Tensor | Query | None = None) -> torch.Tensor:
+        """Alignment scores (B,T) of states (B,T,H), not yet masked or projected."""
+        return self.alignment(hidden, state_of(query))
+
+    def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | Query | None = None) -> torch.Tensor:
         """Stage 2: states (B,T,H) and attendable mask (B,T) to attention (B,T); with K masks (B,K,T) to (B,K,T).
 
         float32 whatever the dtype of the states; each row sums to 1, or is all 0 where the mask allows nothing.
         """
-        scores = self.alignment(hidden, query)
+        scores = self.scores(hidden, query)
         if mask.dim() == 3:
             scores = scores.unsqueeze(1).expand_as(mask)
         return project(scores, mask, self.config)
@@ -298,14 +303,24 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         self.post_init()
 
     @property
-    def encode(self):
-        return self.model.encode
-
-    @property
     def attend(self):
         return self.model.attend
 
-    def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
+    def encode(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, answer_mask=None
+    ) -> Encoded:
+        """Stage 1, see `AttentionClassifierModel.encode`; answer_mask (B,C): see `allow`."""
+        return self.allow(self.model.encode(input_ids, attention_mask, token_type_ids, inputs_embeds, items), answer_mask)
+
+    def allow(self, encoded: Encoded, answer_mask: torch.Tensor | None) -> Encoded:
+        """The same instances with the classes that each may be given: answer_mask (B,C), None for all of them.
+
+        Whatever is decoded of them later, the other classes have probability 0. Raises ValueError for a mask of another
+        shape and for one that allows an instance no class.
+        """
+        return encoded._replace(query=allowing(encoded.query, answer_mask, self.num_labels))
+
+    def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query: torch.Tensor | Query | None = None):
         """Stage 3: states (B,T,H) and attention (B,T) to logits (B,C); with attentions (B,K,T) to (B,K,C).
 
         With K attentions and an affine decoder the states are projected to classes once, not K times.
@@ -314,18 +329,24 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
             weight, bias = self.decoder_weights(query)
             return contexts(hidden @ weight.t(), attention) + bias.reshape(-1, 1, self.num_labels)
         if attention.dim() == 3 and query is not None:
-            query = query.unsqueeze(1)
-        return self.decoder(self.dropout(contexts(hidden, attention)), query)
+            query = query[:, None]
+        return self.classify(self.dropout(contexts(hidden, attention)), query)
 
-    def decoder_weights(self, query: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    def classify(self, contexts: torch.Tensor, query: torch.Tensor | Query | None = None) -> torch.Tensor:
+        """The end of stage 3: context vectors (...,H) to logits (...,C); the query has their leading dimensions, or 1s."""
+        logits = self.decoder(contexts, state_of(query))
+        return logits + barring(query, logits)
+
+    def decoder_weights(self, query: torch.Tensor | Query | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """W (C,H) and b, (C,) or (B,C) with a query, such that the logits are W c + b for a context vector c.
 
         Raises ValueError where the decoder is not affine in the context.
         """
         if not self.decoder.affine:
             raise ValueError(f"readout={self.config.readout!r} is not affine in the context: no W, b exist")
-        layer = self.decoder.context
-        return layer.weight, layer.bias if query is None else layer.bias + self.decoder.query(query)
+        layer, state = self.decoder.context, state_of(query)
+        bias = layer.bias if state is None else layer.bias + self.decoder.query(state)
+        return layer.weight, bias + barring(query, bias)
 
     @can_return_tuple
     def forward(
@@ -336,8 +357,10 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         inputs_embeds=None,
         labels=None,
         items=None,
+        answer_mask=None,
         **kwargs,
     ):
+        """answer_mask (B,C): the classes that each instance may be given, see `allow`; the logits of others are lowered."""
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -346,7 +369,8 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
             items=items,
             **kwargs,
         )
-        logits = self.decode(outputs.last_hidden_state, outputs.attention, outputs.query_state)
+        query = allowing(outputs.query_state, answer_mask, self.num_labels)
+        logits = self.decode(outputs.last_hidden_state, outputs.attention, query)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)

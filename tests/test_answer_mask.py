@@ -1,0 +1,177 @@
+"""Instances that name their possible answers: every stage, measure and experiment deals with those classes alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from attnfaith.data.collation import data_collator, pad_batch
+from attnfaith.data.registry import DatasetError
+from attnfaith.measurement import Cell, load_producers, measure, producers
+from attnfaith.models.queries import BARRED, Query
+from attnfaith.record import load
+
+
+KEPT = [1, 3, 4]
+MODELS = (
+    {"query": "text", "readout": "tanh"},
+    {"query": "text", "readout": "affine", "projection": "sparsemax"},
+    {"query": "learned", "readout": "affine", "encoder": "cnn", "kernel_sizes": [1, 3]},
+    {"query": "text", "readout": "tanh", "hierarchy": "sentence", "encoder": "bigru"},
+)
+OPTIONS = {"permutation": {"draws": 20}, "adversary_search": {"steps": 20}}
+CHOICES = ("adversary_search_attention", "adversary_search_probs")  # steps in float32, whose rounding differs
+
+
+@pytest.fixture(params=MODELS, ids=lambda fields: "-".join(map(str, fields.values())))
+def fields(request):
+    return request.param
+
+
+def rows_of(tiny_rows, fields, texts=(6, 9, 2, 4), candidates=None):
+    rows = tiny_rows(texts, pair=fields["query"] == "text", hierarchy=fields.get("hierarchy", "none"))
+    for number, row in enumerate(rows):
+        row["candidates"] = KEPT if candidates is None else candidates[number]
+    return rows
+
+
+def batch_of(rows, num_labels=5, masked=True):
+    names = ("input_ids", "token_type_ids", *(["candidates"] if masked else []))
+    features = [{name: row[name] for name in names if name in row} for row in rows]
+    return {**pad_batch(features, 0, num_labels), "instance_id": [row["instance_id"] for row in rows]}
+
+
+def of_kept_classes(tiny_model, model, fields):
+    """The same model without the classes that are barred: its decoder lacks their rows."""
+    smaller = tiny_model(num_labels=len(KEPT), **fields)
+    last = ("decoder.output." if fields["readout"] == "tanh" else "decoder.context.", "decoder.query.")
+    weights = model.state_dict()
+    for name in weights:
+        if name.startswith(last[0]) or (fields["readout"] == "affine" and name.startswith(last[1])):
+            weights[name] = weights[name][KEPT]
+    smaller.load_state_dict(weights)
+    return smaller
+
+
+@pytest.mark.parametrize("name", sorted(producers()))
+def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny_rows):
+    producer = load_producers([name])[name]
+    model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields)
+    smaller = of_kept_classes(tiny_model, model, fields)
+    options = OPTIONS.get(name, {})
+    found = producer.measure(model, batch_of(rows), seed=1, **options)
+    expected = producer.measure(smaller, batch_of(rows, masked=False), seed=1, **options)
+    assert found.keys() == expected.keys()
+    for column, values in found.items():
+        by_class = "C" in producer.COLUMNS[column].axes
+        for value, wanted in zip(values, expected[column], strict=True):
+            if by_class:
+                barred = np.setdiff1d(np.arange(5), KEPT)
+                assert not np.asarray(value)[..., barred].any(), column
+                value = np.asarray(value)[..., KEPT]
+            if np.asarray(value).dtype.kind == "U":
+                assert value == wanted, column
+            else:
+                atol = 1e-2 if column in CHOICES else 2e-6
+                np.testing.assert_allclose(value, wanted, atol=atol, rtol=1e-4, err_msg=column)
+
+
+@pytest.mark.parametrize("name", sorted(producers()))
+def test_each_instance_has_answers_of_its_own(name, fields, tiny_model, tiny_rows):
+    """In one batch as alone: also where a single answer, or every one, is left."""
+    producer = load_producers([name])[name]
+    model = tiny_model(num_labels=5, **fields)
+    rows = rows_of(tiny_rows, fields, (6, 9, 7, 5), [[0, 2], [4], [0, 1, 2, 3, 4], [2, 3]])
+    options = OPTIONS.get(name, {})
+    together = producer.measure(model, batch_of(rows), seed=1, **options)
+    for number, row in enumerate(rows):
+        alone = producer.measure(model, batch_of([row]), seed=1, **options)
+        for column, values in alone.items():
+            if np.asarray(values[0]).dtype.kind == "U":
+                assert values[0] == together[column][number], column
+            else:
+                atol = 1e-2 if column in CHOICES else 2e-6
+                np.testing.assert_allclose(together[column][number], values[0], atol=atol, rtol=1e-4, err_msg=column)
+
+
+def test_forward_is_its_stages_and_bars(fields, tiny_model, tiny_rows):
+    model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields)
+    batch = {name: value for name, value in batch_of(rows).items() if name != "instance_id"}
+    labels = torch.tensor([1, 3, 4, 1])
+    output = model(**batch, labels=labels)
+    encoded = model.encode(**batch)
+    assert isinstance(encoded.query, Query)
+    logits = model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
+    torch.testing.assert_close(output.logits, logits)
+    free = model(**{name: value for name, value in batch.items() if name != "answer_mask"})
+    torch.testing.assert_close(output.logits[:, KEPT], free.logits[:, KEPT])
+    torch.testing.assert_close(output.attention, free.attention)
+    probs = output.logits.softmax(-1)
+    assert (probs[:, [0, 2]] == 0).all() and probs.isfinite().all()
+    expected = torch.nn.functional.cross_entropy(free.logits[:, KEPT], torch.tensor([0, 1, 2, 0]))
+    torch.testing.assert_close(output.loss, expected)
+    half = logits.to(torch.bfloat16) + torch.tensor(BARRED, dtype=torch.bfloat16)
+    assert half.isfinite().all()
+
+
+def test_a_query_is_indexed_as_a_tensor_is():
+    query = Query(torch.arange(6.0).view(3, 2), torch.eye(3, dtype=torch.bool))
+    assert query[1, None].state.shape == (1, 2) and query[:, None].answers.shape == (3, 1, 3)
+    assert query[torch.tensor([2, 0])].answers.tolist() == [[False, False, True], [True, False, False]]
+    assert Query(None, query.answers)[:2].state is None
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (torch.ones(1, 3), r"answer_mask has shape \(1, 3\); give \(instances, 5 classes\)"),
+        (torch.zeros(1, 5), "answer_mask allows no class in row 0"),
+    ],
+)
+def test_masks_that_are_refused(mask, message, tiny_model):
+    with pytest.raises(ValueError, match=message):
+        tiny_model(num_labels=5)(input_ids=torch.tensor([[2, 7, 3]]), answer_mask=mask)
+
+
+def test_collation():
+    rows = [{"input_ids": [2, 3], "candidates": [0, 2]}, {"input_ids": [2, 5, 3], "candidates": [1]}]
+    batch = pad_batch(rows, 0, 3)
+    assert batch["answer_mask"].tolist() == [[True, False, True], [False, True, False]]
+    with pytest.raises(DatasetError, match="need num_labels"):
+        pad_batch(rows, 0)
+    with pytest.raises(DatasetError, match=r"Row 0: candidates \[0, 2\]; give at least one of the classes 0 to 1"):
+        pad_batch(rows, 0, 2)
+    with pytest.raises(DatasetError, match=r"Row 1: candidates \[\]"):
+        pad_batch([rows[0], {**rows[1], "candidates": []}], 0, 3)
+    with pytest.raises(DatasetError, match="Only 1 of 2 instances have 'candidates'"):
+        pad_batch([rows[0], {"input_ids": [2, 3]}], 0, 3)
+
+    class Tokenizer:
+        pad_token_id = 0
+
+    assert torch.equal(data_collator(Tokenizer, 3)(rows)["answer_mask"], batch["answer_mask"])
+
+
+def test_a_record_says_only_what_may_be_answered(tmp_path, tiny_model, tiny_rows):
+    from datasets import Dataset
+
+    fields = MODELS[0]
+    rows = rows_of(tiny_rows, fields, candidates=[[0, 2], [4], [1, 2, 3], [2, 3]])
+    for row in rows:
+        row["labels"] = row["candidates"][0]
+        row["impermissible"] = [1] + [0] * (len(row["tokens"]) - 1)
+    model = tiny_model(num_labels=5, **fields)
+    cell = Cell("tiny", "1", "test", 0)
+    one, two = (
+        load(
+            measure(
+                model, Dataset.from_list(rows), cell, ["permutation"], tmp_path / f"{tokens}.parquet", batch_tokens=tokens
+            )
+        )
+        for tokens in (1000, 1)
+    )
+    for name in ("probs", "permuted_probs"):
+        for row, values, others in zip(rows, one.column(name).to_pylist(), two.column(name).to_pylist(), strict=True):
+            np.testing.assert_allclose(values, others, atol=1e-6)
+            barred = np.setdiff1d(np.arange(5), row["candidates"])
+            assert not np.asarray(values)[..., barred].any()
+    assert one.column("impermissible").to_pylist()[0][:2] == [1, 0]
