@@ -5,6 +5,7 @@ A study is a YAML file with the keys
     output_dir   folder of the runs, one folder and one log for each cell
     results      folder of the tables and figures made from all of them
     published    (optional) CSV of published numbers, shown beside the measured ones
+    stand_ins    (optional) data set: the one of the paper that it stands in for, whose published numbers are shown beside it
     tables       (optional) which tables; all that single cells allow by default
     compare      (optional) identity columns; cells that differ in one of them are compared in pairs
     mix_versions (optional) true: tabulate records together that different code measured
@@ -69,6 +70,7 @@ KEYS = {
     "output_dir": str,
     "results": str,
     "published": str,
+    "stand_ins": dict,
     "tables": list,
     "compare": list,
     "mix_versions": bool,
@@ -718,7 +720,7 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     for_protocols = published if published is not None and "table" in published.columns else None
     found = study_tables(every, names, study.get("compare", ()), for_protocols)
     if published is not None:
-        found |= beside_published(found, published, study["published"])
+        found |= beside_published(found, published, study)
     for name, table in found.items():
         save_table(table, output / name)
     for name, text in study_texts(every, names, for_protocols).items():
@@ -745,6 +747,8 @@ def write_cells(study: Mapping, planned: Sequence[Cell], ready: Mapping[str, Pat
 def read_published(study: Mapping) -> pd.DataFrame | None:
     """Raises RecipeError where a file is missing or not such a table, or what it stands beside is not asked for."""
     if not study.get("published"):
+        if study.get("stand_ins"):
+            raise RecipeError("stand_ins without published: name the CSV of published numbers, or leave stand_ins out")
         return None
     published = _read_csv(study["published"])
     kinds = {"table": {"sparsity"}, "model": {"stability"}}
@@ -761,7 +765,25 @@ def read_published(study: Mapping) -> pd.DataFrame | None:
     _check_table(study["published"], published, ["dataset", "encoder", "alignment", "pair", "class", "statistic", "value"])
     scores = _performance(study["published"])
     _check_table(scores, _read_csv(scores), ["dataset", "encoder", "alignment"])
-    return published
+    return for_stand_ins(published, study)
+
+
+def for_stand_ins(published: pd.DataFrame, study: Mapping) -> pd.DataFrame:
+    """Published numbers once more for each data set that stands in for one of the paper; `published_for` names the latter.
+
+    Raises RecipeError where nothing is published for a data set that is stood in for.
+    """
+    known = published["dataset"].unique()
+    parts = [published.assign(published_for=published["dataset"])]
+    for name, original in study.get("stand_ins", {}).items():
+        if original not in known or name in known:
+            raise RecipeError(
+                f"stand_ins: {name}: {original}; give a data set without published numbers, and one that has them: "
+                f"{', '.join(sorted(known))}"
+            )
+        rows = published[published["dataset"] == original]
+        parts.append(rows.assign(dataset=name, published_for=original))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _performance(path: str | Path) -> Path:
@@ -788,7 +810,7 @@ def _check_table(path: str | Path, table: pd.DataFrame, needed: Sequence[str]) -
             )
 
 
-def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame, path: str) -> dict[str, pd.DataFrame]:
+def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame, study: Mapping) -> dict[str, pd.DataFrame]:
     """Measured beside published numbers: tau by pair and class, or scores by kind of model, as the file's columns say.
 
     Numbers by table of the paper stand in the tables of the protocol itself.
@@ -797,7 +819,7 @@ def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame,
         return {}
     if "model" in published.columns:
         return {"beside_published": stability.beside_published(found, published)}
-    scores = _read_csv(_performance(path))
+    scores = for_stand_ins(_read_csv(_performance(study["published"])), study)
     return {
         "beside_published": compare_with_published(found["agreement"], published),
         "side_by_side": side_by_side(found["performance"], found["agreement"], scores, published),

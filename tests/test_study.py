@@ -263,6 +263,8 @@ def test_a_flat_and_a_hierarchical_model_are_two_cells():
         ({"blocks": ["tiny.yaml"]}, "block 1 is 'tiny.yaml'; it must hold keys and values: recipe, name"),
         ({"published": "nowhere.csv"}, "published: no file at nowhere.csv"),
         ({"published": 3}, "published is 3; it must be a text"),
+        ({"stand_ins": ["sst"]}, r"stand_ins is \['sst'\]; it must be keys and values"),
+        ({"stand_ins": {"a": "sst"}}, "stand_ins without published: name the CSV"),
         ({"published": str(ROOT / "recipes/jain_wallace_2019/published.csv")}, r"stands beside the tables \['agreement'\]"),
     ],
 )
@@ -292,6 +294,15 @@ def test_published_numbers_that_cannot_be_used_are_refused_first(planned, tmp_pa
     tables = ["performance", "agreement", "stability"]
     path, runs = planned({"name": "a"}, tables=tables, published=str(tmp_path / "taus.csv"))
     with pytest.raises(recipes.RecipeError, match=message):
+        study.main(["--config", str(path)])
+    assert not runs.exists()
+
+
+@pytest.mark.parametrize("stand_ins", [{"sst": "imdb"}, {"mine": "nowhere"}])
+def test_stand_ins_of_what_is_not_published_are_refused_first(planned, stand_ins):
+    keys = {"published": str(ROOT / "recipes/jain_wallace_2019/published.csv"), "tables": ["performance", "agreement"]}
+    path, runs = planned({"name": "a"}, **keys, stand_ins=stand_ins)
+    with pytest.raises(recipes.RecipeError, match=r"stand_ins: .*; give a data set without published numbers, and one that"):
         study.main(["--config", str(path)])
     assert not runs.exists()
 
@@ -764,7 +775,7 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
     (tmp_path / "tiny.yaml").write_text(TINY)
     published = pd.DataFrame(
         {
-            "dataset": ["planted_evidence"] * 2,
+            "dataset": ["reviews"] * 2,
             "encoder": ["average", "bilstm"],
             "alignment": ["additive"] * 2,
             "pair": ["attention–gradient"] * 2,
@@ -781,6 +792,7 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
     plan = tmp_path / "study.yaml"
     plan.write_text(
         f"output_dir: {tmp_path}/runs\nresults: {tmp_path}/results\npublished: {tmp_path}/published.csv\n"
+        "stand_ins: {planted_evidence: reviews}\n"
         f"blocks:\n- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [average], seed: [1, 2]}}\n"
         f"- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [no_such]}}\n"
     )
@@ -793,8 +805,10 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
     table = pd.read_csv(tmp_path / "results" / "side_by_side.csv")
     assert len(table) == 2 and set(table["encoder"]) == {"average"}
     assert (table["published tau attention–gradient"] == 0.5).all() and (table["published_accuracy"] == 0.9).all()
+    assert (table["published_for"] == "reviews").all() and (table["dataset"] == "planted_evidence").all()
     beside = pd.read_csv(tmp_path / "results" / "beside_published.csv")
     assert beside.loc[beside["encoder"] == "bilstm", "measured"].isna().all()
+    assert beside.loc[beside["dataset"] == "reviews", "measured"].isna().all()
     agreement = pd.read_csv(tmp_path / "results" / "agreement.csv")
     for row in table.to_dict("records"):
         same = (agreement["seed"] == row["seed"]) & (agreement["class"] == "overall")
