@@ -168,6 +168,12 @@ def test_scores_of_interventions(tmp_path, capsys):
         "adversary search: JSD 0.347 nats over 2 draws, undefined for 1 texts",
         "permutation: TVD 0.250, decisions flipped 0.333 over 3 draws, undefined for 1 texts",
     ]
+    record.save(record.build(columns, extra).slice(2), tmp_path / "record.parquet")
+    runs._print(runs.faithfulness(tmp_path / "record.parquet"))
+    assert capsys.readouterr().out.splitlines() == [
+        "adversary search: no draws, undefined for 1 texts",
+        "permutation: no draws, undefined for 1 texts",
+    ]
 
 
 def test_a_run_is_reproduced(finished, tiny_recipe, tmp_path):

@@ -200,8 +200,10 @@ def _print(scores: dict[str, dict]) -> None:
             parts.append(f"TVD {shown('tvd')}, decisions flipped {shown('flip_fraction')}")
         if "jsd" in values:
             parts.append(f"JSD {shown('jsd')} nats")
-        undefined = max(values[key] for key in ("tvd_undefined", "jsd_undefined") if key in values)
-        print(f"{label}: {', '.join(parts)} over {values['n'] - undefined} draws, undefined for {undefined} texts")
+        # without a draw of any text there is neither
+        undefined = max((values[key] for key in ("tvd_undefined", "jsd_undefined") if key in values), default=values["n"])
+        said = f"{', '.join(parts)} over {values['n'] - undefined} draws" if parts else "no draws"
+        print(f"{label}: {said}, undefined for {undefined} texts")
 
 
 def _facts(table, recipe: Recipe | None) -> dict[str, str]:
@@ -298,6 +300,19 @@ def load_data(recipe: Recipe, limits: Mapping[str, int] | None = None) -> Loaded
         if not data.arguments:
             raise
         raise RecipeError(f"data.arguments={data.arguments}: a value of a wrong type: {error}") from error
+
+
+def remarks(loaded: LoadedDataset) -> list[str]:
+    """What of the data cannot be used or says nothing, with counts: a user may find a mistake in the files by it."""
+    source = loaded.dropped["source"]
+    counts = {
+        "questions are left out: their answer is not in their text": source.get("answer_not_candidate", 0),
+        "questions are left out: their answer is not one of training": source.get("answer_not_in_training", 0),
+        "candidates are left out: no training text has them": loaded.unknown_candidates,
+        "texts have no words": sum(loaded.empty.values()),
+        "second texts have no words": sum(loaded.empty_pair.values()),
+    }
+    return [f"{loaded.entry.name}: {count:,} {what}" for what, count in counts.items() if count]
 
 
 def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
@@ -556,6 +571,9 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
                 outputs = _base_outputs(base, split, rows)
                 for name in ("attention", "probs") if split in encoded else ():
                     encoded[split] = encoded[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
+    if state.is_main_process:
+        for line in remarks(loaded):
+            print(line)
     columns = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
     columns = [name for name in columns if name in encoded["train"].column_names]
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
