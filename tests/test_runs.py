@@ -14,6 +14,7 @@ from attnfaith import measurement, recipes, record, runs, training
 from attnfaith.data.registry import DatasetError
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.recipes import RecipeError
+from attnfaith.reporting import report
 from attnfaith.runs import RunError
 
 
@@ -73,7 +74,7 @@ def test_what_a_run_leaves(finished):
 
 @pytest.mark.parametrize(("count", "said"), [(2, "0 a0, 1 a1"), (21, "21: 0 a0, 1 a1, ")])
 def test_classes_as_a_page_names_them(count, said):
-    named = runs._classes([f"a{number}" for number in range(count)])
+    named = report._classes([f"a{number}" for number in range(count)])
     assert named.startswith(said) and named.endswith(f"{count - 1} a{count - 1}") and len(named) < 100
 
 
@@ -545,7 +546,7 @@ def test_the_record_says_what_a_model_was_trained_for(family):
     }
     joined = record.concatenate(record.load(folder / "outputs" / "test.parquet") for _, folder, _ in family.values())
     assert joined.num_rows == 4 * 24
-    facts = runs._facts(record.load(family["adversary"][1] / "record.parquet"), None)
+    facts = report.run_facts(record.load(family["adversary"][1] / "record.parquet"))
     assert facts["trained against"] == str(family["base"][1])
 
 

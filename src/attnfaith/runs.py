@@ -47,6 +47,7 @@ from attnfaith.models.configuration_attention_classifier import AttentionClassif
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import write_report
+from attnfaith.reporting.report import run_facts
 from attnfaith.training import LOWER_IS_BETTER, DivergedError, check_processes, check_selection, make_trainer
 
 
@@ -148,7 +149,8 @@ def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | 
     """Tables, figures and page of a record; returns the page's path."""
     table = record.load(path)
     section = recipe.report if recipe else recipes.Report()
-    return write_report(table, output, title=section.title, facts=_facts(table, recipe), n_examples=section.examples)
+    facts = run_facts(table, recipe.note if recipe else None)
+    return write_report(table, output, title=section.title, facts=facts, n_examples=section.examples)
 
 
 def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
@@ -204,47 +206,6 @@ def _print(scores: dict[str, dict]) -> None:
         undefined = max((values[key] for key in ("tvd_undefined", "jsd_undefined") if key in values), default=values["n"])
         said = f"{', '.join(parts)} over {values['n'] - undefined} draws" if parts else "no draws"
         print(f"{label}: {said}, undefined for {undefined} texts")
-
-
-def _facts(table, recipe: Recipe | None) -> dict[str, str]:
-    """What the page says of a run: enough to tell what was done; recipe.yaml and run.json beside it say all."""
-    cells = record.settings(table)
-    if len(cells) != 1 or "recipe" not in cells[0]:
-        return {"runs": str(len(cells))}
-    made, run = cells[0]["recipe"], cells[0]["run"]
-    training, sizes = made["training"], run["sizes"]
-    dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
-    return {
-        "what it is": (recipe.note if recipe else made["note"]) or made["name"],
-        **({"trained against": run["base"]["folder"]} if "base" in run else {}),
-        "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
-        "classes": _classes(cells[0]["label_names"]),
-        "vocabulary": f"{run['vocabulary']:,} entries",
-        **_facts_of_training(training, run),
-        "measured by": ", ".join(cells[0]["producers"]),
-        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-        + f"; code {cells[0].get('code', 'unknown')}",
-        "weights (SHA-256)": cells[0]["model"][:16],
-    }
-
-
-def _classes(names: list[str]) -> str:
-    """The classes with their numbers; of very many the first and the last."""
-    shown = [f"{number} {name}" for number, name in enumerate(names)]
-    return ", ".join(shown) if len(shown) <= 20 else f"{len(shown)}: {', '.join(shown[:10])}, …, {shown[-1]}"
-
-
-def _facts_of_training(training: Mapping, run: Mapping) -> dict[str, str]:
-    if "best" not in run:
-        return {"training": "none: the model as it was drawn"}
-    rate = training.get("attention_learning_rate_factor", 1)
-    faster = "" if rate == 1 else f" (of the alignment x {rate:g})"
-    return {
-        "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
-        f"{training['learning_rate']:g}{faster}, weight decay {training['weight_decay']:g}, "
-        f"loss {training['loss_reduction']}, {run['training_seconds']:g} s, processes {run['processes']}",
-        "selected on validation": f"{run['best']['metric'].removeprefix('eval_')} {run['best']['value']:.4f}",
-    }
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:
