@@ -167,6 +167,16 @@ def test_defaults_are_the_papers():
         (MINIMAL + "objective: {kind: guided, base: b, frozen: true}", "objective.frozen is for adversaries"),
         (MINIMAL + "objective: {weight: 0.1}", "objective.weight is for adversaries; objective.kind='classification'"),
         (MINIMAL + "objective: {kind: guided, base: b, divergence: jsd}", "objective.divergence is for adversaries"),
+        (MINIMAL + "measure: {level: words}", "recipe.measure.level='words' is not one of 'sentence', 'word'"),
+        (
+            MINIMAL + "measure: {level: word}",
+            "measure.level='word' with model.hierarchy='none', whose attention is over words",
+        ),
+        (
+            MINIMAL
+            + "model: {hierarchy: sentence}\nobjective: {kind: guided, base: b}\nmeasure: {level: word, producers: []}",
+            "measure.level='word' with objective.kind='guided', whose attention is given over sentences",
+        ),
         (MINIMAL + "measure: {limit: 0}", "measure.limit=0 must be at least 1"),
         (MINIMAL + "measure: {batch_tokens: -5}", "measure.batch_tokens=-5 must be at least 1"),
         (MINIMAL + "report: {examples: 0}", "report.examples=0: a report shows at least 1 text"),

@@ -232,6 +232,18 @@ def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
     given = (record.rows(tables[name], "attention") for name in ("base", "guided"))
     assert all(np.array_equal(one, other) for one, other in zip(*given, strict=True))
     assert tables["guided"].column("objective")[0].as_py() == "guided(bilstm(sentence)+additive+softmax)"
+    # the same trained model at its other level: another record
+    recipe = tiny_recipe(**{**common, **others["base"], "output_dir": base, "name": "base"}, measure__level="word")
+    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    outputs = (tmp_path / "base" / "outputs" / "test.parquet").read_bytes()
+    runs.run(recipe, resume=True)
+    table = record.load(tmp_path / "base" / "record.parquet")
+    assert table.column("encoder").unique().to_pylist() == ["bilstm(sentence, words)"]
+    assert table.column("tokens").to_pylist() == [sum(row, []) for row in tables["base"].column("words").to_pylist()]
+    np.testing.assert_allclose(
+        np.stack(record.rows(table, "probs")), np.stack(record.rows(tables["base"], "probs")), atol=1e-6
+    )
+    assert (tmp_path / "base" / "outputs" / "test.parquet").read_bytes() == outputs
     flat = tiny_recipe(**others["guided"], output_dir=str(tmp_path / "flat"), measure__producers=[])
     with pytest.raises(RunError, match="has model.hierarchy='sentence' and this model 'none'"):
         runs.run(flat)

@@ -664,6 +664,7 @@ def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os
         _cell(recipe, loaded, section.split),
         section.producers,
         output or folder / RECORD,
+        level=section.level,
         options=section.options,
         attention=_given_attention(recipe, folder, section.split, tokenizer),
         **_common(recipe, folder, loaded),
