@@ -40,12 +40,13 @@ def builds(recipe):
     small = {"embedding_size": 8, "hidden_size": 8, "intermediate_size": 8, "alignment_size": 4}
     fields = {**{name: value for name, value in small.items() if name != "hidden_size"}, "vocab_size": 30}
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
-    config = runs.model_config(recipe, entry.pair, num_labels=len(entry.label_names), **fields)
+    num_labels = len(entry.label_names) or 3  # where answers are the labels, the training texts decide
+    config = runs.model_config(recipe, entry.pair, num_labels=num_labels, **fields)
     model = runs.AttentionClassifierForSequenceClassification(config)
     batch = {"input_ids": torch.tensor([[2, 5, 6, 3, 2, 7, 3]])}
     if entry.pair:
         batch["token_type_ids"] = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
-    assert model(**batch).logits.shape == (1, len(entry.label_names))
+    assert model(**batch).logits.shape == (1, num_labels)
     load_producers(recipe.measure.producers)
     runs.training_arguments(recipe)
     assert recipe.measure.split in runs.SPLITS
