@@ -382,9 +382,9 @@ SPY = """
 import json, os, runpy, sys
 from attnfaith import training
 seen, pad = [], training.pad_batch
-def spy(rows, padding):
+def spy(rows, *given):
     seen.append([row["input_ids"] for row in rows])
-    return pad(rows, padding)
+    return pad(rows, *given)
 training.pad_batch = spy
 try:
     runpy.run_path({script!r}, run_name="__main__")
