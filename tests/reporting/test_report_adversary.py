@@ -189,6 +189,15 @@ def test_tokens_are_text_not_markup(build_record):
     assert "[U+202E]a&amp;b" in part
 
 
+def test_sentences_stand_beside_their_weights(build_record):
+    table, *_ = two_texts(build_record)
+    assert "sentence" not in adversary.page_part(one_cell(table), 2)
+    words = [[["a", "b"]] * len(tokens) for tokens in table.column("tokens").to_pylist()]
+    field = records.OPTIONAL_COLUMNS["words"].field("words")
+    part = adversary.page_part(one_cell(table.append_column(field, pa.array(words, field.type))), 2)
+    assert part.count('class="text sentences"') == 2 and "first column" in part and "upper row" not in part
+
+
 def test_the_question_stands_above_its_text(build_record):
     table, *_ = two_texts(build_record)
     field = records.OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import agreement_table, write_report
+from attnfaith.reporting import agreement_table, heatmap, write_report
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.heatmap import HUES, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
 from attnfaith.reporting.page import DEGREES, degree, summarise
@@ -222,6 +222,48 @@ def test_single_texts_have_no_question(asked, draw_record, page_of):
     single = draw_record(20, measures=("gradient",), dataset="single")
     page = Page(page_of(records.concatenate([single, asked])))
     assert len(page.with_class("query")) == 2
+
+
+@pytest.fixture
+def documents(build_record):
+    """Two documents of two sentences as a record: one with hostile words, one with a sentence of 399 words and one of 2."""
+    given = {"tokens": ["first sentence", "second sentence"], "attention": [0.9, 0.1], "gradient": [2, 1], "label": 1}
+    record = build_record([given, {**given, "gradient": [1, 2]}], measures=("gradient",))
+    words = [[HOSTILE, ["good", "bad"]], [["w"] * 399, ["late", "later"]]]
+    weights = [[np.full(len(HOSTILE), 1 / len(HOSTILE)), [0.2, 0.8]], [np.full(399, 1 / 399), [0.5, 0.5]]]
+    for name, values in (("words", words), ("word_attention", weights)):
+        field = records.OPTIONAL_COLUMNS[name].field(name)
+        record = record.append_column(field, pa.array(values, field.type))
+    return record
+
+
+def test_words_of_sentences_are_shaded_by_their_own_attention(documents, page_of):
+    html = page_of(documents)
+    page = Page(html)
+    assert page.open == [] and not {tag for tag, _ in page.tags} & {"script"}
+    assert len(page.with_class("sentences")) == 2 and "2 sentences" in page.text() and "2 tokens" not in page.text()
+    # 0.2 is a quarter of the largest weight of its sentence, and a quarter of ten shades is rounded to even
+    assert '<i class="m0s2" title="attention within the sentence: 0.2, 25 % of the largest"><bdi>good</bdi></i>' in html
+    assert '<i class="m0s10" title="attention within the sentence: 0.8, 100 % of the largest"><bdi>bad</bdi></i>' in html
+    cells = [data for where, data in page.texts if where == "bdi"]
+    assert all(visible(word) in cells for word in HOSTILE)
+    # the sentence of 399 words fits, the next two words would be 401
+    assert "late" not in cells and "First 1 of 2 sentences." in page.text()
+
+
+@pytest.mark.parametrize(("most", "shown"), [(400, 2), (13, 2), (12, 1), (1, 1)])
+def test_the_first_sentence_is_always_shown(documents, monkeypatch, most, shown):
+    monkeypatch.setattr(heatmap, "MOST_TOKENS", most)
+    assert len(example(one_cell(documents), 0).tokens) == shown
+
+
+def test_beside_documents_single_texts_stay_as_they_are(documents, draw_record, page_of):
+    """They have the columns too, with every token a sentence of one word."""
+    single = draw_record(20, measures=("gradient",), dataset="single")
+    joined = records.concatenate([single, documents])
+    assert "words" in joined.column_names
+    page = Page(page_of(joined))
+    assert len(page.with_class("sentences")) == 2 and "Each token stands above" in page.text()
 
 
 def rows_of(page, caption):

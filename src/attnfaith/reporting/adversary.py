@@ -360,8 +360,8 @@ def page_part(cell: Cell, n_examples: int) -> str:
     score = np.round(largest * way.jsd, 4)
     rows = sorted(candidates, key=lambda row: (-score[row], cell.instance_ids[row]))[:n_examples]
     rule = (
-        f"The {len(rows)} texts of at least {shortest} tokens with the largest product of largest weight and divergence: "
-        "the extremes, not a sample."
+        f"The {len(rows)} texts of at least {shortest} {'sentences' if cell.words else 'tokens'} with the largest product "
+        "of largest weight and divergence: the extremes, not a sample."
     )
     return template("adversary.html.j2").render(
         rule=rule,
@@ -369,6 +369,7 @@ def page_part(cell: Cell, n_examples: int) -> str:
         exact=way.method == "exact" and set(way.certainty[rows]) == {"exact"},
         texts=[_attacked(cell, way, row) for row in rows],
         hues=(list(HUES).index("attention"), len(HUES)),
+        of_sentences=cell.words is not None,
     )
 
 

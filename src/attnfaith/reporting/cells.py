@@ -81,6 +81,15 @@ class Cell:
         found = self.table.column("query_tokens").to_pylist()
         return found if any(found) else None
 
+    @cached_property
+    def words(self) -> list[list[np.ndarray]] | None:
+        """The words of each sentence of each instance, where the cell's model has two levels; None where it has one."""
+        if "words" not in self.table.column_names:
+            return None
+        found = records.rows(self.table, "words")
+        # Beside a model of two levels, a record writes each token of other models as a sentence of one word
+        return found if any(len(words) != 1 for sentences in found for words in sentences) else None
+
     @property
     def classes(self) -> list[tuple[str, np.ndarray]]:
         """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..."""

@@ -15,7 +15,7 @@ from attnfaith.reporting.figures import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALE
 
 
 SHADES = 11
-MOST_TOKENS = 400  # per text on the page; more makes it slow to open and nobody reads them
+MOST_TOKENS = 400  # per text on the page, words where tokens are sentences; more makes it slow to open, and is not read
 # On two or three tokens a single swap takes tau from one end to the other: the extremes would all be such texts.
 SHORTEST_EXAMPLE = 8
 HUES = {"attention": ATTENTION, "gradient": GRADIENT, "leave_one_out": LEAVE_ONE_OUT}
@@ -35,9 +35,12 @@ class Score:
 
 @dataclass(frozen=True)
 class Token:
+    """words: where the token is a sentence, its words with their attention within it; () where it is not."""
+
     text: str
     gold: bool
     scores: tuple[Score, ...]
+    words: tuple[tuple[str, Score], ...]
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Example:
     length: int
     truncated: bool
     query: tuple[str, ...] | None
+    of_sentences: bool
 
 
 def _channels(colour: str) -> np.ndarray:
@@ -146,10 +150,12 @@ def example(cell: Cell, row: int) -> Example:
     if "rationale" in cell.table.column_names:
         gold = records.rows(cell.table.slice(row, 1), "rationale")[0]
     tokens = cell.table.column("tokens")[row].as_py()
+    words = _words(cell, row) if cell.words else [()] * len(tokens)
     predicted = int(cell.predicted[row])
     label = cell.labels[row]
     pairs = [pair for pair in cell.pairs if set(pair) <= set(measures)]
-    columns = zip(tokens, gold, zip(*scored, strict=True), strict=True)
+    columns = zip(tokens, gold, zip(*scored, strict=True), words, strict=True)
+    shown = _shown(words) if cell.words else MOST_TOKENS
     return Example(
         instance_id=visible(cell.instance_ids[row]),
         predicted=predicted,
@@ -160,11 +166,29 @@ def example(cell: Cell, row: int) -> Example:
             for first, second in pairs
         ),
         measures=tuple(measure_label(name) for name in measures),
-        tokens=tuple(Token(visible(text), bool(mark > 0), values) for text, mark, values in list(columns)[:MOST_TOKENS]),
+        tokens=tuple(
+            Token(visible(text), bool(mark > 0), values, inner) for text, mark, values, inner in list(columns)[:shown]
+        ),
         length=len(tokens),
         truncated=bool(cell.table.column("truncated")[row].as_py()),
         query=query_of(cell, row),
+        of_sentences=cell.words is not None,
     )
+
+
+def _words(cell: Cell, row: int) -> list[tuple[tuple[str, Score], ...]]:
+    """The words of each sentence with their attention, in percent of the sentence's largest."""
+    weights = records.rows(cell.table.slice(row, 1), "word_attention")[0]
+    return [
+        tuple(zip(map(visible, words), _scores(values, "attention within the sentence"), strict=True))
+        for words, values in zip(cell.words[row], weights, strict=True)
+    ]
+
+
+def _shown(words: list[tuple[tuple[str, Score], ...]]) -> int:
+    """How many sentences have no more than MOST_TOKENS words together; the first is always one of them."""
+    ends = np.cumsum([len(sentence) for sentence in words])
+    return max(1, int(np.searchsorted(ends, MOST_TOKENS, side="right")))
 
 
 def _tau(value: float) -> str:

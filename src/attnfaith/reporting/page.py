@@ -74,6 +74,7 @@ class Section:
     measures: tuple[tuple[int, str], ...]
     class_names: tuple[str, ...]
     has_rationale: bool
+    of_sentences: bool
     note: str
 
 
@@ -356,8 +357,11 @@ def _section(cell: Cell, agreement: pd.DataFrame, pictures: Sequence[Picture], n
         by = measure_label(measures[-1])
         groups = [(f"Highest agreement with {by}", best), (f"Lowest agreement with {by}", worst)]
         note = f"The extremes, not a sample: texts of highest and lowest τ between attention and {by}"
-        note += f", of at least {shortest} tokens." if shortest == SHORTEST_EXAMPLE else "."
-    if (cell.lengths > MOST_TOKENS).any():
+        unit = "sentences" if cell.words else "tokens"
+        note += f", of at least {shortest} {unit}." if shortest == SHORTEST_EXAMPLE else "."
+    if cell.words:
+        note += f" Of long texts the first sentences are shown, up to {MOST_TOKENS} words."
+    elif (cell.lengths > MOST_TOKENS).any():
         note += f" Of longer texts the first {MOST_TOKENS} tokens are shown."
     hues = [*HUES]
     return Section(
@@ -369,6 +373,7 @@ def _section(cell: Cell, agreement: pd.DataFrame, pictures: Sequence[Picture], n
         measures=tuple((hues.index(name) if name in hues else len(hues), measure_label(name)) for name in measures),
         class_names=tuple(name_class(str(number), cell.class_names) for number in range(cell.probs.shape[1])),
         has_rationale="rationale" in cell.table.column_names,
+        of_sentences=cell.words is not None,
         note=note,
     )
 
