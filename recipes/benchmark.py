@@ -689,7 +689,7 @@ def main():
         save_table(pd.DataFrame(rows), known.output / "memory")
         return print(*rows, sep="\n")
     rows = [row for tokens in (20, 200) for row in measure_length(tokens, known.repeats)]
-    rows += measure_stories(300, known.repeats) + measure_documents(16, 12, known.repeats)
+    rows += measure_stories(300, known.repeats) + measure_documents(10, 18, known.repeats)
     save_table(pd.DataFrame(rows), known.output / "steps")
     print(f"table: {known.output}/steps.md")
 
