@@ -6,6 +6,7 @@ sizes are checked before the work; nothing is unpickled or evaluated; all text t
 Shapes: N instances, T tokens of one instance, C classes.
 """
 
+import contextlib
 import csv
 import functools
 import html
@@ -15,15 +16,15 @@ import json
 import logging
 import math
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import evaluate
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from scipy.stats import rankdata
 
 
 FOLDER = Path(__file__).parent
@@ -33,7 +34,10 @@ MAX_VALUES = 5_000_000  # values in all columns together: half a minute of work
 MAX_CHOICES = 1000  # cells or measures in a list
 MAX_DRAWN = 400  # tokens of a picture; nobody reads more, and they make the page slow
 MAX_TOKEN = 40  # letters of a token shown
+MAX_MEMORY = 4 * 2**30  # bytes of the process that tries a Parquet file
+MAX_SECONDS = 60  # of that process
 PARQUET = b"PAR1"
+TRY_PARQUET = "--try-parquet"
 # what tells the cells of a record apart, where it has them
 IDENTITY = ("dataset", "revision", "split", "encoder", "alignment", "projection", "vectors", "objective", "seed")
 BINS = np.linspace(-1, 1, 21)
@@ -54,31 +58,36 @@ GROUPS = {
     "Distance of the attentions": ("jsd",),
 }
 CSS = """
-.faithfulness { --attention: #0072b2; --importance: #d55e00; color: var(--body-text-color); }
+.faithfulness { --attention: #0072b2; --importance: #d55e00; color: var(--body-text-color); margin-bottom: 1.2rem; }
 .dark .faithfulness { --attention: #56b4e9; --importance: #e69f00; }
 .faithfulness .problem { border-left: 4px solid #c62828; background: rgb(198 40 40 / 10%); padding: .6rem .8rem; }
-.faithfulness .quiet, .faithfulness caption { color: var(--body-text-color-subdued); }
+.faithfulness .quiet { color: color-mix(in srgb, var(--body-text-color) 70%, transparent); }
 .faithfulness .tiles { display: flex; flex-wrap: wrap; gap: .6rem; margin-bottom: .8rem; }
 .faithfulness .tile { flex: 1 1 9rem; padding: .6rem .8rem;
   border: 1px solid var(--border-color-primary); border-radius: 8px; }
 .faithfulness .tile b { display: block; font-size: 1.6rem; line-height: 1.3; font-weight: 600; }
 .faithfulness .tile span { display: block; font-size: .82rem; }
+.faithfulness .wide { overflow-x: auto; }
 .faithfulness table { width: 100%; border-collapse: collapse; border: 0 !important; font-size: .85rem; margin: 0; }
-.faithfulness th, .faithfulness td { text-align: left; padding: .2rem .5rem; border: 0; vertical-align: top; }
-.faithfulness tr { border-top: 1px solid var(--border-color-primary); }
+.faithfulness tr { border: 0 !important; border-top: 1px solid var(--border-color-primary) !important; }
+.faithfulness th, .faithfulness td { text-align: left; padding: .2rem .5rem; border: 0 !important; vertical-align: top; }
 .faithfulness .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .faithfulness code { font-size: .8rem; background: none; border: 0; padding: 0; }
 .faithfulness .title { font-weight: 600; margin: .4rem 0; }
-.faithfulness svg { width: 100%; height: auto; max-width: 760px; display: block; }
+.faithfulness svg { width: 100%; max-width: 760px; height: auto; display: block; }
 .faithfulness svg text { fill: currentColor; font-size: 12px; }
 .faithfulness .bars { max-height: 34rem; overflow: auto; }
-.faithfulness .bars tr { border: 0; }
+.faithfulness .bars tr { border: 0 !important; }
 .faithfulness .bars th, .faithfulness .bars td { padding: .08rem .5rem; vertical-align: middle; }
 .faithfulness .bars td.token { text-align: center; white-space: nowrap; }
-.faithfulness .bars td.bar { width: 34%; }
+.faithfulness .bars td.bar { width: 34%; min-width: 4rem; }
 .faithfulness .bar div { height: .85rem; border-radius: 2px; }
 .faithfulness .bar .some { min-width: 1px; }
+@media (max-width: 640px) { .faithfulness .rank { display: none; } .faithfulness svg text { font-size: 22px; } }
 """
+
+
+UNREADABLE = "the file is not a readable Parquet file: damaged, encrypted, cut off or of other types"
 
 
 class InputError(ValueError):
@@ -128,6 +137,8 @@ def columns_of_file(data, importance=None, cell=None):
     if len(data) > MAX_FILE:
         raise InputError(f"the file has {len(data):,} bytes; at most {MAX_FILE:,} are read. Give fewer instances or columns")
     if data[:4] == PARQUET:
+        if not _is_harmless(data, importance, cell):
+            raise InputError(UNREADABLE)
         return _of_parquet(data, importance, cell)
     if len(data) > MAX_TEXT:
         raise InputError(
@@ -247,7 +258,7 @@ def _of_csv(text):
                 raise InputError(f"line {reader.line_num} of the file has not the {len(names)} cells of the header")
             lines.append((reader.line_num, line))
     except csv.Error as error:
-        raise InputError(f"line {reader.line_num} of the file cannot be read as CSV: {error}") from error
+        raise InputError(f"line {reader.reader.line_num} of the file cannot be read as CSV: {error}") from error
     known = [name for name in names if name in EXAMPLE]
     if "instance" in names:
         return _of_token_lines(lines, known, "token" in names), names
@@ -286,6 +297,29 @@ def _of_token_lines(lines, known, with_tokens):
     return {name: rows if name == "tokens" else [np.array(row) for row in rows] for name, rows in columns.items()}
 
 
+def _is_harmless(data, importance, cell):
+    """Whether a process of its own survives reading the file: a damaged one can end the process that reads it, and a small
+    one can unfold into more than the memory holds.
+    """
+    command = [sys.executable, __file__, TRY_PARQUET, json.dumps([importance, cell])]
+    try:
+        done = subprocess.run(command, input=data, capture_output=True, timeout=2 * MAX_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def _try_parquet(importance, cell):
+    """Read the file on standard input within the bounds of memory and time; what is wrong with it is told elsewhere."""
+    with contextlib.suppress(ImportError):  # on Windows, without bounds
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
+    with contextlib.suppress(InputError):
+        _of_parquet(sys.stdin.buffer.read(), importance, cell)
+
+
 def _of_parquet(data, importance, cell):
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
@@ -314,7 +348,7 @@ def _of_parquet(data, importance, cell):
         if "tokens" in wanted:
             columns["tokens"] = _arrow_tokens(table)
     except (pa.ArrowException, OSError) as error:
-        raise InputError("the file is not a readable Parquet file: damaged, encrypted, cut off or of other types") from error
+        raise InputError(UNREADABLE) from error
     aside = [name for name in names if name not in read]
     return columns, {"importance": measures, "cell": cells, "used": list(wanted.values()), "aside": aside}
 
@@ -385,10 +419,8 @@ def answer(read):
     choices = None
     try:
         columns, choices = read()
+        _check(columns)
         results, tau = measured(columns)
-        if not results["n"]:
-            raise InputError("there is no instance: give at least one row")
-        _check_tokens(columns)
     except ValueError as error:
         return _refused(str(error)), choices
     except Exception:
@@ -412,7 +444,7 @@ def answer(read):
 
 
 def _refused(text):
-    problem = f'<p class="problem" role="alert"><strong>This cannot be computed.</strong> {_safe(text)}</p>'
+    problem = f'<p class="problem" role="alert"><strong>This cannot be computed:</strong> {_safe(text)}</p>'
     return Answer(message=_block(problem), results={"error": text})
 
 
@@ -420,6 +452,8 @@ def measured(columns):
     """(statistic -> value, tau-b [N] or None without importance) of the columns; other columns than the metric's are left
     aside. Raises ValueError as the metric does.
     """
+    import evaluate  # seconds, which the process that tries a file need not spend
+
     # by its file, as the folder has another name on a Space; in memory, as nothing of a user belongs on the server's disk
     metric = evaluate.load(str(FOLDER / "attention_faithfulness.py"), keep_in_memory=True)
     results = metric.compute(**{name: columns[name] for name in EXAMPLE if name in columns})
@@ -431,15 +465,24 @@ def measured(columns):
     )[0]
 
 
-def _check_tokens(columns):
+def _check(columns):
+    """InputError where the columns hold nothing or too much, or tokens do not fit; the metric checks the rest."""
+    measured = [rows for name, rows in columns.items() if name in EXAMPLE]
+    if measured and not any(len(rows) for rows in measured):
+        raise InputError("there is no instance: give at least one row")
+    values = sum(len(row) for rows in measured for row in rows if row is not None)
+    if values > MAX_VALUES:
+        raise InputError(f"the columns hold {values:,} numbers; at most {MAX_VALUES:,} are computed. Give fewer instances")
     if "tokens" not in columns:
         return
-    for name in ("attention", "importance"):
-        for place, (tokens, row) in enumerate(zip(columns["tokens"], columns.get(name, ()), strict=False)):
+    for name in {"attention", "importance"} & columns.keys():
+        if len(columns["tokens"]) != len(columns[name]):
+            raise InputError(
+                f"tokens has {len(columns['tokens'])} rows and {name} {len(columns[name])}; give one per instance"
+            )
+        for place, (tokens, row) in enumerate(zip(columns["tokens"], columns[name], strict=True)):
             if row is not None and len(tokens) != len(row):
-                raise InputError(
-                    f"row {place}: tokens has {len(tokens)} words and {name} {len(row)} values; give one for each"
-                )
+                raise InputError(f"row {place}: tokens has {len(tokens)} words for {len(row)} values of {name}")
 
 
 # ---------------------------------------------------------------------------------------------- showing
@@ -486,7 +529,7 @@ def numbers_html(results):
     tiles = [_tile(*tile) for tile in _tiles(results)]
     rows = []
     for heading, beginnings in GROUPS.items():
-        names = [name for name in results if name == "n" == beginnings[0] or name.startswith(beginnings) and name != "n"]
+        names = [name for name in results if name in beginnings or name.startswith(tuple(f"{one}_" for one in beginnings))]
         if names:
             rows.append(f'<tr><th colspan="4" scope="rowgroup">{heading}</th></tr>')
         for name in names:
@@ -499,7 +542,8 @@ def numbers_html(results):
     head = "<tr><th>Statistic</th><th>Value</th><th>Range</th><th>Meaning</th></tr>"
     return _block(
         f'<div class="tiles">{"".join(tiles)}</div>'
-        f"<details><summary>All {len(results)} numbers</summary><table>{head}{''.join(rows)}</table></details>"
+        f"<details><summary>All {len(results)} numbers</summary>"
+        f'<div class="wide"><table>{head}{"".join(rows)}</table></div></details>'
     )
 
 
@@ -510,8 +554,9 @@ def _tile(label, value, note):
 def _tiles(results):
     yield "Instances", results["n"], ""
     if "kendall_tau" in results:
-        low, high = (_number(results[f"kendall_tau_ci_{end}"]) for end in ("low", "high"))
-        yield "Kendall’s τ-b, mean", results["kendall_tau"], f"95 % interval: {low} to {high}"
+        low, high = results["kendall_tau_ci_low"], results["kendall_tau_ci_high"]
+        interval = "undefined" if math.isnan(low) else f"{_number(low)} to {_number(high)}"
+        yield "Kendall’s τ-b, mean", results["kendall_tau"], f"95 % interval: {interval}"
         over = _number(results["kendall_tau_over_ceiling"])
         yield "Highest τ-b that ties allow", results["tie_ceiling"], f"τ-b over it: {over}"
     if "normalised_entropy" in results:
@@ -534,7 +579,7 @@ def histogram_html(tau):
     if not len(defined):
         return _block(heading + '<p class="quiet">τ-b needs two tokens and scores that are not all equal.</p>')
     counts, _ = np.histogram(defined, BINS)
-    left, right, top, bottom = 44, 748, 24, 190
+    left, right, top, bottom = 52, 748, 34, 200
     high = max(counts.max(), 1)
 
     def across(value):
@@ -557,7 +602,7 @@ def histogram_html(tau):
                 f"<title>{count:,} between {low:.1f} and {end:.1f}</title></rect>"
             )
     for tick in (-1, -0.5, 0, 0.5, 1):
-        parts.append(f'<text x="{across(tick):.1f}" y="{bottom + 18}" text-anchor="middle">{_minus(f"{tick:g}")}</text>')
+        parts.append(f'<text x="{across(tick):.1f}" y="{bottom + 20}" text-anchor="middle">{_minus(f"{tick:g}")}</text>')
     mean = float(defined.mean())
     anchor = "end" if mean > 0.7 else "start"
     parts.append(
@@ -565,8 +610,8 @@ def histogram_html(tau):
         f'stroke-width="2" stroke-dasharray="6 4"/><text x="{across(mean) + (-6 if anchor == "end" else 6):.1f}" '
         f'y="{top - 10}" text-anchor="{anchor}">mean {_number(mean)}</text>'
     )
-    axis = f'<text x="{(left + right) / 2}" y="{bottom + 38}" text-anchor="middle">τ-b of an instance</text>'
-    picture = f'<svg viewBox="0 0 760 236" role="img" aria-label="{title}, mean {_number(mean)}">'
+    axis = f'<text x="{(left + right) / 2}" y="{bottom + 44}" text-anchor="middle">τ-b of an instance</text>'
+    picture = f'<svg viewBox="0 0 760 252" role="img" aria-label="{title}, mean {_number(mean)}">'
     return _block(f"{heading}{picture}{''.join(parts)}{axis}</svg>")
 
 
@@ -591,8 +636,8 @@ def bars_html(columns, row):
         f"{cells['importance'][place] if both else ''}</tr>"
         for place in range(shown)
     ]
-    ends = '<th class="number">importance</th><th class="number">rank</th>' if both else ""
-    head = f'<tr><th class="number">rank</th><th class="number">attention</th><th></th><th></th><th></th>{ends}</tr>'
+    ends = '<th class="number">importance</th><th class="number rank">rank</th>' if both else ""
+    head = f'<tr><th class="number rank">rank</th><th class="number">attention</th><th></th><th></th><th></th>{ends}</tr>'
     cut = f'<p class="quiet">The first {shown} of {length:,} tokens.</p>' if shown < length else ""
     return _block(f'{title}{cut}<div class="bars"><table>{head}{"".join(lines)}</table></div>')
 
@@ -615,9 +660,8 @@ def _bar_cells(name, values, shown):
     Ranks are what tau compares: 1 is the largest, "=" marks a tie.
     """
     values = np.asarray(values, dtype=np.float64)
-    ranks = rankdata(-values, method="min")
-    rank, count = np.unique(ranks, return_counts=True)
-    tied = np.isin(ranks, rank[count > 1])
+    _, group, count = np.unique(-values, return_inverse=True, return_counts=True)
+    ranks, tied = (np.cumsum(count) - count + 1)[group], (count > 1)[group]
     finite = np.where(np.isfinite(values), values, 0)
     low, high = min(finite.min(), 0), max(finite.max(), 0)
     extent = (high - low) or 1
@@ -627,7 +671,7 @@ def _bar_cells(name, values, shown):
         start = "auto" if name == "attention" else f"{(min(size, 0) - low) / extent:.2%}"
         style = f"background:var(--{name});margin-left:{start};width:{abs(size) / extent:.2%}"
         cells = [
-            f'<td class="number quiet">{ranks[place]:.0f}{"=" if tied[place] else ""}</td>',
+            f'<td class="number quiet rank">{ranks[place]}{"=" if tied[place] else ""}</td>',
             f'<td class="number">{_minus(f"{values[place]:.3g}")}</td>',
             f'<td class="bar"><div class="{"some" if size else "none"}" style="{style}"></div></td>',
         ]
@@ -645,9 +689,11 @@ def build():
     def outputs_of(found):
         """Values of `outputs`, below."""
         slider = gradio.Slider(maximum=max(found.n - 1, 1), value=0, visible=found.n > 1 and bool(found.bars))
-        return found.message, found.numbers, found.histogram, slider, found.bars, found.results, found.columns
+        return found.message + found.numbers + found.histogram, slider, found.bars, found.results, found.columns
 
-    def typed(*texts):
+    def typed(attention, importance, probs="", counterfactual_attention="", counterfactual_probs=""):
+        texts = (attention, importance, probs, counterfactual_attention, counterfactual_probs)
+
         def read():
             # None: a box that was never opened
             columns = columns_of_texts({name: text or "" for name, text in zip(EXAMPLE, texts, strict=True)})
@@ -663,7 +709,7 @@ def build():
     def opened(data):
         return filed(data, None, None)
 
-    def filed(data, importance, cell):
+    def filed(data, importance=None, cell=None):
         if data is None:
             found, choices = _refused("no file was given: choose one first"), None
         else:
@@ -695,20 +741,21 @@ def build():
                     compute_typed = gradio.Button("Compute", variant="primary")
                 with gradio.Tab("File"):
                     file = gradio.File(label="record (.parquet), JSON or CSV", type="binary", height=140)
-                    importance = gradio.Dropdown(label="importance", visible=False)
-                    cell = gradio.Dropdown(label="cell of the record", visible=False)
+                    # other values than those on offer are refused with the ones there are: a program may name one at once
+                    importance = gradio.Dropdown(label="importance", allow_custom_value=True, visible=False)
+                    cell = gradio.Dropdown(label="cell of the record", allow_custom_value=True, visible=False)
                     compute_file = gradio.Button("Compute", variant="primary")
                     gradio.Markdown(FILES)
             with gradio.Column(scale=3, min_width=420):
-                message, numbers, histogram = gradio.HTML(), gradio.HTML(), gradio.HTML()
+                report = gradio.HTML(label="report")
                 row = gradio.Slider(0, 1, 0, step=1, label="row drawn", visible=False)
-                bars = gradio.HTML()
+                bars = gradio.HTML(label="bars")
                 with gradio.Accordion("Results as JSON", open=False):
-                    results = gradio.JSON(show_label=False)
+                    results = gradio.JSON(label="results", show_label=False)
         with gradio.Accordion("Metric card", open=False):
             gradio.Markdown(card)
-        outputs = [message, numbers, histogram, row, bars, results, columns]
-        page.load(typed, boxes, outputs, api_visibility="private")
+        outputs = [report, row, bars, results, columns]
+        page.load(typed, boxes, outputs, api_name="example", api_visibility="private")
         compute_typed.click(typed, boxes, outputs, api_name="typed")
         file.upload(opened, file, [*outputs, importance, cell], api_visibility="private")
         compute_file.click(filed, [file, importance, cell], [*outputs, importance, cell], api_name="file")
@@ -741,6 +788,9 @@ a,bad,0.7,2
 
 
 def main():
+    if sys.argv[1:2] == [TRY_PARQUET]:
+        _try_parquet(*json.loads(sys.argv[2]))
+        return
     build().launch(css=CSS, max_file_size=MAX_FILE, state_session_capacity=50, ssr_mode=False, run_history=False)
 
 
