@@ -467,10 +467,10 @@ def measured(columns):
 
 def _check(columns):
     """InputError where the columns hold nothing or too much, or tokens do not fit; the metric checks the rest."""
-    measured = [rows for name, rows in columns.items() if name in EXAMPLE]
-    if measured and not any(len(rows) for rows in measured):
+    given = [rows for name, rows in columns.items() if name in EXAMPLE]
+    if given and not any(len(rows) for rows in given):
         raise InputError("there is no instance: give at least one row")
-    values = sum(len(row) for rows in measured for row in rows if row is not None)
+    values = sum(len(row) for rows in given for row in rows if row is not None)
     if values > MAX_VALUES:
         raise InputError(f"the columns hold {values:,} numbers; at most {MAX_VALUES:,} are computed. Give fewer instances")
     if "tokens" not in columns:
