@@ -87,6 +87,7 @@ CSS = """
 """
 
 
+EMPTY = "there is no instance: give at least one row"
 UNREADABLE = "the file is not a readable Parquet file: damaged, encrypted, cut off or of other types"
 
 
@@ -341,12 +342,12 @@ def _of_parquet(data, importance, cell):
         identity = [name for name in IDENTITY if name in names]
         read = [*wanted.values(), *identity]
         texts = _check_size(file.metadata, read)
-        # each different text is kept once: a long one that comes a million times fits into a small file, not into memory
         file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
-        cells, table = _one_cell(file.read(columns=read, use_threads=False), identity, cell)
+        groups = (file.read_row_group(group, columns=read, use_threads=False) for group in range(file.num_row_groups))
+        cells, table = _one_cell(pa.concat_tables(map(_with_short_texts, groups)), identity, cell)
         columns = {name: _arrow_rows(table, other) for name, other in wanted.items() if name != "tokens"}
         if "tokens" in wanted:
-            columns["tokens"] = _arrow_tokens(table)
+            columns["tokens"] = table.column("tokens").combine_chunks()
     except (pa.ArrowException, OSError) as error:
         raise InputError(UNREADABLE) from error
     aside = [name for name in names if name not in read]
@@ -354,7 +355,9 @@ def _of_parquet(data, importance, cell):
 
 
 def _check_size(metadata, read):
-    """InputError where the columns to read hold too much, by what the file says of itself; else the paths of their texts."""
+    """InputError where the columns hold nothing or too much, by what the file says of itself; the paths of their texts."""
+    if not metadata.num_rows:
+        raise InputError(EMPTY)
     chunks = [
         metadata.row_group(group).column(place)
         for group in range(metadata.num_row_groups)
@@ -370,9 +373,9 @@ def _check_size(metadata, read):
 
 def _one_cell(table, identity, wanted):
     """(labels of the cells of a record, the rows of one): the one that is wanted, or the first."""
-    if not identity or not table.num_rows:
+    if not identity:
         return [], table
-    codes = [pc.dictionary_encode(table.column(name)).combine_chunks().indices.fill_null(-1) for name in identity]
+    codes = [pc.dictionary_encode(table.column(name).combine_chunks()).indices.fill_null(-1) for name in identity]
     keys = np.stack([code.to_numpy(zero_copy_only=False) for code in codes], axis=1)
     _, first, cell_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     found = [(table.select(identity).slice(row, 1).to_pylist()[0], cell) for cell, row in enumerate(first)][:MAX_CHOICES]
@@ -398,15 +401,24 @@ def _arrow_rows(table, name):
     ]
 
 
-def _arrow_tokens(table):
-    """The tokens as an Arrow list column whose different tokens are cut to what is shown."""
-    array = table.column("tokens").combine_chunks()
-    is_text = pa.types.is_list(array.type) and pa.types.is_dictionary(array.type.value_type)
-    if not is_text or array.null_count:
-        raise InputError(f"column 'tokens' holds {array.type}, or nothing in a row; give one list of words per instance")
-    words = array.values
-    cut = pc.utf8_slice_codeunits(words.dictionary, 0, MAX_TOKEN + 1)
-    return pa.ListArray.from_arrays(array.offsets, pa.DictionaryArray.from_arrays(words.indices, cut))
+def _with_short_texts(table):
+    """The table with its texts cut to what is shown. They come as dictionaries, each different text once: a long one that
+    comes a million times fits into a small file, but not into memory.
+    """
+    for place, name in enumerate(table.column_names):
+        array = table.column(name).combine_chunks()
+        words = array.values if pa.types.is_list(array.type) else array
+        if pa.types.is_dictionary(words.type):
+            cut = pc.utf8_slice_codeunits(words.dictionary, 0, MAX_TOKEN + 1).take(words.indices)
+            whole = cut if words is array else pa.ListArray.from_arrays(array.offsets, cut, mask=array.is_null())
+            table = table.set_column(place, name, whole)
+    if "tokens" in table.column_names:
+        tokens = table.column("tokens")
+        if tokens.null_count or not (pa.types.is_list(tokens.type) and pa.types.is_string(tokens.type.value_type)):
+            raise InputError(
+                f"column 'tokens' holds {tokens.type}, or nothing in a row; give one list of words per instance"
+            )
+    return table
 
 
 # ---------------------------------------------------------------------------------------------- computing
@@ -469,7 +481,7 @@ def _check(columns):
     """InputError where the columns hold nothing or too much, or tokens do not fit; the metric checks the rest."""
     given = [rows for name, rows in columns.items() if name in EXAMPLE]
     if given and not any(len(rows) for rows in given):
-        raise InputError("there is no instance: give at least one row")
+        raise InputError(EMPTY)
     values = sum(len(row) for rows in given for row in rows if row is not None)
     if values > MAX_VALUES:
         raise InputError(f"the columns hold {values:,} numbers; at most {MAX_VALUES:,} are computed. Give fewer instances")
