@@ -191,13 +191,10 @@ def use(reader, folder, record):
     reader.look("8-card")
 
 
-def request(address, path, body=None):
+def request(address, path, data=None, kind="application/json"):
     """Status and text of an answer of the server."""
-    data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(
-            urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
-        ) as reply:
+        with urllib.request.urlopen(urllib.request.Request(address + path, data, {"Content-Type": kind})) as reply:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -221,10 +218,17 @@ def attack(address, home):
     ):
         file = {"path": given, "meta": {"_type": "gradio.FileData"}}
         for extra in ({}, {"url": given}):
-            status, text = request(address, "/gradio_api/call/file", {"data": [file | extra, None, None]})
+            body = json.dumps({"data": [file | extra, None, None]}).encode()
+            status, text = request(address, "/gradio_api/call/file", body)
             assert status == 200, text
             _, text = request(address, f"/gradio_api/call/file/{json.loads(text)['event_id']}")
             assert "event: error" in text and "8675309" not in text and "Kendall" not in text, (given, text[:500])
+
+    head = b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.csv"\r\n\r\n'
+    for size, expected in ((10, 200), (101 * 2**20, 413)):
+        body = head + bytes(size) + b"\r\n--x--\r\n"
+        status, text = request(address, "/gradio_api/upload", body, "multipart/form-data; boundary=x")
+        assert status == expected, (size, status, text[:200])
 
 
 def main():
