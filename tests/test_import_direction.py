@@ -31,7 +31,7 @@ LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 WITHOUT_TORCH = ("record", "metrics", "reporting")
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}
-DEMO = {"gradio"}  # what app.py of a Space runs on
+DEMO = {"gradio", "pyarrow"}  # what app.py of a Space runs on
 
 
 def imports(file):
