@@ -308,8 +308,8 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer
 
     def serve(self):
-        if self.fault.delay:
-            self.hub.closed.wait(self.fault.delay)
+        if self.fault.delay and self.hub.closed.wait(self.fault.delay):
+            raise Cut
         if self.fault.cut_after_bytes is not None and self.command in ("POST", "PUT"):
             received = itertools.accumulate(len(piece) for piece in self.body)
             any(size >= self.fault.cut_after_bytes for size in received)
