@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.hub_server import HubServer, damaged, front_matter, matches_any, valid_name
+from tests.hub_server import HubServer, Storage, damaged, front_matter, matches_any, valid_name
 
 
 ALICE, READER, BOB = "hf_alice", "hf_alice_read", "hf_bob"
 ALPHABET = bytes(range(256)) * 3
+INFO = "/api/models/alice/repo"
 
 
 class Answer(NamedTuple):
@@ -141,7 +142,7 @@ def test_hashes_are_those_of_git(hub):
     create(hub)
     large = send_lfs(hub, ALPHABET)
     assert commit(hub, {"a.txt": b"hello\n", "empty": b"", "big.bin": large}).status == 200
-    tree = {item["path"]: item for item in ask(hub, "GET", "/api/models/alice/repo/tree/main").json}
+    tree = {item["path"]: item for item in ask(hub, "GET", f"{INFO}/tree/main").json}
     assert tree["a.txt"]["oid"] == git_hash(b"hello\n")
     assert tree["empty"]["oid"] == git_hash(b"")
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{large}\nsize {len(ALPHABET)}\n".encode()
@@ -201,7 +202,7 @@ def test_the_tree_at_each_level(hub):
     commit(hub, {"b/c": b"5"}, title="second")
 
     def paths(path="", query=""):
-        answer = ask(hub, "GET", f"/api/models/alice/repo/tree/main{path}{query}")
+        answer = ask(hub, "GET", f"{INFO}/tree/main{path}{query}")
         return {item["path"]: (item["type"], item.get("lastCommit", {}).get("title")) for item in answer.json}
 
     everything = {".gitattributes": ("file", None), "a": ("file", None), "b": ("directory", None), "bb": ("file", None)}
@@ -216,12 +217,15 @@ def test_the_tree_at_each_level(hub):
     }
     assert paths("", "?expand=true")[".gitattributes"] == ("file", "initial commit")
     assert paths("", "?expand=true")["b"] == ("directory", "second")
-    assert error_code(ask(hub, "GET", "/api/models/alice/repo/tree/main/c")) == (404, "EntryNotFound")
+    commit(hub, {"a": b"6"})
+    commit(hub, {"a": b"1"}, title="back")
+    assert paths("", "?expand=true")["a"] == ("file", "back")
+    assert error_code(ask(hub, "GET", f"{INFO}/tree/main/c")) == (404, "EntryNotFound")
     asked = {"paths": ["a", "b/", "nothing"], "expand": True}
     head = {"Content-Type": "application/json"}
-    info = ask(hub, "POST", "/api/models/alice/repo/paths-info/main", asked, headers=head).json
-    assert [(item["path"], item["lastCommit"]["title"]) for item in info] == [("a", "first"), ("b", "second")]
-    form = ask(hub, "POST", "/api/models/alice/repo/paths-info/main", b"paths=a&paths=b&expand=False").json
+    info = ask(hub, "POST", f"{INFO}/paths-info/main", asked, headers=head).json
+    assert [(item["path"], item["lastCommit"]["title"]) for item in info] == [("a", "back"), ("b", "second")]
+    form = ask(hub, "POST", f"{INFO}/paths-info/main", b"paths=a&paths=b&expand=False").json
     assert [item["path"] for item in form] == ["a", "b"]
 
 
@@ -231,7 +235,7 @@ def test_pages_together_are_the_whole(tmp_path, page_size):
         create(hub)
         names = {f"d/{number:02d}" for number in range(13)}
         commit(hub, dict.fromkeys(names, b""))
-        found, pages, path = [], 0, "/api/models/alice/repo/tree/main?recursive=True"
+        found, pages, path = [], 0, f"{INFO}/tree/main?recursive=True"
         while path:
             answer = ask(hub, "GET", path)
             assert len(answer.json) <= page_size
@@ -296,7 +300,7 @@ def test_a_commit_with_one_bad_line_changes_nothing(hub, bad):
 def test_refs(hub):
     create(hub)
     first = commit(hub, {"a": b"1"}).json["commitOid"]
-    api = "/api/models/alice/repo"
+    api = INFO
     assert ask(hub, "POST", f"{api}/tag/main", {"tag": "v1"}).status == 201
     assert ask(hub, "POST", f"{api}/branch/side%2Fone", {"startingPoint": "v1"}).status == 201
     assert ask(hub, "POST", f"{api}/branch/side%2Fone", {}).status == 409
@@ -318,8 +322,8 @@ def test_refs(hub):
     assert answer["tags"] == [{"name": "v1", "ref": "refs/tags/v1", "targetCommit": first}]
     assert answer["pullRequests"] == [{"name": "1", "ref": "refs/pr/1", "targetCommit": fourth}]
     assert "pullRequests" not in ask(hub, "GET", f"{api}/refs").json
-    assert error_code(commit(hub, {"a": b"5"}, revision="v1")) == (404, "RevisionNotFound")
-    assert error_code(commit(hub, {"a": b"5"}, revision=first)) == (404, "RevisionNotFound")
+    for revision in ("v1", "refs%2Ftags%2Fv1", first, "nothing"):
+        assert error_code(commit(hub, {"a": b"5"}, revision=revision)) == (404, "RevisionNotFound")
     assert ask(hub, "DELETE", f"{api}/tag/v1").status == ask(hub, "DELETE", f"{api}/branch/side%2Fone").status == 200
     assert list(hub.refs("model", "alice/repo")) == ["refs/heads/main", "refs/pr/1"]
     for path in (f"{api}/branch/main", f"{api}/tag/v1"):
@@ -362,7 +366,7 @@ def test_preupload_says_how_to_send_and_what_is_there(hub):
         file("out/x.log"),
     ]
     request = {"files": files, "gitIgnore": "# logs\n\nout/\n"}
-    answer = ask(hub, "POST", "/api/models/alice/repo/preupload/main", request).json
+    answer = ask(hub, "POST", f"{INFO}/preupload/main", request).json
     modes = {item["path"]: item["uploadMode"] for item in answer["files"]}
     assert [path for path, mode in modes.items() if mode == "lfs"] == ["sub/b.parquet", "b.parquet", "c.png", "huge.txt"]
     assert [item["path"] for item in answer["files"] if item["shouldIgnore"]] == ["out/x.log"]
@@ -395,8 +399,6 @@ def test_lfs_objects_are_sent_once_and_checked(hub):
 
 # ------------------------------------------------------------------------------------------------ who may do what
 
-INFO, WRITE, MADE = "/api/models/alice/repo", "/api/models/alice/repo/auth-check/write", "/api/repos/create"
-
 
 @pytest.mark.parametrize(
     ("token", "public", "private", "check", "push", "pull_request", "made"),
@@ -418,13 +420,13 @@ def test_tokens(hub, token, public, private, check, push, pull_request, made):
         assert ask(hub, "GET", path, token=token).status == private
     names = [item["id"] for item in ask(hub, "GET", "/api/models?author=alice", token=token).json] if public == 200 else []
     assert names == ([] if public != 200 else ["alice/hidden", "alice/repo"] if private == 200 else ["alice/repo"])
-    assert ask(hub, "GET", WRITE, token=token).status == check
+    assert ask(hub, "GET", f"{INFO}/auth-check/write", token=token).status == check
     assert commit(hub, {"a": b"1"}, query="?create_pr=1", token=token).status == pull_request
     assert hub.history("model", "alice/repo") == before
     assert commit(hub, {"a": b"1"}, token=token).status == push
     assert (hub.history("model", "alice/repo") == before) == (push != 200)
     new = {"name": "new", "organization": "alice", "type": "space", "sdk": "static"}
-    assert ask(hub, "POST", MADE, new, token=token).status == made
+    assert ask(hub, "POST", "/api/repos/create", new, token=token).status == made
     for method, path, body in (
         ("PUT", f"{INFO}/settings", {"visibility": "private"}),
         ("POST", f"{INFO}/tag/main", {"tag": "v1"}),
@@ -455,7 +457,7 @@ def test_a_repository_that_is_not_there(hub):
         assert error_code(answer) == (404, "RepoNotFound")
     assert error_code(ask(hub, "GET", "/api/models/alice/x", token=None)) == (401, "RepoNotFound")
     create(hub)
-    assert error_code(ask(hub, "GET", "/api/models/alice/repo/revision/v9")) == (404, "RevisionNotFound")
+    assert error_code(ask(hub, "GET", f"{INFO}/revision/v9")) == (404, "RevisionNotFound")
     missing = ask(hub, "GET", "/alice/repo/resolve/main/x")
     assert error_code(missing) == (404, "EntryNotFound")
     assert missing.headers["X-Repo-Commit"] == hub.history("model", "alice/repo")[-1].id
@@ -467,6 +469,9 @@ def test_made_and_deleted_and_made_again(hub):
     old = commit(hub, {"a": b"1"}).json["commitOid"]
     again = ask(hub, "POST", "/api/repos/create", {"name": "repo", "type": "model"})
     assert (again.status, again.json["url"]) == (409, f"{hub.endpoint}/alice/repo")
+    for visibility, status in (("private", 404), ("public", 200)):
+        assert ask(hub, "PUT", f"{INFO}/settings", {"visibility": visibility}).json == {"visibility": visibility}
+        assert ask(hub, "GET", INFO, token=BOB).status == status
     assert ask(hub, "POST", "/api/repos/create", {"name": "s", "type": "space"}).status == 400
     assert ask(hub, "POST", "/api/repos/create", {"name": "s", "type": "bucket"}).status == 400
     assert ask(hub, "DELETE", "/api/repos/delete", {"name": "repo"}).status == 200
@@ -501,7 +506,7 @@ def test_a_connection_serves_on_after_a_refusal(hub):
     create(hub)
     hub.fault("commit/main", status=500)
     connection = connect(hub)
-    for path, status in (("/api/models/alice/repo/commit/main", 500), ("/api/models/alice/repo/unknown", 404)):
+    for path, status in ((f"{INFO}/commit/main", 500), (f"{INFO}/unknown", 404)):
         assert ask(hub, "POST", path, b"x" * 300_000, connection=connection).status == status
         assert ask(hub, "GET", INFO, connection=connection).status == 200
     connection.close()
@@ -649,6 +654,26 @@ def whole(hub):
                     for sha256 in item.files.values():
                         assert hashlib.sha256(hub.storage.blob(sha256).read_bytes()).hexdigest() == sha256
     return True
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+    storage, path = Storage(tmp_path), tmp_path / "file"
+    storage.replace(path, [b"old"])
+
+    def pieces(error=None):
+        yield b"n"
+        assert path.read_bytes() == b"old"
+        if error:
+            raise error
+        yield b"ew"
+
+    with pytest.raises(ConnectionResetError):
+        storage.replace(path, pieces(ConnectionResetError()))
+    with path.open("rb") as reader:
+        storage.replace(path, pieces())
+        assert reader.read() == b"old"  # who reads while it is replaced sees one or the other
+    assert path.read_bytes() == b"new"
+    assert not list((tmp_path / "incoming").iterdir())
 
 
 def test_another_server_serves_what_the_first_left(tmp_path):
