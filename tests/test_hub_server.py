@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 def connect(hub) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(urlsplit(hub.endpoint).netloc, timeout=20)
+    return http.client.HTTPConnection(urlsplit(hub.endpoint).netloc, timeout=120)
 
 
 def ask(hub, method, path, body=None, *, token=ALICE, headers=None, connection=None) -> Answer:
@@ -583,7 +583,7 @@ def test_a_client_that_goes_away_leaves_nothing(hub, head):
     connection.endheaders()
     for part in parts[head[0]]:
         connection.send(part)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not list((hub.root / "incoming").iterdir()) and time.monotonic() < deadline:
         time.sleep(0.01)
     connection.close()
@@ -639,7 +639,7 @@ def test_the_end_does_not_wait_for_a_slow_answer(tmp_path):
             time.sleep(0.01)
         start = time.monotonic()
     asked.join()
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 50
 
 
 # ------------------------------------------------------------------------------------------------ on disk
@@ -730,7 +730,7 @@ def test_the_command_serves_until_interrupted(served):
     process, remote = served()
     assert ask(remote, "GET", "/api/whoami-v2").json["name"] == "alice"
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=20) == ("", "stopped\n")
+    assert process.communicate(timeout=120) == ("", "stopped\n")
     assert process.returncode == 0
 
 
@@ -772,7 +772,7 @@ def client(hub, tmp_path):
     def run(command, *, token=ALICE, code=0, **environment):
         command = [sys.executable, "-c", command] if isinstance(command, str) else command
         environment = hub.environment(tmp_path / "home", token=token) | environment
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=900)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
