@@ -92,6 +92,25 @@ def test_a_training_that_goes_on_with_other_code_says_so(tmp_path, quick_report,
     assert made["begun"] == {"commit": "another"} and made["commit"] == provenance.checkout()[0]
 
 
+def test_the_card_of_a_run(finished, copied, tmp_path, capsys):
+    """As it is pushed: no folder of this machine, and its provenance."""
+    assert cli.main(["cards", str(finished), "--to", "someone", "--output", str(tmp_path / "cards")]) == 0
+    text = (tmp_path / "cards" / "tiny.md").read_text()
+    assert "attnfaith reproduce someone/tiny" in text and 'load_dataset("someone/attnfaith-records", "tiny")' in text
+    assert str(finished.parent) not in text and str(tmp_path) not in text
+    commit = provenance.checkout()[0]
+    assert f"`{commit}" in text if commit else "| commit | not recorded |" in text
+    assert (tmp_path / "cards" / "README.md").read_text().count("](tiny.md)") == 1
+    assert cli.main(["cards", str(finished), str(copied), "--to", "someone", "--output", str(tmp_path / "two")]) == 2
+    changed(copied, lambda run: run.update(status="trained"))
+    assert cli.main(["cards", str(copied), "--to", "someone", "--output", str(tmp_path / "two")]) == 2
+    assert cli.main(["cards", str(finished), "--to", "some one", "--output", str(tmp_path / "two")]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    for line, words in zip(said, ("two of the runs are called tiny", "not complete", "some one/tiny"), strict=True):
+        assert words in line
+    assert not (tmp_path / "two").exists()
+
+
 # ------------------------------------------------------------------------------------------------ comparing
 
 
