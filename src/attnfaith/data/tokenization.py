@@ -269,6 +269,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         input_ids       list[int32], with markers; token_type_ids likewise for pairs
         labels          int64, if the split has labels
         tokens          list[str] [T]: the surface words of the (first) text that were kept
+        query_tokens    list[str]: the surface words of the second text, for pairs
         length          int32, len(input_ids)
         truncated       bool, whether words were cut off
         n_unknown       int32, how many of the T words are not in the vocabulary
@@ -278,7 +279,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         words           list[list[str]] [T][W]: the same as words
         n_unknown       of all words
         rationale, impermissible  list[int8] [T]: the largest value of a sentence's words
-    and
+        word_rationale, word_impermissible  list[list[int8]] [T][W]: their values
+    (`by_words` makes rows over words of these) and
         candidates      list[int32], the labels the answer may be, if the split has them
     An empty text has T = 0 and only markers in input_ids.
 
@@ -307,7 +309,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         counts = np.fromiter(map(len, split), np.int64, len(split))
         markers = np.full(len(split), tokenizer.num_special_tokens_to_add(pair=pair))
         if pair:
-            markers += np.fromiter(map(len, _all_words(tokenizer, rows["text_pair"], cut=True)), np.int64, len(split))
+            asked = _all_words(tokenizer, rows["text_pair"], cut=True)
+            markers += np.fromiter(map(len, asked), np.int64, len(split))
         kept = counts
         if max_length is not None:
             kept = np.minimum(counts, max_length - markers)
@@ -316,7 +319,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
                 row = int(np.argmax(blocked))
                 raise DatasetError(
                     f"max_length={max_length} leaves no room for the text of row {start + row}: markers and question "
-                    f"alone take {markers[row]}."
+                    f"alone take {markers[row]}; the split needs {markers[counts > 0].max(initial=1) + 1} or more."
                 )
         encoded = tokenizer(
             rows["text"],
@@ -338,6 +341,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         }
         if pair:
             columns["token_type_ids"] = _lists(encoded["token_type_ids"], pa.int8())
+            asked = [[word for word in found if not hierarchical or word != MARK] for found in asked]
+            columns["query_tokens"] = _lists(asked, pa.string())
         if "label" in rows:
             columns["labels"] = pa.array(rows["label"], pa.int64())
         read = [found[:k] for found, k in zip(split, kept, strict=True)]
@@ -365,6 +370,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
             values = [marks[:k] for marks, k in zip(rows[name], n_read, strict=True)]
             if hierarchical:
                 values = [_of_sentences(marks, found) for marks, found in zip(values, sentences, strict=True)]
+                columns[f"word_{name}"] = _lists(values, pa.list_(pa.int8()))
+                values = [list(map(max, found)) for found in values]
             columns[name] = _lists(values, pa.int8())
         if "candidates" in rows:
             columns["candidates"] = _lists(rows["candidates"], pa.int32())
@@ -374,10 +381,41 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
     return datasets.Dataset(pa.concat_tables(chunks))
 
 
-def _of_sentences(marks: list, sentences: list[list[str]]) -> list:
-    """The largest of the values of each sentence's words."""
+def _of_sentences(marks: list, sentences: list[list[str]]) -> list[list]:
+    """The values of each sentence's words."""
     ends = accumulate(map(len, sentences))
-    return [max(marks[end - len(words) : end]) for end, words in zip(ends, sentences, strict=True)]
+    return [marks[end - len(words) : end] for end, words in zip(ends, sentences, strict=True)]
+
+
+def by_words(dataset):
+    """Rows of `encode` that are divided into sentences, as rows over words: the same instances, all else as it is.
+
+        tokens          list[str] [T]: the words of all sentences, one after another
+        rationale, impermissible  list[int8] [T]: one value per word, if the split has them
+    Columns of words within sentences are left out.
+
+    Raises DatasetError where the rows have no sentences, or marks of sentences without those of their words.
+    """
+    import datasets
+
+    if "words" not in dataset.column_names:
+        raise DatasetError("The rows are not divided into sentences: encode them with a tokenizer that marks sentences.")
+    table, sources = dataset.with_format("arrow")[:], {"tokens": "words"}
+    for name in ("rationale", "impermissible"):
+        if name in table.column_names:
+            sources[name] = f"word_{name}"
+            if f"word_{name}" not in table.column_names:
+                raise DatasetError(f"The rows have {name!r} of sentences and no 'word_{name}': encode the split anew.")
+    for name, source in sources.items():
+        table = table.set_column(table.column_names.index(name), name, _joined(table.column(source).combine_chunks()))
+    return datasets.Dataset(table.drop_columns(list(sources.values())))
+
+
+def _joined(column):
+    """A column [T][W] of lists of lists as one of lists, the inner ones joined."""
+    import pyarrow as pa
+
+    return pa.ListArray.from_arrays(column.values.offsets.take(column.offsets), column.values.values)
 
 
 def _lists(values: list, value_type):
