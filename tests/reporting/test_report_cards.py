@@ -128,7 +128,7 @@ def rendered(drawn):
 )
 def test_the_stored_card(name, drawn):
     """A changed template, rule or number shows as a diff. Where the change is meant, store what is rendered."""
-    assert rendered(drawn)[name] == (GOLDEN / name).read_text(encoding="utf-8")
+    assert rendered(drawn)[name] == (GOLDEN / f"{name}.golden").read_text(encoding="utf-8")
 
 
 def test_another_number_is_another_card(drawn):

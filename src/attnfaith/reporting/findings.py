@@ -307,7 +307,7 @@ def in_words(number: Number, show: Callable[[float], str] = "{:.2f}".format) -> 
         return "undefined"
     if np.isnan(number.low):
         return show(number.value)
-    return f"{show(number.value)} (95 % interval {show(number.low)} to {show(number.high)})"
+    return f"{show(number.value)} [{show(number.low)}, {show(number.high)}]"
 
 
 def _verdict(least: float) -> str:
@@ -343,7 +343,9 @@ def _ranking(checkpoint: Checkpoint) -> Use:
     if between is not None and not np.isnan(between.value):
         reason += f" Gradient and leave-one-out reach {between.value:.2f} with each other."
     if (lowest := min(number.against for number in defined.values())) < NO_TIES:
-        reason += f" {unit[0].upper()}{unit[1:]}s of equal weight are not ranked, which keeps τ at {lowest:.2f} or below."
+        reason += (
+            f" {unit[0].upper()}{unit[1:]}s of equal weight are not ranked, which keeps the mean τ at {lowest:.2f} or below."
+        )
     return Use("ranking", what, verdict, reason)
 
 
@@ -405,21 +407,25 @@ def _unused(checkpoint: Checkpoint) -> Use:
 def _reason(checkpoint: Checkpoint) -> Use:
     what = "as the reason for a decision: these weights, and no others, lead to it"
     numbers = checkpoint.numbers
-    parts, against = [], False
-    if (moved := numbers.get("shuffled.tvd")) and not np.isnan(moved.low):
-        small, flips = numbers["shuffled.small"], numbers["shuffled.flips"]
+    moved, distance = (numbers.get(key) for key in ("shuffled.tvd", "adversary.jsd"))
+    parts, against, known = [], False, False
+    if moved is None or np.isnan(moved.low):
+        parts.append("What shuffled weights do is not known.")
+    else:
+        small, flips, known = numbers["shuffled.small"], numbers["shuffled.flips"], True
         against |= small.low > 0.5
         parts.append(
             f"Shuffling the weights over the text moves the prediction by less than {SMALL:g} in "
             f"{in_words(small, percent)} of {small.n:,} texts, and changes {percent(flips.value)} of the decisions."
         )
-    if (distance := numbers.get("adversary.jsd")) and not np.isnan(distance.low):
+    if distance is None or np.isnan(distance.low):
+        parts.append("What weights chosen by an adversary do is not known.")
+    else:
+        known = True
         against |= distance.low > HALFWAY
         kind = distance.label.partition(":")[0]
         parts.append(f"An {kind} can be {in_words(distance)} nats from the model’s own; at 0.69 the two share no weight.")
-    if not parts:
-        return Use("reason", what, UNKNOWN, "Neither shuffled nor adversarial weights were measured.")
-    return Use("reason", what, MAY_NOT if against else CARE, " ".join(parts))
+    return Use("reason", what, MAY_NOT if against else CARE if known else UNKNOWN, " ".join(parts))
 
 
 def _plausible(checkpoint: Checkpoint) -> Use | None:
