@@ -285,29 +285,53 @@ def test_weights_that_are_zero_are_asked_for_as_such(build_record):
     assert found["naming"] == MAY and found["ranking"] == (MAY if ceiling >= 0.5 else CARE)
 
 
-def moved(build_record, probs, count=30):
-    """Texts whose prediction is [.9, .1] and under every permutation `probs`."""
+@pytest.mark.parametrize(("count", "verdict"), [(400, MAY), (40, MAY_NOT)])
+def test_of_short_texts_chance_decides(build_record, count, verdict):
+    """Of two tokens one is picked, right in 60 % of the texts and by chance in half; few texts cannot tell the two apart."""
+    instances = [
+        {"attention": [0.4, 0.6], "leave_one_out": [0.1, 0.9] if number % 5 < 3 else [0.9, 0.1]} for number in range(count)
+    ]
+    checkpoint = Checkpoint(RUN, build_record(instances, measures=("leave_one_out",)))
+    overlap = checkpoint.numbers["top_k_overlap.leave_one_out"]
+    assert overlap.value == pytest.approx(0.6) and overlap.against == 0.5
+    assert 0.3 < overlap.low and (overlap.low > 0.5) == (count == 400)
+    found = {use.name: use.verdict for use in checkpoint.uses}
+    assert found["picking"] == found["naming"] == verdict
+
+
+def test_the_measure_that_agrees_least_decides(build_record):
+    weights, order = np.array([0.05, 0.1, 0.15, 0.2, 0.22, 0.28]), np.arange(1.0, 7.0)
+    instances = [{"attention": weights, "gradient": order, "leave_one_out": order[::-1]} for _ in range(4)]
+    found = verdicts(build_record(instances, measures=("gradient", "leave_one_out")))
+    assert found["ranking"] == found["picking"] == found["naming"] == MAY_NOT
+
+
+def moved(build_record, share, count=200, probs=(0.2, 0.8)):
+    """Texts whose prediction is [.9, .1]; under every permutation [.88, .12] in a share of them, `probs` in the others."""
     table = build_record(
         [{"attention": [0.4, 0.6], "probs": [0.9, 0.1], "leave_one_out": [0.1, 0.9]} for _ in range(count)],
         measures=("leave_one_out",),
     )
     field = permutation.COLUMNS["permuted_probs"].field("permuted_probs")
-    return table.append_column(field, records.pa.array([[probs] * 4] * count, field.type))
+    draws = [[[0.88, 0.12] if number < share * count else list(probs)] * 4 for number in range(count)]
+    return table.append_column(field, records.pa.array(draws, field.type))
 
 
-@pytest.mark.parametrize(("probs", "verdict"), [([0.88, 0.12], MAY_NOT), ([0.2, 0.8], CARE)])
-def test_the_reason_of_a_decision(build_record, probs, verdict):
-    table = moved(build_record, probs)
-    assert verdicts(table)["reason"] == verdict
-    numbers = Checkpoint(RUN, table).numbers
-    assert numbers["shuffled.small"].value == float(abs(0.9 - probs[0]) < 0.05)
-    assert numbers["shuffled.flips"].value == float(probs[0] < 0.5)
+@pytest.mark.parametrize(("share", "verdict"), [(1.0, MAY_NOT), (0.6, MAY_NOT), (0.5, CARE), (0.0, CARE)])
+def test_the_reason_of_a_decision(build_record, share, verdict):
+    """The lower end of the interval is above one half from a share of about .57."""
+    checkpoint = Checkpoint(RUN, moved(build_record, share))
+    (use,) = (use for use in checkpoint.uses if use.name == "reason")
+    assert use.verdict == verdict and "an adversary do is not known" in use.reason
+    assert checkpoint.numbers["shuffled.small"].value == share
+    assert checkpoint.numbers["shuffled.flips"].value == pytest.approx(1 - share)
+    assert checkpoint.numbers["shuffled.tvd"].value == pytest.approx(0.02 * share + 0.7 * (1 - share))
 
 
 def test_an_adversary_far_away_speaks_against_a_reason(build_record):
     from attnfaith.experiments.adversary_exact import COLUMNS
 
-    table = moved(build_record, [0.2, 0.8])
+    table = moved(build_record, 0.0)
     count = table.num_rows
     columns = {
         "adversary_exact_epsilon": [[0.01]] * count,
@@ -488,8 +512,8 @@ def test_every_data_set_is_cited():
     for keys in (*citations.DATASETS.values(), *citations.PRODUCERS.values()):
         assert set(keys) <= set(citations.BIBTEX)
     assert {*citations.PROJECTIONS.values(), *citations.OBJECTIVES.values()} <= set(citations.BIBTEX)
-    assert set(citations.PRODUCERS) == set(producers())
-    assert set(citations.PROJECTIONS) == set(PROJECTIONS) - {"softmax", "uniform"}
+    # one that somebody adds is theirs to cite
+    assert set(citations.PRODUCERS) <= set(producers()) and set(citations.PROJECTIONS) <= set(PROJECTIONS)
 
 
 def test_citations_are_whole():
@@ -501,7 +525,8 @@ def test_citations_are_whole():
 
 def test_encoders_that_keep_tokens_apart_are_those_of_the_models():
     free = {name for name, kind in ENCODERS.items() if not kind.contextual}
-    assert set(findings.CONTEXT_FREE) == free and set(cards.ENCODERS) == set(ENCODERS)
+    assert set(findings.CONTEXT_FREE) <= free and set(cards.ENCODERS) <= set(ENCODERS)
+    assert not set(findings.CONTEXT_FREE) & (set(ENCODERS) - free)
 
 
 def test_facts_of_a_data_set():
