@@ -156,6 +156,8 @@ def push(arguments: Sequence[str] | None = None) -> list[str]:
     known = parser.parse_args(arguments)
     from attnfaith import hub
 
+    if not known.dry_run:
+        hub.check(known.to, create_pr=known.create_pr)  # before the runs are read, which takes longer
     how = {"private": known.private, "revision": known.revision, "create_pr": known.create_pr}
     planned = hub.plan(known.run, known.to, name=known.name, **how)
     if known.dry_run:

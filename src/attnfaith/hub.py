@@ -33,10 +33,11 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from huggingface_hub.hf_api import RepoFile
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.utils import enable_progress_bars, validate_repo_id
+from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import record as records
-from attnfaith.data.registry import facts
+from attnfaith.data.registry import DATASETS, facts
 from attnfaith.measurement import digest_model
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
@@ -45,7 +46,7 @@ from attnfaith.reporting import cards
 from attnfaith.reporting.cells import CELL
 
 
-PROJECT = "attnfaith"
+RECORDS, RESULTS = "attnfaith-records", "attnfaith-results"
 SHARD_BYTES = 500_000_000
 CELLS = "cells.json"  # what a repository of records says of its cells, so that one more can join them
 SPLIT = "results"
@@ -81,7 +82,7 @@ class Repo:
     repo_id: str
     files: Mapping[str, Path | bytes]
     role: str
-    replaces: tuple[str, ...] = ()  # of records: configurations; of results: checkpoints
+    replaces: tuple[str, ...] = ()  # checkpoints whose records or results these are
 
     @property
     def card(self) -> str:
@@ -146,7 +147,6 @@ def plan(
     owner: str,
     *,
     name: str | None = None,
-    project: str = PROJECT,
     private: bool = False,
     revision: str | None = None,
     create_pr: bool = False,
@@ -156,7 +156,7 @@ def plan(
     """What pushing one or more finished runs would send; the network is not asked.
 
     The checkpoint of a run goes to <owner>/<name> (name: that of its recipe unless given), its record to
-    <owner>/<project>-records, the tables of its report to <owner>/<project>-results unless with_results is false.
+    <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results unless with_results is false.
     private: new repositories are private. revision: branch, made where it is missing. create_pr: as pull requests.
     shard_bytes: largest file of a record.
 
@@ -169,6 +169,7 @@ def plan(
         raise HubError(f"--name {name} for {len(folders)} runs: a name is for one of them; leave it out")
     kept = tempfile.TemporaryDirectory(prefix="attnfaith-push-")
     read, sources = [], {}
+    disable_progress_bar()  # of loading, which takes no time; sending keeps its own
     for number, folder in enumerate(folders):
         before = _stamps(folder)
         one = _read(folder, owner, name, Path(kept.name) / str(number), shard_bytes)
@@ -178,7 +179,7 @@ def plan(
     names = [one.repo_id for one in read]
     if twice := sorted({repo_id for repo_id in names if names.count(repo_id) > 1}):
         raise HubError(f"two runs would be {twice[0]}: push them one by one, with --name")
-    records_repo, results_repo = (repo_id_of(owner, f"{project}-{kind}") for kind in ("records", "results"))
+    records_repo, results_repo = repo_id_of(owner, RECORDS), repo_id_of(owner, RESULTS)
     repos = [metric_repo(owner), _records_repo(records_repo, read)]
     if with_results:
         tables = _joined([_report_tables(one) for one in read])
@@ -194,7 +195,6 @@ def plan_results(
     runs: Mapping[str, str | os.PathLike],
     owner: str,
     *,
-    project: str = PROJECT,
     private: bool = False,
     revision: str | None = None,
     create_pr: bool = False,
@@ -212,7 +212,7 @@ def plan_results(
         made = (pq.read_schema(Path(run) / "record.parquet").metadata or {}).get(b"attnfaith", b"[]")
         identities[repo_id_of(owner, name)] = _without_places(json.loads(made)[0]["identity"])
     found = {path.stem: _with_checkpoint(pq.read_table(path), identities) for path in sources}
-    repo = _results_repo(repo_id_of(owner, f"{project}-results"), found, tuple(identities))
+    repo = _results_repo(repo_id_of(owner, RESULTS), found, tuple(identities))
     _refuse_secrets(repo, runs.values())
     return Plan([repo], private, revision, create_pr, sources)
 
@@ -238,23 +238,21 @@ def repo_id_of(owner: str, name: str) -> str:
 
 
 class _Run(NamedTuple):
-    """A run, read: where it goes, its run.json and record without paths of this machine, its files to send."""
+    """A run, read: where it goes, its run.json and records without paths of this machine, its files to send.
+
+    tables: {configuration: record}, the run's own, called as its checkpoint, first.
+    """
 
     folder: Path
     repo_id: str
     state: dict
-    table: pa.Table
+    tables: dict[str, pa.Table]
     files: dict[str, Path | bytes]
     shards: dict[str, Path]
 
     @property
-    def config(self) -> str:
-        """The configuration of its record: the checkpoint's name."""
-        return self.repo_id.partition("/")[2]
-
-    @property
     def identity(self) -> dict:
-        return records.settings(self.table)[0]["identity"]
+        return records.settings(next(iter(self.tables.values())))[0]["identity"]
 
 
 def _stamp(path: Path) -> tuple:
@@ -267,7 +265,7 @@ def _stamps(folder: Path) -> dict[Path, tuple]:
     """The stamps of all that a push reads of a run; its folders are named too, so that a new file is seen."""
     if not (folder / "run.json").is_file() or not (folder / "recipe.yaml").is_file():
         raise HubError(f"{folder} is no run (run.json, recipe.yaml): give the output_dir of one")
-    named = [folder / name for name in ("run.json", "recipe.yaml", "record.parquet", "model", "report")]
+    named = [folder / name for name in ("run.json", "recipe.yaml", "model", "report")] + sorted(folder.glob("*.parquet"))
     named += [path for part in ("model", "report") for path in sorted((folder / part).rglob("*"))]
     return {path: _stamp(path) for path in named if path.exists()}
 
@@ -292,24 +290,32 @@ def _read(folder: Path, owner: str, name: str | None, copies: Path, shard_bytes:
         raise HubError(f"{folder} holds a run.json or recipe.yaml that cannot be read: {error}") from error
     _check_finished(folder, state)
     repo_id = repo_id_of(owner, default_name(recipe["name"]) if name is None else name)
-    table = records.load(folder / "record.parquet")
-    made = records.settings(table)
-    if len(made) != 1 or "recipe" not in made[0]:
-        raise HubError(f"{folder}/record.parquet is not the record of one run: measure the run again")
-    _check_model(folder / "model", made[0]["model"])
+    own = folder / "record.parquet"
+    paths = [own, *(path for path in sorted(folder.glob("*.parquet")) if path != own)]
+    loaded = {path: records.load(path) for path in paths}
+    for path, table in loaded.items():
+        made = records.settings(table)
+        if len(made) != 1 or not {"recipe", "model", "identity"} <= set(made[0]):
+            raise HubError(f"{path} is not the record of one run: measure the run again, or move it away")
+        _check_clean(folder, made[0].get("provenance") or {})
+    _check_model(folder / "model", {path: records.settings(table)[0]["model"] for path, table in loaded.items()})
     copies.mkdir()
     files: dict[str, Path | bytes] = {}
     for path in sorted((folder / "model").iterdir()):
         files[path.name] = Path(shutil.copyfile(path, copies / path.name))
-    files["config.json"] = _json({**json.loads(_bytes(files["config.json"])), **_vectors(files["config.json"])})
+    config = json.loads(_bytes(files["config.json"]))
+    files["config.json"] = _json(_without_places(config))
     state = _without_places(state)
     files["run.json"] = _json(state)
     files["recipe.yaml"] = yaml.safe_dump(_without_places(recipe), sort_keys=False, allow_unicode=True).encode()
-    table = records.with_settings(_without_paths_in(table, "vectors"), _without_places(made))
-    split = made[0]["identity"]["split"]
-    config = repo_id.partition("/")[2]
-    shards = write_shards(table, copies / "records", f"{config}/{split}", shard_bytes)
-    return _Run(folder, repo_id, state, table, files, shards)
+    name = repo_id.partition("/")[2]
+    tables, shards = {}, {}
+    for path, table in loaded.items():
+        made = _without_places(records.settings(table))
+        config = name if path == own else f"{name}.{path.stem}"
+        tables[config] = records.with_settings(_without_paths_in(table, "vectors"), made)
+        shards |= write_shards(tables[config], copies / config, f"{config}/{made[0]['identity']['split']}", shard_bytes)
+    return _Run(folder, repo_id, state, tables, files, shards)
 
 
 def _check_finished(folder: Path, state: Mapping) -> None:
@@ -323,17 +329,23 @@ def _check_finished(folder: Path, state: Mapping) -> None:
             f"{folder} does not say which code made it, so nobody could make it again: measure it with this version "
             "(--resume_from_checkpoint --remeasure), then push"
         )
-    # installed from a wheel: there is no commit, and the version says which code it is
-    installed = provenance.get("commit") is None and provenance.get("dirty") is None
-    if provenance.get("dirty") is not False and not installed:
-        raise HubError(
-            f"{folder} was made by code with uncommitted changes, so nobody could make it again: commit them, run it anew, "
-            "then push"
-        )
+    _check_clean(folder, provenance)
 
 
-def _check_model(folder: Path, measured: str) -> None:
-    """Raises HubError unless the folder holds a checkpoint of ours, with code and no pickle, and the weights measured."""
+def _check_clean(folder: Path, provenance: Mapping) -> None:
+    """Raises HubError where no commit holds the code; of an installed package the version says which code it is."""
+    for part in (provenance, provenance.get("begun") or {}):
+        if part.get("dirty", False) is not False and not (part["dirty"] is None and part.get("commit") is None):
+            raise HubError(
+                f"{folder} was made by code with uncommitted changes, so nobody could make it again: commit them, run it "
+                "anew, then push"
+            )
+
+
+def _check_model(folder: Path, measured: Mapping[Path, str]) -> None:
+    """Raises HubError unless the folder holds a checkpoint of ours, with code and no pickle, and the weights that each
+    record was measured with.
+    """
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -356,12 +368,9 @@ def _check_model(folder: Path, measured: str) -> None:
         model = AttentionClassifierForSequenceClassification.from_pretrained(folder, use_safetensors=True)
     except Exception as error:  # transformers and safetensors raise many kinds
         raise HubError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
-    if digest_model(model) != measured:
-        raise HubError(f"{folder} has other weights than its record was measured with: measure it again, then push")
-
-
-def _vectors(path: Path) -> dict:
-    return _without_places({"vectors": json.loads(path.read_bytes()).get("vectors")})
+    digest = digest_model(model)
+    if other := [path for path, weights in measured.items() if weights != digest]:
+        raise HubError(f"{folder} has other weights than {other[0]} was measured with: measure it again, then push")
 
 
 def _json(value) -> bytes:
@@ -407,9 +416,9 @@ def write_shards(table: pa.Table, folder: Path, prefix: str, limit: int = SHARD_
         bounds = [round(number * table.num_rows / count) for number in range(count + 1)]
         found = {}
         for number, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
-            path = folder / f"{number:05d}.parquet"
+            path = folder / f"{Path(prefix).name}-{number:05d}-of-{count:05d}.parquet"
             pq.write_table(table.slice(start, stop - start), path, compression="zstd")
-            found[f"{prefix}-{number:05d}-of-{count:05d}.parquet"] = path
+            found[f"{Path(prefix).parent}/{path.name}"] = path
         largest = max(path.stat().st_size for path in found.values())
         if largest <= limit or count >= table.num_rows:
             return found
@@ -417,15 +426,20 @@ def write_shards(table: pa.Table, folder: Path, prefix: str, limit: int = SHARD_
 
 
 def _records_repo(repo_id: str, runs: Sequence[_Run]) -> Repo:
-    cells = {run.config: cards.cell_facts(run.state, run.table, model_repo=run.repo_id) for run in runs}
+    cells = {
+        config: cards.cell_facts(run.state, table, model_repo=run.repo_id)
+        for run in runs
+        for config, table in run.tables.items()
+    }
     shards = {path: file for run in runs for path, file in run.shards.items()}
-    return Repo("dataset", repo_id, {**shards, **_described(repo_id, cells)}, "records", tuple(cells))
+    return Repo("dataset", repo_id, {**shards, **_described(repo_id, cells)}, "records", tuple(run.repo_id for run in runs))
 
 
 def _described(repo_id: str, cells: Mapping[str, Mapping]) -> dict[str, bytes]:
     """Card and list of the cells of a repository of records."""
     cells = dict(sorted(cells.items()))
-    return {CARD: cards.records_card(cells, repo_id=repo_id).encode(), CELLS: _json(cells)}
+    known = {name: facts(name) for name in {cell["dataset"] for cell in cells.values()} if name in DATASETS}
+    return {CARD: cards.records_card(cells, repo_id=repo_id, datasets=known).encode(), CELLS: _json(cells)}
 
 
 def _model_repo(run: _Run, records_repo: str, results_repo: str) -> Repo:
@@ -435,7 +449,7 @@ def _model_repo(run: _Run, records_repo: str, results_repo: str) -> Repo:
     files = dict(run.files)
     files[CARD] = cards.model_card(
         run.state,
-        run.table,
+        list(run.tables.values()),
         repo_id=run.repo_id,
         dataset=dataset,
         figures=at_hand,
@@ -444,7 +458,7 @@ def _model_repo(run: _Run, records_repo: str, results_repo: str) -> Repo:
     ).encode()
     for path, figure in cards.card_figures(run.repo_id, at_hand).items():
         files[path] = (figures / f"{figure}.png").read_bytes()
-    for path, text in cards.eval_results(run.table, dataset=dataset, records_repo=records_repo).items():
+    for path, text in cards.eval_results(list(run.tables.values()), dataset=dataset, records_repo=records_repo).items():
         files[path] = text.encode()
     return Repo("model", run.repo_id, files, "checkpoint")
 
@@ -595,6 +609,8 @@ def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
     the run changes: the message names the repository.
     """
     api = api or HfApi()
+    if constants.HF_HUB_DISABLE_PROGRESS_BARS is not True:
+        enable_progress_bars()
     owner = plan.repos[0].repo_id.partition("/")[0]
     check(owner, create_pr=plan.create_pr, api=api)
     for repo in plan.repos:
@@ -680,7 +696,7 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
     made = api.create_commit(
         repo.repo_id,
         changes,
-        commit_message=f"Push {', '.join(repo.replaces) or repo.role}"[:200],
+        commit_message=_title(repo),
         repo_type=repo.kind,
         revision=plan.revision,
         create_pr=plan.create_pr,
@@ -691,6 +707,13 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
     if _changes(_look(api, repo, made.oid), wanted, belongs):
         raise _NotTaken(f"{repo.repo_id} does not hold what was sent")
     return _address(api, repo, plan.revision), f"{len(changes)} files changed"
+
+
+def _title(repo: Repo) -> str:
+    if repo.role in ("checkpoint", "metric"):
+        return f"The {repo.role}"
+    several = f" and {len(repo.replaces) - 1} more" if len(repo.replaces) > 1 else ""
+    return f"{repo.role.capitalize()} of {repo.replaces[0]}{several}"
 
 
 class _NotTaken(OSError):
@@ -750,9 +773,11 @@ def _wanted(api: HfApi, repo: Repo, remote: _Remote) -> tuple[dict[str, Path | b
     if repo.role == "checkpoint":
         return dict(repo.files), lambda path: any(fnmatch.fnmatch(path, pattern) for pattern in OURS)
     if repo.role == "records":
-        cells = _fetch_json(api, repo, remote, CELLS) if CELLS in remote.files else {}
-        cells |= json.loads(_bytes(repo.files[CELLS]))
-        return {**repo.files, **_described(repo.repo_id, cells)}, lambda path: path.split("/")[0] in repo.replaces
+        there = _fetch_json(api, repo, remote, CELLS) if CELLS in remote.files else {}
+        others = {name: cell for name, cell in there.items() if cell["model"] not in repo.replaces}
+        new = json.loads(_bytes(repo.files[CELLS]))
+        described = _described(repo.repo_id, {**others, **new})
+        return {**repo.files, **described}, lambda path: path.split("/")[0] in {*there, *new} - {*others} | {*new}
     if repo.role == "results":
         return _joined_results(api, repo, remote), lambda path: fnmatch.fnmatch(path, f"*/{SPLIT}-*.parquet")
     return dict(repo.files), lambda path: path.endswith((".py", ".md", ".txt"))
