@@ -28,7 +28,9 @@ def main(arguments=None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", type=Path, default=HERE / "release.yaml", help="the study (default: %(default)s)")
     parser.add_argument("--to", metavar="OWNER", required=True, help="user or organisation that it will belong to")
-    parser.add_argument("--cards", type=Path, default=HERE.parent / "model_cards", help="folder of the cards and their index")
+    parser.add_argument(
+        "--cards", type=Path, default=HERE.parent / "model_cards", help="folder of the cards and their index"
+    )
     parser.add_argument("--private", action="store_true", help="new repositories are private")
     parser.add_argument("--revision", metavar="BRANCH", help="the branch to push to (default: main)")
     parser.add_argument("--dry-run", action="store_true", help="only say what is missing and what would be sent")

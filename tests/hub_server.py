@@ -60,7 +60,7 @@ class Request(NamedTuple):
     method: str
     path: str  # with the query
     status: int | None  # None: the connection was cut before an answer
-    user: str | None
+    user: str | None  # None: without a token, or before it was looked at
 
 
 class Commit(NamedTuple):
@@ -308,8 +308,8 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer
 
     def serve(self):
-        if self.fault.delay:
-            self.hub.closed.wait(self.fault.delay)
+        if self.fault.delay and self.hub.closed.wait(self.fault.delay):
+            raise Cut
         if self.fault.cut_after_bytes is not None and self.command in ("POST", "PUT"):
             received = itertools.accumulate(len(piece) for piece in self.body)
             any(size >= self.fault.cut_after_bytes for size in received)
@@ -355,7 +355,7 @@ class Handler(BaseHTTPRequestHandler):
             ConnectionError: the client went away in the middle.
         """
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
-            while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
+            while size := int(self.arrived(self.rfile.readline()).split(b";")[0], 16):
                 yield from self.pieces(size)
                 self.rfile.readline()
             self.rfile.readline()
@@ -364,11 +364,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def pieces(self, size: int) -> Iterator[bytes]:
         while size:
-            piece = self.rfile.read(min(size, PIECE))
-            if not piece:
-                raise ConnectionResetError("the client went away in the middle of its request")
+            piece = self.arrived(self.rfile.read(min(size, PIECE)))
             size -= len(piece)
             yield piece
+
+    def arrived(self, content: bytes) -> bytes:
+        if not content:
+            raise ConnectionResetError("the client went away in the middle of its request")
+        return content
 
     def drain(self):
         """The rest of the request must be read, or it would be taken for the next one."""

@@ -86,7 +86,9 @@ def make(folder, **overrides):
         "name": "tiny",
         "output_dir": str(folder),
         "seed": 3,
-        "data": {"arguments": {"length": [4, 8], "vocabulary_size": 40, "sizes": {"train": 64, "validation": 24, "test": 24}}},
+        "data": {
+            "arguments": {"length": [4, 8], "vocabulary_size": 40, "sizes": {"train": 64, "validation": 24, "test": 24}}
+        },
         "model": {"embedding_size": 8, "hidden_size": 8},
         "training": {"num_train_epochs": 1, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}},
         "measure": {"producers": ["gradient", "leave_one_out", "permutation"]},
@@ -127,7 +129,12 @@ def forks(server, tmp_path_factory):
     environment["PYTHONPATH"] = str(ROOT / "src")
     command = [sys.executable, "-W", "error", "-c", FORKS]
     with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path_factory.mktemp("cwd")
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path_factory.mktemp("cwd"),
     ) as process:
         assert process.stdout.readline() == "ready\n"
         yield process
@@ -238,7 +245,11 @@ def test_the_record_and_tables_are_the_runs(run):
     kept = record.load(run / "record.parquet")
     assert sent.equals(kept)
     (made,), (own,) = record.settings(sent), record.settings(kept)
-    assert made.pop("recipe")["output_dir"] == "run" and own.pop("recipe")["output_dir"] == str(own["identity"] and made) or True
+    assert (
+        made.pop("recipe")["output_dir"] == "run"
+        and own.pop("recipe")["output_dir"] == str(own["identity"] and made)
+        or True
+    )
     assert made == own
     agreement = pq.read_table(pa.BufferReader(results.files["agreement/results-00000-of-00001.parquet"]))
     assert agreement.column("checkpoint").unique().to_pylist() == ["alice/tiny"]
@@ -570,7 +581,10 @@ def test_only_what_changed_is_sent(run, owner):
     assert owner.push(run) == 0
     after = owner.all()
     assert after == digests(hub.plan(run, owner.name))
-    changed = {repo: {path for path in {*before[repo], *after[repo]} if before[repo].get(path) != after[repo].get(path)} for repo in REPOS}
+    changed = {
+        repo: {path for path in {*before[repo], *after[repo]} if before[repo].get(path) != after[repo].get(path)}
+        for repo in REPOS
+    }
     assert changed[REPOS[0]] == changed[REPOS[1]] == set()
     assert changed[REPOS[2]] == {"README.md", "dispersion/results-00000-of-00001.parquet"}
     assert changed[REPOS[3]] == {"README.md", "run.json", "figures/tiny-gradient_vs_leave_one_out.png"}

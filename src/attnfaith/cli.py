@@ -1,4 +1,4 @@
-"""The command line: train, measure, report, push, install-metric."""
+"""The command line: train, measure, report, cards, push, reproduce, install-metric."""
 
 import argparse
 import os
@@ -166,6 +166,55 @@ def push(arguments: Sequence[str] | None = None) -> list[str]:
     return hub.push(planned)
 
 
+def cards(arguments: Sequence[str] | None = None) -> list[Path]:
+    """Cards of trained checkpoints and their index, as they are pushed, without pushing."""
+    parser = argparse.ArgumentParser(prog="cards", description="Write one card per run, their figures and the index.")
+    parser.add_argument("run", type=Path, nargs="+", help="folders of finished runs")
+    parser.add_argument("--to", required=True, metavar="OWNER", help="user or organisation of the repositories on the Hub")
+    parser.add_argument(
+        "--output", type=Path, default=Path("model_cards"), help="folder of the cards (default: %(default)s)"
+    )
+    parser.add_argument("--project", default="attnfaith", help="start of the data sets' names (default: %(default)s)")
+    known = parser.parse_args(arguments)
+    from attnfaith import recipes
+    from attnfaith.data.registry import facts
+    from attnfaith.reporting.cards import checkpoint_name, write_cards
+
+    names = [checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in known.run]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two of the runs are called {twice[0]}: give runs whose recipes have different names")
+    written = write_cards(
+        {f"{known.to}/{name}": folder for name, folder in zip(names, known.run, strict=True)},
+        known.output,
+        facts,
+        records_repo=f"{known.to}/{known.project}-records",
+        results_repo=f"{known.to}/{known.project}-results",
+    )
+    print(f"cards: {known.output} ({len(names)} of checkpoints, {len(written)} files)")
+    return written
+
+
+def reproduce(arguments: Sequence[str] | None = None) -> None:
+    """Train and measure a recorded run anew and say which numbers agree; exit code 1 where one does not."""
+    parser = argparse.ArgumentParser(
+        prog="reproduce",
+        description="Carry out the recipe of a finished run, or of a checkpoint on the Hub, in a folder of its own and "
+        "compare every number: exactly, within rounding (0.0005), or not.",
+    )
+    parser.add_argument("source", help="folder of a run, or OWNER/NAME of a model on the Hub")
+    parser.add_argument("--output", type=Path, help="folder of the new run (default: runs/reproduced/NAME)")
+    parser.add_argument("--records", metavar="REPO", help="data set with the record (default: the one that the card names)")
+    parser.add_argument("--revision", help="of the model's repository")
+    known = parser.parse_args(arguments)
+    from attnfaith import reproduction
+
+    done = reproduction.reproduce(known.source, known.output, records_repo=known.records, revision=known.revision)
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(reproduction.describe(done))
+    if not done.agrees:
+        raise SystemExit(1)
+
+
 def install_metric(arguments: Sequence[str] | None = None) -> Path:
     """Make `evaluate.load("attention_faithfulness")` work without importing attnfaith."""
     argparse.ArgumentParser(prog="install-metric", description=install_metric.__doc__).parse_args(arguments)
@@ -176,7 +225,15 @@ def install_metric(arguments: Sequence[str] | None = None) -> Path:
     return path
 
 
-COMMANDS = {"train": train, "measure": measure, "report": report, "push": push, "install-metric": install_metric}
+COMMANDS = {
+    "train": train,
+    "measure": measure,
+    "report": report,
+    "cards": cards,
+    "push": push,
+    "reproduce": reproduce,
+    "install-metric": install_metric,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

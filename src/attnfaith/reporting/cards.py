@@ -48,7 +48,7 @@ PROJECTIONS = {
 }
 VERDICTS = {MAY: "It may be used", CARE: "With care", MAY_NOT: "It may not be used", UNKNOWN: "Not known"}
 UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
-DECODERS = {"affine": "an affine layer", "mlp": "a small network"}
+DECODERS = {"affine": "an affine layer", "tanh": "a layer with tanh and an affine one"}
 # what each number of the card is called in the metadata: its kind -> metric
 METRICS = {
     "accuracy": "accuracy",
@@ -171,6 +171,7 @@ def _model_card(
         n_classes=checkpoint.cell.probs.shape[1],
         pair=dataset["pair"],
         dataset=dataset,
+        hub_url=dataset["hub_id"] and Markdown(f"https://huggingface.co/datasets/{dataset['hub_id']}"),
         licence=dataset["licence"] or UNKNOWN_LICENCE,
         training=_training(checkpoint),
         note=checkpoint.recipe.get("note", ""),
@@ -540,7 +541,8 @@ def results_card(tables: Mapping[str, Mapping], *, repo_id: str) -> str:
 
 INDEX_USES = {
     "ranking": "rank words",
-    "naming": "name the one word",
+    "picking": "pick out a few",
+    "naming": "name the one",
     "unused": "little weight, did not matter",
     "reason": "the reason",
 }
@@ -593,6 +595,11 @@ def read_checkpoint(folder: str | os.PathLike) -> Checkpoint:
     return Checkpoint(run, [records.load(path) for path in (own, *others)])
 
 
+def checkpoint_name(name: str) -> str:
+    """A recipe's name as that of a repository, which may not hold "--": "sparsegen--100" is "sparsegen-minus-100"."""
+    return name.replace("--", "-minus-")
+
+
 def write_cards(
     folders: Mapping[str, str | os.PathLike],
     output: str | os.PathLike,
@@ -604,12 +611,9 @@ def write_cards(
     """Write <output>/<name>.md of each run, {repo id: folder of the run}, their figures and README.md, the index.
 
     facts: `attnfaith.data.registry.facts`. Returns the paths written. Raises ValueError as `read_checkpoint`, before
-    anything is written, and where two cards would have one name.
+    anything is written.
     """
     output = Path(output)
-    names = [_check_name(repo_id).partition("/")[2] for repo_id in folders]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two cards would be called {twice[0]}.md; give runs of different names")
     files: dict[Path, bytes] = {}
     checkpoints = {}
     for repo_id, folder in folders.items():

@@ -327,19 +327,36 @@ def _mixes(checkpoint: Checkpoint) -> bool:
 
 
 def _ranking(checkpoint: Checkpoint) -> Use:
-    what = f"to rank the {checkpoint.unit}s of a text by their importance for the prediction"
+    unit = checkpoint.unit
+    what = f"to rank the {unit}s of a text by their importance for the prediction"
     defined = {name: number for name, number in checkpoint.of_kind("kendall_tau").items() if not np.isnan(number.low)}
     if not defined:
         return Use("ranking", what, UNKNOWN, "No correlation with an importance measure is known with an interval.")
-    verdict = _verdict(min(number.low / number.against for number in defined.values()))
+    verdict = _verdict(min(number.low for number in defined.values()))
     parts = [f"with {measure_label(name)} {in_words(number)}" for name, number in defined.items()]
     reason = f"Kendall’s τ of attention {'; '.join(parts)}; 1 is the same order, 0 no relation."
     between = checkpoint.numbers.get("kendall_tau.gradient.leave_one_out")
     if between is not None and not np.isnan(between.value):
         reason += f" Gradient and leave-one-out reach {between.value:.2f} with each other."
     if (lowest := min(number.against for number in defined.values())) < NO_TIES:
-        reason += f" Ties allow {lowest:.2f} and more, which the rule takes into account."
+        reason += f" {unit[0].upper()}{unit[1:]}s of equal weight are not ranked, which keeps τ at {lowest:.2f} or below."
     return Use("ranking", what, verdict, reason)
+
+
+def _picking(checkpoint: Checkpoint) -> Use:
+    unit = checkpoint.unit
+    what = f"to pick out a few {unit}s of a text as the most important ones"
+    defined = {name: number for name, number in checkpoint.of_kind("top_k_overlap").items() if not np.isnan(number.low)}
+    if not defined:
+        return Use("picking", what, UNKNOWN, "No overlap with an importance measure is known with an interval.")
+    above = all(number.low > number.against for number in defined.values())
+    verdict = _verdict(min(number.low for number in defined.values())) if above else MAY_NOT
+    parts = [f"{measure_label(name)} {in_words(number, percent)}" for name, number in defined.items()]
+    reason = (
+        f"Of the heaviest fifth of the {unit}s of a text (fewer where fewer have weight), so many are among as many that a "
+        f"measure puts first: {'; '.join(parts)}. By chance {percent(max(number.against for number in defined.values()))}."
+    )
+    return Use("picking", what, verdict, reason)
 
 
 def _naming(checkpoint: Checkpoint) -> Use:
@@ -426,6 +443,7 @@ def _audit(checkpoint: Checkpoint) -> Use:
 USES: tuple[Callable[[Checkpoint], Use | None], ...] = (
     _seeing,
     _ranking,
+    _picking,
     _naming,
     _unused,
     _reason,
@@ -433,8 +451,8 @@ USES: tuple[Callable[[Checkpoint], Use | None], ...] = (
     _audit,
 )
 RULES = (
-    f"To rank: each correlation τ, divided by what ties allow, is at least {ALIKE:g} (may) or {PARTLY:g} (with care). "
-    "To name: the share of texts is at least as much, and above chance. That it did not matter: the most important one has "
+    f"To rank: τ with each measure is at least {ALIKE:g} (may) or {PARTLY:g} (with care). To pick out: so is the share of "
+    "words, and it is above chance. To name: so is the share of texts. That it did not matter: the most important one has "
     f"so little weight in at most {percent(MOST_MISSED)} of the texts (may; with care where the encoder mixes what it "
     "reads). As the reason: may not where shuffled weights move the predictions of more than half of the texts by less than "
     f"{SMALL:g}, or where an attention with nearly the same prediction can be {HALFWAY:.3f} nats (half of ln 2) away; "
