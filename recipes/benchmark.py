@@ -8,6 +8,11 @@ not fall below. Interventions are timed from the encoder's states and attention 
 `evaluation` does, and the values per token that all interventions start from have a row of their own. Figures are CPU time
 of this process per text, the median of the repetitions, the two sides taking turns. Training runs on the papers' batches of
 32; measuring on the batches that a measurement makes, the twin again on 32.
+
+Pairs and documents of sentences have rows for training and leave-one-out, with sizes and training batches of the recipes
+`jain_wallace_2019/babi_qa_3` (50) and `serrano_smith_2019/han_rnn` (64), whose dropout and clipping both sides leave out.
+Their texts differ in length. The twin of pairs reads a question once for all deletions of its story. That of HAN reads one
+document at a time, its sentences padded, and the whole document again for every deleted sentence.
 """
 
 import argparse
@@ -24,9 +29,10 @@ import pandas as pd
 import torch
 from scipy.stats import kendalltau
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from attnfaith._memory import keep_freed_memory
+from attnfaith.data.collation import pad_batch
 from attnfaith.experiments import adversary_exact, adversary_search, erasure, minimal_flip_set, permutation
 from attnfaith.experiments._readout import read_out
 from attnfaith.importance import gradient, gradient_hidden_to_input, leave_one_out
@@ -40,6 +46,8 @@ from attnfaith.reporting import save_table
 
 
 VOCABULARY, BATCH = 13826, 32  # SST's vocabulary and the papers' batch
+STORIES, DOCUMENTS = 50, 64  # the batches of bAbI and of HAN
+SMALL = 1e-6  # allowed difference where the values themselves are below .001: an untrained model on long stories
 # CPU milliseconds per text of the reference implementation at 20 and 200 tokens, measured apart on the same kind of machine;
 # encoding is included in its interventions.
 REFERENCE = {
@@ -53,6 +61,21 @@ REFERENCE = {
 }
 
 
+def bidirectional(one, other):
+    """One bidirectional layer with the weights of two that read onward and backward."""
+    layer = type(one)(one.input_size, one.hidden_size, batch_first=True, bidirectional=True)
+    with torch.no_grad():
+        for name, parameter in one.named_parameters():
+            getattr(layer, name).copy_(parameter)
+            getattr(layer, f"{name}_reverse").copy_(getattr(other, name))
+    return layer
+
+
+def packed_states(layer, embedded, lengths):
+    packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+    return pad_packed_sequence(layer(packed)[0], batch_first=True)[0]
+
+
 class NaiveTwin(nn.Module):
     """The same function with the same weights, as the papers' scripts compute it."""
 
@@ -60,19 +83,13 @@ class NaiveTwin(nn.Module):
         super().__init__()
         inner = model.model
         self.embeddings, self.alignment, self.output = inner.embeddings, inner.alignment, model.decoder.context
-        one, other = inner.encoder.forward_lstm, inner.encoder.backward_lstm
-        self.lstm = nn.LSTM(one.input_size, one.hidden_size, batch_first=True, bidirectional=True)
-        with torch.no_grad():
-            for name, parameter in one.named_parameters():
-                getattr(self.lstm, name).copy_(parameter)
-                getattr(self.lstm, f"{name}_reverse").copy_(getattr(other, name))
+        self.lstm = bidirectional(*inner.encoder.directions)
 
     def states(self, embedded, lengths):
-        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(self.lstm(packed)[0], batch_first=True)[0]
+        return packed_states(self.lstm, embedded, lengths)
 
-    def attend(self, hidden, lengths):
-        scores = self.alignment(hidden)
+    def attend(self, hidden, lengths, question=None):
+        scores = self.alignment(hidden, question)
         positions = torch.arange(hidden.shape[1])
         hide = (positions == 0) | (positions >= lengths[:, None] - 1)
         return scores.masked_fill(hide, -torch.inf).softmax(-1)
@@ -80,6 +97,45 @@ class NaiveTwin(nn.Module):
     def forward(self, ids, lengths):
         hidden = self.states(self.embeddings(ids), lengths)
         return self.output((self.attend(hidden, lengths)[..., None] * hidden).sum(1))
+
+
+class NaivePairTwin(NaiveTwin):
+    """The same for a story and the state of a question about it."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.question_lstm, self.output = bidirectional(*model.model.query_encoder.directions), model.decoder
+
+    def read_question(self, ids):
+        """(B,H): the ends of both directions over questions (B,T) of one length."""
+        return torch.cat([*self.question_lstm(self.embeddings(ids))[1][0]], -1)
+
+    def forward(self, ids, lengths, question):
+        hidden = self.states(self.embeddings(ids), lengths)
+        return self.output((self.attend(hidden, lengths, question)[..., None] * hidden).sum(1), question)
+
+
+class NaiveDocumentTwin(nn.Module):
+    """The same for documents of sentences, one document after another."""
+
+    def __init__(self, model):
+        super().__init__()
+        inner, reader = model.model, model.model.sentence_reader
+        self.embeddings, self.output = inner.embeddings, model.decoder
+        self.word_gru, self.word_alignment = bidirectional(*reader.word_encoder.directions), reader.word_alignment
+        self.sentence_gru, self.alignment = bidirectional(*inner.encoder.directions), inner.alignment
+
+    def read(self, sentences):
+        """Logits (1,C) of a document, a list of ids (W,)."""
+        lengths = torch.tensor([len(sentence) for sentence in sentences])
+        states = packed_states(self.word_gru, self.embeddings(pad_sequence(sentences, batch_first=True)), lengths)
+        beyond = torch.arange(states.shape[1]) >= lengths[:, None]
+        weights = self.word_alignment(states).masked_fill(beyond, -torch.inf).softmax(-1)
+        hidden = self.sentence_gru((weights[..., None] * states).sum(1)[None])[0]
+        return self.output((self.alignment(hidden).softmax(-1)[..., None] * hidden).sum(1))
+
+    def forward(self, documents):
+        return torch.cat([self.read(sentences) for sentences in documents])
 
 
 def naive_gradient(twin, ids, lengths):
@@ -100,12 +156,27 @@ def naive_hidden_to_input(twin, ids, lengths):
     return torch.stack([slope[:, 1:-1].norm(dim=-1) for slope in slopes], 1)
 
 
-def naive_leave_one_out(twin, ids, lengths):
-    probs = twin(ids, lengths).softmax(-1)
+@torch.no_grad()
+def naive_leave_one_out(twin, ids, lengths, *question):
+    probs = twin(ids, lengths, *question).softmax(-1)
     found = torch.zeros(ids.shape)
     for position in range(1, ids.shape[1] - 1):
-        without = torch.cat([ids[:, :position], ids[:, position + 1 :]], 1)
-        found[:, position] = (twin(without, lengths - 1).softmax(-1) - probs).abs().sum(-1).detach() / 2
+        rows = (lengths > position + 1).nonzero().squeeze(1)  # shorter texts have no such word
+        without = torch.cat([ids[rows, :position], ids[rows, position + 1 :]], 1)
+        changed = twin(without, lengths[rows] - 1, *(state[rows] for state in question)).softmax(-1)
+        found[rows, position] = (changed - probs[rows]).abs().sum(-1) / 2
+    return found
+
+
+@torch.no_grad()
+def naive_leave_one_out_sentences(twin, documents):
+    """One tensor (S,) per document: every sentence deleted, the rest read again from its words on."""
+    found = []
+    for sentences in documents:
+        probs = twin.read(sentences).softmax(-1)
+        shorter = [sentences[:place] + sentences[place + 1 :] for place in range(len(sentences))]
+        changed = torch.cat([twin.read(rest) for rest in shorter]).softmax(-1)
+        found.append((changed - probs).abs().sum(-1) / 2)
     return found
 
 
@@ -199,6 +270,11 @@ def hidden_leave_one_out(model, batch):
         return leave_one_out.without_state(model, encoded.hidden, attention).softmax(-1)
 
 
+@torch.no_grad()
+def deletions(model, batch):
+    return leave_one_out.without_token(model, batch, model.encode(**batch))
+
+
 def training_step(model, optimizer, forward, labels):
     optimizer.zero_grad()
     reduce(classification_loss(forward(), labels), "sum").backward()
@@ -218,10 +294,45 @@ def take_turns(pairs, repeats):
     return [statistics.median(times) for times in spent]
 
 
-def same(ours, theirs, what):
+def same(ours, theirs, what, within=1e-5):
     difference = max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in zip(ours, theirs, strict=True))
-    if not difference <= 1e-5:
+    if not difference <= within:
         raise ValueError(f"{what}: ours and the naive twin differ by {difference:.1e}; nothing was timed")
+
+
+def same_training(embeddings, ours, theirs, labels, what):
+    """Checks what a training step sends all the way back, the gradient of the loss in the word vectors."""
+    losses = (reduce(classification_loss(logits, labels), "sum") for logits in (ours, theirs))
+    same(*(torch.autograd.grad(loss, embeddings.weight)[0] for loss in losses), what, SMALL)
+
+
+def optimizers(model, twin):
+    """One call for all parameters for the model, one per parameter for the twin."""
+    options = {"lr": 1e-3, "weight_decay": 1e-5, "amsgrad": True}
+    return (
+        torch.optim.Adam(model.parameters(), fused=True, **options),
+        torch.optim.Adam(twin.parameters(), foreach=False, **options),
+    )
+
+
+def timed(step, shape, tokens, ours, theirs, texts, twin_texts, repeats):
+    """The row of a step: both sides' time per text, for so many texts that a call of each deals with."""
+    mine, naive = take_turns((ours, theirs), repeats)
+    mine, naive = 1e3 * mine / texts, 1e3 * naive / twin_texts
+    row = {
+        "step": step,
+        "shape": shape,
+        "tokens": tokens,
+        "texts": texts,
+        "naive_twin_texts": twin_texts,
+        "ms_per_text": mine,
+        "naive_twin_ms_per_text": naive,
+        "times_faster": naive / mine,
+        "reference_ms_per_text": dict(zip((20, 200), REFERENCE.get(step, (None, None)), strict=True)).get(tokens),
+        "repeats": repeats,
+    }
+    print("  ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{value}" for key, value in row.items()))
+    return row
 
 
 def measure_length(tokens, repeats):
@@ -255,27 +366,11 @@ def measure_length(tokens, repeats):
     many = (np.tile(attention, (8, 1)), np.tile(scores, (8, 1)))
     same([kendall_tau(*many)[0]], [[kendalltau(a, b).statistic for a, b in zip(*many, strict=True)]], "Kendall")
 
-    options = {"lr": 1e-3, "weight_decay": 1e-5, "amsgrad": True}
-    fast = torch.optim.Adam(model.parameters(), fused=True, **options)
-    slow = torch.optim.Adam(twin.parameters(), foreach=False, **options)
+    fast, slow = optimizers(model, twin)
     rows = []
 
     def add(step, ours, theirs, count, times=repeats, own=None):
-        mine, naive = take_turns((ours, theirs), times)
-        mine *= count / (own or count)
-        reference = dict(zip((20, 200), REFERENCE.get(step, (None, None)), strict=True)).get(tokens)
-        rows.append(
-            {
-                "step": step,
-                "tokens": tokens,
-                "ms_per_text": 1e3 * mine / count,
-                "naive_twin_ms_per_text": 1e3 * naive / count,
-                "times_faster": naive / mine,
-                "reference_ms_per_text": reference,
-                "repeats": times,
-            }
-        )
-        print("  ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{value}" for key, value in rows[-1].items()))
+        rows.append(timed(step, f"{tokens} words", tokens, ours, theirs, own or count, count, times))
 
     @torch.no_grad()
     def evaluate():
@@ -320,6 +415,136 @@ def measure_length(tokens, repeats):
         BATCH,
     )
     return rows
+
+
+def between(mean, spread, count):
+    """So many numbers from mean - spread to mean + spread, and this range in words."""
+    return torch.randint(mean - spread, mean + spread + 1, (count,)).tolist(), f"{mean - spread} to {mean + spread}"
+
+
+def measured_texts(ids):
+    """How many texts a measurement's batch has that are as long as the longest of these (B,L)."""
+    return min(len(ids), BATCH_INSTANCES, BATCH_TOKENS // ids.shape[1])
+
+
+def measure_stories(words, repeats, asked=8):
+    """Rows of a model of pairs, on stories of about so many words."""
+    torch.manual_seed(0)
+    config = AttentionClassifierConfig(
+        vocab_size=40,  # such stories know few words
+        embedding_size=50,
+        embedding_std=1.0,
+        hidden_size=64,
+        query="text",
+        readout="tanh",
+        num_labels=6,
+    )
+    model = AttentionClassifierForSequenceClassification(config).eval()
+    twin = NaivePairTwin(model).eval()
+    sizes, said = between(words, words // 5, STORIES)
+    stories = [[2, *torch.randint(4, config.vocab_size, (size,)).tolist(), 3] for size in sizes]
+    questions = [[2, *torch.randint(4, config.vocab_size, (asked,)).tolist(), 3] for _ in stories]
+    pairs = [
+        {"input_ids": story + question, "token_type_ids": [0] * len(story) + [1] * len(question)}
+        for story, question in zip(stories, questions, strict=True)
+    ]
+    batch, ids = pad_batch(pairs), pad_batch([{"input_ids": story} for story in stories])["input_ids"]
+    lengths, questions = torch.tensor([len(story) for story in stories]), torch.tensor(questions)
+    labels = torch.randint(0, config.num_labels, (STORIES,))
+    measured = {name: values[: measured_texts(batch["input_ids"])] for name, values in batch.items()}
+    step, shape = "{}, story and question", f"story of {said} words, question of {asked}"
+
+    def naive_training():
+        return twin(ids, lengths, twin.read_question(questions))
+
+    def naive_deletions(texts):
+        with torch.no_grad():
+            question = twin.read_question(questions[:texts])
+        return naive_leave_one_out(twin, ids[:texts, : max(lengths[:texts])], lengths[:texts], question)
+
+    same_training(model.model.embeddings, model(**batch).logits, naive_training(), labels, step.format("training step"))
+    naive = [row[1 : 1 + size].numpy() for row, size in zip(naive_deletions(2), sizes[:2], strict=True)]
+    few = {name: values[:2] for name, values in batch.items()}
+    same(leave_one_out.measure(model, few)["importance_leave_one_out"], naive, step.format("leave-one-out"), SMALL)
+
+    fast, slow = optimizers(model, twin)
+    removed = timed(
+        step.format("leave-one-out"),
+        shape,
+        words,
+        lambda: deletions(model, measured),
+        lambda: naive_deletions(STORIES),
+        len(measured["input_ids"]),
+        STORIES,
+        max(3, repeats // 3),
+    )
+    model.train()
+    trained = timed(
+        step.format("training step"),
+        shape,
+        words,
+        lambda: training_step(model, fast, lambda: model(**batch).logits, labels),
+        lambda: training_step(twin, slow, naive_training, labels),
+        STORIES,
+        STORIES,
+        repeats,
+    )
+    return [removed, trained]
+
+
+def measure_documents(sentences, words, repeats):
+    """Rows of HAN, on documents of about so many sentences of about so many words."""
+    torch.manual_seed(0)
+    config = AttentionClassifierConfig(
+        vocab_size=16629,  # IMDB's
+        embedding_size=200,
+        hidden_size=100,
+        alignment_size=100,
+        encoder="bigru",
+        hierarchy="sentence",
+    )
+    model = AttentionClassifierForSequenceClassification(config).eval()
+    twin = NaiveDocumentTwin(model).eval()
+    counts, said = between(sentences, sentences // 2, DOCUMENTS)
+    sizes, said_words = between(words, words // 2, sum(counts))
+    every = iter(torch.randint(5, config.vocab_size, (sum(sizes),)).split(sizes))
+    documents = [[next(every) for _ in range(count)] for count in counts]
+    mark = config.sentence_token_id
+    joined = [[2, *(word for part in parts for word in (*part.tolist(), mark))][:-1] + [3] for parts in documents]
+    batch = pad_batch([{"input_ids": ids} for ids in joined])
+    labels = torch.randint(0, 2, (DOCUMENTS,))
+    measured = {name: values[: measured_texts(batch["input_ids"])] for name, values in batch.items()}
+    texts = len(measured["input_ids"])
+    shape = f"{said} sentences of {said_words} words"
+
+    same_training(model.model.embeddings, model(**batch).logits, twin(documents), labels, "training step, HAN")
+    few = {name: values[:2] for name, values in batch.items()}
+    naive = [values.numpy() for values in naive_leave_one_out_sentences(twin, documents[:2])]
+    same(leave_one_out.measure(model, few)["importance_leave_one_out"], naive, "leave-one-out of sentences, HAN", SMALL)
+
+    fast, slow = optimizers(model, twin)
+    removed = timed(
+        "leave-one-out of sentences, HAN",
+        shape,
+        sentences * words,
+        lambda: deletions(model, measured),
+        lambda: naive_leave_one_out_sentences(twin, documents[:texts]),
+        texts,
+        texts,
+        max(3, repeats // 3),
+    )
+    model.train()
+    trained = timed(
+        "training step, HAN",
+        shape,
+        sentences * words,
+        lambda: training_step(model, fast, lambda: model(**batch).logits, labels),
+        lambda: training_step(twin, slow, lambda: twin(documents), labels),
+        DOCUMENTS,
+        DOCUMENTS,
+        repeats,
+    )
+    return [removed, trained]
 
 
 def interventions(model, twin, large, ids, lengths, add, repeats):
@@ -464,6 +689,7 @@ def main():
         save_table(pd.DataFrame(rows), known.output / "memory")
         return print(*rows, sep="\n")
     rows = [row for tokens in (20, 200) for row in measure_length(tokens, known.repeats)]
+    rows += measure_stories(300, known.repeats) + measure_documents(16, 12, known.repeats)
     save_table(pd.DataFrame(rows), known.output / "steps")
     print(f"table: {known.output}/steps.md")
 

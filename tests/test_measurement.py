@@ -15,7 +15,7 @@ import torch
 from attnfaith import measurement, record
 from attnfaith.data.collation import pad_batch
 from attnfaith.importance import gradient
-from attnfaith.measurement import Cell, MeasurementError, measure
+from attnfaith.measurement import Cell, MeasurementError, digest_data, measure
 from attnfaith.record import Column
 
 
@@ -150,6 +150,18 @@ def test_pairs_and_unlabelled_texts(go, texts, tiny_model):
     assert found.column("label").null_count == 20
     assert {len(row) for row in record.rows(found, "probs")} == {3}
     assert [len(row) for row in record.rows(found, "attention")] == LENGTHS
+    assert "query_tokens" not in found.column_names
+
+
+def test_questions_come_through(go, texts, tiny_model):
+    """Words that are not in the vocabulary too: they tell data sets apart though the model reads the same."""
+    asked = [[f"q{word}" for word in range(number % 4)] for number in range(20)]
+    dataset = texts(pair=True).add_column("query_tokens", asked)
+    model = tiny_model(query="text", readout="tanh")
+    found = go(model=model, dataset=dataset)
+    assert found.column("query_tokens").to_pylist() == asked
+    other = dataset.remove_columns("query_tokens").add_column("query_tokens", [["x"], *asked[1:]])
+    assert digest_data(dataset) != digest_data(other)
 
 
 def test_settings_say_what_was_done(go):

@@ -31,6 +31,7 @@ IDENTITY = {
     "objective": "classification",
     "seed": 10,
 }
+ASKED = record.OPTIONAL_COLUMNS["query_tokens"]
 DRAWS = {
     "permuted_probs": Column(("K", "C"), distribution=True),
     "adversarial_attention": Column(("K", "T"), distribution=True),
@@ -299,6 +300,20 @@ def test_flat_and_hierarchical_records_together():
         assert words[place] == [["a"], ["b"]] and weights[place] == [[1.0], [1.0]]
         assert words.count([]) == 2
     assert "words" not in record.concatenate([flat, table(encoder=["cnn"] * 2)]).column_names
+
+
+def test_words_of_a_second_text():
+    """As many as there are, whatever T is; none for single texts that stand beside pairs."""
+    asked = [["where", "is", "he", "?", "now"], []]
+    pairs = record.build(columns(encoder=["cnn"] * 2, query_tokens=asked), {"query_tokens": ASKED})
+    assert [row.tolist() for row in record.rows(pairs, "query_tokens")] == asked
+    joined = record.concatenate([table(), pairs])
+    found = dict(zip(joined.column("encoder").to_pylist(), joined.column("query_tokens").to_pylist(), strict=True))
+    assert joined.column("query_tokens").to_pylist() == [[], [], *asked] and found["cnn"] == []
+    assert "query_tokens" not in record.concatenate([table(), table(encoder=["cnn"] * 2)]).column_names
+    for wrong in ([["a"], [None]], [["a"], None], [[1], []]):
+        with pytest.raises(RecordError, match="'query_tokens'"):
+            record.build(columns(query_tokens=wrong), {"query_tokens": ASKED})
 
 
 def test_rows_refuses_draws_of_unequal_length():

@@ -71,6 +71,12 @@ def test_what_a_run_leaves(finished):
     assert not [path for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name.startswith(".")]
 
 
+@pytest.mark.parametrize(("count", "said"), [(2, "0 a0, 1 a1"), (21, "21: 0 a0, 1 a1, ")])
+def test_classes_as_a_page_names_them(count, said):
+    named = runs._classes([f"a{number}" for number in range(count)])
+    assert named.startswith(said) and named.endswith(f"{count - 1} a{count - 1}") and len(named) < 100
+
+
 def test_the_tokenizer_of_a_run_knows_rare_answers(finished):
     _, recipe = finished
     loaded = runs.LoadedDataset(

@@ -845,6 +845,50 @@ def test_the_naive_twin_gives_the_same_numbers():
     assert all(row["ms_per_text"] > 0 and row["naive_twin_ms_per_text"] > 0 for row in rows)
 
 
+@pytest.fixture
+def small_benchmark(monkeypatch):
+    module = script("benchmark")
+    monkeypatch.setattr(module, "STORIES", 6)
+    monkeypatch.setattr(module, "DOCUMENTS", 5)
+    return module
+
+
+def test_the_naive_twins_of_pairs_and_documents_give_the_same_numbers(small_benchmark):
+    rows = small_benchmark.measure_stories(10, 1) + small_benchmark.measure_documents(3, 4, 1)
+    pairs, documents = "story of 8 to 12 words, question of 8", "2 to 4 sentences of 2 to 6 words"
+    assert [[row[name] for name in ("step", "shape", "tokens", "texts", "naive_twin_texts")] for row in rows] == [
+        ["leave-one-out, story and question", pairs, 10, 6, 6],
+        ["training step, story and question", pairs, 10, 6, 6],
+        ["leave-one-out of sentences, HAN", documents, 12, 5, 5],
+        ["training step, HAN", documents, 12, 5, 5],
+    ]
+    assert all(row["ms_per_text"] > 0 and row["naive_twin_ms_per_text"] > 0 for row in rows)
+
+
+def rotated(values):
+    return [row.roll(1) for row in values]
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "step"),
+    [
+        ("NaivePairTwin.read_question", lambda state: state * 0, "training step, story and question"),
+        ("naive_leave_one_out", rotated, "leave-one-out, story and question"),
+        ("NaiveDocumentTwin.read", lambda logits: logits * 0, "training step, HAN"),
+        ("naive_leave_one_out_sentences", rotated, "leave-one-out of sentences, HAN"),
+    ],
+)
+def test_nothing_is_timed_of_pairs_and_documents_whose_twin_differs(small_benchmark, monkeypatch, place, wrong, step):
+    *owner, name = place.split(".")
+    owner = getattr(small_benchmark, owner[0]) if owner else small_benchmark
+    right = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *given: wrong(right(*given)))
+    monkeypatch.setattr(small_benchmark, "timed", lambda *given: {})
+    with pytest.raises(ValueError, match=f"^{step}: ours and the naive twin differ by"):
+        small_benchmark.measure_stories(10, 1)
+        small_benchmark.measure_documents(3, 4, 1)
+
+
 def test_the_benchmark_refuses_twins_that_differ():
     with pytest.raises(ValueError, match="gradient: ours and the naive twin differ by 1.0e-01"):
         script("benchmark").same([[0.1]], [[0.2]], "gradient")

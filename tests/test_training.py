@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -440,6 +441,22 @@ def test_undefined_selection_metric(metric, classes, labels):
 @pytest.mark.parametrize("metric", ["roc_auc", "accuracy", "loss", "f1_class_1"])
 def test_defined_selection_metric(metric):
     training.check_selection(metric, 2, [0, 1, 1])
+
+
+def test_many_classes_have_no_f1_of_each():
+    """The log of an epoch would be pages long; selection by one of them is refused before training."""
+
+    def evaluated(classes):
+        labels = np.arange(40) % classes
+        return training.selection_scores(SimpleNamespace(predictions=np.eye(classes)[labels], label_ids=labels))
+
+    assert set(evaluated(20)) == {"accuracy", "roc_auc", *(f"f1_class_{number}" for number in range(20))}
+    assert set(evaluated(21)) == {"accuracy", "roc_auc"} and evaluated(21)["accuracy"] == 1
+    training.check_selection("f1_class_3", 20, range(20))
+    with pytest.raises(
+        ValueError, match="f1_class_3 selects among 20 classes at most; the data has 21: set training.metric"
+    ):
+        training.check_selection("f1_class_3", 21, range(21))
 
 
 def test_the_objective_selects_adversaries_only():

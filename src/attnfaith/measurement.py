@@ -27,7 +27,7 @@ CODE = record.code_digest()  # of the modules that are loaded here, not of files
 BATCH_TOKENS = 8192  # padded tokens of one batch
 BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
-MARKS = ("rationale", "impermissible")  # columns of the data that a record keeps as they are
+KEPT = ("rationale", "impermissible", "query_tokens")  # columns of the data that a record keeps as they are
 
 
 class MeasurementError(ValueError):
@@ -190,7 +190,7 @@ def measure(
 
 
 def _declared(modules: Mapping[str, object], dataset) -> dict[str, record.Column]:
-    names = [name for name in MARKS if name in dataset.column_names]
+    names = [name for name in KEPT if name in dataset.column_names]
     names += ["words", "word_attention"] if "words" in dataset.column_names else []
     extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}
     for name, module in modules.items():
@@ -270,9 +270,9 @@ def digest_model(model) -> str:
 
 
 def digest_data(dataset) -> str:
-    """SHA-256 of an encoded data set: ids, texts, input ids, labels, candidates and marks, in its order."""
+    """SHA-256 of an encoded data set: ids, texts, input ids, labels, candidates, marks and questions, in its order."""
     digest = hashlib.sha256()
-    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "candidates", *MARKS)
+    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "candidates", *KEPT)
     names = [name for name in names if name in dataset.column_names]
     digest.update(repr(names).encode())
     for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
@@ -419,7 +419,7 @@ def _measure_batch(
         "probs": list(probs.astype(np.float32)),
         "attention": record.ragged(attention.float().cpu(), encoded.mask.cpu()),
     }
-    columns |= {name: rows[name] for name in MARKS if name in extra}
+    columns |= {name: rows[name] for name in KEPT if name in extra}
     if read.word_attention is not None:
         columns |= {"words": rows["words"], "word_attention": _by_sentence(read.word_attention, items)}
     for name, module in modules.items():

@@ -4,7 +4,7 @@ A record is a `pyarrow.Table`. Identity columns are repeated on every row, so re
 table is a group-by. Each list column carries its axes in the field's metadata (`axes`: T attendable tokens, C classes,
 K draws), which is how a row is checked: every [T] column of a row has the same length, every [C] column too, and
 a column marked `distribution` is non-negative and sums to 1 along its last axis. In the records of hierarchical models T
-counts sentences, and [T][W] columns hold values of the words of each.
+counts sentences, and [T][W] columns hold values of the words of each. Q counts words of a second text.
 """
 
 import functools
@@ -92,6 +92,7 @@ OPTIONAL_COLUMNS = {
     ),
     "words": Column(("T", "W"), "string", doc="the words of each sentence"),
     "word_attention": Column(("T", "W"), distribution=True, doc="one weight per word, summing to 1 over its sentence"),
+    "query_tokens": Column(("Q",), "string", doc="words of the second text, such as a question; nothing attends to them"),
 }
 
 
@@ -331,7 +332,8 @@ def check_one_code(tables: Iterable[pa.Table], remedy: str = "measure them anew 
 
 
 def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
-    """Records of several cells as one. Beside hierarchical models, each token of a flat one is an item of one word.
+    """Records of several cells as one. Beside hierarchical models, each token of a flat one is an item of one word; beside
+    pairs, a single text has a second one without words.
 
     Raises RecordError where a column is in some records and missing in others, the same instance of the same cell comes
     twice, or, unless mix_versions, different code measured them. Run information (`settings`) of the parts is kept as a
@@ -344,6 +346,8 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
         check_one_code(tables)
     if any("words" in table.column_names for table in tables):
         tables = [_with_words(table) for table in tables]
+    if any("query_tokens" in table.column_names for table in tables):
+        tables = [_with_query(table) for table in tables]
     names = set(tables[0].column_names)
     for number, table in enumerate(tables):
         if set(table.column_names) != names:
@@ -376,6 +380,14 @@ def _with_words(table: pa.Table) -> pa.Table:
         field = OPTIONAL_COLUMNS[name].field(name)
         table = table.append_column(field, column.cast(field.type))
     return table
+
+
+def _with_query(table: pa.Table) -> pa.Table:
+    """The record with the words of second texts: none where it has no such column."""
+    if "query_tokens" in table.column_names:
+        return table
+    field = OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
+    return table.append_column(field, pa.array([[]] * table.num_rows, field.type))
 
 
 def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:

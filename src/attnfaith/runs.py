@@ -217,7 +217,7 @@ def _facts(table, recipe: Recipe | None) -> dict[str, str]:
         "what it is": (recipe.note if recipe else made["note"]) or made["name"],
         **({"trained against": run["base"]["folder"]} if "base" in run else {}),
         "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
-        "classes": ", ".join(f"{number} {name}" for number, name in enumerate(cells[0]["label_names"])),
+        "classes": _classes(cells[0]["label_names"]),
         "vocabulary": f"{run['vocabulary']:,} entries",
         **_facts_of_training(training, run),
         "measured by": ", ".join(cells[0]["producers"]),
@@ -225,6 +225,12 @@ def _facts(table, recipe: Recipe | None) -> dict[str, str]:
         + f"; code {cells[0].get('code', 'unknown')}",
         "weights (SHA-256)": cells[0]["model"][:16],
     }
+
+
+def _classes(names: list[str]) -> str:
+    """The classes with their numbers; of very many the first and the last."""
+    shown = [f"{number} {name}" for number, name in enumerate(names)]
+    return ", ".join(shown) if len(shown) <= 20 else f"{len(shown)}: {', '.join(shown[:10])}, …, {shown[-1]}"
 
 
 def _facts_of_training(training: Mapping, run: Mapping) -> dict[str, str]:

@@ -25,6 +25,7 @@ from attnfaith.objectives import (
 
 
 SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
+MOST_CLASSES = 20  # of which an evaluation gives the F1 of each
 ADVERSARY_SCORES = ("objective", "tvd", "jsd", "kl")
 LOWER_IS_BETTER = ("loss", "objective")
 
@@ -225,11 +226,19 @@ def adversarial_scores(prediction) -> dict[str, float]:
 
 
 def selection_scores(prediction) -> dict[str, float]:
-    """Accuracy, F1 per class and ROC-AUC of a Trainer's evaluation; the keys that model selection may name."""
+    """Accuracy, F1 per class and ROC-AUC of a Trainer's evaluation; the keys that model selection may name.
+
+    Of more than MOST_CLASSES no F1 per class: the log of an epoch would be pages long.
+    """
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
     probs = torch.from_numpy(np.asarray(logits)).double().softmax(-1).numpy()
     scores = classification_scores(probs, prediction.label_ids)
-    return {name: value for name, value in scores.items() if name in ("accuracy", "roc_auc") or name.startswith("f1_")}
+    per_class = probs.shape[1] <= MOST_CLASSES
+    return {
+        name: value
+        for name, value in scores.items()
+        if name in ("accuracy", "roc_auc") or (per_class and name.startswith("f1_"))
+    }
 
 
 def check_selection(
@@ -250,6 +259,11 @@ def check_selection(
     if num_labels is None:
         return
     found = sorted(set(labels))
+    if numbered and num_labels > MOST_CLASSES:
+        raise ValueError(
+            f"{metric} selects among {MOST_CLASSES} classes at most; the data has {num_labels}: set "
+            "training.metric_for_best_model to accuracy or loss"
+        )
     if (metric == "roc_auc" and (num_labels, found) != (2, [0, 1])) or (numbered and int(numbered) not in found):
         raise ValueError(
             f"{metric} is not defined for {num_labels} classes where validation has labels {found}: set "

@@ -236,7 +236,9 @@ def test_encode_pairs_cuts_the_text_only():
     assert cut["length"][:] == [8, 5, 8]
     assert cut["rationale"][:] == [[0, 0], [], [1]]
     assert cut["n_unknown"][:] == [0, 0, 0]  # of the words that can be attended to; the question has three
-    with pytest.raises(DatasetError, match="max_length=7 leaves no room for the text of row 2: .* alone take 7"):
+    with pytest.raises(
+        DatasetError, match="max_length=7 leaves no room for the text of row 2: .* alone take 7; the split needs 8 or"
+    ):
         encode(split, tokenizer, max_length=7)
 
 
@@ -263,6 +265,19 @@ def test_encode_pairs_with_an_empty_question():
     encoded = encode(rows(["the dog", "dog", ""], text_pair=["", " \n", ""]), tokenizer)
     assert encoded["input_ids"][:] == [[2, 9, 6, 3, 2, 3], [2, 6, 3, 2, 3], [2, 3, 2, 3]]
     assert encoded["token_type_ids"][:] == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1], [0, 0, 1, 1]]
+    assert encoded["query_tokens"][:] == [[], [], []]
+
+
+def test_encode_keeps_the_words_of_questions():
+    """As they are read, known or not, and without the marks of a tokenizer that divides texts; single texts have none."""
+    asked = ["Where is Zed ?", "Ran he ? <sent> And when ?"]
+    for hierarchy in ("none", "sentence"):
+        tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", pair=True, hierarchy=hierarchy)
+        encoded = encode(rows(["the dog", "fox"], text_pair=asked), tokenizer)
+        marked = "<sent>" if hierarchy == "none" else "<unk>"  # a text cannot spell the mark where there is one
+        assert encoded["query_tokens"][:] == [["where", "is", "zed", "?"], ["ran", "he", "?", marked, "and", "when", "?"]]
+    single = encode(rows(["the dog"]), build_tokenizer(TEXTS, preprocessing="whitespace"))
+    assert "query_tokens" not in single.column_names
 
 
 def test_encode_carries_marks_and_candidates():

@@ -139,12 +139,14 @@ def test_a_text_of_one_token_leaves_the_bias(tiny_model, tiny_rows, tiny_batch):
 
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("readout", ["affine", "tanh"])
 @pytest.mark.parametrize("limit", [1, 7, 40])
-def test_long_texts_are_taken_in_parts(encoder, query, limit, tiny_model, tiny_rows, tiny_batch, monkeypatch):
-    model = tiny_model(encoder=encoder, query=query, projection="sparsemax")
+def test_long_texts_are_taken_in_parts(encoder, query, readout, limit, tiny_model, tiny_rows, tiny_batch, monkeypatch):
+    model = tiny_model(encoder=encoder, query=query, readout=readout, projection="sparsemax")
     batch = tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0], pair=query == "text"))
     whole = leave_one_out.measure(model, batch)
-    monkeypatch.setattr(leave_one_out, "STATES_AT_ONCE", limit)
+    monkeypatch.setattr(leave_one_out, "PLACES_AT_ONCE", limit)
+    monkeypatch.setattr(leave_one_out, "NUMBERS_AT_ONCE", limit * model.config.hidden_size)
     monkeypatch.setattr(leave_one_out, "TEXTS_AT_ONCE", 2)
     parts = leave_one_out.measure(model, batch)
     for column in leave_one_out.COLUMNS:

@@ -189,6 +189,15 @@ def test_tokens_are_text_not_markup(build_record):
     assert "[U+202E]a&amp;b" in part
 
 
+def test_the_question_stands_above_its_text(build_record):
+    table, *_ = two_texts(build_record)
+    field = records.OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
+    cell = one_cell(table.append_column(field, pa.array([["<who>"], [], []], field.type)))
+    part = adversary.page_part(cell, 2)
+    assert part.index("t/000") < part.index("query: <bdi>&lt;who&gt;</bdi>") < part.index("t/001")
+    assert part.index("t/001") < part.index("query: no words") and "query" not in adversary.page_part(one_cell(table), 2)
+
+
 def test_figures_say_what_is_drawn(drawn):
     cell = one_cell(drawn())
     found = adversary.figures(cell)
@@ -206,6 +215,31 @@ def test_figures_say_what_is_drawn(drawn):
     for name in found:
         alt, caption = adversary.describe_figure(cell, name)
         assert "n = " in alt and caption
+
+
+@pytest.mark.parametrize("classes", [6, 30])
+def test_many_classes_have_a_panel_each(draw_record, classes):
+    """Both ways beside one another: every text is in one panel of each column, and nothing leaves the picture."""
+    made, counts = draw_record(300, classes=classes), {0: 0, 1: 0}
+    cell = one_cell(made)
+    values = np.random.default_rng(0).uniform(0, 0.69, 300)
+    values[:2] = np.nan
+    found = [adversary.Found(way, 0.01, values, *[values] * 3, np.full(300, "bounded")) for way in ("exact", "search")]
+    figure = adversary.jsd_histogram(cell, found)
+    panels = min(classes, 7)
+    assert len(figure.axes) == 2 * panels
+    for place, axes in enumerate(figure.axes):
+        said = axes.get_title(loc="left").splitlines()
+        assert said[0].startswith(("bounded", "search")) == (place < 2)
+        counts[place % 2] += int(re.search(r"n = (\d+)", said[-1])[1])
+    assert counts == {0: 298, 1: 298}
+    names = [axes.get_ylabel().replace("\n", " ") for axes in figure.axes[::2]]
+    assert names[0] == "class 0" if classes == 6 else names[-1] == "24 others"
+    figure.draw_without_rendering()
+    renderer, (width, height) = figure.canvas.get_renderer(), figure.canvas.get_width_height()
+    for axes in figure.axes:
+        box = axes.get_tightbbox(renderer)
+        assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1
 
 
 def test_a_cell_without_a_defined_text(build_record):

@@ -1,3 +1,5 @@
+import re
+
 import matplotlib
 import matplotlib.pyplot
 import numpy as np
@@ -11,7 +13,7 @@ from attnfaith.reporting.figures import all_figures
 
 def texts(figure):
     legends = [text for axes in figure.axes if axes.get_legend() for text in axes.get_legend().get_texts()]
-    titles = [axes.title for axes in figure.axes] + [axes._left_title for axes in figure.axes]
+    titles = [text for axes in figure.axes for text in (axes.yaxis.label, axes.title, axes._left_title)]
     return "\n".join(text.get_text() for text in [*figure.texts, *legends, *titles])
 
 
@@ -69,12 +71,20 @@ def test_missing_measure_or_several_cells_are_refused(draw_record):
         attention_overview(two)
 
 
-def test_many_classes_share_the_last_colour(draw_record):
-    record = draw_record(80, classes=11)
-    shown = texts(tau_histograms(record, "gradient"))
-    assert "5 others" in shown
-    assert shown.count("class ") == 6
+@pytest.mark.parametrize(("classes", "panels", "named"), [(3, 1, 3), (4, 4, 4), (6, 6, 6), (11, 7, 6), (30, 7, 6)])
+def test_many_classes_have_a_panel_each_and_share_the_last_colour(draw_record, classes, panels, named):
+    record = draw_record(80, classes=classes)
+    figure = tau_histograms(record, "gradient")
+    shown = texts(figure)
+    predicted = len(set(one_cell(record).predicted))
+    assert (f"{predicted - 6} others" in shown) == (classes > 7)
+    assert len(figure.axes) == panels and len(re.findall(r"class \d", shown)) == named
     assert sum(int(part.split()[0]) for part in shown.split("n = ")[2:]) == 77  # after the title's n, the groups'
+    figure.draw_without_rendering()
+    renderer, (width, height) = figure.canvas.get_renderer(), figure.canvas.get_width_height()
+    boxes = [axes.get_tightbbox(renderer) for axes in figure.axes]
+    assert all(box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1 for box in boxes)
+    assert all(above.y0 >= below.y1 - 1 for above, below in zip(boxes, boxes[1:], strict=False))
 
 
 @pytest.mark.parametrize("measures", [(), ("gradient",), ("leave_one_out_hidden",), ("gradient", "leave_one_out")])

@@ -2,6 +2,7 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
@@ -195,6 +196,67 @@ def test_rationale_is_underlined_and_wrong_predictions_are_named(build_record, p
     assert len(page.with_class("gold")) == 1
     assert page.text("span").startswith("0 (wrong)") or "0 (wrong)" in page.text("span")
     assert "Underlined: gold evidence." in page.text("p")
+
+
+@pytest.fixture
+def asked(build_record):
+    """A pair with a question of hostile words, one with a question of none, as a record."""
+    given = {"attention": [0.9, 0.1], "gradient": [2, 1], "label": 1}
+    record = build_record([given, {**given, "gradient": [1, 2]}], measures=("gradient",))
+    field = records.OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
+    return record.append_column(field, pa.array([HOSTILE, []], field.type))
+
+
+def test_the_question_stands_above_its_text(asked, page_of):
+    page = Page(page_of(asked))
+    assert page.open == [] and len(page.with_class("query")) == 2
+    cells = [data for where, data in page.texts if where == "bdi"]
+    assert all(visible(word) in cells for word in HOSTILE)
+    assert "query: no words" in page.text() and not {tag for tag, _ in page.tags} & {"script"}
+    shown = page.text()
+    assert shown.index("t/000") < shown.index("query: <script>") < shown.index("w0") < shown.index("query: no words")
+
+
+def test_single_texts_have_no_question(asked, draw_record, page_of):
+    """Beside pairs they have the column too, without words."""
+    single = draw_record(20, measures=("gradient",), dataset="single")
+    page = Page(page_of(records.concatenate([single, asked])))
+    assert len(page.with_class("query")) == 2
+
+
+def rows_of(page, caption):
+    """The texts of each row of a table of the page."""
+    (body,) = re.findall(rf"<caption>{caption}</caption>.*?<tbody>(.*?)</tbody>", page, re.S)
+    return [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in body.split("</tr>")[:-1]]
+
+
+@pytest.mark.parametrize("classes", [6, 30])
+def test_many_classes_are_cut_to_the_largest(draw_record, tmp_path, quick_figures, classes):
+    record = draw_record(300, classes=classes)
+    cell = one_cell(record)
+    html = write_report(record, tmp_path / "report").read_text(encoding="utf-8")
+    counts = np.bincount(cell.predicted, minlength=classes)
+    shown = rows_of(html, "Agreement of token rankings")
+    largest = sorted(range(classes), key=lambda number: (-counts[number], number))[:12]
+    expected = ["overall", *map(str, sorted(largest))]
+    assert [row[1] for row in shown] == expected * 3
+    saved = (tmp_path / "report/tables/agreement.csv").read_text().splitlines()
+    assert len(saved) == 1 + 3 * (1 + classes)
+    support = np.bincount(cell.labels[~np.isnan(cell.labels)].astype(int), minlength=classes)
+    most = sorted(sorted(range(classes), key=lambda number: (-support[number], number))[:12])
+    performance = [row[0] for row in rows_of(html, "Performance and attention")]
+    assert [name for name in performance if name.startswith("F1")] == [f"F1, class {number}" for number in most]
+    assert [row[1] for row in rows_of(html, "Performance and attention") if row[0].startswith("texts of gold class")] == [
+        str(support[number]) for number in most
+    ]
+    assert "area under the ROC curve" not in performance
+    assert html.count("the 12 predicted most often are shown; the files hold all") == (classes > 12)
+    assert html.count("Of 30 classes the 12 with most texts are shown") == (classes > 12)
+
+
+def test_two_classes_keep_an_undefined_roc(build_record, page_of):
+    html = page_of(build_record([{"attention": [0.4, 0.6], "label": 1}]))
+    assert ["area under the ROC curve", "undefined"] in rows_of(html, "Performance and attention")
 
 
 def ranked(build_record, measures=("leave_one_out",)):

@@ -282,6 +282,19 @@ def test_figures_are_drawn_from_the_numbers(tmp_path):
     assert "other seeds\n3 models" in title and "n = 39 (1 undefined)" in title
 
 
+def test_no_class_is_left_out_of_figure_and_table():
+    """Nine classes: the two rarest share the last colour; the table has those that are predicted."""
+    count, order = 45, np.repeat(np.arange(9), [2, 3, 4, 5, 5, 6, 6, 7, 7])
+    rows = [(f"t/{place}", [1.0], np.eye(9)[number], 0) for place, number in enumerate(order)]
+    pair = stability.Beside(make(rows), "other seeds", (make(rows, seed=11),))
+    figure = stability.attention_of_other_models([pair])
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert legend == [*(f"class {number}" for number in range(3, 9)), "3 others"]
+    assert sum(int(text.get_text()) for text in figure.axes[0].texts) == count
+    table = stability.seed_variance(pair.base, pair.others)
+    assert table["class"].unique().tolist() == ["overall", *map(str, range(9))]
+
+
 def test_one_model_alone_has_little_to_tell():
     tables = stability.tables([draw(1)])
     assert set(tables) == {"models", "models_by_kind"} and stability.figures([draw(1)]) == {}

@@ -167,6 +167,11 @@ def test_cells_with_other_numbers_of_classes_share_one_table(draw_record):
     assert np.isnan(table.loc["three", "roc_auc"])
 
 
+def test_classes_are_in_the_order_of_their_numbers(draw_record):
+    names = [name for name in performance_table(draw_record(30, classes=12)) if "_class_" in name]
+    assert names == [f"{start}_class_{number}" for start in ("f1", "support") for number in range(12)]
+
+
 def test_plausibility_against_sklearn(draw_record):
     record = draw_record(40, rationale=True)
     table = plausibility_table(record)

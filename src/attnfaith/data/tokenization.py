@@ -269,6 +269,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         input_ids       list[int32], with markers; token_type_ids likewise for pairs
         labels          int64, if the split has labels
         tokens          list[str] [T]: the surface words of the (first) text that were kept
+        query_tokens    list[str]: the surface words of the second text, for pairs
         length          int32, len(input_ids)
         truncated       bool, whether words were cut off
         n_unknown       int32, how many of the T words are not in the vocabulary
@@ -307,7 +308,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         counts = np.fromiter(map(len, split), np.int64, len(split))
         markers = np.full(len(split), tokenizer.num_special_tokens_to_add(pair=pair))
         if pair:
-            markers += np.fromiter(map(len, _all_words(tokenizer, rows["text_pair"], cut=True)), np.int64, len(split))
+            asked = _all_words(tokenizer, rows["text_pair"], cut=True)
+            markers += np.fromiter(map(len, asked), np.int64, len(split))
         kept = counts
         if max_length is not None:
             kept = np.minimum(counts, max_length - markers)
@@ -316,7 +318,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
                 row = int(np.argmax(blocked))
                 raise DatasetError(
                     f"max_length={max_length} leaves no room for the text of row {start + row}: markers and question "
-                    f"alone take {markers[row]}."
+                    f"alone take {markers[row]}; the split needs {markers[counts > 0].max(initial=1) + 1} or more."
                 )
         encoded = tokenizer(
             rows["text"],
@@ -338,6 +340,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         }
         if pair:
             columns["token_type_ids"] = _lists(encoded["token_type_ids"], pa.int8())
+            asked = [[word for word in found if not hierarchical or word != MARK] for found in asked]
+            columns["query_tokens"] = _lists(asked, pa.string())
         if "label" in rows:
             columns["labels"] = pa.array(rows["label"], pa.int64())
         read = [found[:k] for found, k in zip(split, kept, strict=True)]

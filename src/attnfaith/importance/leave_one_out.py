@@ -22,7 +22,7 @@ COLUMNS = {
 }
 
 PLACES_AT_ONCE = 2**19  # tokens of shortened texts dealt with together: a score and C values are kept of each
-STATES_AT_ONCE = 2**16  # the same where whole states are kept: 64 MiB for H = 256 in float32
+NUMBERS_AT_ONCE = 2**24  # H of each token where whole states are kept: 64 MiB in float32
 TEXTS_AT_ONCE = 32
 
 
@@ -133,7 +133,9 @@ def without_token(model, given, encoded) -> torch.Tensor:
             bias = model.decode(encoded.hidden[rows], nothing, None if query is None else query[rows])
             logits[rows, start:stop] = bias.unsqueeze(1)
             continue
-        decode, places = (_decode_parts, PLACES_AT_ONCE) if model.decoder.affine else (_decode_states, STATES_AT_ONCE)
+        decode, places = _decode_parts, PLACES_AT_ONCE
+        if not model.decoder.affine:
+            decode, places = _decode_states, NUMBERS_AT_ONCE // model.config.hidden_size
         deletions = min(stop - start, max(1, places // length))
         texts = max(1, min(TEXTS_AT_ONCE, places // (deletions * length)))
         for chosen in rows.split(texts):

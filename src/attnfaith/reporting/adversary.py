@@ -18,22 +18,15 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval, template
 from attnfaith.reporting.cells import CELL, Cell, name_class
-from attnfaith.reporting.figures import (
-    PALETTE,
-    _class_groups,
-    _figure,
-    _histogram,
-    _own_style,
-    _percent_axis,
-    mean_in_words,
-)
-from attnfaith.reporting.heatmap import HUES, MOST_TOKENS, SHADES, SHORTEST_EXAMPLE, Score, visible
+from attnfaith.reporting.figures import _histograms_by_class, _own_style, _percent_axis, mean_in_words
+from attnfaith.reporting.heatmap import HUES, MOST_TOKENS, SHADES, SHORTEST_EXAMPLE, Score, query_of, visible
 from attnfaith.reporting.permutation import BINS, FEWEST_FOR_A_VIOLIN, _bin_of, violins_by_max_attention
 from attnfaith.reporting.statistics import bootstrap_interval, described, mean, with_interval
 from attnfaith.reporting.tables import format_number
 
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NEEDS = ()  # of either way or both; a cell that holds neither gives nothing
@@ -263,24 +256,17 @@ def _way_in_words(way: Found) -> str:
 def jsd_histogram(cell: Cell, ways: Sequence[Found]) -> "Figure":
     """The epsilon-max JSD of each text, one panel per way, one histogram per predicted class; 40 bins on 0..ln 2.
 
-    Dashed: class means. Undefined texts are counted in the legend. Source: Jain & Wallace (2019), section 4.2.2.
+    Dashed: class means. Undefined texts are counted. Source: Jain & Wallace (2019), section 4.2.2.
     """
-    groups = _class_groups(cell)
-    height = max(3.3, 0.7 + 0.52 * len(groups)) + 2.2 * (len(ways) - 1)
-    figure = _figure("How far attention can go and keep the prediction", cell, 9.0, height)
-    panels = figure.subplots(len(ways), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, way in zip(panels, ways, strict=True):
-        for (name, members), colour in zip(groups, PALETTE, strict=False):
-            values = way.jsd[members]
-            label = f"{name}\n{mean_in_words(values)}"
-            _histogram(axes, values[~np.isnan(values)], JSD_BINS, colour, label, fill=len(groups) <= 3)
-        axes.set_xlim(0, JSD_BINS[-1])
-        axes.set_title(f"{_way_in_words(way)}: {mean_in_words(way.jsd)}", fontsize=10.5)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="predicted", alignment="left", labelspacing=0.8)
-        axes.set_ylabel("share of the class's texts")
-        _percent_axis(axes)
-    panels[-1].set_xlabel("JSD between the model's and the adversarial attention (nats; dashed: mean)")
-    return figure
+    title = "How far attention can go and keep the prediction"
+    xlabel = "JSD between the model's and the adversarial attention (nats; dashed: mean)"
+    values = {_way_in_words(way): way.jsd for way in ways}
+    return _histograms_by_class(title, cell, values, JSD_BINS, _jsd_axis, xlabel, mean_in_words)
+
+
+def _jsd_axis(axes: "Axes") -> None:
+    axes.set_xlim(0, JSD_BINS[-1])
+    _percent_axis(axes)
 
 
 @_own_style
@@ -353,6 +339,7 @@ class Attacked:
     largest: str
     tokens: tuple[tuple[str, tuple[Score, Score]], ...]
     length: int
+    query: tuple[str, ...] | None
 
 
 def page_part(cell: Cell, n_examples: int) -> str:
@@ -399,6 +386,7 @@ def _attacked(cell: Cell, way: Found, row: int) -> Attacked:
         largest=f"{own.max():.2f}",
         tokens=tuple(zip(tokens, weights, strict=True))[:MOST_TOKENS],
         length=len(own),
+        query=query_of(cell, row),
     )
 
 

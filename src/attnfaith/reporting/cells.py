@@ -73,6 +73,14 @@ class Cell:
         """Predicted class per instance, [N]; the lower class on equal probability."""
         return self.probs.argmax(axis=1)
 
+    @cached_property
+    def queries(self) -> list[list[str]] | None:
+        """The words of each instance's second text, such as a question; None where no instance has any."""
+        if "query_tokens" not in self.table.column_names:
+            return None
+        found = self.table.column("query_tokens").to_pylist()
+        return found if any(found) else None
+
     @property
     def classes(self) -> list[tuple[str, np.ndarray]]:
         """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..."""

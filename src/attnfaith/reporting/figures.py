@@ -8,7 +8,7 @@ import functools
 import io
 import os
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4
 ATTENTION, GRADIENT, LEAVE_ONE_OUT = PALETTE[0], PALETTE[1], PALETTE[2]
 TAU_LABEL = "Kendall's τ per text (1: same order, 0: no relation; dashed: mean)"
 TAU_BINS = np.linspace(-1, 1, 41)
+MOST_OVERLAID = 3  # histograms in one panel; more cannot be told apart
 _STYLE = {
     "svg.hashsalt": "attnfaith",
     "font.family": "DejaVu Sans",
@@ -98,12 +99,11 @@ def _percent_axis(axes: "Axes") -> None:
     axes.set_axisbelow(True)
 
 
-def _histogram(axes: "Axes", values: np.ndarray, bins: np.ndarray, colour: str, label: str, fill: bool = True) -> None:
+def _histogram(axes: "Axes", values: np.ndarray, bins: np.ndarray, colour: str, label: str) -> None:
     """Shares of `values` per bin, with a dashed line at their mean; an empty label where there is nothing to draw."""
     if len(values):
         weights = np.full(len(values), 1 / len(values))
-        if fill:
-            axes.hist(values, bins, weights=weights, histtype="stepfilled", color=colour, alpha=0.25)
+        axes.hist(values, bins, weights=weights, histtype="stepfilled", color=colour, alpha=0.25)
         axes.hist(values, bins, weights=weights, histtype="step", color=colour, linewidth=1.6, label=label)
         axes.axvline(values.mean(), color=colour, linewidth=1.6, linestyle=(0, (4, 2)))
     else:
@@ -139,24 +139,60 @@ def tau_histograms(record: "pa.Table | Cell", importance: str) -> "Figure":
     """Per-instance tau between attention and one importance measure, one histogram per predicted class.
 
     The dashed lines are class means; the line at 0 is what rankings without relation give on average. Instances
-    without a tau are not drawn and are counted in the legend. Of more than seven classes the six largest are drawn and
+    without a tau are not drawn and are counted. Of more than seven classes the six largest are drawn and
     the others together. Source: Jain & Wallace (2019), section 4.1.
 
     Raises ValueError where the record holds more than one cell or does not hold the measure.
     """
     cell = one_cell(record)
-    tau = cell.tau("attention", importance)
+    title, ways = f"Attention and {measure_label(importance)}", {"": cell.tau("attention", importance)}
+    return _histograms_by_class(title, cell, ways, TAU_BINS, _tau_axis, TAU_LABEL, tau_in_words)
+
+
+def _histograms_by_class(
+    title: str,
+    cell: Cell,
+    ways: Mapping[str, np.ndarray],
+    bins: np.ndarray,
+    finish: Callable[["Axes"], None],
+    xlabel: str,
+    words: Callable[[np.ndarray], str],
+) -> "Figure":
+    """Numbers per instance [N], NaN undefined, of each way by its name: one histogram per predicted class.
+
+    Up to three classes lie over one another, in a panel for each way; more have a panel each, in a column for each way.
+    finish: settles an axis. words: what is said of the numbers of a class.
+    """
+    from matplotlib.ticker import MaxNLocator
+
     groups = _class_groups(cell)
-    figure = _figure(f"Attention and {measure_label(importance)}", cell, 9.0, max(3.3, 0.7 + 0.52 * len(groups)))
-    axes = figure.add_subplot()
-    for (name, members), colour in zip(groups, PALETTE, strict=False):
-        values = tau[members]
-        label = f"{name}\n{tau_in_words(values)}"
-        _histogram(axes, values[~np.isnan(values)], TAU_BINS, colour, label, fill=len(groups) <= 3)
-    _tau_axis(axes)
-    axes.set_xlabel(TAU_LABEL)
-    axes.set_ylabel("share of the class's texts")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="predicted", alignment="left", labelspacing=0.8)
+    overlaid = len(groups) <= MOST_OVERLAID
+    rows, columns = (len(ways), 1) if overlaid else (len(groups), len(ways))
+    figure = _figure(title, cell, 9.0, 1.1 + 2.2 * rows if overlaid else 1.0 + 0.8 * rows)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=not overlaid, squeeze=False)
+    for place, (way, values) in enumerate(ways.items()):
+        panels = grid[place] if overlaid else grid[:, place]
+        for number, ((name, members), colour) in enumerate(zip(groups, PALETTE, strict=False)):
+            axes, shown = panels[0 if overlaid else number], values[members]
+            _histogram(axes, shown[~np.isnan(shown)], bins, colour, f"{name}\n{words(shown)}")
+            if not overlaid:
+                axes.set_title(words(shown), fontsize=9.5)
+        for axes in panels:
+            finish(axes)
+        if way:
+            first = f"\n{words(values)}\n\n{panels[0].get_title('left')}"
+            panels[0].set_title(f"{way}: {words(values)}" if overlaid else way + first, fontsize=10.5 if overlaid else 9.5)
+    if overlaid:
+        for axes in grid[:, 0]:
+            axes.set_ylabel("share of the class's texts")
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="predicted", alignment="left", labelspacing=0.8)
+        grid[-1, 0].set_xlabel(xlabel)
+        return figure
+    figure.supxlabel(xlabel, fontsize=11)
+    figure.supylabel("share of the texts predicted as the class", fontsize=11)
+    for axes, (name, _) in zip(grid[:, 0], groups, strict=True):
+        axes.set_ylabel(textwrap.fill(name, 16), rotation=0, ha="right", va="center", labelpad=8)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=2, min_n_ticks=2))
     return figure
 
 

@@ -42,7 +42,9 @@ class Token:
 
 @dataclass(frozen=True)
 class Example:
-    """One text as shown: scores are in the order of `measures`, taus hold (pair, value) for reading."""
+    """One text as shown: scores are in the order of `measures`, taus hold (pair, value) for reading; query: the words of the
+    second text, None where the cell has none.
+    """
 
     instance_id: str
     predicted: int
@@ -53,6 +55,7 @@ class Example:
     tokens: tuple[Token, ...]
     length: int
     truncated: bool
+    query: tuple[str, ...] | None
 
 
 def _channels(colour: str) -> np.ndarray:
@@ -130,6 +133,11 @@ def choose(cell: Cell, count: int) -> tuple[list[int], list[int], int]:
     return [int(row) for row in best], [int(row) for row in worst], shortest
 
 
+def query_of(cell: Cell, row: int) -> tuple[str, ...] | None:
+    """The words of an instance's second text, such as a question; None in a cell of single texts."""
+    return None if cell.queries is None else tuple(map(visible, cell.queries[row]))
+
+
 def example(cell: Cell, row: int) -> Example:
     """What the page shows of one instance."""
     measures = shown_measures(cell)
@@ -155,6 +163,7 @@ def example(cell: Cell, row: int) -> Example:
         tokens=tuple(Token(visible(text), bool(mark > 0), values) for text, mark, values in list(columns)[:MOST_TOKENS]),
         length=len(tokens),
         truncated=bool(cell.table.column("truncated")[row].as_py()),
+        query=query_of(cell, row),
     )
 
 

@@ -5,6 +5,7 @@ Every sentence about results is put together from the numbers of the tables; non
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -42,7 +43,9 @@ DEGREES = (
     (-0.1, "unrelated orders"),
     (-1.0, "rather opposite orders"),
 )
+MOST_CLASSES = 12  # with rows of their own in the tables of the page
 NO_MEASURE = "The record holds no importance measure, so agreement with attention was not measured."
+SUPPORT = "support_class_"
 STATISTICS = {
     "n": "texts",
     "n_without_label": "texts without a gold label",
@@ -99,7 +102,7 @@ def render_page(
         title=title,
         version=__version__,
         facts=_facts(cells, facts),
-        grids=[_with_class_names(grid, names) for grid in _grids(tables, names) if grid.rows],
+        grids=[_with_class_names(_of_classes(grid, cells), names) for grid in _grids(tables, cells, names) if grid.rows],
         degrees=_degrees_note() if len(tables["agreement"]) else "",
         lead=sections[0].summary if len(cells) == 1 else summarise_cells(tables["agreement"], len(cells)),
         sections=sections,
@@ -206,15 +209,34 @@ def _flat(facts: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]
     return found
 
 
-def _grids(tables: Mapping[str, pd.DataFrame], names: tuple[str, ...]) -> list[Grid]:
+def _grids(tables: Mapping[str, pd.DataFrame], cells: Sequence[Cell], names: tuple[str, ...]) -> list[Grid]:
     return [
         _agreement_grid(tables["agreement"]),
         _seed_grid(tables["seeds"]),
         _plausibility_grid(tables["plausibility"]),
-        _performance_grid(tables["performance"], names),
+        _performance_grid(tables["performance"], cells, names),
         dispersion_grid(tables["dispersion"]),
         *interventions.grids(tables),
     ]
+
+
+def _of_classes(grid: Grid, cells: Sequence[Cell]) -> Grid:
+    """The grid with the rows of those predicted classes that `_largest` keeps, and a word on the others in its note."""
+    if CLASS_COLUMN not in grid.columns:
+        return grid
+    place = grid.columns.index(CLASS_COLUMN)
+    counts = Counter(str(number) for cell in cells for number in cell.predicted)
+    kept, said = _largest(counts, "predicted most often")
+    rows = tuple(row for row in grid.rows if row[place] in kept or not row[place].isdecimal())
+    return dataclasses.replace(grid, rows=rows, note=grid.note + said)
+
+
+def _largest(counts: Mapping[str, int], how: str) -> tuple[set[str], str]:
+    """The classes (as numbers) of the MOST_CLASSES largest counts, and what to say where that leaves some out."""
+    if len(counts) <= MOST_CLASSES:
+        return set(counts), ""
+    order = sorted(counts, key=lambda number: (-counts[number], int(number)))
+    return set(order[:MOST_CLASSES]), f" Of {len(counts)} classes the {MOST_CLASSES} {how} are shown; the files hold all."
 
 
 def _with_class_names(grid: Grid, names: tuple[str, ...]) -> Grid:
@@ -297,24 +319,28 @@ def _plausibility_grid(df: pd.DataFrame) -> Grid:
     return Grid("Plausibility", names, tuple(rows), len(keys) + 1, note, "tables/plausibility")
 
 
-def _performance_grid(df: pd.DataFrame, class_names: tuple[str, ...]) -> Grid:
+def _performance_grid(df: pd.DataFrame, cells: Sequence[Cell], class_names: tuple[str, ...]) -> Grid:
     """Statistics down, cells across: a cell has many statistics, and a report few cells."""
     names = [name for name in df.columns if name not in CELL]
+    if max(cell.probs.shape[1] for cell in cells) > 2:
+        names = [name for name in names if name != "roc_auc" or df[name].notna().any()]
     keys = differing(df, CELL)
     columns = [" · ".join(str(row[name]) for name in keys) or "value" for row in df.to_dict("records")]
     order = [name for name in STATISTICS if name in names]
-    per_class = [name for name in names if name not in STATISTICS]
-    place = order.index("roc_auc")
+    supports = [name for name in names if name.startswith(SUPPORT)]
+    kept, said = _largest({name.removeprefix(SUPPORT): df[name].sum() for name in supports}, "with most texts")
+    per_class = [name for name in names if name not in STATISTICS and name.rpartition("_")[2] in kept]
+    place = order.index("accuracy") + 1
     rows = [
         (_statistic(name, class_names), *(format_number(value) for value in df[name]))
         for name in [*order[:place], *per_class, *order[place:]]
     ]
-    note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens."
+    note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens." + said
     return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note, "tables/performance")
 
 
 def _statistic(name: str, class_names: tuple[str, ...]) -> str:
-    for start, words in (("f1_class_", "F1, class "), ("support_class_", "texts of gold class ")):
+    for start, words in (("f1_class_", "F1, class "), (SUPPORT, "texts of gold class ")):
         if name.startswith(start):
             return words + name_class(name.removeprefix(start), class_names)
     return STATISTICS.get(name, name.replace("_", " "))

@@ -20,7 +20,7 @@ import pandas as pd
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, describe
-from attnfaith.reporting.figures import PALETTE, _figure, _note, _own_style
+from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style
 from attnfaith.reporting.statistics import bootstrap_interval
 
 
@@ -194,10 +194,8 @@ def _by_bin(found: Beside) -> list[dict]:
     base = found.base
     largest = np.array([row.max() if len(row) else np.nan for row in base.attention], dtype=np.float64)
     bins = np.where(np.isnan(largest), -1, np.minimum(np.nan_to_num(largest) * 4, 3).astype(int))
-    classes = {"overall": np.ones(len(base), bool)}
-    classes |= {str(number): base.predicted == number for number in range(base.probs.shape[1])}
     rows = []
-    for class_name, members in classes.items():
+    for class_name, members in base.classes:
         for bin_name, inside in [("all", True), *((name, bins == number) for number, name in enumerate(BIN_NAMES))]:
             taken = members & inside
             rows.append(
@@ -474,15 +472,15 @@ def attention_of_other_models(pairs: Sequence[Beside]) -> "Figure":
     figure, panels = _panels("How far from the base's attention?", pairs, 3.2)
     base = pairs[0].base
     largest = np.array([row.max() if len(row) else np.nan for row in base.attention], dtype=np.float64)
-    classes = np.unique(base.predicted)[: len(PALETTE)]
-    width = 0.8 / len(classes)
+    groups = _class_groups(base)
+    width = 0.8 / len(groups)
     for panel, pair in zip(panels, pairs, strict=True):
-        for number, colour in zip(classes, PALETTE, strict=False):
-            shift = (np.flatnonzero(classes == number)[0] - (len(classes) - 1) / 2) * width
+        for number, ((name, members), colour) in enumerate(zip(groups, PALETTE, strict=False)):
+            shift = (number - (len(groups) - 1) / 2) * width
             for place, (low, high) in enumerate(zip(BINS[:-1], BINS[1:], strict=True)):
-                inside = (largest >= low) & ((largest < high) | (place == 3)) & (base.predicted == number)
+                inside = (largest >= low) & ((largest < high) | (place == 3)) & members
                 _violin(panel, pair.jsd[inside & ~np.isnan(pair.jsd)], place + shift, width * 0.9, colour)
-            panel.plot([], [], color=colour, linewidth=6, alpha=0.5, label=f"class {number}")
+            panel.plot([], [], color=colour, linewidth=6, alpha=0.5, label=name)
         panel.axhline(np.log(2), color="#777777", linewidth=1, linestyle=(0, (4, 2)))
         panel.set_ylim(0, 0.76)
         panel.set_xticks(range(4), BIN_NAMES, fontsize=9)

@@ -69,9 +69,15 @@ AGREEMENT_KEYS = (*CELL, "pair", "class")
 
 def _frame(rows: list[dict], columns: Sequence[str]) -> pd.DataFrame:
     """Rows as a frame with `columns` first; columns that only some cells have (a third class's F1) come last."""
-    extra = sorted({name for row in rows for name in row} - set(columns))
+    extra = sorted({name for row in rows for name in row} - set(columns), key=_by_number)
     frame = pd.DataFrame(rows, columns=[*columns, *extra])
     return frame if rows else frame.astype({name: np.float64 for name in columns if name not in TEXT_COLUMNS})
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    """Class 2 comes before class 10."""
+    start, _, number = name.rpartition("_")
+    return (start, int(number)) if number.isdecimal() else (name, -1)
 
 
 def _cells(record: "pa.Table | Sequence[Cell]") -> Sequence[Cell]:
