@@ -18,7 +18,7 @@ from attnfaith import hub, provenance
 from attnfaith.cli import guarded
 from attnfaith.data.registry import facts
 from attnfaith.recipes import RecipeError
-from attnfaith.reporting.cards import write_cards
+from attnfaith.reporting.cards import checkpoint_name, write_cards
 
 
 HERE = Path(__file__).parent
@@ -45,7 +45,7 @@ def main(arguments=None) -> None:
     study = studies.read_study(known.config)
     planned, wanted = studies.settle(study)
     chosen = [cell.name for cell in studies.choose(planned, known.only)]
-    names = {name: hub.default_name(name) for name in wanted}
+    names = {name: checkpoint_name(name) for name in wanted}
     for name in (*names.values(), hub.RECORDS, hub.RESULTS):
         hub.repo_id_of(known.to, name)
     how = {"private": known.private, "revision": known.revision}

@@ -47,7 +47,10 @@ for line in sys.stdin:
             os.chdir(job["folder"])
             for name, value in job["environment"].items():
                 os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-            code = cli.main(job["arguments"])
+            if job["clean"]:
+                from attnfaith import provenance
+                provenance.checkout = lambda: ("0" * 40, False)
+            code = cli.main(job["arguments"]) if "script" not in job else exec(job["script"]) or 0
         except SystemExit as stopped:
             code = stopped.code
         except BaseException:
@@ -151,11 +154,14 @@ class Owner:
         server.add_user(name, f"{self.token}_read", "read")
 
     @contextlib.contextmanager
-    def running(self, *arguments, token=None, **environment):
-        """A command at work: its process id; at the end its exit code and output are in `code` and `output`."""
-        path = self.folder / "output.txt"
+    def running(self, *arguments, token=None, clean=False, **more):
+        """A command at work: its process id; at the end its exit code and output are in `code` and `output`.
+
+        clean: as if the code here were that of a commit. more: script, to be run in place of a command.
+        """
+        path = self.folder / f"output-{self.name}.txt"
         job = {"arguments": [str(word) for word in arguments], "output": str(path), "folder": str(self.folder)}
-        job["environment"] = {"HF_TOKEN": self.token if token is None else token, **environment}
+        job |= {"environment": {"HF_TOKEN": self.token if token is None else token or None}, "clean": clean, **more}
         print(json.dumps(job), file=self.forks.stdin, flush=True)
         child = int(self.forks.stdout.readline())
         try:
@@ -164,13 +170,24 @@ class Owner:
             self.code, self.output = int(self.forks.stdout.readline()), path.read_text()
             assert self.token not in self.output
 
-    def do(self, *arguments, **environment):
-        with self.running(*arguments, **environment):
+    def do(self, *arguments, **how):
+        with self.running(*arguments, **how):
             pass
         return self.code
 
-    def push(self, run, *arguments, **environment):
-        return self.do("push", run, "--to", self.name, *arguments, **environment)
+    def push(self, run, *arguments, **how):
+        return self.do("push", run, "--to", self.name, *arguments, **how)
+
+    def upload(self, kind, name, files, **how):
+        """Put files into a repository, made where it is missing, as its owner does by hand."""
+        script = f"""
+            from huggingface_hub import CommitOperationAdd, HfApi
+            api, repo = HfApi(), {f"{self.name}/{name}"!r}
+            api.create_repo(repo, repo_type={kind!r}, exist_ok=True, **{how!r})
+            files = [CommitOperationAdd(path, content.encode()) for path, content in {files!r}.items()]
+            api.create_commit(repo, files, commit_message="By hand", repo_type={kind!r})
+        """
+        assert self.do(script=textwrap.dedent(script)) == 0, self.output
 
     def error(self):
         """The one line that says what went wrong."""
@@ -273,8 +290,7 @@ def test_the_same_run_is_the_same_plan(run):
 
 
 def test_no_path_of_this_machine_is_sent(run, tmp_path):
-    for path in ("run.json", "recipe.yaml"):
-        assert path == "run.json" or str(tmp_path) in (run / path).read_text() or str(run.parent.parent) != ""
+    (run / "recipe.yaml").write_text(re.sub("output_dir: .*", f"output_dir: {run}", (run / "recipe.yaml").read_text()))
     note(run, base={"folder": str(tmp_path / "other")})
     restate(run, lambda made: made["recipe"].update(output_dir=str(tmp_path / "run")))
     plan = hub.plan(run, "alice")
@@ -304,8 +320,6 @@ def test_paths_of_word_vectors_are_cut_everywhere(run):
 def test_names(run):
     assert hub.plan(run, "alice", name="other").repos[-1].repo_id == "alice/other"
     assert set(hub.plan(run, "alice", name="other").repos[1].files) >= {"other/test-00000-of-00001.parquet"}
-    assert hub.default_name("sst-sparsegen--100-10") == "sst-sparsegen-minus-100-10"
-    assert hub.default_name("sst-sparsegen-0.5") == "sst-sparsegen-0.5"
 
 
 @pytest.mark.parametrize(
@@ -593,7 +607,7 @@ def test_only_what_changed_is_sent(run, owner):
 
 def test_what_somebody_else_put_there_stays(run, owner, tmp_path):
     assert owner.push(run) == 0
-    upload(owner, "model", "tiny", {"LICENSE": b"mine", "old.safetensors": b"ours, of an earlier push"})
+    owner.upload("model", "tiny", {"LICENSE": "mine", "old.safetensors": "of an earlier push"})
     note(run, seconds=1.0)
     assert owner.push(run) == 0
     held = owner.files("model", "tiny")
@@ -635,11 +649,352 @@ def read_table(owner, name):
     return pq.read_table(pa.BufferReader(owner.server.read("dataset", f"{owner.name}/{hub.RESULTS}", path)))
 
 
-def upload(owner, kind, name, files):
-    """Put files into a repository, made where it is missing, as its owner might by hand."""
-    storage = owner.server.storage
-    repo_id = f"{owner.name}/{name}"
-    repo = storage.repo(kind, repo_id)
-    if repo is None:
-        repo = {"private": False, "sdk": None, "refs": {}, "created": "2026-01-01T00:00:00.000Z"}
-    raise NotImplementedError
+# ------------------------------------------------------------------------------------------------ who may, and where
+
+
+def test_without_a_token(run, owner):
+    before = len(owner.server.requests)
+    owner.push(run, token="")
+    assert "no access token of the Hub: log in with `hf auth login`, or set HF_TOKEN" in owner.error()
+    assert len(owner.server.requests) == before
+
+
+def test_a_token_that_may_only_read(run, owner):
+    owner.push(run, token=f"{owner.token}_read")
+    assert "may only read" in owner.error() and f"{owner.token}_read" not in owner.output
+    assert all(held is None for held in owner.all().values())
+
+
+def test_a_token_that_nobody_knows(run, owner):
+    owner.push(run, token="hf_unknown_to_all")
+    assert "does not know the access token, or it has expired" in owner.error() and "hf_unknown" not in owner.output
+
+
+def test_for_somebody_else(run, owner):
+    owner.do("push", run, "--to", "bob")
+    assert f"{owner.name} cannot write for bob: push to {owner.name}, or offer it with --create-pr" in owner.error()
+    assert not [request for request in owner.requests() if request.method != "GET"]
+
+
+def test_a_pull_request(run, owner, server, forks, tmp_path):
+    """To repositories of somebody else that are there; offered once, however often it is pushed."""
+    other = Owner(f"{owner.name}b", server, forks, tmp_path)
+    assert owner.push(run) == 0
+    held = owner.all()
+    note(run, seconds=1.0)
+    assert other.do("push", run, "--to", owner.name, "--create-pr") == 0, other.output
+    assert f"{owner.name}/tiny/discussions/1" in other.output and other.output.count("as it was") == 3
+    assert owner.all() == held
+    wanted = digests(hub.plan(run, owner.name))["model", "tiny"]
+    assert owner.files("model", "tiny", "refs/pr/1") == wanted
+    assert other.do("push", run, "--to", owner.name, "--create-pr") == 0
+    assert "offered already" in other.output and "refs/pr/2" not in server.refs("model", f"{owner.name}/tiny")
+    other.do("push", run, "--to", owner.name, "--create-pr", "--name", "absent")
+    assert "may not write there" in other.error()
+
+
+def test_a_branch(run, owner):
+    assert owner.push(run) == 0
+    held = owner.all()
+    note(run, seconds=1.0)
+    assert owner.push(run, "--revision", "second") == 0, owner.output
+    assert owner.all() == held
+    assert owner.files("model", "tiny", "second") == digests(hub.plan(run, owner.name))["model", "tiny"]
+    assert owner.output.count("/tree/second") == 4
+
+
+def test_private(run, owner):
+    assert owner.push(run, "--private") == 0
+    for kind, name in REPOS:
+        assert owner.server.storage.repo(kind, f"{owner.name}/{name}")["private"] is True
+
+
+@pytest.mark.parametrize(("kind", "name"), REPOS[1:])
+def test_private_where_it_is_public(run, owner, kind, name):
+    owner.upload(kind, name, {})
+    owner.push(run, "--private")
+    assert f"{owner.name}/{name} is public already, so --private cannot keep" in owner.error()
+    assert [held is None for held in owner.all().values()].count(False) == 1
+
+
+FOREIGN = [
+    ("model", "tiny", {"config.json": '{"model_type": "bert"}', "model.safetensors": "x"}, "model type 'bert'"),
+    ("model", "tiny", {"config.json": "[1]"}, "config.json of .* is not what a push of ours wrote"),
+    ("model", "tiny", {"weights.bin": "x"}, "holds files that no push of ours wrote .weights.bin"),
+    ("dataset", hub.RECORDS, {"data/train.csv": "a,b"}, "holds files that no push of ours wrote"),
+    ("dataset", hub.RECORDS, {"cells.json": "{", "a/b": "x"}, "cells.json of .* is not what a push of ours wrote"),
+    ("dataset", hub.RESULTS, {"data/train.csv": "a,b"}, "holds files that no push of ours wrote"),
+    ("space", "attention_faithfulness", {"other.py": "x"}, "holds files that no push of ours wrote"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "files", "says"), FOREIGN)
+def test_a_repository_that_is_somebodys_own_work(run, owner, kind, name, files, says):
+    owner.upload(kind, name, files, **({"space_sdk": "gradio"} if kind == "space" else {}))
+    held = owner.files(kind, name)
+    owner.push(run)
+    assert re.search(says, owner.error())
+    assert owner.files(kind, name) == held
+
+
+def test_a_repository_that_is_empty_but_for_a_card(run, owner):
+    owner.upload("model", "tiny", {"README.md": "# soon"})
+    assert owner.push(run) == 0
+    assert owner.all() == digests(hub.plan(run, owner.name))
+
+
+# ------------------------------------------------------------------------------------------------ faults
+
+AGAIN = "push again: what is there is kept, what is missing is sent"
+COMMIT = "POST /api/models/.*/commit"
+# request, fault, what the user reads, whether that push ends well
+FAULTS = {
+    "busy": (COMMIT, {"status": 429, "retry_after": 2}, r"asks to wait 2 s: too many requests.*; trying again in 2 s", True),
+    "busy for long": (
+        COMMIT,
+        {"status": 429, "retry_after": 900},
+        rf"error: .*/tiny: the Hub asks to wait 900 s.*{AGAIN}",
+        False,
+    ),
+    "500": (COMMIT, {"status": 500}, r"/tiny: the Hub fails \(500\); .*; trying again in 1 s", True),
+    "503": ("GET /api/datasets/.*/tree", {"status": 503}, r"the Hub fails \(503\); .*; trying again in 1 s", True),
+    "500 for good": (COMMIT, {"status": 500, "times": 99}, rf"error: .*/tiny: the Hub fails \(500\); later, {AGAIN}", False),
+    "no answer of its own": ("validate-yaml", {"status": 502}, r"the Hub fails", True),
+    "cut in a file": (r"PUT /lfs/", {"cut_after_bytes": 500}, r"", True),
+    "cut in the commit": (COMMIT, {"cut_after_bytes": 500}, r"no connection to .*; trying again in 1 s", True),
+    "cut for good": (
+        COMMIT,
+        {"cut_after_bytes": 9, "times": 99},
+        rf"error: .*no connection to http.*or it was lost .*{AGAIN}",
+        False,
+    ),
+    "wrong hash": (r"PUT /lfs/", {"wrong_hash": True}, rf"error: .*refuses what was sent.*{AGAIN}", False),
+    "slow": (COMMIT, {"delay": 2}, r"", True),
+    "expired": (COMMIT, {"expired": True}, r"error: .*does not know the access token, or it has expired: log in", False),
+    "conflict": (COMMIT, {"conflict": True}, r"somebody else changed it at the same moment; .*; trying again", True),
+    "conflict for good": (COMMIT, {"conflict": True, "times": 99}, r"error: .*somebody else changed it at the same", False),
+    "answer lost": (COMMIT, {"answer_lost": True}, r"no connection to .*; trying again in 1 s", True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults(run, owner, name):
+    """Afterwards each repository is as it was or complete, and the same command completes what is not."""
+    match, fault, says, whole = FAULTS[name]
+    expected = digests(hub.plan(run, owner.name))
+    match = match if "/api/" not in match else match.replace(".*/", f"{owner.name}/[^/]*/", 1)
+    owner.server.fault(match, **fault)
+    code = owner.push(run)
+    assert re.search(says, owner.output), owner.output
+    assert (code == 0) == whole, owner.output
+    if not whole:
+        owner.error()
+    for repo, held in owner.all().items():
+        assert held in (None, {}, expected[repo]), repo
+        assert not whole or held == expected[repo]
+    owner.server.faults.clear()
+    assert owner.push(run) == 0, owner.output
+    assert owner.all() == expected
+    assert all(owner.commits(*repo) == 2 for repo in REPOS)
+
+
+@pytest.mark.slow
+def test_faults_of_what_is_read(run, owner):
+    """A table that arrives with another content than the Hub says is never joined."""
+    assert owner.push(run, "--name", "one") == 0
+    held = owner.files("dataset", hub.RESULTS)
+    owner.server.fault("GET /datasets/.*/resolve/.*parquet", wrong_hash=True, times=99)
+    owner.push(run, "--name", "two")
+    assert "came with another content than the Hub says it has; push again" in owner.error()
+    assert owner.files("dataset", hub.RESULTS) == held
+    owner.server.faults.clear()
+    assert owner.push(run, "--name", "two") == 0
+
+
+@pytest.mark.slow
+def test_no_network(run, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    environment |= {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "hf_kept_secret", "HF_HOME": str(tmp_path)}
+    script = "import sys; from attnfaith.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, "push", str(run), "--to", "alice"]
+    for more, says in (({}, "no connection to http://127.0.0.1:9"), ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set")):
+        done = subprocess.run(command, env={**environment, **more}, capture_output=True, text=True, check=False)
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        assert says in line and done.returncode == 2 and "Traceback" not in done.stderr
+        assert "hf_kept_secret" not in done.stdout + done.stderr
+
+
+def test_a_file_that_changes_while_it_is_pushed(run, owner):
+    """What was not sent yet is not sent; what was, is of the run as it was read."""
+    expected = digests(hub.plan(run, owner.name))
+    owner.server.fault(f"GET /api/models/{owner.name}/tiny", delay=0.01, times=1)  # asked first, before anything is sent
+    owner.server.fault(f"GET /api/datasets/{owner.name}/{hub.RESULTS}/tree", delay=3)
+    with owner.running("push", run, "--to", owner.name):
+        while not owner.files("dataset", hub.RECORDS):
+            time.sleep(0.02)
+        (run / "model" / "model.safetensors").write_bytes(b"another model")
+    assert "model.safetensors changed while the run was pushed" in owner.error()
+    held = owner.all()
+    assert held[REPOS[1]] == expected[REPOS[1]] and not held[REPOS[2]] and not held[REPOS[3]]
+
+
+@pytest.mark.slow
+def test_a_push_that_is_killed(run, owner):
+    """At twenty moments: each repository is whole or as it was; run again, it is complete, and the same every time."""
+    started = time.monotonic()
+    assert owner.push(run, "--name", "timed") == 0
+    lasts = time.monotonic() - started
+    moments = [lasts * (number + random.Random(number).random()) / 20 for number in range(20)]
+    cut = set()
+    for number, moment in enumerate(moments):
+        name = f"killed-{number}"
+        with owner.running("push", run, "--to", owner.name, "--name", name) as process:
+            time.sleep(moment)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        assert owner.code in (0, -signal.SIGKILL)
+        expected = digests(hub.plan(run, owner.name, name=name))["model", name]
+        held = owner.files("model", name)
+        assert held in (None, {}, expected)
+        records = owner.files("dataset", hub.RECORDS)
+        shard = f"{name}/test-00000-of-00001.parquet"
+        cells = json.loads(owner.server.read("dataset", f"{owner.name}/{hub.RECORDS}", "cells.json"))
+        assert (shard in records) == (name in cells)
+        cut.add((held is None, shard in records, owner.code))
+        assert owner.push(run, "--name", name) == 0, owner.output
+        assert owner.files("model", name) == expected
+        before = len(owner.requests())
+        assert owner.push(run, "--name", name) == 0
+        assert {request.method for request in owner.requests()[before:]} <= {"GET", "HEAD"}
+    names = ["timed", *(f"killed-{number}" for number in range(20))]
+    assert sorted(json.loads(owner.server.read("dataset", f"{owner.name}/{hub.RECORDS}", "cells.json"))) == sorted(names)
+    assert read_table(owner, "performance").column("checkpoint").to_pylist() == sorted(f"{owner.name}/{n}" for n in names)
+    assert owner.commits("dataset", hub.RECORDS) == owner.commits("dataset", hub.RESULTS) == 1 + len(names)
+    assert len(cut) > 2, cut  # before, between and after
+
+
+# ------------------------------------------------------------------------------------------------ train --push_to_hub
+
+TINY = """
+name: small
+output_dir: trained
+seed: 3
+data: {arguments: {length: [4, 8], vocabulary_size: 40, sizes: {train: 48, validation: 16, test: 12}}}
+model: {embedding_size: 8, hidden_size: 8}
+training: {num_train_epochs: 1, learning_rate: 1e-2, arguments: {disable_tqdm: true}}
+measure: {producers: [gradient, leave_one_out]}
+report: {examples: 1}
+"""
+
+
+@pytest.mark.slow
+def test_train_and_push(owner, tmp_path):
+    (tmp_path / "small.yaml").write_text(TINY)
+    assert owner.do("train", "--config", "small.yaml", "--push_to_hub", "--hub_private_repo", clean=True) == 0, owner.output
+    assert owner.files("model", "small") == digests(hub.plan(tmp_path / "trained", owner.name))["model", "small"]
+    assert owner.server.storage.repo("model", f"{owner.name}/small")["private"] is True
+    named = ["--resume_from_checkpoint", "--push_to_hub", "--hub_model_id", f"{owner.name}/other", "--hub_revision", "dev"]
+    assert owner.do("train", "--config", "small.yaml", *named) == 0, owner.output
+    assert owner.files("model", "other", "dev") and not owner.files("model", "other")
+
+
+@pytest.mark.slow
+def test_train_looks_before_it_trains(owner, tmp_path):
+    (tmp_path / "small.yaml").write_text(TINY)
+    arguments = ["train", "--config", "small.yaml", "--push_to_hub"]
+    for more, how, says in (
+        ([], {"token": ""}, "no access token"),
+        ([], {"token": f"{owner.token}_read"}, "may only read"),
+        (["--hub_model_id", "bob/x"], {}, "cannot write for bob"),
+        (["--hub_model_id", "a--b"], {}, "is no name of a repository"),
+    ):
+        owner.do(*arguments, *more, clean=True, **how)
+        assert says in owner.error()
+    assert not (tmp_path / "trained").exists()
+    # a Hub that fails when all is done: the run is whole, and the user is told how to push it
+    owner.server.fault(f"POST /api/models/{owner.name}/small/commit", expired=True)
+    owner.do(*arguments, clean=True)
+    assert f"the run itself is whole, `attnfaith push trained --to {owner.name} --name small` pushes it" in owner.error()
+    assert owner.push("trained") == 0
+    assert owner.files("model", "small")
+
+
+# ------------------------------------------------------------------------------------------------ a stranger
+
+
+STRANGER = """
+import importlib.abc, json, sys
+
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+if BLOCKED:
+    try:
+        import attnfaith
+        raise SystemExit("attnfaith is here")
+    except ModuleNotFoundError:
+        pass
+else:
+    import attnfaith
+
+import datasets, evaluate, torch
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, pipeline
+
+trust = {"trust_remote_code": True} if BLOCKED else {}
+tokenizer = AutoTokenizer.from_pretrained(OWNER + "/tiny", **trust)
+model = AutoModelForSequenceClassification.from_pretrained(OWNER + "/tiny", **trust).eval()
+base = AutoModel.from_pretrained(OWNER + "/tiny", **trust).eval()
+records = datasets.load_dataset(OWNER + "/attnfaith-records", "tiny", split="test")
+apart = []
+for row in records:
+    inputs = tokenizer(" ".join(row["tokens"]), return_tensors="pt")
+    with torch.no_grad():
+        output = model(**inputs)
+        assert torch.equal(base(**inputs).attention, output.attention)
+    apart.append((output.logits.softmax(-1)[0] - torch.tensor(row["probs"])).abs().max().item())
+    attention = output.attention[0]
+    apart.append((attention[attention > 0] - torch.tensor(row["attention"])).abs().max().item())
+tables = {
+    name: datasets.load_dataset(OWNER + "/attnfaith-results", name, split="results").num_rows
+    for name in datasets.get_dataset_config_names(OWNER + "/attnfaith-results")
+}
+metric = evaluate.load(OWNER + "/attention_faithfulness")
+value = metric.compute(attention=records["attention"], importance=records["importance_gradient"])["kendall_tau"]
+print(json.dumps({
+    "class": type(model).__module__, "apart": max(apart), "rows": len(records), "tables": tables, "tau": value,
+    "configs": datasets.get_dataset_config_names(OWNER + "/attnfaith-records"),
+}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocked", [("attnfaith",), ()], ids=["without the package", "with it"])
+def test_round_trip(run, owner, tmp_path, blocked):
+    """What a stranger loads is what was measured: weights, attention, records, tables, metric."""
+    assert owner.push(run) == 0, owner.output
+    (tmp_path / "elsewhere").mkdir()
+    environment = owner.server.environment(tmp_path / "home", token=None)
+    environment.pop("PYTHONPATH", None)
+    if not blocked:
+        environment["PYTHONPATH"] = str(ROOT / "src")
+    script = STRANGER.replace("BLOCKED", repr(blocked)).replace("OWNER", repr(owner.name))
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path / "elsewhere",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["class"].startswith("transformers_modules." if blocked else "attnfaith.models")
+    assert found["apart"] < 1e-6 and found["rows"] == 24 and found["configs"] == ["tiny"]
+    tables = {path.stem: pq.read_metadata(path).num_rows for path in (run / "report" / "tables").glob("*.parquet")}
+    assert found["tables"] == tables
+    noted = json.loads((run / "run.json").read_text())["attention_faithfulness"]["gradient"]["kendall_tau"]
+    assert found["tau"] == pytest.approx(noted, abs=1e-6)

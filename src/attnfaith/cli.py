@@ -76,11 +76,14 @@ def _check_hub_options(known: argparse.Namespace) -> None:
 
 def _destination(known: argparse.Namespace, recipe) -> tuple[str, str]:
     """(owner, name) of the model; asked before work is done that could not be pushed."""
-    from attnfaith import hub
+    from attnfaith import hub, provenance
+    from attnfaith.reporting.cards import checkpoint_name
 
+    if provenance.checkout()[1] and not known.resume_from_checkpoint:
+        raise ValueError("--push_to_hub: a run by code with uncommitted changes is not pushed: commit them, or leave it out")
     owner, _, name = (known.hub_model_id or "").rpartition("/")
     owner = hub.check(owner or None)
-    name = name or hub.default_name(recipe.name)
+    name = name or checkpoint_name(recipe.name)
     hub.repo_id_of(owner, name)
     return owner, name
 

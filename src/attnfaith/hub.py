@@ -155,7 +155,7 @@ def plan(
 ) -> Plan:
     """What pushing one or more finished runs would send; the network is not asked.
 
-    The checkpoint of a run goes to <owner>/<name> (name: that of its recipe unless given), its record to
+    The checkpoint of a run goes to <owner>/<name> (name: its recipe's, as `cards.checkpoint_name` has it, unless given), its record to
     <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results unless with_results is false.
     private: new repositories are private. revision: branch, made where it is missing. create_pr: as pull requests.
     shard_bytes: largest file of a record.
@@ -215,11 +215,6 @@ def plan_results(
     repo = _results_repo(repo_id_of(owner, RESULTS), found, tuple(identities))
     _refuse_secrets(repo, runs.values())
     return Plan([repo], private, revision, create_pr, sources)
-
-
-def default_name(name: str) -> str:
-    """A recipe's name as that of a repository, which may not hold "--": "sparsegen--100" is "sparsegen-minus-100"."""
-    return name.replace("--", "-minus-")
 
 
 def repo_id_of(owner: str, name: str) -> str:
@@ -289,7 +284,7 @@ def _read(folder: Path, owner: str, name: str | None, copies: Path, shard_bytes:
     except (ValueError, yaml.YAMLError) as error:
         raise HubError(f"{folder} holds a run.json or recipe.yaml that cannot be read: {error}") from error
     _check_finished(folder, state)
-    repo_id = repo_id_of(owner, default_name(recipe["name"]) if name is None else name)
+    repo_id = repo_id_of(owner, cards.checkpoint_name(recipe["name"]) if name is None else name)
     own = folder / "record.parquet"
     paths = [own, *(path for path in sorted(folder.glob("*.parquet")) if path != own)]
     loaded = {path: records.load(path) for path in paths}
