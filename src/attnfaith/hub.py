@@ -15,6 +15,7 @@ import re
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,7 +104,7 @@ class Plan:
     revision: str | None = None
     create_pr: bool = False
     sources: Mapping[Path, tuple] = field(default_factory=dict)
-    kept: object = None  # the temporary folder of the copies; it goes with the plan
+    kept: "_Copies | None" = None
 
     def describe(self) -> str:
         """The repositories, their files and sizes."""
@@ -120,6 +121,14 @@ class Plan:
     def check_unchanged(self) -> None:
         """Raises HubError where a file of a run is no longer the one that was read."""
         _check_same(self.sources)
+
+
+class _Copies:
+    """A temporary folder that goes with the last that refers to it."""
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="attnfaith-push-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
 def size(count: int) -> str:
@@ -155,8 +164,8 @@ def plan(
 ) -> Plan:
     """What pushing one or more finished runs would send; the network is not asked.
 
-    The checkpoint of a run goes to <owner>/<name> (name: its recipe's, as `cards.checkpoint_name` has it, unless given), its record to
-    <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results unless with_results is false.
+    The checkpoint of a run goes to <owner>/<name> (name: `cards.checkpoint_name` of its recipe's unless given), its record
+    to <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results unless with_results is false.
     private: new repositories are private. revision: branch, made where it is missing. create_pr: as pull requests.
     shard_bytes: largest file of a record.
 
@@ -167,12 +176,12 @@ def plan(
     folders = [Path(run)] if isinstance(run, str | os.PathLike) else [Path(one) for one in run]
     if name is not None and len(folders) > 1:
         raise HubError(f"--name {name} for {len(folders)} runs: a name is for one of them; leave it out")
-    kept = tempfile.TemporaryDirectory(prefix="attnfaith-push-")
+    kept = _Copies()
     read, sources = [], {}
     disable_progress_bar()  # of loading, which takes no time; sending keeps its own
     for number, folder in enumerate(folders):
         before = _stamps(folder)
-        one = _read(folder, owner, name, Path(kept.name) / str(number), shard_bytes)
+        one = _read(folder, owner, name, kept.folder / str(number), shard_bytes)
         _check_same(before)
         sources |= before
         read.append(one)
@@ -819,7 +828,9 @@ def _patiently(step: Callable, what: str):
             return step()
         except HubError:
             raise
-        except (HTTPError, OSError, ValueError) as error:
+        except (HTTPError, OSError, ValueError, RuntimeError) as raised:
+            # the client wraps what goes wrong with one file
+            error = raised.__cause__ if isinstance(raised, RuntimeError) and raised.__cause__ else raised
             asked = _asked_to_wait(error)
             if wait is None or not _passes(error) or asked > PATIENCE:
                 raise HubError(f"{what}: {_reason(error)}") from error
