@@ -401,6 +401,31 @@ def test_a_record_larger_than_one_shard(run):
     assert cut.repos[1].card == whole.repos[1].card  # its patterns find any number of shards
 
 
+def test_tables_join_by_name_of_column():
+    def table(owner, **columns):
+        return pa.table({"checkpoint": pa.array([owner], pa.string()), **columns})
+
+    joined = hub._ordered("t", [table("b", n=[1], x=[0.5]), table(None, n=[7]), table("a", n=[2.5], y=["u"])])
+    assert joined.to_pylist() == [
+        {"checkpoint": "a", "n": 2.5, "x": None, "y": "u"},
+        {"checkpoint": "b", "n": 1.0, "x": 0.5, "y": None},
+        {"checkpoint": None, "n": 7.0, "x": None, "y": None},
+    ]
+    with pytest.raises(hub.HubError, match="the table 't' that is there holds a column of another type.*delete it there"):
+        hub._ordered("t", [table("a", n=[1]), table("b", n=["one"])])
+
+
+def test_rows_name_the_one_checkpoint_they_are_about():
+    identities = {"o/a": {"dataset": "sst", "seed": 1}, "o/b": {"dataset": "sst", "seed": 2}}
+
+    def owners(**columns):
+        return hub._with_checkpoint(pa.table(columns), identities).column("checkpoint").to_pylist()
+
+    assert owners(dataset=["sst", "sst", "imdb"], seed=[2, 1, 1]) == ["o/b", "o/a", None]
+    assert owners(dataset=["sst"]) == [None] and owners(value=[0.5]) == [None]
+    assert owners(seed=pa.array(["1"]).dictionary_encode()) == ["o/a"]
+
+
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
@@ -429,8 +454,9 @@ def test_a_run_by_code_that_no_commit_holds(run, provenance, where):
         hub.plan(run, "alice")
 
 
-def test_a_run_of_unknown_code(run):
-    note(run, provenance=None)
+@pytest.mark.parametrize("provenance", [None, {}, {"commit": "0" * 40}])
+def test_a_run_of_unknown_code(run, provenance):
+    note(run, provenance=provenance)
     with pytest.raises(hub.HubError, match="does not say which code made it.*--remeasure"):
         hub.plan(run, "alice")
 
@@ -592,6 +618,7 @@ def test_push(run, owner):
     assert all(owner.commits(*repo) == 2 for repo in REPOS)
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_sent(run, owner):
     assert owner.push(run) == 0
     before = owner.all()
@@ -611,15 +638,19 @@ def test_only_what_changed_is_sent(run, owner):
     assert [owner.commits(*repo) for repo in REPOS] == [2, 2, 3, 3]
 
 
+@pytest.mark.slow
 def test_what_somebody_else_put_there_stays(run, owner, tmp_path):
     assert owner.push(run) == 0
-    owner.upload("model", "tiny", {"LICENSE": "mine", "old.safetensors": "of an earlier push"})
+    ours = ["old.safetensors", "old.py", "figures/tiny-old.png", ".eval_results/old.yaml"]
+    theirs = ["LICENSE", "figures/mine.png", "data/notes.json"]
+    owner.upload("model", "tiny", dict.fromkeys([*ours, *theirs], "x"))
     note(run, seconds=1.0)
     assert owner.push(run) == 0
     held = owner.files("model", "tiny")
-    assert "LICENSE" in held and "old.safetensors" not in held
+    assert set(theirs) < set(held) and not set(ours) & set(held)
 
 
+@pytest.mark.slow
 def test_runs_share_records_and_results(finished, run, owner, tmp_path):
     other = Path(shutil.copytree(finished, tmp_path / "other"))
     assert owner.push(run, "--name", "one") == 0
@@ -640,6 +671,7 @@ def test_runs_share_records_and_results(finished, run, owner, tmp_path):
     assert read_table(owner, "performance").column("checkpoint").to_pylist() == [f"{owner.name}/one", f"{owner.name}/two"]
 
 
+@pytest.mark.slow
 def test_the_order_of_pushes_does_not_matter(finished, tmp_path, owner, server, forks):
     second = Owner(f"{owner.name}b", server, forks, tmp_path)
     for one, names in ((owner, ("one", "two")), (second, ("two", "one"))):
@@ -682,6 +714,7 @@ def test_for_somebody_else(run, owner):
     assert not [request for request in owner.requests() if request.method != "GET"]
 
 
+@pytest.mark.slow
 def test_a_pull_request(run, owner, server, forks, tmp_path):
     """To repositories of somebody else that are there; offered once, however often it is pushed."""
     other = Owner(f"{owner.name}b", server, forks, tmp_path)
@@ -699,6 +732,7 @@ def test_a_pull_request(run, owner, server, forks, tmp_path):
     assert "may not write there" in other.error()
 
 
+@pytest.mark.slow
 def test_a_branch(run, owner):
     assert owner.push(run) == 0
     held = owner.all()
@@ -709,12 +743,14 @@ def test_a_branch(run, owner):
     assert owner.output.count("/tree/second") == 4
 
 
+@pytest.mark.slow
 def test_private(run, owner):
     assert owner.push(run, "--private") == 0
     for kind, name in REPOS:
         assert owner.server.storage.repo(kind, f"{owner.name}/{name}")["private"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), REPOS[1:])
 def test_private_where_it_is_public(run, owner, kind, name):
     owner.upload(kind, name, {})
@@ -734,6 +770,7 @@ FOREIGN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "files", "says"), FOREIGN)
 def test_a_repository_that_is_somebodys_own_work(run, owner, kind, name, files, says):
     owner.upload(kind, name, files, **({"space_sdk": "gradio"} if kind == "space" else {}))
@@ -743,6 +780,7 @@ def test_a_repository_that_is_somebodys_own_work(run, owner, kind, name, files, 
     assert owner.files(kind, name) == held
 
 
+@pytest.mark.slow
 def test_a_repository_that_is_empty_but_for_a_card(run, owner):
     owner.upload("model", "tiny", {"README.md": "# soon"})
     assert owner.push(run) == 0
@@ -831,6 +869,7 @@ def test_no_network(run, tmp_path):
         assert "hf_kept_secret" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_while_it_is_pushed(run, owner):
     """What was not sent yet is not sent; what was, is of the run as it was read."""
     expected = digests(hub.plan(run, owner.name))

@@ -59,8 +59,7 @@ AUTO_MAP = {
     "AutoModelForSequenceClassification": f"modeling_{MODEL_TYPE}.{CLASSIFIER}",
 }
 TRAVELS = {".json", ".py", ".safetensors"}  # what a checkpoint's folder may hold: nothing that is unpickled
-# What a push writes into a model's repository; other files there are somebody's own, and stay.
-OURS = ("*.json", "*.py", "*.safetensors", "recipe.yaml", "figures/*", ".eval_results/*", CARD)
+SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)($|_)")  # names of variables that hold one
 PLACES = {"output_dir", "base", "folder", "vectors"}  # keys whose values are paths
 PASSES = {412, 429, 500, 502, 503, 504}
 WAITS = (1, 4)  # seconds before the second and the third try; the client waits too, within one
@@ -328,7 +327,7 @@ def _check_finished(folder: Path, state: Mapping) -> None:
             f"{folder} is not complete (its run.json says {status!r}): finish it with --resume_from_checkpoint, then push"
         )
     provenance = state.get("provenance") or {}
-    if not provenance:
+    if "dirty" not in provenance:
         raise HubError(
             f"{folder} does not say which code made it, so nobody could make it again: measure it with this version "
             "(--resume_from_checkpoint --remeasure), then push"
@@ -556,7 +555,7 @@ def _table_path(name: str) -> str:
 
 def _refuse_secrets(repo: Repo, folders: Iterable[str | os.PathLike]) -> None:
     """Raises HubError where a file holds an access token, or names a folder of this machine."""
-    secrets = {value: f"${name}" for name, value in os.environ.items() if re.search("TOKEN|SECRET|PASSWORD|API_KEY", name)}
+    secrets = {value: f"${name}" for name, value in os.environ.items() if SECRET.search(name)}
     secrets |= {token: "the Hub's access token"} if (token := get_token()) else {}
     places = {str(Path.home()), *(str(Path(folder).resolve()) for folder in folders)}
     for path, content in repo.files.items():
@@ -773,9 +772,13 @@ def _fetch_json(api: HfApi, repo: Repo, remote: _Remote, path: str) -> dict:
 
 
 def _wanted(api: HfApi, repo: Repo, remote: _Remote) -> tuple[dict[str, Path | bytes], Callable[[str], bool]]:
-    """All that a repository is to hold of ours, and which of the paths there are ours to delete."""
+    """All that a repository is to hold of ours, and which of the paths there are ours to delete; others are somebody's own."""
+    name = repo.repo_id.partition("/")[2]
     if repo.role == "checkpoint":
-        return dict(repo.files), lambda path: any(fnmatch.fnmatch(path, pattern) for pattern in OURS)
+        own = re.compile(
+            rf"[^/]+(\.json|\.py|\.safetensors)|figures/{re.escape(name)}-[^/]+\.png|\.eval_results/[^/]+\.yaml"
+        )
+        return dict(repo.files), lambda path: own.fullmatch(path) is not None
     if repo.role == "records":
         there = _fetch_json(api, repo, remote, CELLS) if CELLS in remote.files else {}
         others = {name: cell for name, cell in there.items() if cell["model"] not in repo.replaces}
@@ -784,7 +787,7 @@ def _wanted(api: HfApi, repo: Repo, remote: _Remote) -> tuple[dict[str, Path | b
         return {**repo.files, **described}, lambda path: path.split("/")[0] in {*there, *new} - {*others} | {*new}
     if repo.role == "results":
         return _joined_results(api, repo, remote), lambda path: fnmatch.fnmatch(path, f"*/{SPLIT}-*.parquet")
-    return dict(repo.files), lambda path: path.endswith((".py", ".md", ".txt"))
+    return dict(repo.files), lambda path: "/" not in path and path.endswith(".py")
 
 
 def _joined_results(api: HfApi, repo: Repo, remote: _Remote) -> dict[str, bytes]:
