@@ -641,8 +641,8 @@ def test_only_what_changed_is_sent(run, owner):
 @pytest.mark.slow
 def test_what_somebody_else_put_there_stays(run, owner, tmp_path):
     assert owner.push(run) == 0
-    ours = ["old.safetensors", "old.py", "figures/tiny-old.png", ".eval_results/old.yaml"]
-    theirs = ["LICENSE", "figures/mine.png", "data/notes.json"]
+    ours = ["old.safetensors", "old.py", "figures/tiny-old.png"]
+    theirs = ["LICENSE", "figures/mine.png", "data/notes.json", ".eval_results/x.yaml"]
     owner.upload("model", "tiny", dict.fromkeys([*ours, *theirs], "x"))
     note(run, seconds=1.0)
     assert owner.push(run) == 0

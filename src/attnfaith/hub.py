@@ -772,12 +772,10 @@ def _fetch_json(api: HfApi, repo: Repo, remote: _Remote, path: str) -> dict:
 
 
 def _wanted(api: HfApi, repo: Repo, remote: _Remote) -> tuple[dict[str, Path | bytes], Callable[[str], bool]]:
-    """All that a repository is to hold of ours, and which of the paths there are ours to delete; others are somebody's own."""
+    """All that a repository is to hold of ours, and which of the paths there are ours to delete."""
     name = repo.repo_id.partition("/")[2]
     if repo.role == "checkpoint":
-        own = re.compile(
-            rf"[^/]+(\.json|\.py|\.safetensors)|figures/{re.escape(name)}-[^/]+\.png|\.eval_results/[^/]+\.yaml"
-        )
+        own = re.compile(rf"[^/]+(\.json|\.py|\.safetensors)|figures/{re.escape(name)}-[^/]+\.png")
         return dict(repo.files), lambda path: own.fullmatch(path) is not None
     if repo.role == "records":
         there = _fetch_json(api, repo, remote, CELLS) if CELLS in remote.files else {}
