@@ -801,7 +801,7 @@ FAULTS = {
         False,
     ),
     "500": (COMMIT, {"status": 500}, r"/tiny: the Hub fails \(500\); .*; trying again in 1 s", True),
-    "503": ("GET /api/datasets/.*/tree", {"status": 503}, r"the Hub fails \(503\); .*; trying again in 1 s", True),
+    "503": ("GET /api/whoami", {"status": 503}, r"the Hub: the Hub fails \(503\); .*; trying again in 1 s", True),
     "500 for good": (COMMIT, {"status": 500, "times": 99}, rf"error: .*/tiny: the Hub fails \(500\); later, {AGAIN}", False),
     "no answer of its own": ("validate-yaml", {"status": 502}, r"the Hub fails", True),
     "cut in a file": (r"PUT /lfs/", {"cut_after_bytes": 500}, r"", True),

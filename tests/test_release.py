@@ -55,9 +55,8 @@ def test_what_is_released(monkeypatch):
 def checkout(tmp_path):
     """A checkout of this code as it stands, all of it committed; what it makes may be pushed."""
     folder = tmp_path / "checkout"
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "results*")
-    for part in ("src", "recipes"):
-        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+    for part, more in (("src", "*.egg-info"), ("recipes", "results*")):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", more))
     (folder / "tiny.yaml").write_text(TINY)
     grid = {"projection": ["softmax", "sparsemax"]}
     study = {
