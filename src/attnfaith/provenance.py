@@ -32,8 +32,11 @@ LIBRARIES = (
     "pandas",
     "pyarrow",
 )
-SECRET_OPTION = re.compile(r"token|secret|password|api_?key", re.I)
-SECRET = re.compile(r"\bhf_[A-Za-z0-9]{4,}|\bapi_org_[A-Za-z0-9]{4,}")
+HOLDS_SECRETS = r"(?:token|secret|password|api[-_]?key)"
+SECRET_OPTION = re.compile(rf"(?:^|[._-]){HOLDS_SECRETS}$", re.I)  # not batch_tokens
+SECRET_KEY = re.compile(rf"(\b\w*{HOLDS_SECRETS}['\"]?\s*[:=]\s*)[^\s,}}\]]+", re.I)  # in a value that is YAML
+SECRET = re.compile(r"\b(?:hf|api_org)_\w{4,}")
+FOLDER = re.compile(r"(?<![\w.:/~-])~?/[^\s,\]}'\"]*")
 HIDDEN = "***"
 
 
@@ -112,8 +115,17 @@ def command_line(arguments: Sequence[str]) -> str:
             word = f"{option}={without_folders(value)}"
         else:
             word = without_folders(word) if number else _program(word)
-        shown.append(SECRET.sub(HIDDEN, word))
+        word = SECRET.sub(HIDDEN, SECRET_KEY.sub(rf"\1{HIDDEN}", word))
+        for secret in _tokens():
+            word = word.replace(secret, HIDDEN)
+        shown.append(word)
     return " ".join(_quoted(word) for word in shown)
+
+
+def _tokens() -> list[str]:
+    """The values of environment variables that hold access tokens."""
+    named = (value for name, value in os.environ.items() if re.search(r"TOKEN|SECRET|PASSWORD|API_KEY", name))
+    return [value for value in named if len(value) >= 8]  # shorter ones are flags
 
 
 def _program(path: str) -> str:
@@ -123,11 +135,15 @@ def _program(path: str) -> str:
 
 
 def without_folders(text: str) -> str:
-    """An absolute path as seen from the working directory, or its last part where it lies elsewhere; other text as it is."""
-    if not text.startswith(("/", "~")) and not PurePath(text).is_absolute():
-        return text
-    path = Path(text)
-    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
+    """A text whose absolute paths are as seen from the working directory, or their last part where they lie elsewhere."""
+    if text.startswith(("/", "~/")):  # one path, blanks and all
+        return _shortened(text)
+    return FOLDER.sub(lambda found: _shortened(found[0]), text)
+
+
+def _shortened(path: str) -> str:
+    found = Path(path)
+    return found.relative_to(Path.cwd()).as_posix() if found.is_relative_to(Path.cwd()) else found.name
 
 
 def _quoted(word: str) -> str:

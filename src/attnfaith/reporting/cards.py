@@ -172,7 +172,7 @@ def _model_card(
         pair=dataset["pair"],
         dataset=dataset,
         hub_url=dataset["hub_id"] and Markdown(f"https://huggingface.co/datasets/{dataset['hub_id']}"),
-        licence=dataset["licence"] or UNKNOWN_LICENCE,
+        licence=_licence(dataset),
         training=_training(checkpoint),
         note=checkpoint.recipe.get("note", ""),
         performance=_performance(checkpoint),
@@ -389,7 +389,7 @@ def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         "weights (SHA-256)": checkpoint.settings[0].get("model"),
     }
     if known.get("of") == "measurement":
-        rows["of this"] = "only the measurement was recorded, not the training"
+        rows["covers"] = "the measurement; of the training it was not recorded"
     return [(name, str(value) if value else "not recorded") for name, value in rows.items()]
 
 
@@ -481,12 +481,16 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def _licence(dataset: Mapping | None) -> str:
+    return "see the data set’s own card" if dataset is None else dataset["licence"] or UNKNOWN_LICENCE
+
+
 def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mapping[str, Mapping] | None = None) -> str:
     """README.md of a data set repository of records, one configuration per cell: {configuration: `cell_facts`}.
 
     The shards of a cell are <configuration>/<split>-*.parquet. Front matter: `configs`, so that load_dataset(repo_id,
-    configuration) and the viewer find them. datasets: name -> what `attnfaith.data.registry.facts` says of it; the terms of
-    the others are said to be unknown.
+    configuration) and the viewer find them. datasets: name -> what `attnfaith.data.registry.facts` says of it; for the
+    terms of the others the card sends the reader there.
     """
     datasets = datasets or {}
     configs = [
@@ -511,7 +515,7 @@ def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mappin
         cells=cells,
         cell_names=[name for name in CELL if name not in ("revision", "split")],
         columns={name: ("".join(f"[{axis}]" for axis in column["axes"]), column["doc"]) for name, column in columns.items()},
-        licences={name: (datasets.get(name) or {}).get("licence") or UNKNOWN_LICENCE for name in used},
+        licences={name: _licence(datasets.get(name)) for name in used},
         first=next(iter(cells), None),
     )
 

@@ -72,7 +72,7 @@ class Checkpoint:
         if not tables:
             raise ValueError("a card needs a record of the model; none was given")
         self.run = run
-        self.cells = [one_cell(table) for table in tables]
+        self.cells = [one_cell(_of_inputs(table)) for table in tables]
         self.settings = [next(iter(records.settings(table)), {}) for table in tables]
         weights = [part.get("model") for part in self.settings]
         if len(tables) > 1 and (None in weights or len(set(weights)) > 1):
@@ -126,6 +126,12 @@ class Checkpoint:
         return {part[1]: self.numbers[key] for key, part in parts.items() if len(part) == 2 and part[0] == kind}
 
 
+def _of_inputs(table: pa.Table) -> pa.Table:
+    """Without the importance of encoder states: cards speak of what the model reads."""
+    states = [name for name in table.column_names if name.startswith("importance_") and name.endswith("_hidden")]
+    return table.drop_columns(states)
+
+
 # ------------------------------------------------------------------------------------------------ numbers
 
 
@@ -153,15 +159,13 @@ def _agreement(cell: Cell) -> dict[str, Number]:
     table = agreement_table([cell])
     for row in table[table["class"] == "overall"].to_dict("records"):
         first, second = row["pair"].split("–")
-        if second.endswith("_hidden"):  # of states, not of what the model reads
-            continue
         label = f"Kendall’s τ of {measure_label(first)} and {measure_label(second)}"
         note = ""
         if row["n"] and row["tie_ceiling"] < NO_TIES:
             note = f"ties allow {row['tie_ceiling']:.3f}; over that, {row['tau_over_ceiling']:.3f}"
         key = f"kendall_tau.{second}" if first == "attention" else f"kendall_tau.{first}.{second}"
         found[key] = _of_row(group, label, row, "tau_mean", against=row["tie_ceiling"], note=note)
-    for name in (name for name in cell.measures if not name.endswith("_hidden")):
+    for name in cell.measures:
         overlap, chance = top_k_overlap(cell.attention, cell.scores(name))
         chance = mean(chance[~np.isnan(chance)])
         label = f"share of the heaviest fifth of tokens among the fifth that {measure_label(name)} puts first"
@@ -180,7 +184,7 @@ def _heaviest(cell: Cell) -> dict[str, Number]:
     tokens and where all tokens are as important.
     """
     measure = reference_measure(cell)
-    if measure is None or measure.endswith("_hidden"):
+    if measure is None:
         return {}
     hits, chance, little, none = (np.full(len(cell), np.nan) for _ in range(4))
     for row, (weights, scores) in enumerate(zip(cell.attention, cell.scores(measure), strict=True)):
