@@ -217,7 +217,7 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
         model.append(SAME.get(projection, projection))
         plain = recipe.objective.kind == "classification"
         rate = f"{recipe.training.attention_learning_rate_factor:g}" if plain else None
-        key = repr((recipe.data, recipe.measure.split, model, recipe.objective, rate, recipe.seed))
+        key = repr((recipe.data, recipe.measure.split, recipe.measure.level, model, recipe.objective, rate, recipe.seed))
         other, named = owners.setdefault(key, (name, projection))
         if other != name and named != projection:
             raise RecipeError(

@@ -24,13 +24,19 @@ def repository():
 
 @pytest.fixture(scope="session")
 def tiny_model():
-    """Factory of tiny models in eval mode, their weights scaled up so that attention and predictions are far from flat."""
+    """Factory of tiny models in eval mode, their weights scaled up so that attention and predictions are far from flat.
+
+    hierarchy="word": a model over sentences that attends to the words (`WordLevel`).
+    """
     import torch
 
     from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
+    from attnfaith.models.word_level import WordLevel
 
     def make(*, seed=0, scale=3.0, num_labels=2, dtype=torch.float32, **fields):
         sizes = {"vocab_size": VOCABULARY, "embedding_size": 8, "hidden_size": 8, "intermediate_size": 8}
+        if by_words := fields.get("hierarchy") == "word":
+            fields["hierarchy"] = "sentence"
         config = AttentionClassifierConfig(**{**sizes, "num_labels": num_labels, "embedding_std": 0.5, **fields})
         torch.manual_seed(seed)
         model = AttentionClassifierForSequenceClassification(config)
@@ -38,7 +44,8 @@ def tiny_model():
             for name, parameter in model.named_parameters():
                 if "norm" not in name and not name.startswith("model.embeddings"):
                     parameter.mul_(scale)
-        return model.to(dtype).eval()
+        model = model.to(dtype).eval()
+        return WordLevel(model) if by_words else model
 
     return make
 
@@ -47,7 +54,8 @@ def tiny_model():
 def tiny_rows():
     """Factory of encoded instances as `encode` makes them: (ids of a text without markers[, ids of the question]) each.
 
-    With hierarchy="sentence" every third word is in place of a mark between sentences, and tokens are the sentences.
+    With hierarchy="sentence" every third word is in place of a mark between sentences, and tokens are the sentences; with
+    "word" their words.
     """
     import numpy as np
 
@@ -57,7 +65,7 @@ def tiny_rows():
         for number, text in enumerate(texts):
             first = list(text) if not isinstance(text, int) else generator.integers(4, VOCABULARY, text).tolist()
             tokens = [f"w{word}" for word in first]
-            if hierarchy == "sentence":
+            if hierarchy != "none":
                 first = [MARK if place % 3 == 2 else max(word, MARK + 1) for place, word in enumerate(first)]
                 tokens = [" ".join(f"w{w}" for w in first[start : start + 2]) for start in range(0, len(first), 3)]
             row = {
@@ -73,6 +81,8 @@ def tiny_rows():
                 row["input_ids"] = [*row["input_ids"], 2, *question, 3]
             if hierarchy == "sentence":
                 row["words"] = [sentence.split() for sentence in tokens]
+            if hierarchy == "word":
+                row["tokens"] = " ".join(tokens).split()
             row["length"] = len(row["input_ids"])
             rows.append(row)
         return rows

@@ -17,6 +17,7 @@ MODELS = (
     {"query": "text", "readout": "affine", "projection": "sparsemax"},
     {"query": "learned", "readout": "affine", "encoder": "cnn", "kernel_sizes": [1, 3]},
     {"query": "text", "readout": "tanh", "hierarchy": "sentence", "encoder": "bigru"},
+    {"query": "text", "readout": "affine", "hierarchy": "word", "encoder": "bigru"},
 )
 OPTIONS = {"permutation": {"draws": 20}, "adversary_search": {"steps": 20}}
 CHOICES = ("adversary_search_attention", "adversary_search_probs")  # steps in float32, whose rounding differs
@@ -43,12 +44,13 @@ def batch_of(rows, num_labels=5, masked=True):
 def of_kept_classes(tiny_model, model, fields):
     """The same model without the classes that are barred: its decoder lacks their rows."""
     smaller = tiny_model(num_labels=len(KEPT), **fields)
+    one, other = (getattr(made, "classifier", made) for made in (model, smaller))
     last = ("decoder.output." if fields["readout"] == "tanh" else "decoder.context.", "decoder.query.")
-    weights = model.state_dict()
+    weights = one.state_dict()
     for name in weights:
         if name.startswith(last[0]) or (fields["readout"] == "affine" and name.startswith(last[1])):
             weights[name] = weights[name][KEPT]
-    smaller.load_state_dict(weights)
+    other.load_state_dict(weights)
     return smaller
 
 
@@ -97,12 +99,13 @@ def test_forward_is_its_stages_and_bars(fields, tiny_model, tiny_rows):
     model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields)
     batch = {name: value for name, value in batch_of(rows).items() if name != "instance_id"}
     labels = torch.tensor([1, 3, 4, 1])
-    output = model(**batch, labels=labels)
+    whole = getattr(model, "classifier", model)
+    output = whole(**batch, labels=labels)
     encoded = model.encode(**batch)
     assert isinstance(encoded.query, Query)
     logits = model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
     torch.testing.assert_close(output.logits, logits)
-    free = model(**{name: value for name, value in batch.items() if name != "answer_mask"})
+    free = whole(**{name: value for name, value in batch.items() if name != "answer_mask"})
     torch.testing.assert_close(output.logits[:, KEPT], free.logits[:, KEPT])
     torch.testing.assert_close(output.attention, free.attention)
     probs = output.logits.softmax(-1)

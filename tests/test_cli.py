@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnfaith import cli, record
@@ -249,6 +251,110 @@ def test_texts_of_unknown_words_only(own_files, capsys):
     assert table.column("revision")[0].as_py().startswith("local-")
 
 
+NEWS = ["train", "--config", "tiny.yaml", "--data.name", "cnn_qa", "--data.arguments", "{}", "--min_df", "1"]
+NEWS += ["--readout", "tanh", "--num_train_epochs", "1"]
+
+
+@pytest.fixture
+def news(tmp_path, monkeypatch, quick_report):
+    """A data root of .question files in the published form; returns the folder of the questions."""
+    folder = tmp_path / "data" / "cnn" / "questions"
+    for split, count in (("training", 12), ("validation", 6), ("test", 6)):
+        (folder / split).mkdir(parents=True)
+        for number in range(count):
+            entities = [f"@entity{(number + place) % 9}" for place in range(5)]
+            write_question(folder / split / f"{number}.question", entities, entities[number % 5])
+    monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
+    return folder
+
+
+def write_question(path, entities, answer, question="who is @placeholder"):
+    passage = " . ".join(f"{name} met {entities[0]}" for name in entities)
+    names = "\n".join(f"{name}:Some One" for name in entities)
+    path.write_text(f"http://web.archive.org/x\n\n{passage} .\n\n{question}\n\n{answer}\n\n{names}\n")
+
+
+def test_news_questions_from_training_to_page(news, capsys):
+    """What cannot be answered is left out and said; the classes that a text does not name have probability 0 exactly."""
+    write_question(news / "test" / "lacks.question", ["@entity1", "@entity2"], "@entity3")
+    write_question(news / "test" / "new.question", ["@entity1", "@entity77"], "@entity77")
+    write_question(news / "validation" / "other.question", ["@entity1", "@entity88"], "@entity1")
+    assert cli.main([*NEWS, "--measure.producers", "[gradient, permutation]"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.startswith("cnn_qa: ")] == [
+        "cnn_qa: 1 questions are left out: their answer is not in their text",
+        "cnn_qa: 1 questions are left out: their answer is not one of training",
+        "cnn_qa: 1 candidates are left out: no training text has them",
+    ]
+    table = record.load("run/record.parquet")
+    assert table.num_rows == 6
+    names = record.settings(table)[0]["label_names"]
+    for column in ("probs", "permuted_probs"):
+        for tokens, values in zip(table.column("tokens").to_pylist(), record.rows(table, column), strict=True):
+            assert (np.atleast_2d(values)[:, [name not in tokens for name in names]] == 0).all()
+            assert (np.atleast_2d(values)[:, [name in tokens for name in names]] > 0).all()
+    page = Path("run/report/index.html").read_text(encoding="utf-8")
+    assert "query: <bdi>who</bdi> <bdi>is</bdi> <bdi>@placeholder</bdi>" in page
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda lines: lines[:4], r"training/7\.question, line 5: the question is missing"),
+        (lambda lines: [*lines[:6], "entity3"], r"training/7\.question, line 7: the answer must be an entity"),
+        (lambda lines: [*lines, "@entity3 Name"], r"training/7\.question, line 14: '@entity3:name' is expected"),
+        (lambda lines: [], r"training/7\.question, line 1: the address of the article is missing"),
+    ],
+)
+def test_broken_question_files(news, fails, edit, says):
+    path = news / "training" / "7.question"
+    path.write_text("\n".join(edit(path.read_text().splitlines())))
+    fails(*NEWS, says=says)
+    assert not Path("run/model").exists()
+
+
+def test_answers_that_training_does_not_have(news, fails):
+    for path in (news / "test").iterdir():
+        write_question(path, ["@entity70", "@entity71"], "@entity70")
+    fails(*NEWS, says="No row of the test split of 'cnn_qa' has an answer of the training split, such as @entity0")
+
+
+PAIRS = ["train", "--config", "tiny.yaml", "--data.name", "snli", "--data.arguments", "{}", "--num_train_epochs", "1"]
+
+
+@pytest.mark.parametrize("hierarchy", ["none", "sentence"])
+def test_empty_second_texts(hierarchy, tmp_path, monkeypatch, quick_report, capsys):
+    """In training and in test: they are kept, counted and measured; so is a pair of which both are empty."""
+    import pandas as pd
+
+    folder = tmp_path / "data" / "stanfordnlp" / "snli"
+    folder.mkdir(parents=True)
+    for split in ("train", "validation", "test"):
+        pairs = [(f"a w{row % 4} b . C d ." * (row % 3), "c d" * (row % 2), row % 3) for row in range(12)]
+        pd.DataFrame(pairs, columns=["premise", "hypothesis", "label"]).to_parquet(folder / f"{split}.parquet")
+    monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
+    assert cli.main([*PAIRS, "--min_df", "1", "--hierarchy", hierarchy, "--measure.producers", "[gradient]"]) == 0
+    said = capsys.readouterr().out
+    assert "snli: 12 texts have no words" in said and "snli: 18 second texts have no words" in said
+    table = record.load("run/record.parquet")
+    assert table.column("query_tokens").to_pylist() == [["c", "d"] * (row % 2) for row in range(12)]
+    assert [len(row) for row in record.rows(table, "attention")].count(0) == 4
+    assert all(np.isfinite(row).all() for row in record.rows(table, "probs"))
+
+
+def test_a_question_that_leaves_no_room(fails, tmp_path, monkeypatch):
+    import pandas as pd
+
+    folder = tmp_path / "data" / "stanfordnlp" / "snli"
+    folder.mkdir(parents=True)
+    for split in ("train", "validation", "test"):
+        pairs = [("a b", "c " * (1 + row % 4), row % 3) for row in range(12)]
+        pd.DataFrame(pairs, columns=["premise", "hypothesis", "label"]).to_parquet(folder / f"{split}.parquet")
+    monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
+    says = "max_length=7 leaves no room for the text of row 2: markers and question alone take 7; the split needs 9 or more"
+    fails(*PAIRS, "--data.max_length", "7", says=says)
+
+
 # ------------------------------------------------------------------------------------------------ the metric
 
 
@@ -276,9 +382,9 @@ SPY = """
 import json, os, runpy, sys
 from attnfaith import training
 seen, pad = [], training.pad_batch
-def spy(rows, padding):
+def spy(rows, *given):
     seen.append([row["input_ids"] for row in rows])
-    return pad(rows, padding)
+    return pad(rows, *given)
 training.pad_batch = spy
 try:
     runpy.run_path({script!r}, run_name="__main__")

@@ -135,6 +135,67 @@ def test_sentences(go, texts, tiny_model, tiny_batch):
     assert any((weights == 0).any() for row in record.rows(sparse, "word_attention") for weights in row)
 
 
+def test_words_of_sentences(go, texts, tiny_model, tiny_batch):
+    """The same model and texts at the level of words: another record, whose tokens are the words."""
+    model, dataset = tiny_model(encoder="bigru", hierarchy="sentence"), texts(hierarchy="sentence")
+    marks = [[[len(word) % 2 for word in sentence] for sentence in row] for row in dataset["words"]]
+    dataset = dataset.add_column("rationale", [[max(sentence) for sentence in row] for row in marks])
+    dataset = dataset.add_column("word_rationale", marks)
+    found = go(model=model, dataset=dataset, producers=[*NAMES, "permutation"], level="word")
+    above = go("sentences.parquet", model=model, dataset=dataset, producers=[*NAMES, "permutation"])
+    assert found.column("encoder").unique().to_pylist() == ["bigru(sentence, words)"]
+    assert {"words", "word_attention"}.isdisjoint(found.column_names)
+    assert found.column("tokens").to_pylist() == [sum(row, []) for row in dataset["words"]]
+    assert [row.tolist() for row in record.rows(found, "rationale")] == [sum(row, []) for row in marks]
+    for row, attention, expected in zip(dataset, record.rows(found, "attention"), record.rows(found, "probs"), strict=True):
+        batch = tiny_batch([row])
+        with torch.no_grad():
+            output = model(batch["input_ids"], batch["attention_mask"])
+        items = model.items(batch["input_ids"])[0]
+        product = output.attention[0, items[items >= 0]] * output.word_attention[0, items >= 0]
+        np.testing.assert_allclose(attention, product, atol=1e-6)
+        np.testing.assert_allclose(expected, output.logits.softmax(-1)[0], atol=1e-6)
+    for name in ("label", "truncated", "instance_id"):
+        assert found.column(name).equals(above.column(name))
+    together = record.concatenate([found, above])
+    assert together.num_rows == 40 and sorted(together.column("encoder").unique().to_pylist())[0] == "bigru(sentence)"
+    assert not model.training
+
+
+def test_word_attention_that_is_given(go, texts, tiny_model):
+    """All weight on the last word of each document: its sentence is that word, and all there is."""
+    model, dataset = tiny_model(encoder="embedding", hierarchy="sentence"), texts([5, 12, 1, 7], hierarchy="sentence")
+    given = {row["instance_id"]: np.eye(len(sum(row["words"], [])))[-1] for row in dataset}
+    found = go(model=model, dataset=dataset, producers=[], level="word", attention=given)
+    for row, probs in zip(dataset, record.rows(found, "probs"), strict=True):
+        last = [place for place in row["input_ids"] if place not in (2, 3, 4)][-1]
+        expected = model.decoder(model.get_input_embeddings().weight[last]).softmax(-1).detach()
+        np.testing.assert_allclose(probs, expected, atol=1e-6)
+    with pytest.raises(MeasurementError, match="for 'tiny/test/0' has 2 weights and the text 4 tokens"):
+        go(model=model, dataset=dataset, producers=[], level="word", attention={**given, "tiny/test/0": np.full(2, 0.5)})
+
+
+def test_levels_that_do_not_exist(go, texts, tiny_model, tmp_path):
+    with pytest.raises(MeasurementError, match="level='words' is not known; choose one of sentence, word"):
+        go(level="words")
+    with pytest.raises(MeasurementError, match="level='word' is of hierarchical models; this one has hierarchy='none'"):
+        go(level="word")
+    dataset = texts([5], hierarchy="sentence").add_column("rationale", [[1, 0]])
+    with pytest.raises(MeasurementError, match="'rationale' of sentences and no 'word_rationale': encode the split anew"):
+        go(model=tiny_model(hierarchy="sentence"), dataset=dataset, level="word")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shards_of_another_level_are_refused(go, texts, tiny_model, counted):
+    arguments = {"model": tiny_model(hierarchy="sentence"), "dataset": texts(hierarchy="sentence"), "producers": []}
+    counted.stop_at = 5
+    with pytest.raises(KeyboardInterrupt):
+        go(**arguments)
+    counted.stop_at = None
+    with pytest.raises(MeasurementError, match=r"another measurement \(different: data, identity\)"):
+        go(**arguments, level="word")
+
+
 def test_models_and_texts_of_different_hierarchies(go, texts, tiny_model):
     with pytest.raises(MeasurementError, match="hierarchy='none' and the data set is divided into sentences"):
         go(dataset=texts(hierarchy="sentence"))
@@ -260,7 +321,7 @@ def test_what_the_weights_do_not_tell_is_in_the_digest(tiny_model):
     assert len({measurement.digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
     marked = (tiny_model(hierarchy="sentence", sentence_token_id=mark) for mark in (4, 5))
     assert len({measurement.digest_model(model) for model in marked}) == 2
-    assert measurement._model_identity(held)["alignment"] == "additive(scale 1)"
+    assert measurement._model_identity(held, "sentence")["alignment"] == "additive(scale 1)"
 
 
 def replaced(name):

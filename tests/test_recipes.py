@@ -40,12 +40,13 @@ def builds(recipe):
     small = {"embedding_size": 8, "hidden_size": 8, "intermediate_size": 8, "alignment_size": 4}
     fields = {**{name: value for name, value in small.items() if name != "hidden_size"}, "vocab_size": 30}
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
-    config = runs.model_config(recipe, entry.pair, num_labels=len(entry.label_names), **fields)
+    num_labels = len(entry.label_names) or 3  # where answers are the labels, the training texts decide
+    config = runs.model_config(recipe, entry.pair, num_labels=num_labels, **fields)
     model = runs.AttentionClassifierForSequenceClassification(config)
     batch = {"input_ids": torch.tensor([[2, 5, 6, 3, 2, 7, 3]])}
     if entry.pair:
         batch["token_type_ids"] = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
-    assert model(**batch).logits.shape == (1, len(entry.label_names))
+    assert model(**batch).logits.shape == (1, num_labels)
     load_producers(recipe.measure.producers)
     runs.training_arguments(recipe)
     assert recipe.measure.split in runs.SPLITS
@@ -167,6 +168,16 @@ def test_defaults_are_the_papers():
         (MINIMAL + "objective: {kind: guided, base: b, frozen: true}", "objective.frozen is for adversaries"),
         (MINIMAL + "objective: {weight: 0.1}", "objective.weight is for adversaries; objective.kind='classification'"),
         (MINIMAL + "objective: {kind: guided, base: b, divergence: jsd}", "objective.divergence is for adversaries"),
+        (MINIMAL + "measure: {level: words}", "recipe.measure.level='words' is not one of 'sentence', 'word'"),
+        (
+            MINIMAL + "measure: {level: word}",
+            "measure.level='word' with model.hierarchy='none', whose attention is over words",
+        ),
+        (
+            MINIMAL
+            + "model: {hierarchy: sentence}\nobjective: {kind: guided, base: b}\nmeasure: {level: word, producers: []}",
+            "measure.level='word' with objective.kind='guided', whose attention is given over sentences",
+        ),
         (MINIMAL + "measure: {limit: 0}", "measure.limit=0 must be at least 1"),
         (MINIMAL + "measure: {batch_tokens: -5}", "measure.batch_tokens=-5 must be at least 1"),
         (MINIMAL + "report: {examples: 0}", "report.examples=0: a report shows at least 1 text"),

@@ -14,6 +14,7 @@ from attnfaith import measurement, recipes, record, runs, training
 from attnfaith.data.registry import DatasetError
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.recipes import RecipeError
+from attnfaith.reporting import report
 from attnfaith.runs import RunError
 
 
@@ -73,7 +74,7 @@ def test_what_a_run_leaves(finished):
 
 @pytest.mark.parametrize(("count", "said"), [(2, "0 a0, 1 a1"), (21, "21: 0 a0, 1 a1, ")])
 def test_classes_as_a_page_names_them(count, said):
-    named = runs._classes([f"a{number}" for number in range(count)])
+    named = report._classes([f"a{number}" for number in range(count)])
     assert named.startswith(said) and named.endswith(f"{count - 1} a{count - 1}") and len(named) < 100
 
 
@@ -168,6 +169,12 @@ def test_scores_of_interventions(tmp_path, capsys):
         "adversary search: JSD 0.347 nats over 2 draws, undefined for 1 texts",
         "permutation: TVD 0.250, decisions flipped 0.333 over 3 draws, undefined for 1 texts",
     ]
+    record.save(record.build(columns, extra).slice(2), tmp_path / "record.parquet")
+    runs._print(runs.faithfulness(tmp_path / "record.parquet"))
+    assert capsys.readouterr().out.splitlines() == [
+        "adversary search: no draws, undefined for 1 texts",
+        "permutation: no draws, undefined for 1 texts",
+    ]
 
 
 def test_a_run_is_reproduced(finished, tiny_recipe, tmp_path):
@@ -225,6 +232,18 @@ def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
     given = (record.rows(tables[name], "attention") for name in ("base", "guided"))
     assert all(np.array_equal(one, other) for one, other in zip(*given, strict=True))
     assert tables["guided"].column("objective")[0].as_py() == "guided(bilstm(sentence)+additive+softmax)"
+    # the same trained model at its other level: another record
+    recipe = tiny_recipe(**{**common, **others["base"], "output_dir": base, "name": "base"}, measure__level="word")
+    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    outputs = (tmp_path / "base" / "outputs" / "test.parquet").read_bytes()
+    runs.run(recipe, resume=True)
+    table = record.load(tmp_path / "base" / "record.parquet")
+    assert table.column("encoder").unique().to_pylist() == ["bilstm(sentence, words)"]
+    assert table.column("tokens").to_pylist() == [sum(row, []) for row in tables["base"].column("words").to_pylist()]
+    np.testing.assert_allclose(
+        np.stack(record.rows(table, "probs")), np.stack(record.rows(tables["base"], "probs")), atol=1e-6
+    )
+    assert (tmp_path / "base" / "outputs" / "test.parquet").read_bytes() == outputs
     flat = tiny_recipe(**others["guided"], output_dir=str(tmp_path / "flat"), measure__producers=[])
     with pytest.raises(RunError, match="has model.hierarchy='sentence' and this model 'none'"):
         runs.run(flat)
@@ -539,7 +558,7 @@ def test_the_record_says_what_a_model_was_trained_for(family):
     }
     joined = record.concatenate(record.load(folder / "outputs" / "test.parquet") for _, folder, _ in family.values())
     assert joined.num_rows == 4 * 24
-    facts = runs._facts(record.load(family["adversary"][1] / "record.parquet"), None)
+    facts = report.run_facts(record.load(family["adversary"][1] / "record.parquet"))
     assert facts["trained against"] == str(family["base"][1])
 
 

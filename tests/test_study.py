@@ -244,7 +244,8 @@ def test_a_plan_that_cannot_work_starts_nothing(planned, blocks, message):
 
 def test_a_flat_and_a_hierarchical_model_are_two_cells():
     flat, divided = (recipes.parse(TINY, ["--hierarchy", kind]) for kind in ("none", "sentence"))
-    study.check_distinct({"flat": flat, "divided": divided})
+    words = recipes.parse(TINY, ["--hierarchy", "sentence", "--measure.level", "word"])
+    study.check_distinct({"flat": flat, "divided": divided, "words": words})
     with pytest.raises(recipes.RecipeError, match="tables cannot tell them apart"):
         study.check_distinct({"one": divided, "other": divided})
 

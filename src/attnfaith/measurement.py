@@ -21,12 +21,16 @@ from tqdm import tqdm
 import attnfaith
 from attnfaith import experiments, importance, record
 from attnfaith.data.collation import pad_attention, pad_batch
+from attnfaith.data.registry import DatasetError
+from attnfaith.data.tokenization import by_words
+from attnfaith.models.word_level import WordLevel
 
 
 CODE = record.code_digest()  # of the modules that are loaded here, not of files that change while this process runs
 BATCH_TOKENS = 8192  # padded tokens of one batch
 BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
+LEVELS = ("sentence", "word")
 KEPT = ("rationale", "impermissible", "query_tokens")  # columns of the data that a record keeps as they are
 
 
@@ -94,6 +98,7 @@ def measure(
     names: Sequence[str],
     output: str | os.PathLike,
     *,
+    level: str = "sentence",
     seed: int = 0,
     options: Mapping[str, Mapping] | None = None,
     attention: Mapping[str, np.ndarray] | None = None,
@@ -105,10 +110,12 @@ def measure(
     """Measure every instance of a data set and write one record; returns its path.
 
     model: an attention classifier. dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` makes it. names:
-    the producers to run, beside attention and prediction. output: path of the record (parquet). options: producer name ->
-    keyword arguments of its `measure`. attention: instance id -> weights [T] that take the place of the model's own, for a
-    model that was trained under them; no producer may run then, for it would measure the model's own. settings: what else
-    to keep in the record about the run.
+    the producers to run, beside attention and prediction. output: path of the record (parquet). level: what a record of a
+    hierarchical model, and every producer, is over: "sentence", with word attention beside it, or "word", where a word's
+    attention is that of its sentence times its weight within it (`WordLevel`); the encoder's name tells them apart. options:
+    producer name -> keyword arguments of its `measure`. attention: instance id -> weights [T] that take the place of the
+    model's own, for a model that was trained under them; no producer may run then, for it would measure the model's own.
+    settings: what else to keep in the record about the run.
 
     Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
     `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
@@ -116,9 +123,10 @@ def measure(
     the shards that are missing and ends with the same record; shards of another version of the code are made anew. Rows
     come in the data set's order.
 
-    Raises MeasurementError where output is a folder, the data set is empty or lacks columns, an option does not exist, the
-    model has weights or predictions that are not finite or fewer than two classes, a given attention is missing, of
-    another length than its text or no distribution, or the shards that lie there belong to another measurement.
+    Raises MeasurementError where output is a folder, the data set is empty or lacks columns, an option or level does not
+    exist, words are asked of a model that is not hierarchical, the model has weights or predictions that are not finite or
+    fewer than two classes, a given attention is missing, of another length than its text or no distribution, or the shards
+    that lie there belong to another measurement.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     output = Path(output)
@@ -128,15 +136,20 @@ def measure(
         )
     modules = load_producers(names)
     options = check_options(modules, options)
+    _check(model, dataset, level)
+    if level == "word":
+        try:
+            dataset = by_words(dataset)
+        except DatasetError as error:
+            raise MeasurementError(str(error)) from error
     extra = _declared(modules, dataset)
-    _check(model, dataset)
     if attention is not None:
         if modules:
             raise MeasurementError(
                 f"{list(modules)} would measure the model's own attention, not the one that is given: measure without them"
             )
         _check_given(attention, dataset)
-    identity = {**vars(cell), **_model_identity(model)}
+    identity = {**vars(cell), **_model_identity(model, level)}
     batches = _batches(np.asarray(dataset["length"]), batch_tokens)
     shards = _shards(batches, shard_instances)
     plan = {
@@ -159,6 +172,7 @@ def measure(
     state.wait_for_everyone()
     training = model.training
     model.eval()
+    attending = WordLevel(model) if level == "word" else model
     mine = range(state.process_index, len(shards), state.num_processes)
     bar = tqdm(
         total=sum(len(batch) for number in mine for batch in shards[number]),
@@ -174,7 +188,7 @@ def measure(
                 parts = []
                 for batch in shards[number]:
                     rows = dataset[batch.tolist()]
-                    parts.append(_measure_batch(model, rows, identity, modules, options, extra, seed, attention))
+                    parts.append(_measure_batch(attending, rows, identity, modules, options, extra, seed, attention))
                     bar.update(len(batch))
                 record.save(_join(parts), path)
             else:
@@ -200,7 +214,13 @@ def _declared(modules: Mapping[str, object], dataset) -> dict[str, record.Column
     return extra
 
 
-def _check(model, dataset) -> None:
+def _check(model, dataset, level: str) -> None:
+    if level not in LEVELS:
+        raise MeasurementError(f"level={level!r} is not known; choose one of {', '.join(LEVELS)}")
+    if level == "word" and model.config.hierarchy == "none":
+        raise MeasurementError(
+            "level='word' is of hierarchical models; this one has hierarchy='none' and attends to words anyway: leave it out"
+        )
     needed = {"instance_id", "input_ids", "tokens", "length", "truncated"}
     if missing := sorted(needed - set(dataset.column_names)):
         raise MeasurementError(f"the data set lacks columns {missing}; encode it first (found {dataset.column_names})")
@@ -222,10 +242,11 @@ def _check(model, dataset) -> None:
             )
 
 
-def _model_identity(model) -> dict[str, str]:
+def _model_identity(model, level: str) -> dict[str, str]:
     config = model.config
+    encoder = config.encoder_label if level == "sentence" else f"{config.encoder}({config.hierarchy}, words)"
     return {
-        "encoder": config.encoder_label,
+        "encoder": encoder,
         "alignment": config.alignment_label,
         "projection": config.projection_label,
         "vectors": config.vectors_label,
@@ -397,14 +418,19 @@ def _measure_batch(
     features = [{name: rows[name][index] for name in inputs if name in rows} for index in range(count)]
     padded = pad_batch(features, model.config.pad_token_id, model.config.num_labels)
     batch = {name: values.to(model.device) for name, values in padded.items()}
-    texts = {name: values for name, values in batch.items() if name != "answer_mask"}
-    read, items = model.model.read(**texts), model.model.items(**texts)
-    encoded = model.allow(model.model.states(read), batch.get("answer_mask"))
+    words = {}
+    if "words" in rows:
+        texts = {name: values for name, values in batch.items() if name != "answer_mask"}
+        read = model.model.read(**texts)
+        encoded = model.allow(model.model.states(read), batch.get("answer_mask"))
+        words = {"words": rows["words"], "word_attention": _by_sentence(read.word_attention, model.items(**texts))}
+    else:
+        encoded = model.encode(**batch)
     if given is None:
         attention = model.attend(*encoded)
     else:
         weights = [given[name] for name in rows["instance_id"]]
-        start = 1 if read.word_attention is None else 0
+        start = 1 if model.level == "token" else 0
         attention = pad_attention(weights, encoded.mask.shape[1], start).to(model.device)
     probs = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1).cpu().numpy()
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
@@ -419,9 +445,7 @@ def _measure_batch(
         "probs": list(probs.astype(np.float32)),
         "attention": record.ragged(attention.float().cpu(), encoded.mask.cpu()),
     }
-    columns |= {name: rows[name] for name in KEPT if name in extra}
-    if read.word_attention is not None:
-        columns |= {"words": rows["words"], "word_attention": _by_sentence(read.word_attention, items)}
+    columns |= words | {name: rows[name] for name in KEPT if name in extra}
     for name, module in modules.items():
         made = module.measure(model, batch, seed=seed, **options.get(name, {}))
         if set(made) != set(module.COLUMNS):

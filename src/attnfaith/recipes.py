@@ -173,12 +173,14 @@ class Objective:
 @dataclass(frozen=True)
 class Measure:
     """producers: measures of importance and experiments, by file name. options: keyword arguments of a producer, by its
-    name. split, limit: which instances, None all. outputs: splits whose attention and predictions the run keeps in
-    outputs/, for models that are trained against it.
+    name. level: what a record of a hierarchical model is over, its sentences or all words of a document; another level is
+    another record of the same trained model. split, limit: which instances, None all. outputs: splits whose attention and
+    predictions the run keeps in outputs/, over sentences, for models that are trained against it.
     """
 
     producers: list[str] = field(default_factory=lambda: ["gradient", "gradient_norm", "leave_one_out"])
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    level: Literal["sentence", "word"] = "sentence"
     outputs: list[str] = field(default_factory=list)
     split: str = "test"
     limit: int | None = None
@@ -230,6 +232,14 @@ class Recipe:
                 )
             if limit is not None and limit < 1:
                 raise RecipeError(f"data.{name}={limit} must be at least 1")
+        if self.measure.level == "word" and self.model.hierarchy == "none":
+            raise RecipeError(
+                "measure.level='word' with model.hierarchy='none', whose attention is over words anyway: leave it out"
+            )
+        if self.measure.level == "word" and self.objective.kind == "guided":
+            raise RecipeError(
+                "measure.level='word' with objective.kind='guided', whose attention is given over sentences: leave it out"
+            )
         if self.training.select_on != "validation":
             raise RecipeError(
                 f"training.select_on={self.training.select_on!r}: checkpoints are selected on 'validation' only; a model "

@@ -4,7 +4,8 @@ A record is a `pyarrow.Table`. Identity columns are repeated on every row, so re
 table is a group-by. Each list column carries its axes in the field's metadata (`axes`: T attendable tokens, C classes,
 K draws), which is how a row is checked: every [T] column of a row has the same length, every [C] column too, and
 a column marked `distribution` is non-negative and sums to 1 along its last axis. In the records of hierarchical models T
-counts sentences, and [T][W] columns hold values of the words of each. Q counts words of a second text.
+counts sentences, and [T][W] columns hold values of the words of each; measured at the word level, T counts words and the
+encoder is named "bigru(sentence, words)". Q counts words of a second text.
 """
 
 import functools
@@ -78,7 +79,9 @@ COLUMNS = {
     "objective": Column(dtype="category", doc="what the model was trained for: classification, or against another model"),
     "seed": Column(dtype="int64", doc="seed of the training run"),
     "tokens": Column(
-        ("T",), "string", doc="attendable tokens, as read (sentences of a hierarchical model); no marker or padding"
+        ("T",),
+        "string",
+        doc="attendable tokens, as read (of a hierarchical model its sentences, or words); no marker or padding",
     ),
     "label": Column(dtype="int64", doc="gold class; null where unknown"),
     "truncated": Column(dtype="bool", doc="the text was longer than the limit and was cut"),

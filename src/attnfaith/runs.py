@@ -48,6 +48,7 @@ from attnfaith.models.configuration_attention_classifier import AttentionClassif
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import write_report
+from attnfaith.reporting.report import run_facts
 from attnfaith.training import LOWER_IS_BETTER, DivergedError, check_processes, check_selection, make_trainer
 
 
@@ -149,7 +150,8 @@ def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | 
     """Tables, figures and page of a record; returns the page's path."""
     table = record.load(path)
     section = recipe.report if recipe else recipes.Report()
-    return write_report(table, output, title=section.title, facts=_facts(table, recipe), n_examples=section.examples)
+    facts = run_facts(table, recipe.note if recipe else None)
+    return write_report(table, output, title=section.title, facts=facts, n_examples=section.examples)
 
 
 def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
@@ -201,49 +203,10 @@ def _print(scores: dict[str, dict]) -> None:
             parts.append(f"TVD {shown('tvd')}, decisions flipped {shown('flip_fraction')}")
         if "jsd" in values:
             parts.append(f"JSD {shown('jsd')} nats")
-        undefined = max(values[key] for key in ("tvd_undefined", "jsd_undefined") if key in values)
-        print(f"{label}: {', '.join(parts)} over {values['n'] - undefined} draws, undefined for {undefined} texts")
-
-
-def _facts(table, recipe: Recipe | None) -> dict[str, str]:
-    """What the page says of a run: enough to tell what was done; recipe.yaml and run.json beside it say all."""
-    cells = record.settings(table)
-    if len(cells) != 1 or "recipe" not in cells[0]:
-        return {"runs": str(len(cells))}
-    made, run = cells[0]["recipe"], cells[0]["run"]
-    training, sizes = made["training"], run["sizes"]
-    dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
-    return {
-        "what it is": (recipe.note if recipe else made["note"]) or made["name"],
-        **({"trained against": run["base"]["folder"]} if "base" in run else {}),
-        "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
-        "classes": _classes(cells[0]["label_names"]),
-        "vocabulary": f"{run['vocabulary']:,} entries",
-        **_facts_of_training(training, run),
-        "measured by": ", ".join(cells[0]["producers"]),
-        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-        + f"; code {cells[0].get('code', 'unknown')}",
-        "weights (SHA-256)": cells[0]["model"][:16],
-    }
-
-
-def _classes(names: list[str]) -> str:
-    """The classes with their numbers; of very many the first and the last."""
-    shown = [f"{number} {name}" for number, name in enumerate(names)]
-    return ", ".join(shown) if len(shown) <= 20 else f"{len(shown)}: {', '.join(shown[:10])}, …, {shown[-1]}"
-
-
-def _facts_of_training(training: Mapping, run: Mapping) -> dict[str, str]:
-    if "best" not in run:
-        return {"training": "none: the model as it was drawn"}
-    rate = training.get("attention_learning_rate_factor", 1)
-    faster = "" if rate == 1 else f" (of the alignment x {rate:g})"
-    return {
-        "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
-        f"{training['learning_rate']:g}{faster}, weight decay {training['weight_decay']:g}, "
-        f"loss {training['loss_reduction']}, {run['training_seconds']:g} s, processes {run['processes']}",
-        "selected on validation": f"{run['best']['metric'].removeprefix('eval_')} {run['best']['value']:.4f}",
-    }
+        # without a draw of any text there is neither
+        undefined = max((values[key] for key in ("tvd_undefined", "jsd_undefined") if key in values), default=values["n"])
+        said = f"{', '.join(parts)} over {values['n'] - undefined} draws" if parts else "no draws"
+        print(f"{label}: {said}, undefined for {undefined} texts")
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:
@@ -299,6 +262,19 @@ def load_data(recipe: Recipe, limits: Mapping[str, int] | None = None) -> Loaded
         if not data.arguments:
             raise
         raise RecipeError(f"data.arguments={data.arguments}: a value of a wrong type: {error}") from error
+
+
+def remarks(loaded: LoadedDataset) -> list[str]:
+    """What of the data cannot be used or says nothing, with counts: a user may find a mistake in the files by it."""
+    source = loaded.dropped["source"]
+    counts = {
+        "questions are left out: their answer is not in their text": source.get("answer_not_candidate", 0),
+        "questions are left out: their answer is not one of training": source.get("answer_not_in_training", 0),
+        "candidates are left out: no training text has them": loaded.unknown_candidates,
+        "texts have no words": sum(loaded.empty.values()),
+        "second texts have no words": sum(loaded.empty_pair.values()),
+    }
+    return [f"{loaded.entry.name}: {count:,} {what}" for what, count in counts.items() if count]
 
 
 def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
@@ -557,6 +533,9 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
                 outputs = _base_outputs(base, split, rows)
                 for name in ("attention", "probs") if split in encoded else ():
                     encoded[split] = encoded[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
+    if state.is_main_process:
+        for line in remarks(loaded):
+            print(line)
     columns = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
     columns = [name for name in columns if name in encoded["train"].column_names]
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
@@ -706,6 +685,7 @@ def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os
         _cell(recipe, loaded, section.split),
         section.producers,
         output or folder / RECORD,
+        level=section.level,
         options=section.options,
         attention=_given_attention(recipe, folder, section.split, tokenizer),
         **common,

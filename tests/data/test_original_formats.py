@@ -107,7 +107,10 @@ def test_babi_reads_back_generated_stories(file, task):
         ("5 Mary ran.", "the number 5 follows 3; lines of a story are counted from 1"),
         ("3 Mary ran.", "the number 3 follows 3"),
         ("4 Mary ran", r"a statement ends in '\.'; 'Mary ran'"),
-        ("4 Where is Mary?", r"a statement ends in '\.'"),
+        (
+            "4 Where is Mary? office 1",
+            r"a statement ends in '\.'; 'Where is Mary\? office 1'; a question has tabs before its",
+        ),
         ("4 Where is Mary\toffice\t1", r"a question ends in '\?'; 'Where is Mary'"),
         ("4 Where is Mary?\t \t1", "the question has no answer"),
         ("4 Where is Mary?\toffice\t1 3", "the supporting numbers '1 3' are not all among its statements 1 2"),

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from attnfaith.data.registry import DatasetError
 from attnfaith.data.sentences import ABBREVIATIONS, MARK, NUMBERED, divide, mark_places, set_marks
-from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, marks_sentences, words
+from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, by_words, encode, marks_sentences, words
 
 
 def sentences(text, **limits):
@@ -89,6 +89,7 @@ def test_limits():
 any_text = st.text(string.ascii_letters + string.digits + string.punctuation + " .\t\nÉß", max_size=80)
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(any_text, st.sampled_from(sorted(PREPROCESSING)), st.integers(1, 4))
 def test_properties(text, preprocessing, longest):
     """Words are those of a flat tokenizer, no sentence is empty or too long, and ids are one per word and mark."""
@@ -171,6 +172,12 @@ def test_encode_by_hand():
     ]
     assert encoded["tokens"][:] == [list(map(" ".join, document)) for document in encoded["words"][:]]
     assert encoded["rationale"][:] == [[0, 1, 0], [], [1], [1, 0, 0]]
+    assert encoded["word_rationale"][:] == [
+        [[0, 0, 0], [0, 0, 1, 0], [0]],
+        [],
+        [[1]],
+        [[0, 0, 0, 1], [0], [0, 0, 0]],
+    ]
     assert encoded["truncated"][:] == [False, False, False, True]
     assert encoded["n_unknown"][:] == [0, 0, 1, 0]
     assert encoded["length"][:] == [len(ids) for ids in encoded["input_ids"][:]] == [12, 2, 3, 12]
@@ -182,6 +189,23 @@ def test_encode_by_hand():
     assert after_mark["words"][0] == [["a", "dog", "."]] and after_mark["truncated"][0]
     with pytest.raises(DatasetError, match="Row 0 has 1 rationale values for 3 words"):
         encode(rows("A dog.", rationale=[[1]]), tokenizer)
+
+
+def test_rows_over_words():
+    split = rows("A dog. The cat.", "", "Dog.", rationale=[[0, 1, 0, 0, 1, 0], [], [1, 0]], label=[0, 1, 0])
+    encoded = encode(split, tokenizer_for(["a dog the cat ."]))
+    flat = by_words(encoded)
+    assert flat["tokens"][:] == [["a", "dog", ".", "the", "cat", "."], [], ["dog", "."]]
+    assert flat["rationale"][:] == [[0, 1, 0, 0, 1, 0], [], [1, 0]]
+    kept = ["instance_id", "input_ids", "labels", "length", "truncated", "n_unknown"]
+    assert {"words", "word_rationale"}.isdisjoint(flat.column_names)
+    assert all(flat[name][:] == encoded[name][:] for name in kept)
+    chosen = by_words(encoded.select([2, 0]))
+    assert chosen["tokens"][:] == [flat["tokens"][2], flat["tokens"][0]] and chosen["rationale"][0] == [1, 0]
+    with pytest.raises(DatasetError, match="The rows are not divided into sentences: encode them with a tokenizer"):
+        by_words(flat)
+    with pytest.raises(DatasetError, match="'rationale' of sentences and no 'word_rationale': encode the split anew"):
+        by_words(encoded.remove_columns("word_rationale"))
 
 
 @hypothesis.settings(deadline=None, max_examples=30)

@@ -2,7 +2,6 @@
 
 import itertools
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,8 +20,8 @@ ORDERS = (*erasure.RANKINGS, "random")
 class Given:
     """A model that attends as told and whose states are class values already: logits are sum_t a_t v_t + b."""
 
-    config = SimpleNamespace(removal_renormalises=True)  # as softmax attention's
-    decoder = SimpleNamespace(affine=True)
+    affine = True
+    removal_renormalises = True  # as softmax attention's
 
     def __init__(self, attention, bias):
         self.attention, self.bias = attention, bias

@@ -164,3 +164,33 @@ def test_a_sentence_is_all_its_words(encoder, tiny_model, tiny_rows, tiny_batch)
             words = torch.zeros(1, embedded.shape[1], 1, dtype=torch.float64)
             words[0, 1 + 3 * sentence : 3 + 3 * sentence] = STEP
             close(value, ((probability(1 + words) - probability(1 - words)) / (2 * STEP)).abs(), atol=1e-8, rtol=1e-5)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_word_of_a_sentence(encoder, tiny_model, tiny_rows, tiny_batch):
+    """The same of words: neither their weight in the sentence nor the sentence's moves."""
+    model = tiny_model(encoder=encoder, hierarchy="word", dtype=torch.float64, num_labels=3)
+    batch = tiny_batch(tiny_rows([8], hierarchy="word"))
+    given = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    items, rest = model.items(**given), {"attention_mask": given["attention_mask"]}
+    found = gradient.measure(model, batch)
+    with torch.no_grad():
+        encoded = model.encode(**given)
+        attention, embedded = model.attend(*encoded), model.get_input_embeddings()(given["input_ids"])
+        predicted = model.classifier(**given).logits.argmax(-1).item()
+
+        def probability(hidden):
+            return model.decode(hidden, attention, encoded.query).softmax(-1)[0, predicted]
+
+        for word in range(6):
+            inner = (items == word).double().unsqueeze(-1) * STEP
+            ends = [
+                model.encode(inputs_embeds=embedded * (1 + step), items=items, **rest).hidden for step in (inner, -inner)
+            ]
+            expected = (probability(ends[0]) - probability(ends[1])).abs() / (2 * STEP)
+            close(found["importance_gradient"][0][word], expected, atol=1e-8, rtol=1e-5)
+            inner = torch.zeros(1, 6, 1, dtype=torch.float64)
+            inner[0, word] = STEP
+            ends = [encoded.hidden * (1 + step) for step in (inner, -inner)]
+            expected = (probability(ends[0]) - probability(ends[1])).abs() / (2 * STEP)
+            close(found["importance_gradient_hidden"][0][word], expected, atol=1e-8, rtol=1e-5)

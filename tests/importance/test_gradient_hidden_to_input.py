@@ -248,3 +248,26 @@ def test_sentences(encoder, query, tiny_model, tiny_rows, tiny_batch):
             close(found[row] / expected.max(), expected / expected.max())
             close(made[ROWS][row], shares(expected))
             close(made[OWN][row], shares(expected).diagonal())
+
+
+@every_encoder
+def test_words_of_sentences(encoder, tiny_model, tiny_rows, tiny_batch):
+    """A word's state depends on its own sentence: the gradients of each state in all words of the document."""
+    model = tiny_model(encoder=encoder, hierarchy="word", seed=1)
+    rows = tiny_rows([7, 0, 1, 12], hierarchy="word")
+    batch = tiny_batch(rows)
+    found, made = sensitivities(model, batch), measure(model, batch, keep_rows=True)
+    model.classifier.double()
+    items, given = model.items(batch["input_ids"]), {"attention_mask": batch["attention_mask"]}
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+    hidden = model.encode(inputs_embeds=embedded, items=items, **given).hidden
+    for row, words in enumerate(len(row["tokens"]) for row in rows):
+        assert found[row].shape == (words, words)
+        expected = np.empty((words, words))
+        for state in range(words):
+            (slope,) = torch.autograd.grad(hidden[row, state].norm(), embedded, retain_graph=True)
+            expected[state] = slope[row, items[row] >= 0].norm(dim=-1)
+        if words:
+            assert (expected[:2, 2:] == 0).all()
+            close(found[row] / expected.max(), expected / expected.max())
+            close(made[ROWS][row], shares(expected))

@@ -16,6 +16,7 @@ from attnfaith.models.hierarchy import HIERARCHIES
 
 PRODUCERS = sorted(producers())
 ALIGNMENTS = ("additive", "dot")
+LEVELS = (*HIERARCHIES, "word")  # what attention is over: tokens, sentences, the words of sentences
 REST = (  # projection, query, readout, hierarchy
     ("softmax", "learned", "affine", "none"),
     ("sparsemax", "text", "tanh", "none"),
@@ -25,10 +26,17 @@ REST = (  # projection, query, readout, hierarchy
     ("entmax", "text", "affine", "none"),
     ("softmax", "learned", "affine", "sentence"),
     ("sparsemax", "text", "tanh", "sentence"),
+    ("softmax", "learned", "affine", "word"),
+    ("sparsemax", "text", "tanh", "word"),
 )
 UNKNOWN = 1
+FEW_TEXTS = (7, 0, [9])  # where the model is asked about every attention
 TEXTS = (7, 0, [9], [UNKNOWN] * 4, 3, [12] * 5, 6)
-OPTIONS = {"permutation": {"draws": 20}, "adversary_search": {"steps": 20}}  # of producers that take long with their own
+OPTIONS = {  # of producers that take long with their own
+    "permutation": {"draws": 20},
+    "adversary_search": {"steps": 20},
+    "adversary_exact": {"epsilons": [0.05]},
+}
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
 # between equally good answers is part of the method (math.inf: the shape alone is compared).
 TOLERANCE = {
@@ -96,7 +104,7 @@ def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tin
     fields = {"encoder": encoder, "alignment": alignment, "projection": projection, "query": query, "readout": readout}
     fields["hierarchy"] = hierarchy
     model = tiny_model(**fields, num_labels=2 + (encoder == "cnn"), sparsegen_lambda=0.3, entmax_alpha=1.25)
-    rows = tiny_rows(TEXTS, pair=query == "text", hierarchy=hierarchy)
+    rows = tiny_rows(FEW_TEXTS if hierarchy == "word" else TEXTS, pair=query == "text", hierarchy=hierarchy)
     batch = tiny_batch(rows)
     whole = measured(producer, model, batch)
 
@@ -113,15 +121,18 @@ def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tin
     same(measured(producer, model, batch), whole, exact=True)  # the seed decides
 
 
-@pytest.mark.parametrize(("projection", "hierarchy"), [("softmax", "none"), ("sparsemax", "none"), ("softmax", "sentence")])
+@pytest.mark.parametrize(
+    ("projection", "hierarchy"), [("softmax", "none"), ("sparsemax", "none"), ("softmax", "sentence"), ("softmax", "word")]
+)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_model_is_left_as_it_was(producer, encoder, projection, hierarchy, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(encoder=encoder, projection=projection, hierarchy=hierarchy)
+    measured_model = tiny_model(encoder=encoder, projection=projection, hierarchy=hierarchy)
+    model = measured_model.classifier if hierarchy == "word" else measured_model
     model.model.embeddings.weight.requires_grad_(False)
     model.decoder.context.bias.grad = torch.full_like(model.decoder.context.bias, 7.0)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    measured(producer, model, tiny_batch(tiny_rows([4, 2], hierarchy=hierarchy)))
+    measured(producer, measured_model, tiny_batch(tiny_rows([4, 2], hierarchy=hierarchy)))
     assert not model.training
     assert {name: parameter.requires_grad for name, parameter in model.named_parameters()} == trainable
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -142,7 +153,7 @@ def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows
     assert torch.is_grad_enabled()
 
 
-@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+@pytest.mark.parametrize("hierarchy", LEVELS)
 def test_works_inside_no_grad(producer, hierarchy, tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(hierarchy=hierarchy), tiny_batch(tiny_rows([4, 2], hierarchy=hierarchy))
     outside = measured(producer, model, batch)
@@ -150,17 +161,20 @@ def test_works_inside_no_grad(producer, hierarchy, tiny_model, tiny_rows, tiny_b
         same(measured(producer, model, batch), outside, exact=True)
 
 
-@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+@pytest.mark.parametrize("hierarchy", LEVELS)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_dropout_is_off_in_eval_mode(producer, encoder, hierarchy, tiny_model, tiny_rows, tiny_batch):
     batch = tiny_batch(tiny_rows([6, 3], hierarchy=hierarchy))
     plain, dropping = (tiny_model(encoder=encoder, hierarchy=hierarchy, dropout=rate) for rate in (0.0, 0.5))
-    dropping.load_state_dict(plain.state_dict())
+    for one, other in zip(plain.parameters(), dropping.parameters(), strict=True):
+        assert torch.equal(one, other)
     same(measured(producer, dropping, batch), measured(producer, plain, batch), exact=True)
 
 
 @pytest.mark.parametrize("texts", [[0, 0], [1], [[UNKNOWN] * 3, 0]])
-@pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "sentence")])
+@pytest.mark.parametrize(
+    ("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "sentence"), ("learned", "word")]
+)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_smallest_texts(producer, encoder, query, hierarchy, texts, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(encoder=encoder, query=query, hierarchy=hierarchy)
@@ -176,12 +190,12 @@ def test_constant_vectors(producer, encoder, projection, tiny_model, tiny_rows, 
     check(measured(producer, model, tiny_batch(rows)), producer, model, rows)
 
 
-@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+@pytest.mark.parametrize("hierarchy", LEVELS)
 def test_half_precision(producer, hierarchy, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(scale=1.0, hierarchy=hierarchy)
     rows = tiny_rows([6, 3], hierarchy=hierarchy)
     full = measured(producer, model, tiny_batch(rows))
-    rough = measured(producer, model.to(torch.bfloat16), tiny_batch(rows))
+    rough = measured(producer, tiny_model(scale=1.0, hierarchy=hierarchy, dtype=torch.bfloat16), tiny_batch(rows))
     check(rough, producer, model, rows)
     for name in [name for name in full if name.startswith("importance_")]:  # an experiment may choose other tokens
         for one, other in zip(rough[name], full[name], strict=True):

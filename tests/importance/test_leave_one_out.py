@@ -12,6 +12,7 @@ from attnfaith.models.hierarchy import HIERARCHIES
 
 PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform")
 TOKENS, HIDDEN, REPROJECTED = leave_one_out.COLUMNS
+MARK = 4  # between sentences
 
 
 def close(found, expected, atol=2e-6):
@@ -31,12 +32,19 @@ def distance(one, other):
     return float((one - other).abs().sum() / 2)
 
 
-def shorter(row, token):
-    """The row of the same text without one token, or without one sentence, whose words and mark go."""
+def shorter(row, token, hierarchy="none"):
+    """The row of the same text without one token; without one sentence, whose words and mark go; without one word of a
+    sentence, which goes with it where it is empty then.
+    """
     place, stop = token + 1, token + 2
-    if " " in "".join(row["tokens"]):
+    if hierarchy == "sentence":
         place = 1 + 3 * token
         stop = min(place + 3, row["input_ids"].index(3))  # the end marker stays
+    if hierarchy == "word":
+        place = 1 + token + token // 2  # a mark after every second word
+        stop, ids = place + 1, row["input_ids"]
+        if ids[place - 1] in (2, MARK) and ids[place + 1] in (3, MARK):
+            place -= ids[place - 1] == MARK
     made = {**row, "tokens": row["tokens"][:token] + row["tokens"][token + 1 :]}
     for name in ("input_ids", "token_type_ids"):
         if name in row:
@@ -44,7 +52,7 @@ def shorter(row, token):
     return made
 
 
-@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+@pytest.mark.parametrize("hierarchy", [*HIERARCHIES, "word"])
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize(("projection", "score_scale"), [("softmax", None), ("sparsemax", None), ("sparsemax", 1.0)])
@@ -54,11 +62,41 @@ def test_deleting_each_token(encoder, query, projection, score_scale, hierarchy,
     rows = tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
     found = leave_one_out.measure(model, tiny_batch(rows))[TOKENS]
     for row, values in zip(rows, found, strict=True):
-        whole = probabilities(model, tiny_batch([row]))
+        reading = model.classifier if hierarchy == "word" else model
+        whole = probabilities(reading, tiny_batch([row]))
         assert len(values) == len(row["tokens"])
         for token, value in enumerate(values):
-            close(value, distance(probabilities(model, tiny_batch([shorter(row, token)])), whole))
+            close(value, distance(probabilities(reading, tiny_batch([shorter(row, token, hierarchy)])), whole))
     assert max(value.max() for value in found if len(value)) > 0.02
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+@torch.no_grad()
+def test_removing_each_words_state(projection, tiny_model, tiny_rows, tiny_batch, monkeypatch):
+    model = tiny_model(projection=projection, encoder="bigru", num_labels=3, hierarchy="word", scale=5.0)
+    batch = tiny_batch(tiny_rows([10, 1, 9], hierarchy="word"))
+    made = leave_one_out.measure(model, batch)
+    hidden, mask, query = model.encode(**inputs(batch))
+    attention = model.attend(hidden, mask, query)
+    probs = model.decode(hidden, attention, query).double().softmax(-1)
+    for row in range(3):
+        one, asked = hidden[row : row + 1], query[row : row + 1]
+        for word in range(int(mask[row].sum())):
+            left = attention[row : row + 1].double().clone()
+            left[0, word] = 0
+            left = left / left.sum() if float(left.sum()) else left
+            again = model.decode(one, left.float(), asked).double().softmax(-1)[0]
+            close(made[HIDDEN][row][word], distance(again, probs[row]))
+            others = mask[row : row + 1].clone()
+            others[0, word] = False
+            again = model.decode(one, model.attend(one, others, asked), asked).double().softmax(-1)[0]
+            close(made[REPROJECTED][row][word], distance(again, probs[row]))
+    assert max(abs(one - other).max() for one, other in zip(made[HIDDEN], made[REPROJECTED], strict=True)) > 1e-3
+    monkeypatch.setattr(leave_one_out, "PLACES_AT_ONCE", 1)
+    monkeypatch.setattr(leave_one_out, "NUMBERS_AT_ONCE", 1)
+    for column, values in leave_one_out.measure(model, batch).items():
+        for one, other in zip(values, made[column], strict=True):
+            close(one, other)
 
 
 @pytest.mark.parametrize("readout", ["affine", "tanh"])

@@ -608,6 +608,19 @@ def test_pair_model_needs_types():
         build(query="text")(input_ids=torch.tensor([[2, 5, 3]]), token_type_ids=torch.tensor([[1, 0, 0]]))
 
 
+@every_encoder
+@torch.no_grad()
+def test_a_row_without_a_second_text(encoder):
+    """No position of type 1, beside pairs and alone: its query is 0, whatever the padding."""
+    model = build(encoder=encoder, query="text", readout="tanh")
+    ids, types = torch.tensor([[2, 7, 8, 3, 0, 0], [2, 7, 3, 2, 9, 3]]), torch.tensor([[0] * 6, [0, 0, 0, 1, 1, 1]])
+    together = model.encode(ids, ids != 0, types)
+    assert not together.query[0].any() and together.query[1].any()
+    alone = model(input_ids=ids[:1, :4], token_type_ids=types[:1, :4])
+    close(alone.logits[0], model(input_ids=ids, attention_mask=ids != 0, token_type_ids=types).logits[0])
+    assert alone.logits.isfinite().all()
+
+
 def test_ids_or_embeddings():
     with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
         build()(**batch(), inputs_embeds=torch.zeros(5, 8, 8))

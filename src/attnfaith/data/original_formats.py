@@ -92,7 +92,9 @@ def _add_babi_rows(columns: dict[str, list], lines: Iterable[tuple]) -> None:
         last = int(number)
         ending = "." if answer is None else "?"
         if not text.endswith(ending):
-            raise DatasetError(f"{place}: a {'statement' if answer is None else 'question'} ends in {ending!r}; {text!r}.")
+            tabs = "; a question has tabs before its answer and before its supporting numbers" if "?" in text else ""
+            kind = "statement" if answer is None else "question"
+            raise DatasetError(f"{place}: a {kind} ends in {ending!r}; {text!r}{tabs}.")
         words = [*text[:-1].split(), ending]
         if answer is None:
             story[number] = words

@@ -279,7 +279,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         words           list[list[str]] [T][W]: the same as words
         n_unknown       of all words
         rationale, impermissible  list[int8] [T]: the largest value of a sentence's words
-    and
+        word_rationale, word_impermissible  list[list[int8]] [T][W]: their values
+    (`by_words` makes rows over words of these) and
         candidates      list[int32], the labels the answer may be, if the split has them
     An empty text has T = 0 and only markers in input_ids.
 
@@ -369,6 +370,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
             values = [marks[:k] for marks, k in zip(rows[name], n_read, strict=True)]
             if hierarchical:
                 values = [_of_sentences(marks, found) for marks, found in zip(values, sentences, strict=True)]
+                columns[f"word_{name}"] = _lists(values, pa.list_(pa.int8()))
+                values = [list(map(max, found)) for found in values]
             columns[name] = _lists(values, pa.int8())
         if "candidates" in rows:
             columns["candidates"] = _lists(rows["candidates"], pa.int32())
@@ -378,10 +381,41 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
     return datasets.Dataset(pa.concat_tables(chunks))
 
 
-def _of_sentences(marks: list, sentences: list[list[str]]) -> list:
-    """The largest of the values of each sentence's words."""
+def _of_sentences(marks: list, sentences: list[list[str]]) -> list[list]:
+    """The values of each sentence's words."""
     ends = accumulate(map(len, sentences))
-    return [max(marks[end - len(words) : end]) for end, words in zip(ends, sentences, strict=True)]
+    return [marks[end - len(words) : end] for end, words in zip(ends, sentences, strict=True)]
+
+
+def by_words(dataset):
+    """Rows of `encode` that are divided into sentences, as rows over words: the same instances, all else as it is.
+
+        tokens          list[str] [T]: the words of all sentences, one after another
+        rationale, impermissible  list[int8] [T]: one value per word, if the split has them
+    Columns of words within sentences are left out.
+
+    Raises DatasetError where the rows have no sentences, or marks of sentences without those of their words.
+    """
+    import datasets
+
+    if "words" not in dataset.column_names:
+        raise DatasetError("The rows are not divided into sentences: encode them with a tokenizer that marks sentences.")
+    table, sources = dataset.with_format("arrow")[:], {"tokens": "words"}
+    for name in ("rationale", "impermissible"):
+        if name in table.column_names:
+            sources[name] = f"word_{name}"
+            if f"word_{name}" not in table.column_names:
+                raise DatasetError(f"The rows have {name!r} of sentences and no 'word_{name}': encode the split anew.")
+    for name, source in sources.items():
+        table = table.set_column(table.column_names.index(name), name, _joined(table.column(source).combine_chunks()))
+    return datasets.Dataset(table.drop_columns(list(sources.values())))
+
+
+def _joined(column):
+    """A column [T][W] of lists of lists as one of lists, the inner ones joined."""
+    import pyarrow as pa
+
+    return pa.ListArray.from_arrays(column.values.offsets.take(column.offsets), column.values.values)
 
 
 def _lists(values: list, value_type):

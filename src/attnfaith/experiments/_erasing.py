@@ -1,11 +1,11 @@
 """What erasure and the smallest flipping set share: weights are set to 0, the rest renormalised, the decision looked at.
 
 Shapes: B instances, T tokens of the batch's longest text (at least 1; shorter texts are padded on the right with weight 0),
-C classes, H hidden, K removals. Everything is float64 on the CPU.
+C classes, H hidden, K removals. Everything is float64 on the CPU, but what a model is asked.
 
-Erasing a set R of tokens leaves the context sum_{t not in R} a_t h_t / sum_{t not in R} a_t, never a new softmax. Sums are
-always taken over what remains: a total minus what was removed would cancel where a few tokens hold nearly all weight. Where
-no weight remains the context is the zero vector, so that the decoder's bias decides.
+Erasing a set R of tokens leaves the others t the weights a_t / sum_{u not in R} a_u, never a new softmax. Sums are always
+taken over what remains: a total minus what was removed would cancel where a few tokens hold nearly all weight. Where no
+weight remains the context is the zero vector, so that the decoder's bias decides.
 
 Decisions: the most probable class, on equal probability the lower one. With an affine decoder, logits that differ by less
 than TIE of the largest difference that any single token makes are equal: the order of a sum decides nothing.
@@ -19,10 +19,8 @@ import numpy as np
 import torch
 from scipy.special import expit, logsumexp
 
-from attnfaith.experiments._readout import encode, generator, read_out
-from attnfaith.models.modeling_attention_classifier import Encoded
+from attnfaith.experiments._readout import attended_states, encode, generator, read_out
 from attnfaith.models.queries import Query
-from attnfaith.record import ragged
 
 
 RANKINGS = ("attention", "gradient", "attention_gradient")
@@ -149,51 +147,65 @@ class Affine(Erasing):
 
 @dataclass(frozen=True)
 class NotAffine(Erasing):
-    """content and evidence: the states h (D = E = H), which the decoder is asked about."""
+    """content and evidence: all attention on each token (D = E = T), so that averages are what a model is asked about.
+
+    states (B,T,H) and query: what `model` decodes.
+    """
 
     model: object
-    encoded: Encoded
+    states: torch.Tensor
+    query: torch.Tensor | Query | None
 
     @cached_property
     def gradient(self):
-        hidden, mask, query = self.encoded
-        weights = self.model.attend(*self.encoded).detach().requires_grad_()
-        own = torch.from_numpy(self.predicted).to(hidden.device).unsqueeze(1)
+        weights = _like(self.states, self.attention).requires_grad_()
+        own = torch.from_numpy(self.predicted).to(weights.device).unsqueeze(1)
         with torch.enable_grad():
-            logits = self.model.decode(hidden, weights, query).double()
+            logits = self.model.decode(self.states, weights, self.query).double()
             odds = logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -torch.inf).logsumexp(1)
-            slope = torch.autograd.grad(odds.sum(), weights)[0]
-        return pad(ragged(slope.double().cpu().numpy(), mask.cpu().numpy())), _spread(odds.detach().cpu().numpy())
+            slope = torch.autograd.grad(odds.sum(), weights, materialize_grads=True)[0]
+        return slope.double().cpu().numpy(), _spread(odds.detach().cpu().numpy())
 
+    @torch.no_grad()
     def logits(self, contents, rows=slice(None)):
-        query = self.encoded.query
-        return _decoded(self.model, contents, None if query is None else query[rows])
+        query, attentions = None if self.query is None else self.query[rows], _like(self.states, contents.swapaxes(1, 2))
+        return self.model.decode(self.states[rows], attentions, query).double().cpu().numpy()
+
+    def state_gradients(self, slopes: np.ndarray) -> np.ndarray:
+        """Lengths (B,T) of the gradient in each state, attention held fixed, of a scalar with slopes (B,C) by logits."""
+        with torch.enable_grad():
+            states = self.states.detach().requires_grad_()
+            logits = self.model.decode(states, _like(states, self.attention), self.query)
+            given = torch.from_numpy(slopes).to(logits)
+            (gradient,) = torch.autograd.grad(logits, states, given, materialize_grads=True)  # 0 of texts without tokens
+        return gradient.double().norm(dim=2).cpu().numpy()
 
     def changed(self, sums, remaining, rows=slice(None)):
         remaining = remaining[:, None]
-        contexts = np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0)
-        return self.logits(contexts, rows).argmax(-1) != self.predicted[rows, None]
-
-
-@torch.no_grad()
-def _decoded(model, contents: np.ndarray, query: torch.Tensor | Query | None) -> np.ndarray:
-    contexts = torch.from_numpy(contents.swapaxes(1, 2)).to(model.device, model.dtype)
-    return model.classify(contexts, None if query is None else query[:, None]).double().cpu().numpy()
+        attentions = np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0)
+        return self.logits(attentions, rows).argmax(-1) != self.predicted[rows, None]
 
 
 @torch.no_grad()
 def prepare(model, batch) -> Erasing:
-    """The batch ready for erasing; of its own class where the decoder is not affine."""
+    """The batch ready for erasing; of its own class where logits are not affine in attention."""
     encoded = encode(model, batch)
     readouts = read_out(model, {**batch, "encoded": encoded})
     attention = pad([readout.attention for readout in readouts])
     lengths = np.array([len(readout.attention) for readout in readouts])
-    if model.decoder.affine:
+    if model.affine:
         values = np.ascontiguousarray(pad([readout.values for readout in readouts]).swapaxes(1, 2))
         return _affine(attention, lengths, values, np.stack([readout.bias for readout in readouts]))
-    states = pad(ragged(encoded.hidden.double().cpu().numpy(), encoded.mask.cpu().numpy())).swapaxes(1, 2)
-    logits = _decoded(model, states @ attention[..., None], encoded.query)[:, 0]
-    return NotAffine(attention, lengths, states, states, logits.argmax(1), model, encoded)
+    each = np.broadcast_to(np.eye(attention.shape[1]), (len(lengths), *attention.shape[1:] * 2))
+    states = attended_states(encoded.hidden, encoded.mask)
+    predicted = model.decode(states, _like(states, attention), encoded.query).argmax(1).cpu().numpy()
+    return NotAffine(attention, lengths, each, each, predicted, model, states, encoded.query)
+
+
+def _like(states: torch.Tensor, attention: np.ndarray) -> torch.Tensor:
+    """Attention as a model gives it for states of this device and type."""
+    dtype = torch.promote_types(states.dtype, torch.float32)
+    return torch.from_numpy(np.ascontiguousarray(attention)).to(states.device, dtype)
 
 
 def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias: np.ndarray) -> Affine:

@@ -1,7 +1,9 @@
 """What the experiments share: the read-out as one scalar per token and class, and random draws per instance.
 
-With an affine decoder the logits of any attention a are sum_t a_t v_t + b, v_t = W h_t: T x C numbers say all about what
-another attention would make the model say, and no state is needed again. Shapes: B instances, T tokens, C classes.
+Where logits are affine in attention, those of any attention a are sum_t a_t v_t + b, v_t = W h_t: T x C numbers say all
+about what another attention would make the model say, and no state is needed again. Elsewhere, with a decoder that is not
+affine or at the word level of a hierarchical model, the model is asked about each attention. Shapes: B instances, T tokens,
+C classes.
 """
 
 import hashlib
@@ -11,13 +13,13 @@ import numpy as np
 import torch
 
 from attnfaith.models.modeling_attention_classifier import Encoded
-from attnfaith.models.queries import Query
+from attnfaith.models.queries import answers_of
 
 
 @dataclass(frozen=True)
 class Readout:
-    """One instance: attention (T,) float64, summing to 1; values (T,C) and bias (C,) float64, None where the decoder is not
-    affine; probs (C,), the prediction; answers (C,) bool: the classes that it may be given; all over the instance's
+    """One instance: attention (T,) float64, summing to 1; values (T,C) and bias (C,) float64, None where logits are
+    not affine; probs (C,), the prediction; answers (C,) bool: the classes that it may be given; all over the instance's
     attendable tokens.
     """
 
@@ -64,7 +66,7 @@ def _read_out(model, batch) -> list[Readout]:
     total = weights.sum(1, keepdims=True)
     # float32 weights sum to 1 within 1e-7; here exactly, so that nothing below depends on that rounding
     weights = np.divide(weights, total, out=weights, where=total > 0)
-    if not model.decoder.affine:
+    if not model.affine:
         probs = model.decode(hidden, attention, query).double().softmax(-1).cpu().numpy()
         rows = zip(weights, mask, probs, _answers(query, probs), strict=True)
         return [Readout(row[keep], None, None, found, possible) for row, keep, found, possible in rows]
@@ -81,7 +83,14 @@ def _read_out(model, batch) -> list[Readout]:
 
 
 def _answers(query, probs: np.ndarray) -> np.ndarray:
-    return query.answers.cpu().numpy() if isinstance(query, Query) else np.ones(probs.shape, bool)
+    answers = answers_of(query)
+    return np.ones(probs.shape, bool) if answers is None else answers.cpu().numpy()
+
+
+def attended_states(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """States (B,T,H) that attention is over, from hidden (B,L,H) and mask (B,L); 0 behind shorter texts, T at least 1."""
+    states = torch.nn.utils.rnn.pad_sequence([row[keep] for row, keep in zip(hidden, mask, strict=True)], batch_first=True)
+    return states if states.shape[1] else torch.nn.functional.pad(states, (0, 0, 0, 1))
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

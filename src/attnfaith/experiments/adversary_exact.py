@@ -19,7 +19,8 @@ With more classes a total variation distance of epsilon is no interval, but impl
 classes: log((p_c - e) / (p_d + e)) .. log((p_c + e) / (p_d - e)). The maximum over each of these is an upper bound, and so
 is the linear programme that takes all of them together with the bound of step 4; the smaller one is certified. The best
 attention found that keeps the prediction within epsilon is a lower bound. A read-out that is not affine has only that,
-under the maximum over the whole simplex. `adversary_exact_certainty` says which case it is.
+under the maximum over the whole simplex, and so has attention over the words of a hierarchical model.
+`adversary_exact_certainty` says which case it is.
 """
 
 import math
@@ -187,14 +188,14 @@ def measure(model, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS
 
     epsilons: total variation distances between predictions, in 0..1; with two classes |change of p|. Their order is that of
     the K rows. `adversary_exact_certainty`: "exact" with two classes and an affine read-out; "bounded" with more, where the
-    best attention found and a certified bound are given; "lower bound" where the read-out is not affine. Classes that an
-    answer mask bars do not count; where it leaves one class, any attention keeps the prediction. A text of fewer
+    best attention found and a certified bound are given; "lower bound" where logits are not affine in attention. Classes
+    that an answer mask bars do not count; where it leaves one class, any attention keeps the prediction. A text of fewer
     than two tokens has one attention and no adversary: its rows are empty and it is "undefined". Nothing is random.
 
     Raises ValueError as `check` says.
     """
     check(epsilons=epsilons)
-    encoded = None if model.decoder.affine else encode(model, batch)
+    encoded = None if model.affine else encode(model, batch)
     found = {name: [] for name in COLUMNS}
     for row, text in enumerate(read_out(model, batch)):
         classes, length = len(text.probs), len(text.attention)
@@ -278,13 +279,12 @@ def _climbed(climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray) -> 
 
 
 def _decoded(model, encoded, row: int, answers: np.ndarray) -> Decoder:
-    """The model's own decoder over the states of one text, for the classes that it may be given."""
-    hidden = encoded.hidden[row, encoded.mask[row]]
+    """The model's own decoding of one text, for the classes that it may be given; a point is the attention itself."""
+    hidden = encoded.hidden[row, encoded.mask[row]][None]
     query = None if encoded.query is None else encoded.query[row : row + 1]
 
     def probs(points):
-        contexts = torch.as_tensor(points, dtype=hidden.dtype, device=hidden.device)
-        logits = model.decode(contexts[None], torch.eye(len(points), device=hidden.device)[None], query)[0]
-        return logits.double().softmax(-1).cpu().numpy()[:, answers]
+        attentions = torch.as_tensor(points, dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
+        return model.decode(hidden, attentions[None], query)[0].double().softmax(-1).cpu().numpy()[:, answers]
 
-    return Decoder(hidden.double().cpu().numpy(), probs)
+    return Decoder(np.eye(hidden.shape[1]), probs)

@@ -11,7 +11,7 @@ whole rows and padding adds nothing but zeros), C classes.
 import numpy as np
 import torch
 
-from attnfaith.experiments._readout import Readout, encode, generator, read_out, softmax
+from attnfaith.experiments._readout import Readout, attended_states, encode, generator, read_out, softmax
 from attnfaith.record import Column
 
 
@@ -75,7 +75,7 @@ def measure(
     """
     check(restarts=restarts, steps=steps, learning_rate=learning_rate, penalty=penalty, epsilon=epsilon)
     texts = read_out(model, batch)
-    encoded = None if model.decoder.affine else encode(model, batch)
+    encoded = None if model.affine else encode(model, batch)
     lengths = np.array([len(text.attention) for text in texts])
     attention = [np.zeros((0, length), np.float32) for length in lengths]
     probs = [np.zeros((0, len(text.probs)), np.float32) for text in texts]
@@ -202,13 +202,13 @@ class _Affine:
 
 
 class _Decoded:
-    """The same where the model's decoder has to be asked: it is not affine."""
+    """The same where the model has to be asked: logits are not affine in attention."""
 
     def __init__(self, model, encoded, rows: list[int], texts: list[Readout]):
-        hidden = [encoded.hidden[row, encoded.mask[row]] for row in rows]
+        rows = torch.as_tensor(np.array(rows))
         self.model = model
-        self.hidden = torch.nn.utils.rnn.pad_sequence(hidden, batch_first=True)
-        self.query = None if encoded.query is None else encoded.query[torch.as_tensor(np.array(rows))]
+        self.hidden = attended_states(encoded.hidden[rows], encoded.mask[rows])
+        self.query = None if encoded.query is None else encoded.query[rows]
         self.own = self._tensor(np.stack([text.probs for text in texts])[:, None])
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:

@@ -3,13 +3,14 @@
 Shapes: B instances, T tokens, C classes, K random orders, R orders in all.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
-from attnfaith.experiments._erasing import RANKINGS, Erasing, pad, prepare
-from attnfaith.experiments._readout import encode, softmax
-from attnfaith.models.projections import project
-from attnfaith.record import Column, ragged
+from attnfaith.experiments._erasing import RANKINGS, Erasing, prepare
+from attnfaith.experiments._readout import attended_states, encode, softmax
+from attnfaith.record import Column
 
 
 ORDERS = ("random", *RANKINGS)
@@ -70,7 +71,8 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     weight that had none; the bias decides when all tokens are gone. For softmax and uniform attention this is
     renormalising, and the numbers are the same ones.
 
-    With an affine decoder, or any other, one pass over cumulative sums in each order gives all removals.
+    With an affine decoder one pass over cumulative sums in each order gives all removals; with another, or at the word level
+    of a hierarchical model (`WordLevel`), as many attentions are decoded as there are tokens.
 
     Undefined for texts with fewer than two tokens: no orders, sizes and masses NaN; erasing the only weight leaves the bias.
 
@@ -86,13 +88,12 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     flips = [erasing.first_flip(orders[:, place]) for place in range(orders.shape[1])]
     sizes, masses, empties = (np.stack(part, 1) for part in zip(*flips, strict=True))
     erased = softmax(erasing.without_each())
-    if model.config.removal_renormalises:
+    if model.removal_renormalises:
         erased_again, sizes_again = erased, sizes
     else:
-        hidden, mask, query = encoded
-        scores = pad(ragged(model.model.scores(hidden, query).double().cpu().numpy(), mask.cpu().numpy()))
-        erased_again = softmax(_reprojected_without_each(erasing, scores, model.config))
-        sizes_again = _reprojected_sizes(erasing, scores, orders, model.config)
+        projected = _projection(model, encoded)
+        erased_again = softmax(_reprojected_without_each(erasing, projected, model.ignores_weightless))
+        sizes_again = _reprojected_sizes(erasing, projected, orders, model.ignores_weightless)
 
     slope, spread = erasing.gradient
     lengths = erasing.lengths
@@ -124,48 +125,52 @@ def _cut(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     return [row[:length] for row, length in zip(values, lengths, strict=True)]
 
 
-def _projected(scores: np.ndarray, left: np.ndarray, config) -> np.ndarray:
-    """Attention (N,T) from scores (N,T) in float32, as the model does, over the tokens `left` (N,T)."""
-    return project(torch.from_numpy(scores).float(), torch.from_numpy(left), config).double().numpy()
+def _projection(model, encoded) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """A function of rows (N,) and tokens left (N,K,T) that gives the model's attention (N,K,T) over these."""
+    states = attended_states(encoded.hidden, encoded.mask)
+
+    def projected(rows, left):
+        query = None if encoded.query is None else encoded.query[rows]
+        return model.attend(states[rows], torch.from_numpy(left).to(states.device), query).double().cpu().numpy()
+
+    return projected
 
 
-def _reprojected_without_each(erasing: Erasing, scores: np.ndarray, config) -> np.ndarray:
-    """Logits (B,T,C) with each token left out alone; of free scores, only tokens with weight make a difference."""
-    whole = erasing.logits(erasing.whole())
-    found = np.repeat(whole, scores.shape[1], 1)
+def _reprojected_without_each(erasing: Erasing, projected: Callable, ignores_weightless: bool) -> np.ndarray:
+    """Logits (B,T,C) with each token left out alone; where the model ignores tokens without weight, of the others alone."""
+    width = erasing.attention.shape[1]
+    found = np.repeat(erasing.logits(erasing.whole()), width, 1)
     for row, length in enumerate(erasing.lengths):
-        places = np.flatnonzero(erasing.attention[row]) if config.score_scale is None else np.arange(length)
-        step = max(1, PLACES_AT_ONCE // max(1, length))
+        places = np.flatnonzero(erasing.attention[row]) if ignores_weightless else np.arange(length)
+        step = max(1, PLACES_AT_ONCE // width)
         for part in (places[start : start + step] for start in range(0, len(places), step)):
-            left = np.arange(length) != part[:, None]
-            weights = _projected(np.broadcast_to(scores[row, :length], left.shape).copy(), left, config)
-            contents = erasing.content[row, :, :length] @ weights.T
+            left = (np.arange(width) != part[:, None]) & (np.arange(width) < length)
+            weights = projected(np.array([row]), left[None])[0]
+            contents = erasing.content[row] @ weights.T
             found[row, part] = erasing.logits(contents[None], slice(row, row + 1))[0]
     return found
 
 
-def _reprojected_sizes(erasing: Erasing, scores: np.ndarray, orders: np.ndarray, config) -> np.ndarray:
+def _reprojected_sizes(erasing: Erasing, projected: Callable, orders: np.ndarray, ignores_weightless: bool) -> np.ndarray:
     """Tokens left out (B,R) until the decision changes, in each order (B,R,T); NaN: never.
 
-    Leaving out a token without weight leaves a projection of free scores as it is, so each round goes on to the next token
-    with weight, for all orders together: as many projections as there are changes of attention, not as there are tokens.
-    At a fixed scale each token counts.
+    Where the model ignores tokens without weight, each round goes on to the next token with weight, for all orders together:
+    as many projections as there are changes of attention, not as there are tokens.
     """
     ranks = np.argsort(orders, 2)
     weights = np.repeat(erasing.attention[:, None], orders.shape[1], 1)
     found = np.full(orders.shape[:2], np.nan)
     going = np.repeat((erasing.lengths > 1)[:, None], orders.shape[1], 1)
-    inside = np.arange(scores.shape[1]) < erasing.lengths[:, None]
-    counts = weights > 0 if config.score_scale is None else np.repeat(inside[:, None], orders.shape[1], 1)
+    inside = np.broadcast_to((np.arange(weights.shape[2]) < erasing.lengths[:, None])[:, None], weights.shape)
+    counts = weights > 0 if ignores_weightless else inside.copy()
     while going.any():
-        row, order = np.nonzero(going)
-        rank = ranks[row, order]
-        last = np.where(counts[row, order], rank, rank.shape[1]).min(1)
-        left = (rank > last[:, None]) & inside[row]
-        weights[row, order] = _projected(scores[row], left, config)
-        counts[row, order] = weights[row, order] > 0 if config.score_scale is None else left
-        sums = erasing.evidence @ weights.swapaxes(1, 2)
-        changed = erasing.changed(sums, weights.sum(2))[row, order]
-        found[row[changed], order[changed]] = last[changed] + 1
-        going[row, order] = ~changed & left.any(1)
+        rows = going.any(1).nonzero()[0]
+        last = np.where(counts[rows], ranks[rows], ranks.shape[2]).min(2)
+        left = (ranks[rows] > last[..., None]) & inside[rows]
+        weights = projected(rows, left)
+        counts[rows] = weights > 0 if ignores_weightless else left
+        sums = erasing.evidence[rows] @ weights.swapaxes(1, 2)
+        changed = erasing.changed(sums, weights.sum(2), rows) & going[rows]
+        found[rows] = np.where(changed, last + 1, found[rows])
+        going[rows] &= ~changed & left.any(2)
     return found

@@ -62,7 +62,7 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     """
     check(draws)
     erasing = prepare(model, batch)
-    if model.decoder.affine:
+    if model.affine:
         chosen, empty = _exact(erasing)
         certainty = np.full(len(chosen), "exact", dtype=object)
     else:

@@ -66,12 +66,15 @@ def permuted(model, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 @torch.no_grad()
 def _reread(model, batch, read: list[Readout], orders: list[np.ndarray]) -> list[np.ndarray]:
-    if model.decoder.affine:
+    if model.affine:
         logits = [one.logits(one.attention[order]) for one, order in zip(read, orders, strict=True)]
         return np.split(softmax(np.concatenate(logits)), np.cumsum([len(part) for part in logits[:-1]]))
     hidden, mask, query = encode(model, batch)
     found = []
     for row, (one, order) in enumerate(zip(read, orders, strict=True)):
+        if not len(order):
+            found.append(np.empty((0, len(one.probs))))
+            continue
         attention = torch.from_numpy(one.attention[order]).to(hidden)
         states = hidden[row, mask[row]]
         logits = model.decode(states[None], attention[None], None if query is None else query[row, None])

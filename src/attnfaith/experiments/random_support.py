@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import numpy as np
-import torch
 
-from attnfaith.experiments._erasing import Erasing, prepare
+from attnfaith.experiments._erasing import Affine, Erasing, NotAffine, prepare
 from attnfaith.experiments._readout import generator, softmax
 from attnfaith.record import Column
 
@@ -43,7 +42,9 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     * the total variation distance of the prediction under a' to that without state t, the other weights renormalised; where
       none remains the context is the zero vector.
 
-    A state without weight has 0 in both. K = 0 for a text of fewer than two tokens. Raises ValueError as `check` says.
+    A state without weight has 0 in both. K = 0 for a text of fewer than two tokens. At the word level of a hierarchical
+    model the gradient has no such closed form, and a word of a sentence without weight may have one, for other sentences'
+    states see it. Raises ValueError as `check` says.
 
     Source: the two measures, Meister et al. 2021, eq. 4 and 6; the null is not theirs.
     """
@@ -70,21 +71,18 @@ def _under(model, erasing: Erasing) -> tuple[np.ndarray, ...]:
     logits = erasing.logits(erasing.whole())[:, 0]
     probs = softmax(logits)
     moved = np.abs(softmax(erasing.without_each()) - probs[:, None]).sum(2) / 2
-    return erasing.attention, probs, erasing.attention * _steepness(model, erasing, logits)[:, None], moved
+    return erasing.attention, probs, _gradient_norms(model, erasing, logits), moved
 
 
-def _steepness(model, erasing: Erasing, logits: np.ndarray) -> np.ndarray:
-    """||df/dc||_2 (B,): f the log-odds of the class that logits (B,C) predict, c the context they come from."""
+def _gradient_norms(model, erasing: Affine | NotAffine, logits: np.ndarray) -> np.ndarray:
+    """||df/dh||_2 (B,T) of each state h: f the log-odds of the class that logits (B,C) predict."""
     predicted = logits.argmax(1)[:, None]
     others = logits.copy()
     np.put_along_axis(others, predicted, -np.inf, 1)
     slopes = -softmax(others)
     np.put_along_axis(slopes, predicted, 1, 1)
-    if model.decoder.affine:
+    if isinstance(erasing, Affine):
         weight, _ = model.decoder_weights()
-        return np.linalg.norm(slopes @ weight.detach().double().cpu().numpy(), axis=1)
-    with torch.enable_grad():
-        contexts = torch.from_numpy(erasing.whole()[..., 0]).to(model.device, model.dtype).requires_grad_()
-        made = model.classify(contexts, erasing.encoded.query)
-        (gradient,) = torch.autograd.grad(made, contexts, torch.from_numpy(slopes).to(made))
-    return gradient.double().norm(dim=1).cpu().numpy()
+        steepness = np.linalg.norm(slopes @ weight.detach().double().cpu().numpy(), axis=1)
+        return erasing.attention * steepness[:, None]
+    return erasing.state_gradients(slopes)

@@ -35,9 +35,9 @@ def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]
 
 def items(model, batch) -> torch.Tensor | None:
     """(B,L): the item of attention that an input position is part of, -1 for none; None where each token is its own."""
-    if model.config.hierarchy == "none":
+    if model.level == "token":
         return None
-    return model.model.items(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
+    return model.items(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
 
 
 def item_sums(values: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:

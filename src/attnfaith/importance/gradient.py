@@ -23,7 +23,8 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     in float32, and in float64 lose the winning class's part of the gradient above 37. Values are not divided by their sum;
     ranks are the same. Not defined for a text without tokens (an empty row). Of a hierarchical model a sentence's importance
     is that of all its words together, |sum_w x_w . dp/dx_w|; what weighs words in a sentence is part of the encoder, and
-    gradients flow through it.
+    gradients flow through it. At its word level that weight is attention too and held fixed; the sentence encoder's states
+    follow those of the words, so that no closed form holds.
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from attnfaith.importance._inputs import item_norms, items
+from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.record import Column
 
 
@@ -40,7 +41,8 @@ def measure(model, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[str
     for state p and the embedding x_i of token i; p, i and k run over the attendable tokens. Of each row of g: its entropy
     over log T, and g_p(p). A row is undefined where all its gradients are 0: a state of length 0, or one that depends on no
     token. The second text of a pair does not reach the states and is not counted. Of a hierarchical model p, i and k are
-    sentences, h_p a sentence's state and x_i the embeddings of all its words as one vector.
+    sentences, h_p a sentence's state and x_i the embeddings of all its words as one vector; at its word level p, i and k are
+    all words of the document, and a word's state depends on those of its sentence alone.
 
     Gradients are taken in float32, where those below about 1e-19 become 0. Time grows with T^2; memory
     with T (and T x T numbers for one text at a time where an encoder mixes all tokens, or rows are kept). Raises ValueError
@@ -78,17 +80,18 @@ def _given(batch) -> dict[str, torch.Tensor]:
 
 
 def _lengths(model, batch) -> list[int]:
-    return model.model.attendable(**_given(batch)).sum(1).tolist()
+    return model.attendable(**_given(batch)).sum(1).tolist()
 
 
 def _parts(model, batch) -> Iterator[tuple[list[int], slice, torch.Tensor]]:
     """(rows of the batch, states p, norms (rows, p, T)), each state once. Texts of equal length run together, unpadded."""
-    yield from _token_parts(model, batch) if model.config.hierarchy == "none" else _sentence_parts(model, batch)
+    parts = {"token": _token_parts, "sentence": _sentence_parts, "word": _word_parts}
+    yield from parts[model.level](model, batch)
 
 
 def _sentence_parts(model, batch):
     """One backward pass for each sentence of a document: a gradient reaches words through the vectors of their sentences."""
-    lengths, parts = model.model.attendable(**_given(batch)).sum(1), items(model, batch)
+    lengths, parts = model.attendable(**_given(batch)).sum(1), items(model, batch)
     for length in lengths[lengths > 0].unique().tolist():
         rows = (lengths == length).nonzero().squeeze(1)
         given = {name: values[rows] for name, values in _given(batch).items() if values is not None}
@@ -102,6 +105,24 @@ def _sentence_parts(model, batch):
                 (slopes,) = torch.autograd.grad(outputs[:, state], embedded, directions[:, state], retain_graph=keep)
                 norms.append(item_norms(slopes, parts[rows]))
         yield rows.tolist(), slice(0, length), torch.stack(norms, 1)
+
+
+def _word_parts(model, batch):
+    """One document after another: the norms of each of its sentences, and 0 between words of two."""
+    sentences, words = model.sentences(**_given(batch)), items(model, batch)
+    reader = model.classifier.model.sentence_reader
+    with torch.no_grad():
+        embedded = model.classifier.model.embed(batch["input_ids"])
+    for row, length in enumerate(_lengths(model, batch)):
+        norms = torch.zeros(1, length, length, dtype=torch.promote_types(embedded.dtype, torch.float32), device=words.device)
+        for group in sentence_groups(sentences[row : row + 1]):
+            for places, mask in zip(group.places, group.mask, strict=True):
+                positions = places[mask]
+                first, size = int(words[row, positions[0]]), len(positions)
+                for states, found in reader.word_encoder.norm_gradients(embedded[row, positions][None], 0, size):
+                    norms[:, first + states.start : first + states.stop, first : first + size] = found
+        if length:
+            yield [row], slice(0, length), norms
 
 
 def _token_parts(model, batch):

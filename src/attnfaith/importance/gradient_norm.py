@@ -22,7 +22,8 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     columns it does not, and reaches a token through the values only. There the state of token t has a_t ||df/dc||_2, c the
     context: the order of the states is that of attention whatever the model, also of an untrained one. Norms are not divided
     by their sum (their eq. 4 does); ranks and entropies are the same. Not defined for a text without tokens. Of a
-    hierarchical model a sentence's is the length of the gradient in the embeddings of all its words.
+    hierarchical model a sentence's is the length of the gradient in the embeddings of all its words. At its word level c is
+    not the states' average: the state of a word moves its sentence's vector, and all that the sentence encoder makes of it.
 
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """

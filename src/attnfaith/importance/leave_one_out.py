@@ -3,8 +3,11 @@
 Shapes: B instances, T tokens, H hidden, C classes, V deletions made together.
 """
 
+from collections.abc import Iterator
+
 import torch
 
+from attnfaith.models.encoders import take
 from attnfaith.models.projections import project
 from attnfaith.record import Column, ragged
 
@@ -37,6 +40,10 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     weight that had none. Where nothing remains (one token, or all weight on it and renormalising) the context is the zero
     vector and the decoder's bias decides.
 
+    At the word level of a hierarchical model a word is deleted, and with it a sentence that it was the only word of. Words
+    whose weight or score is removed leave the sentence encoder another vector to read (`WordLevel`); re-projecting, at both
+    levels, is then not renormalising under any projection.
+
     Source: Jain & Wallace 2019, algorithm 1; Meister et al. 2021, eq. 6.
     """
     given = {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
@@ -48,14 +55,15 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
     # no ties.
     idle = attention == 0
     renormalised = _distance(without_state(model, hidden, attention, query), probs).masked_fill(idle, 0.0)
-    if model.config.removal_renormalises:
+    if model.removal_renormalises:
         reprojected = renormalised
     else:
         reprojected = _distance(without_state_reprojected(model, encoded), probs)
-        if model.config.score_scale is None:
+        if model.ignores_weightless:
             reprojected = reprojected.masked_fill(idle, 0.0)
-    if model.model.encoder.contextual:
-        deleted = _distance(without_token(model, given, encoded), probs)
+    if model.contextual:
+        without = without_word if model.level == "word" else without_token
+        deleted = _distance(without(model, given, encoded), probs)
     else:  # no other state depends on the token: deleting it is removing its state
         deleted = reprojected
     mask = mask.cpu()
@@ -75,18 +83,15 @@ def without_state(model, hidden, attention, query=None) -> torch.Tensor:
     cancel where a token holds nearly all weight.
     """
     weights = attention.double().unsqueeze(-1)
-    affine = model.decoder.affine
-    if affine:
-        weight, bias = model.decoder_weights(query)
-        values = (hidden @ weight.t()).double()
-    else:
-        values = hidden.double()
     remaining = _sum_of_others(weights)
-    mean = _sum_of_others(weights * values) / remaining
+    if not model.affine:
+        others, divisor = _others(attention), remaining.masked_fill(remaining == 0, 1.0)
+        left = (torch.where(part, attention.double().unsqueeze(1), 0.0) / divisor[:, rows] for rows, part in others)
+        return torch.cat([model.decode(hidden, weights.to(attention.dtype), query) for weights in left], 1)
+    weight, bias = model.decoder_weights(query)
+    mean = _sum_of_others(weights * (hidden @ weight.t()).double()) / remaining
     mean = mean.masked_fill(remaining == 0, 0.0)
-    if affine:
-        return mean + (bias.unsqueeze(0) if bias.dim() == 1 else bias).unsqueeze(1)
-    return model.classify(mean.to(hidden.dtype), None if query is None else query[:, None])
+    return mean + (bias.unsqueeze(0) if bias.dim() == 1 else bias).unsqueeze(1)
 
 
 def _sum_of_others(values: torch.Tensor) -> torch.Tensor:
@@ -98,16 +103,21 @@ def _sum_of_others(values: torch.Tensor) -> torch.Tensor:
     return left + right
 
 
+def _others(values: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Which tokens stay (V,T) when each of some is removed, and which some; values (B,T). All of them, in parts."""
+    length = values.shape[1]
+    others = ~torch.eye(length, dtype=torch.bool, device=values.device)
+    step = max(1, PLACES_AT_ONCE // values.numel())
+    for start in range(0, length, step):
+        rows = slice(start, start + step)
+        yield rows, others[rows]
+
+
 def without_state_reprojected(model, encoded) -> torch.Tensor:
     """Logits (B,T,C) after removing each state in turn and projecting the remaining scores again."""
     hidden, mask, query = encoded
-    length = mask.shape[1]
-    others = ~torch.eye(length, dtype=torch.bool, device=mask.device)
-    step = max(1, PLACES_AT_ONCE // mask.numel())
-    parts = [others[start : start + step] for start in range(0, length, step)]
-    return torch.cat(
-        [model.decode(hidden, model.attend(hidden, mask.unsqueeze(1) & part, query), query) for part in parts], 1
-    )
+    left = (mask.unsqueeze(1) & part for _, part in _others(mask))
+    return torch.cat([model.decode(hidden, model.attend(hidden, part, query), query) for part in left], 1)
 
 
 @torch.no_grad()
@@ -134,7 +144,7 @@ def without_token(model, given, encoded) -> torch.Tensor:
             logits[rows, start:stop] = bias.unsqueeze(1)
             continue
         decode, places = _decode_parts, PLACES_AT_ONCE
-        if not model.decoder.affine:
+        if not model.affine:
             decode, places = _decode_states, NUMBERS_AT_ONCE // model.config.hidden_size
         deletions = min(stop - start, max(1, places // length))
         texts = max(1, min(TEXTS_AT_ONCE, places // (deletions * length)))
@@ -176,3 +186,35 @@ def _repeated(query, states):
     """The queries of B texts for states (V,B,T,H), flattened to V B rows."""
     deletions, batch = states.shape[:2]
     return None if query is None else query[torch.arange(batch, device=states.device).repeat(deletions)]
+
+
+@torch.no_grad()
+def without_word(model, given, encoded) -> torch.Tensor:
+    """Logits (B,T,C) for the document without each word, read anew; elsewhere 0, which means nothing. model: a `WordLevel`.
+
+    Other sentences are read by themselves and stay; the sentence of the word is read without it, or is gone.
+    """
+    classifier, sentences = model.classifier, model.sentences(**given)
+    embedded, _, _, state = classifier.model.texts(**given)
+    read = classifier.model.read(**given)
+    vectors, present = read.inputs, read.present
+    shortened = classifier.model.sentence_reader.vectors_without(embedded, sentences, state)
+    lone = torch.zeros_like(present, dtype=torch.int64).scatter_add_(1, sentences.clamp(min=0), (sentences >= 0).long()) == 1
+    logits = encoded.hidden.new_zeros(*encoded.mask.shape, model.num_labels)
+    # of all words of the batch: document, place among its words, place among its input positions
+    rows, words = encoded.mask.nonzero(as_tuple=True)
+    positions = (sentences >= 0).nonzero(as_tuple=True)[1]
+    places = NUMBERS_AT_ONCE // vectors[0].numel()
+    for part in torch.arange(len(rows), device=rows.device).split(max(1, places)):
+        row, place = rows[part], positions[part]
+        sentence = sentences[row, place].unsqueeze(1)
+        variants = vectors[row].scatter(
+            1, sentence.unsqueeze(2).expand(-1, -1, vectors.shape[2]), shortened[row, place, None]
+        )
+        gone, order = lone[row].gather(1, sentence), torch.arange(present.shape[1], device=row.device)
+        variants = take(variants, (order + (gone & (order >= sentence))).clamp(max=len(order) - 1))
+        left = order < present[row].sum(1, keepdim=True) - gone.long()
+        states, _ = classifier.model.encoder(variants, left)
+        query = encoded.query[row]
+        logits[row, words[part]] = classifier.decode(states, classifier.attend(states, left, query), query)
+    return logits

@@ -7,12 +7,13 @@ word of, and -1 elsewhere.
 
 import copy
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from .alignments import ALIGNMENTS
-from .encoders import ENCODERS
+from .encoders import ENCODERS, STATES_AT_ONCE, pieces
 from .projections import project
 
 
@@ -49,6 +50,41 @@ def of_similar_length(lengths: torch.Tensor) -> Iterator[torch.Tensor]:
         low, high = high, 2 * high
 
 
+class Group(NamedTuple):
+    """Sentences of a batch that are dealt with together, n of them, the longest of W words.
+
+    rows (n,): the document of each; numbers (n,): which of its sentences it is. places (n,W): the positions of its words in
+    the document, and mask (n,W) which of these there are.
+    """
+
+    rows: torch.Tensor
+    numbers: torch.Tensor
+    places: torch.Tensor
+    mask: torch.Tensor
+
+    def take(self, values: torch.Tensor) -> torch.Tensor:
+        """Values (B,L,...) at the places of the words, (n,W,...)."""
+        return values[self.rows.unsqueeze(1), self.places]
+
+    def put(self, values: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
+        """`into` (B,L,...) with values (n,W,...) at the places of the words."""
+        return into.index_put(
+            (self.rows.unsqueeze(1).expand_as(self.places)[self.mask], self.places[self.mask]), values[self.mask]
+        )
+
+
+def sentence_groups(items: torch.Tensor) -> Iterator[Group]:
+    """All sentences of documents with items (B,L), those of similar length together; none is empty."""
+    inside = items >= 0
+    starts = inside & (items != nn.functional.pad(items[:, :-1], (1, 0), value=-1))
+    rows, places = starts.nonzero(as_tuple=True)  # of all sentences of the batch
+    lengths = torch.bincount((starts.flatten().cumsum(0) - 1)[inside.flatten()], minlength=len(rows))
+    for chosen in of_similar_length(lengths) if len(rows) else ():
+        within = torch.arange(int(lengths[chosen].max()), device=items.device)
+        place = (places[chosen].unsqueeze(1) + within).clamp(max=items.shape[1] - 1)
+        yield Group(rows[chosen], items[rows[chosen], places[chosen]], place, within < lengths[chosen].unsqueeze(1))
+
+
 class SentenceReader(nn.Module):
     """Words to sentence vectors (Yang et al. 2016): an encoder reads each sentence by itself, attention sums its states.
 
@@ -68,23 +104,48 @@ class SentenceReader(nn.Module):
         A sentence's vector depends on its own words alone, and is 0 where there is no sentence. Word attention sums to 1
         over each sentence.
         """
-        batch, length = items.shape
-        inside, present = items >= 0, item_mask(items)
-        starts = inside & (items != nn.functional.pad(items[:, :-1], (1, 0), value=-1))
-        rows, places = starts.nonzero(as_tuple=True)  # of all sentences of the batch
-        lengths = torch.bincount((starts.flatten().cumsum(0) - 1)[inside.flatten()], minlength=len(rows))
-        tokens = embedded.flatten(0, 1)
+        present = item_mask(items)
         vectors = embedded.new_zeros(*present.shape, self.config.hidden_size)
         attention = torch.zeros_like(items, dtype=torch.promote_types(embedded.dtype, torch.float32))
-        for chosen in of_similar_length(lengths) if len(rows) else ():
-            within = torch.arange(int(lengths[chosen].max()), device=items.device)
-            mask = within < lengths[chosen].unsqueeze(1)
-            row, place = rows[chosen], (places[chosen].unsqueeze(1) + within).clamp(max=length - 1)
-            flat = row.unsqueeze(1) * length + place
-            words = tokens.index_select(0, flat.flatten()).view(*flat.shape, -1)
-            states, _ = self.word_encoder(words, mask)
-            weights = project(self.word_alignment(states, None if query is None else query[row]), mask, self.config)
+        for group in sentence_groups(items):
+            states, _ = self.word_encoder(group.take(embedded), group.mask)
+            weights = project(self.scores(states, None if query is None else query[group.rows]), group.mask, self.config)
             sums = (weights.to(states.dtype).unsqueeze(1) @ states).squeeze(1).to(vectors.dtype)  # autocast gives others
-            vectors = vectors.index_put((row, items[row, places[chosen]]), sums)
-            attention = attention.index_put((row.unsqueeze(1).expand_as(place)[mask], place[mask]), weights[mask])
+            vectors = vectors.index_put((group.rows, group.numbers), sums)
+            attention = group.put(weights, attention)
         return vectors, present, attention
+
+    def scores(self, states: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
+        """Alignment scores (B,W) of word states (B,W,H), not yet masked or projected."""
+        return self.word_alignment(states, query)
+
+    def states(self, embedded: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+        """Word states (B,L,H) of embeddings (B,L,E) and items (B,L), 0 where there is no word."""
+        found = embedded.new_zeros(*items.shape, self.config.hidden_size)
+        for group in sentence_groups(items):
+            states, _ = self.word_encoder(group.take(embedded), group.mask)
+            found = group.put(states.to(found.dtype), found)
+        return found
+
+    @torch.no_grad()
+    def vectors_without(self, embedded: torch.Tensor, items: torch.Tensor, query=None) -> torch.Tensor:
+        """At each word (B,L,H) the vector of its sentence after that word is deleted and the rest read again.
+
+        0 where there is no word, and at the only word of a sentence.
+        """
+        found = embedded.new_zeros(*items.shape, self.config.hidden_size)
+        for similar in sentence_groups(items):
+            lengths = similar.mask.sum(1)
+            for length in lengths[lengths > 1].unique().tolist():  # what is shortened must not be padded
+                group = Group(*(part[lengths == length] for part in similar))
+                group = group._replace(places=group.places[:, :length], mask=group.mask[:, :length])
+                words, queries = group.take(embedded), None if query is None else query[group.rows]
+                vectors = words.new_zeros(*words.shape[:2], self.config.hidden_size)
+                for begin, end in pieces(0, length, len(words) * length, STATES_AT_ONCE):
+                    states = self.word_encoder.without(words, begin, end)
+                    asked = None if queries is None else queries.repeat(end - begin, 1)
+                    scores = self.scores(states.flatten(0, 1), asked).view(states.shape[:3])
+                    weights = project(scores, torch.ones_like(scores, dtype=torch.bool), self.config).to(states.dtype)
+                    vectors[:, begin:end] = (weights.unsqueeze(2) @ states).squeeze(2).transpose(0, 1)
+                found = group.put(vectors, found)
+        return found

@@ -196,6 +196,11 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
 
         A token belongs to its own place; in a hierarchical model to its sentence, and marks between sentences to none.
         """
+        if self.sentence_reader is not None and input_ids is None:
+            raise ValueError(
+                "hierarchy='sentence' cannot tell sentences from inputs_embeds: give items=model.items(input_ids) as well "
+                "(of a classifier, model.model.items)"
+            )
         _, inner, _ = self.text_masks(self._present(input_ids, attention_mask), token_type_ids)
         if self.sentence_reader is not None:
             return sentence_items(inner & (input_ids != self.config.sentence_token_id))
@@ -213,25 +218,24 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         pad = self.config.pad_token_id
         return torch.ones_like(input_ids) if pad is None else input_ids != pad
 
-    def read(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None) -> Read:
-        """All below the encoder: embeddings, the query, and a hierarchical model's sentence vectors. See `encode`."""
+    def texts(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None):
+        """Embeddings (B,L,E), masks (B,L) of the first text and of its attendable tokens, and the query (B,H) or None."""
         embedded = self.embed(input_ids, inputs_embeds)
         if attention_mask is None and input_ids is None:
             attention_mask = embedded.new_ones(embedded.shape[:2])
-        attention_mask = self._present(input_ids, attention_mask)
-        first, inner, second = self.text_masks(attention_mask, token_type_ids)
-        query = None
-        if second is not None:
-            positions = torch.arange(embedded.shape[1], device=embedded.device)
-            moved = (positions + first.sum(1, keepdim=True)).clamp(max=embedded.shape[1] - 1)
-            _, query = self.query_encoder(take(embedded, moved), positions < second.sum(1, keepdim=True))
+        first, inner, second = self.text_masks(self._present(input_ids, attention_mask), token_type_ids)
+        if second is None:
+            return embedded, first, inner, None
+        positions = torch.arange(embedded.shape[1], device=embedded.device)
+        moved = (positions + first.sum(1, keepdim=True)).clamp(max=embedded.shape[1] - 1)
+        _, query = self.query_encoder(take(embedded, moved), positions < second.sum(1, keepdim=True))
+        return embedded, first, inner, query
+
+    def read(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None) -> Read:
+        """All below the encoder: embeddings, the query, and a hierarchical model's sentence vectors. See `encode`."""
+        embedded, first, inner, query = self.texts(input_ids, attention_mask, token_type_ids, inputs_embeds)
         if self.sentence_reader is None:
             return Read(embedded, first, inner, query, None)
-        if items is None and input_ids is None:
-            raise ValueError(
-                "hierarchy='sentence' cannot tell sentences from inputs_embeds: give items=model.items(input_ids) as well "
-                "(of a classifier, model.model.items)"
-            )
         if items is None:
             items = self.items(input_ids, attention_mask, token_type_ids)
         vectors, present, word_attention = self.sentence_reader(embedded, items, query)
@@ -305,6 +309,39 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
     @property
     def attend(self):
         return self.model.attend
+
+    @property
+    def items(self):
+        return self.model.items
+
+    @property
+    def attendable(self):
+        return self.model.attendable
+
+    @property
+    def level(self) -> str:
+        """What attention is over: "token", or "sentence" in a hierarchical model (of its words: `word_level.WordLevel`)."""
+        return "token" if self.model.sentence_reader is None else self.config.hierarchy
+
+    @property
+    def affine(self) -> bool:
+        """Whether logits are affine in attention, states held fixed: then `decoder_weights` gives W and b."""
+        return self.decoder.affine
+
+    @property
+    def contextual(self) -> bool:
+        """Whether an item's state depends on other items."""
+        return self.model.encoder.contextual
+
+    @property
+    def removal_renormalises(self) -> bool:
+        """Whether attending to all items but one is dividing their weights by their sum."""
+        return self.config.removal_renormalises
+
+    @property
+    def ignores_weightless(self) -> bool:
+        """Whether leaving out an item without weight leaves the weights of the others as they are."""
+        return self.config.score_scale is None
 
     def encode(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, answer_mask=None

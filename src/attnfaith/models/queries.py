@@ -1,6 +1,9 @@
-"""A query that also says which answers it allows. Shapes: B instances, H hidden, C classes; leading dimensions are free."""
+"""A query that also says which answers it allows, and where the words of sentences are.
 
-from dataclasses import dataclass
+Shapes: B instances, T words, H hidden, C classes; leading dimensions are free.
+"""
+
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -10,18 +13,23 @@ BARRED = -1e4  # added to a logit: a probability of exactly 0 in any precision, 
 
 @dataclass(frozen=True)
 class Query:
-    """What a decoder is told of instances besides their states.
+    """What a decoder is told of instances besides their states; None where there is nothing to tell.
 
-    state (B,H) or None: the last state of the second text. answers (B,C) bool: the classes that may be predicted.
-    Indexing takes instances, or adds dimensions, in both, as it does in the plain tensor that a query without an answer
-    mask is.
+    state (B,H): the last state of the second text. answers (B,C) bool: the classes that may be predicted. Where attention is
+    over the words of a hierarchical model, sentences (B,T): the number of each word's sentence, -1 behind the last word; and
+    weights (B,T): what the model gives each word within its sentence.
+
+    Indexing takes instances, or adds dimensions, in all of them, as it does in the plain tensor that a query of a state
+    alone is.
     """
 
-    state: torch.Tensor | None
-    answers: torch.Tensor
+    state: torch.Tensor | None = None
+    answers: torch.Tensor | None = None
+    sentences: torch.Tensor | None = None
+    weights: torch.Tensor | None = None
 
     def __getitem__(self, rows):
-        return Query(None if self.state is None else self.state[rows], self.answers[rows])
+        return Query(*(None if part is None else part[rows] for part in vars(self).values()))
 
 
 def state_of(query: torch.Tensor | Query | None) -> torch.Tensor | None:
@@ -29,12 +37,18 @@ def state_of(query: torch.Tensor | Query | None) -> torch.Tensor | None:
     return query.state if isinstance(query, Query) else query
 
 
+def answers_of(query: torch.Tensor | Query | None) -> torch.Tensor | None:
+    """The classes that the query allows, (...,C) bool; None where it allows all of them."""
+    return query.answers if isinstance(query, Query) else None
+
+
 def barring(query: torch.Tensor | Query | None, like: torch.Tensor) -> torch.Tensor | float:
     """What to add to logits (...,C): BARRED for each class that the query does not allow, else 0."""
-    return (~query.answers).to(like) * BARRED if isinstance(query, Query) else 0.0
+    answers = answers_of(query)
+    return 0.0 if answers is None else (~answers).to(like) * BARRED
 
 
-def allowing(query: torch.Tensor | None, answer_mask: torch.Tensor | None, num_labels: int):
+def allowing(query: torch.Tensor | Query | None, answer_mask: torch.Tensor | None, num_labels: int):
     """The query, with an answer mask (B,C) where one is given: 1 or True for each class that may be predicted.
 
     Raises ValueError for a mask of another shape and for one that leaves an instance without an answer.
@@ -47,4 +61,4 @@ def allowing(query: torch.Tensor | None, answer_mask: torch.Tensor | None, num_l
     if not bool(answers.any(1).all()):
         row = int((~answers.any(1)).nonzero()[0])
         raise ValueError(f"answer_mask allows no class in row {row}: mark at least one with 1")
-    return Query(query, answers)
+    return replace(query if isinstance(query, Query) else Query(query), answers=answers)

@@ -36,7 +36,8 @@ def write_report(
 
     The folder holds index.html (one page that needs nothing beside it), tables/*.csv, *.md and *.parquet, and
     figures/*.png and *.svg. The same record gives the same bytes. facts: what the page says of the run, by name;
-    without it, the settings stored in the record. n_examples: texts shown of highest and of lowest agreement per cell.
+    without it `run_facts`, or the settings stored in a record of several runs. n_examples:
+    texts shown of highest and of lowest agreement per cell.
 
     All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole.
 
@@ -54,7 +55,7 @@ def write_report(
     _refuse_foreign(target)
     cells = split_cells(record)
     if facts is None:
-        facts = _stored_facts(record)
+        facts = run_facts(record) or _stored_facts(record)
     target.parent.mkdir(parents=True, exist_ok=True)
     building = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     building.mkdir()
@@ -93,6 +94,51 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
         title = f"Does attention explain? {describe(cells[0].identity) if len(cells) == 1 else f'{len(cells)} cells'}"
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
     write_atomically(folder / "index.html", page.encode())
+
+
+def run_facts(record: pa.Table, note: str | None = None) -> dict[str, str]:
+    """What a page says of the one run that a record comes from: enough to tell what was done. {} where it is not one run.
+
+    note: what the run is, in place of its recipe's. All else is in the settings stored in the record.
+    """
+    cells = records.settings(record)
+    if len(cells) != 1 or not {"recipe", "run"}.issubset(cells[0]):
+        return {}
+    made, run = cells[0]["recipe"], cells[0]["run"]
+    training, sizes = made["training"], run["sizes"]
+    dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
+    return {
+        "what it is": note or made["note"] or made["name"],
+        **({"trained against": run["base"]["folder"]} if "base" in run else {}),
+        "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
+        "classes": _classes(cells[0]["label_names"]),
+        "attention is over": "sentences, which are the tokens below" if "words" in record.column_names else "tokens",
+        "vocabulary": f"{run['vocabulary']:,} entries",
+        **_training_facts(training, run),
+        "measured by": ", ".join(cells[0]["producers"]),
+        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+        + f"; code {cells[0].get('code', 'unknown')}",
+        "weights (SHA-256)": cells[0]["model"][:16],
+    }
+
+
+def _classes(names: Sequence[str]) -> str:
+    """The classes with their numbers; of very many the first and the last."""
+    shown = [f"{number} {name}" for number, name in enumerate(names)]
+    return ", ".join(shown) if len(shown) <= 20 else f"{len(shown)}: {', '.join(shown[:10])}, …, {shown[-1]}"
+
+
+def _training_facts(training: Mapping, run: Mapping) -> dict[str, str]:
+    if "best" not in run:
+        return {"training": "none: the model as it was drawn"}
+    rate = training.get("attention_learning_rate_factor", 1)
+    faster = "" if rate == 1 else f" (of the alignment x {rate:g})"
+    return {
+        "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
+        f"{training['learning_rate']:g}{faster}, weight decay {training['weight_decay']:g}, "
+        f"loss {training['loss_reduction']}, {run['training_seconds']:g} s, processes {run['processes']}",
+        "selected on validation": f"{run['best']['metric'].removeprefix('eval_')} {run['best']['value']:.4f}",
+    }
 
 
 def _stored_facts(record: pa.Table) -> dict[str, object]:

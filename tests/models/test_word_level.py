@@ -1,0 +1,238 @@
+"""Words of a hierarchical model as what attention is over: its definition by loops, by hand, and against flat models."""
+
+import numpy as np
+import pytest
+import torch
+
+from attnfaith.measurement import load_producers, producers
+from attnfaith.models import word_level
+from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.projections import project
+from attnfaith.models.word_level import WordLevel
+
+
+TEXTS = (10, 0, [9], [12] * 5, 7)
+
+
+@pytest.fixture
+def setting(tiny_model, tiny_rows, tiny_batch):
+    def make(texts=TEXTS, **fields):
+        model = tiny_model(hierarchy="word", **fields)
+        batch = tiny_batch(tiny_rows(texts, hierarchy="word", pair=fields.get("query") == "text"))
+        return model, {name: value for name, value in batch.items() if name != "instance_id"}
+
+    return make
+
+
+def close(one, other, atol=2e-6):
+    torch.testing.assert_close(torch.as_tensor(one).double(), torch.as_tensor(other).double(), atol=atol, rtol=0)
+
+
+@torch.no_grad()
+def by_loops(model, hidden, attention, query, row):
+    """Logits (C,) of one document from the definition: sentences one by one, words one by one."""
+    numbers, classifier = query.sentences[row], model.classifier
+    count = int(numbers.max()) + 1
+    totals, vectors = torch.zeros(count, dtype=attention.dtype), torch.zeros(count, hidden.shape[2], dtype=hidden.dtype)
+    for sentence in range(count):
+        words = [word for word in range(len(numbers)) if numbers[word] == sentence]
+        totals[sentence] = sum(attention[word] for word in words)
+        for word in words:
+            share = attention[word] / totals[sentence] if totals[sentence] > 0 else query.weights[row, word]
+            vectors[sentence] += share * hidden[row, word]
+    states, _ = classifier.model.encoder(vectors[None], torch.ones(1, count, dtype=torch.bool))
+    return classifier.decode(states, totals[None], query[row : row + 1])[0]
+
+
+@torch.no_grad()
+def attention_by_loops(model, hidden, allowed, query, row):
+    """Attention (T,) over the words that `allowed` (T,) leaves, sentence by sentence; one without any is read as it was."""
+    numbers, inner = query.sentences[row], model.classifier.model
+    count = int(numbers.max()) + 1
+    weights = query.weights[row].clone()
+    for sentence in range(count):
+        words = (numbers == sentence) & allowed
+        if words.any():
+            weights[numbers == sentence] = 0
+            weights[words] = project(
+                inner.sentence_reader.scores(hidden[row : row + 1])[0, words], words[words], model.config
+            )
+    vectors = torch.stack([weights[numbers == sentence] @ hidden[row, numbers == sentence] for sentence in range(count)])
+    states, mask = (
+        inner.encoder(vectors[None], torch.ones(1, count, dtype=torch.bool))[0],
+        torch.zeros(count, dtype=torch.bool),
+    )
+    mask[numbers[allowed]] = True
+    above = project(inner.scores(states)[0], mask, model.config)
+    return torch.where(numbers >= 0, above[numbers] * weights, 0.0)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize(
+    ("projection", "query", "readout"),
+    [("softmax", "learned", "affine"), ("sparsemax", "text", "tanh"), ("uniform", "learned", "tanh")],
+)
+@torch.no_grad()
+def test_own_attention_is_the_product_and_gives_the_prediction(encoder, projection, query, readout, setting):
+    model, batch = setting(encoder=encoder, projection=projection, query=query, readout=readout, scale=12.0, num_labels=3)
+    output = model.classifier(**batch)
+    encoded = model.encode(**batch)
+    attention = model.attend(*encoded)
+    close(model.decode(encoded.hidden, attention, encoded.query), output.logits, 1e-5)  # of logits up to 20
+    items, words = (
+        model.sentences(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids")),
+        model.items(**batch),
+    )
+    for row in range(len(TEXTS)):
+        inside = items[row] >= 0
+        product = output.attention[row, items[row, inside]] * output.word_attention[row, inside]
+        assert words[row, inside].tolist() == list(range(int(inside.sum()))) and (words[row, ~inside] == -1).all()
+        close(attention[row, : len(product)], product)
+        assert (attention[row, len(product) :] == 0).all() and not encoded.mask[row, len(product) :].any()
+        assert attention[row].sum() == pytest.approx(float(inside.any()), abs=1e-6)
+    if projection == "sparsemax" and encoder != "transformer":  # whose normalised states are too alike here
+        assert (output.attention[0] == 0).any()  # a sentence whose vector only its neighbours see
+    assert torch.equal(model.attendable(**batch), encoded.mask)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@torch.no_grad()
+def test_any_attention_by_loops_and_in_parts(encoder, setting, monkeypatch):
+    model, batch = setting(encoder=encoder, projection="sparsemax", num_labels=3)
+    hidden, mask, query = model.encode(**batch)
+    given = torch.rand(len(TEXTS), 9, mask.shape[1], generator=torch.Generator().manual_seed(0))
+    given[:, 1:4][given[:, 1:4] < 0.7] = 0  # sentences without any weight, and with one word
+    given[:, 4] = 0
+    given *= mask.unsqueeze(1)
+    found = model.decode(hidden, given, query)
+    for row in (0, 2, 3, 4):
+        for draw in range(9):
+            close(found[row, draw], by_loops(model, hidden, given[row, draw], query, row))
+    close(found[0, 4], model.classifier.decode(hidden[:1], torch.zeros_like(given[:1, 0]), query[:1])[0])  # the bias
+    monkeypatch.setattr(word_level, "NUMBERS_AT_ONCE", 1)
+    close(model.decode(hidden, given, query), found, 1e-6)
+    masks = (given > 0.4) & mask.unsqueeze(1)
+    parts = model.attend(hidden, masks, query)
+    for row in (0, 3):
+        for draw in range(9):
+            close(parts[row, draw], attention_by_loops(model, hidden, masks[row, draw], query, row))
+    monkeypatch.undo()
+    close(model.attend(hidden, masks, query), parts, 1e-6)
+    assert model.decode(hidden, given[:, :0], query).shape == (len(TEXTS), 0, 3)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@torch.no_grad()
+def test_attention_over_sentences_is_a_special_case(encoder, setting):
+    """A'_s times the model's own word weights: what the sentence level gives under A', zeros included."""
+    model, batch = setting(encoder=encoder, num_labels=3)
+    sentences = model.classifier.encode(**batch)
+    given = torch.rand(*sentences.mask.shape, generator=torch.Generator().manual_seed(1)) * sentences.mask
+    given[:, 0] = 0
+    hidden, mask, query = model.encode(**batch)
+    spread = given.gather(1, query.sentences.clamp(min=0)) * query.weights
+    expected = model.classifier.decode(sentences.hidden, given, sentences.query)
+    close(model.decode(hidden, spread, query), expected)
+
+
+def test_by_hand(tiny_model):
+    """Two sentences of two words, one number each; every layer one number."""
+    model = tiny_model(
+        hierarchy="word", encoder="average", embedding_size=1, hidden_size=1, alignment_size=1, vocab_size=8, num_labels=2
+    )
+    inner = model.classifier
+    with torch.no_grad():
+        inner.model.embeddings.weight.copy_(torch.tensor([0, 0, 0, 0, 0, 1, 2, -1.0]).unsqueeze(1))
+        for name, parameter in inner.named_parameters():
+            if not name.startswith("model.embeddings"):
+                parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+        inner.decoder.context.weight.copy_(torch.tensor([[0.0], [3.0]]))
+    hidden, mask, query = model.encode(torch.tensor([[2, 5, 6, 4, 7, 5, 3]]))
+    states = np.tanh([1.0, 2.0, -1.0, 1.0])
+    np.testing.assert_allclose(hidden[0, :, 0].detach(), states, atol=1e-6)
+    assert mask.all() and query.sentences.tolist() == [[0, 0, 1, 1]]
+    alpha = np.array([0.1, 0.3, 0.6, 0.0])
+    first, second = np.tanh((0.1 * states[0] + 0.3 * states[1]) / 0.4), np.tanh(states[2])
+    logits = model.decode(hidden, torch.from_numpy(alpha[None]).float(), query)
+    np.testing.assert_allclose(logits[0].detach(), [0, 3 * (0.4 * first + 0.6 * second)], atol=1e-6)
+    # attention: softmax of tanh(h) in each sentence, then of the sentences' states
+    weights = np.exp(np.tanh(states)).reshape(2, 2)
+    weights /= weights.sum(1, keepdims=True)
+    above = np.exp(np.tanh(np.tanh((weights * states.reshape(2, 2)).sum(1))))
+    expected = weights * (above / above.sum())[:, None]
+    np.testing.assert_allclose(model.attend(hidden, mask, query)[0].detach(), expected.ravel(), atol=1e-6)
+    # without the second word its sentence's first word is all of it; without both the other sentence is all
+    left = torch.tensor([[[True, False, True, True], [False, False, True, True]]])
+    above = np.exp(np.tanh(np.tanh([states[0], weights[1] @ states[2:]])))
+    expected = np.array([1.0, 0.0, *weights[1]]) * np.repeat(above / above.sum(), 2)
+    found = model.attend(hidden, left, query)[0].detach()
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+    np.testing.assert_allclose(found[1], [0, 0, *weights[1]], atol=1e-6)
+
+
+@pytest.mark.parametrize("encoder", ["bigru", "cnn"])
+def test_gradients_are_those_of_the_model(encoder, setting):
+    """Through attention, of embeddings, also of words whose sentence has no weight."""
+    model, batch = setting((10,), encoder=encoder, projection="sparsemax", scale=6.0, dtype=torch.float64)
+    rest = {"attention_mask": batch["attention_mask"]}
+    slopes = []
+    for by_words in (True, False):
+        embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+        if by_words:
+            encoded = model.encode(inputs_embeds=embedded, items=model.items(**batch), **rest)
+            attention = model.attend(*encoded)
+            logits = model.decode(encoded.hidden, attention, encoded.query)
+        else:
+            output = model.classifier(inputs_embeds=embedded, items=model.sentences(**batch), **rest)
+            logits = output.logits
+            assert (output.attention == 0).any()
+        slopes.append(torch.autograd.grad((logits[:, 1] - logits[:, 0]).sum(), embedded)[0])
+    assert slopes[1].abs().max() > 1e-3
+    torch.testing.assert_close(*slopes, atol=1e-10, rtol=1e-8)
+
+
+def test_attention_held_fixed_is_held_at_both_levels(setting):
+    """Own weights of a sentence without attention are not differentiated where attention is not."""
+    model, batch = setting((10,), encoder="bigru", projection="sparsemax", scale=6.0, dtype=torch.float64)
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+    rest = {"attention_mask": batch["attention_mask"], "items": model.items(**batch)}
+    hidden, mask, query = model.encode(inputs_embeds=embedded, **rest)
+    attention = model.attend(hidden, mask, query).detach()
+    idle = query.sentences[0] == int((model.classifier(**batch).attention[0] == 0).nonzero()[0])
+    assert idle.any() and (attention[0, idle] == 0).all()
+    (weights,) = torch.autograd.grad(
+        model.decode(hidden, attention, query).sum(), query.weights, allow_unused=True, retain_graph=True
+    )
+    assert weights is None or not weights.any()
+    (weights,) = torch.autograd.grad(
+        model.decode(hidden, attention.requires_grad_(), query).sum(), query.weights, allow_unused=True
+    )
+    assert weights[0, idle].abs().max() > 1e-6
+
+
+EXACT = {"adversary_exact", "minimal_flip_set"}  # a certificate for flat models, a search where the model is asked
+
+
+@pytest.mark.parametrize("name", sorted(set(producers()) - EXACT))
+def test_a_document_of_one_sentence_is_a_flat_text(name, tiny_model, tiny_rows, tiny_batch):
+    """Where sentence states are the vectors themselves, a flat model with the weights of the lower level says the same."""
+    fields = {"encoder": "embedding", "projection": "sparsemax", "num_labels": 3}
+    model, flat = tiny_model(hierarchy="word", **fields), tiny_model(**fields)
+    weights = model.classifier.state_dict()
+    lower = {
+        name.replace("sentence_reader.word_", ""): value for name, value in weights.items() if "sentence_reader" in name
+    }
+    flat.load_state_dict({name: lower.get(name, weights[name]) for name in flat.state_dict()})
+    rows = tiny_rows([[20, 21, 30, 45, 7, 12], [9], [], [33, 8, 33]])
+    producer = load_producers([name])[name]
+    options = {"adversary_search": {"steps": 5}}.get(name, {})
+    found = producer.measure(model, tiny_batch(rows), seed=3, **options)
+    expected = producer.measure(flat, tiny_batch(rows), seed=3, **options)
+    for column, values in expected.items():
+        for one, other in zip(found[column], values, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-4, err_msg=column)
+
+
+def test_models_without_sentences(tiny_model):
+    with pytest.raises(ValueError, match="level='word' is of hierarchical models; this one has hierarchy='none'"):
+        WordLevel(tiny_model())

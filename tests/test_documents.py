@@ -1,0 +1,79 @@
+"""Documents of any shape, from encoding to the report: one sentence, 500, none, no sentence end, long sentences."""
+
+import datasets
+import pytest
+
+from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, record
+from attnfaith.data.tokenization import build_tokenizer, encode
+from attnfaith.measurement import Cell, measure, producers
+from attnfaith.reporting import performance_table, write_report
+
+
+DOCUMENTS = {
+    "one sentence": "A short one .",
+    "no end": "words without any end " * 6,
+    "many": "Yes . No , it is . " * 250,
+    "empty": "",
+    "blank": " \n ",
+    "one word": "Yes",
+    "marks": ". . . ! ?",
+    "long sentence": f"Short . {'very ' * 9}long . Short .",
+    "two alone": "Yes .\nNo .",
+}
+ONE_AT_MOST = ("one sentence", "one word", "empty")
+OPTIONS = {"adversary_search": {"steps": 3, "restarts": 2}, "permutation": {"draws": 5}, "random_support": {"draws": 2}}
+
+
+@pytest.mark.parametrize("query", ["learned", "text"])
+@pytest.mark.parametrize("only", [pytest.param("any", marks=pytest.mark.slow), "at most one sentence"])
+def test_documents_of_any_shape(query, only, tmp_path, quick_report):
+    """One value for each sentence by every measure and experiment; what cannot be said of one sentence is undefined."""
+    pair = query == "text"
+    texts = {name: text for name, text in DOCUMENTS.items() if only == "any" or name in ONE_AT_MOST}
+    if pair:  # 500 sentences under a read-out that is not affine take long
+        texts.pop("many", None)
+    rows = {"instance_id": list(texts), "text": list(texts.values()), "label": [n % 3 for n in range(len(texts))]}
+    if pair:
+        rows["text_pair"] = ["Which one ? No ." if number % 2 else "" for number in range(len(texts))]
+    tokenizer = build_tokenizer(
+        rows["text"], preprocessing="whitespace", pair=pair, hierarchy="sentence", max_sentence_length=8
+    )
+    config = AttentionClassifierConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=4,
+        hidden_size=4,
+        encoder="bigru",
+        num_labels=3,
+        query=query,
+        readout="tanh" if pair else "affine",
+        hierarchy="sentence",
+        sentence_token_id=tokenizer.sentence_token_id,
+    )
+    encoded = encode(datasets.Dataset.from_dict(rows), tokenizer)
+    lengths = dict(zip(texts, map(len, encoded["words"]), strict=True))
+    assert (lengths["one sentence"], lengths["one word"], lengths["empty"]) == (1, 1, 0)
+    if only == "any":
+        # 24 words are three sentences of 8 or fewer; 10 are two
+        expected = {"no end": 3, "many": 500, "blank": 0, "long sentence": 4, "two alone": 2}
+        assert {name: lengths.get(name, 500) for name in expected} == expected
+        assert not any(encoded["truncated"]), "words go on in another sentence; none is lost"
+    path = measure(
+        AttentionClassifierForSequenceClassification(config),
+        encoded,
+        Cell("documents", "1", "test", 0),
+        # a backward pass for each of 500 states takes long
+        sorted(set(producers()) - ({"gradient_hidden_to_input"} if only == "any" else set())),
+        tmp_path / "record.parquet",
+        options=OPTIONS,
+        progress=False,
+    )
+    table = record.load(path)
+    assert table.column("instance_id").to_pylist() == list(texts)
+    for name in ("attention", "importance_gradient", "importance_leave_one_out", "erasure_probs"):
+        assert [len(row) for row in record.rows(table, name)] == list(lengths.values())
+    for name in ("permuted_probs", "adversary_exact_jsd", "adversary_search_attention", "random_support_attention"):
+        assert [len(row) > 0 for row in record.rows(table, name)] == [length > 1 for length in lengths.values()], name
+    for tokens, words in zip(table.column("tokens").to_pylist(), table.column("words").to_pylist(), strict=True):
+        assert tokens == [" ".join(sentence) for sentence in words] and max(map(len, words), default=0) <= 8
+    assert performance_table(table)["n_empty"].item() == list(lengths.values()).count(0)
+    assert write_report(table, tmp_path / "report", n_examples=2).is_file()
