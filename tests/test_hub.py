@@ -857,6 +857,31 @@ def test_faults_of_what_is_read(run, owner):
 
 
 @pytest.mark.slow
+def test_somebody_elses_commit_at_the_same_moment(run, owner):
+    """It is not lost: what is sent is joined with it, and sent again."""
+    assert owner.push(run, "--name", "one") == 0
+    repo_id, storage = f"{owner.name}/{hub.RECORDS}", owner.server.storage
+    owner.server.fault(f"POST /api/datasets/{repo_id}/commit", delay=3)
+    with owner.running("push", run, "--to", owner.name, "--name", "two"):
+        limit = time.monotonic() + 120
+        while not any(fault.times == 0 for fault in owner.server.faults) and time.monotonic() < limit:
+            time.sleep(0.01)
+        with owner.server.lock:  # as another push of a third run would
+            repo, last = storage.repo("dataset", repo_id), owner.server.history("dataset", repo_id)[-1]
+            cells = json.loads(owner.server.read("dataset", repo_id, "cells.json"))
+            cells["three"] = {**cells["one"], "model": f"{owner.name}/three"}
+            files = storage.read_commit(last.id)["files"] | {"cells.json": storage.entry(json.dumps(cells).encode())}
+            storage.commit(repo, "refs/heads/main", last.id, owner.name, "Another", "", files)
+            storage.save("dataset", repo_id, repo)
+    assert owner.code == 0 and "somebody else changed it at the same moment" in owner.output, owner.output
+    assert set(json.loads(owner.server.read("dataset", repo_id, "cells.json"))) == {"one", "two", "three"}
+    assert [commit.title for commit in owner.server.history("dataset", repo_id)][-2:] == [
+        "Another",
+        f"Records of {owner.name}/two",
+    ]
+
+
+@pytest.mark.slow
 def test_no_network(run, tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     environment |= {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "hf_kept_secret", "HF_HOME": str(tmp_path)}

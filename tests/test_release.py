@@ -141,7 +141,8 @@ def test_release(hub, checkout, tmp_path):
     assert {key: len(hub.history(*key)) for key in before} == before
 
     # what uncommitted code would make is refused before it is made
-    (checkout / "src" / "attnfaith" / "__init__.py").open("a").write("\n# changed\n")
+    source = checkout / "src" / "attnfaith" / "__init__.py"
+    source.write_text(source.read_text() + "\n# changed\n")
     shutil.rmtree(checkout / "runs" / "release" / "tiny-softmax")
     assert "the code has uncommitted changes" in release().stderr
     assert not os.path.exists(checkout / "runs" / "release" / "tiny-softmax")
