@@ -672,6 +672,15 @@ def test_runs_share_records_and_results(finished, run, owner, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_record_that_is_gone(run, owner):
+    shutil.copy(run / "record.parquet", run / "validation.parquet")
+    assert owner.push(run) == 0 and "tiny.validation/test-00000-of-00001.parquet" in owner.files("dataset", hub.RECORDS)
+    (run / "validation.parquet").unlink()
+    assert owner.push(run) == 0
+    assert owner.all() == digests(hub.plan(run, owner.name))
+
+
+@pytest.mark.slow
 def test_the_order_of_pushes_does_not_matter(finished, tmp_path, owner, server, forks):
     second = Owner(f"{owner.name}b", server, forks, tmp_path)
     for one, names in ((owner, ("one", "two")), (second, ("two", "one"))):
@@ -766,6 +775,7 @@ FOREIGN = [
     ("dataset", hub.RECORDS, {"data/train.csv": "a,b"}, "holds files that no push of ours wrote"),
     ("dataset", hub.RECORDS, {"cells.json": "{", "a/b": "x"}, "cells.json of .* is not what a push of ours wrote"),
     ("dataset", hub.RESULTS, {"data/train.csv": "a,b"}, "holds files that no push of ours wrote"),
+    ("model", "tiny", {".gitignore": "*.json"}, "holds a .gitignore, by which files would be left out unsaid"),
     ("space", "attention_faithfulness", {"other.py": "x"}, "holds files that no push of ours wrote"),
 ]
 
