@@ -131,12 +131,17 @@ def write(path, text):
     path.write_text(text, encoding="utf-8")
 
 
+def stories(n):
+    """2n stories, no two the same, with 3n questions."""
+    return "".join(STORY.replace("Mary", f"Mary{i}").replace("John", f"John{i}") for i in range(n))
+
+
 def publish_babi_qa(folder, entry):
     """In the original text, which lies beside that of other tasks and variants."""
     root = folder.parent.parent
-    for split, stories in {"train": 4, "validation": 1, "test": 2}.items():
+    for split, n in {"train": 4, "validation": 1, "test": 2}.items():
         if split in entry.original_files:
-            write(root / entry.original_files[split].replace("*", "x_" if split == "test" else ""), STORY * stories)
+            write(root / entry.original_files[split].replace("*", "x_" if split == "test" else ""), stories(n))
     write(folder / "en-10k/qa10_indefinite-knowledge_train.txt", "not read")
     return {"train": 12, "validation": 3, "test": 6} if "validation" in entry.original_files else None
 
@@ -380,9 +385,28 @@ def test_snli_leaves_out_what_has_no_label(root):
 def test_snli_without_a_validation_split_holds_one_out(root):
     folder = root / "stanfordnlp/snli"
     for split in ("train", "test"):
-        parquet(folder, split, premise=["a"] * 20, hypothesis=["b"] * 20, label=[0] * 20)
+        parquet(folder, split, premise=[f"a{i}" for i in range(20)], hypothesis=["b"] * 20, label=[0] * 20)
     loaded = load_splits("snli", root=root)
     assert [len(loaded.splits[split]) for split in SPLITS] == [18, 2, 20]
+
+
+def test_a_premise_is_held_out_with_all_its_hypotheses(root):
+    folder = root / "stanfordnlp/snli"
+    for split in ("train", "test"):
+        parquet(folder, split, premise=[f"a {i // 2}" for i in range(40)] * 2, hypothesis=["b"] * 80, label=[0] * 80)
+    loaded = load_splits("snli", root=root)
+    train, validation = (set(loaded.splits[split]["text"]) for split in ("train", "validation"))
+    assert len(validation) == 2 and len(train) == 18 and not train & validation
+    assert len(loaded.splits["validation"]) == 8
+
+
+def test_questions_of_one_story_stay_together(root):
+    publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
+    write(root / "facebook/babi_qa/en-10k/qa1_train.txt", stories(30))
+    loaded = load_splits("babi_qa_1", root=root)
+    train, validation = ([text.split()[0] for text in loaded.splits[split]["text"]] for split in ("train", "validation"))
+    assert not set(train) & set(validation) and len(set(validation)) == 9
+    assert len(train) + len(validation) == 90
 
 
 def test_empty_questions_are_kept_and_counted(root):
@@ -546,13 +570,14 @@ def test_answers_of_babi_are_those_of_training(root):
     """The test file has the answer garden, training has not; a later validation cut does not change the labels."""
     publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
     train = root / "facebook/babi_qa/en-10k/qa1_train.txt"
-    write(train, STORY.replace("garden", "office") * 4)
+    write(train, stories(4).replace("garden", "office"))
     loaded = load_splits("babi_qa_1", root=root)
     assert loaded.label_names == ["hallway", "office"]
     assert loaded.dropped["source"] == {"answer_not_in_training": 2}
     assert loaded.splits["test"]["label"][:] == [1, 0, 1, 0]
     assert loaded.splits["test"]["instance_id"][:] == [f"babi_qa_1/test/{row}" for row in (0, 1, 3, 4)]
-    assert [len(loaded.splits[split]) for split in SPLITS] == [10, 2, 4]
+    sizes = [len(loaded.splits[split]) for split in SPLITS]
+    assert sizes[1] in (1, 2) and sizes[0] + sizes[1] == 12 and sizes[2] == 4  # one story is held out
     assert not loaded.extra_vocabulary and not loaded.unknown_candidates
 
 
@@ -579,11 +604,11 @@ def test_original_files_name_the_revision(root):
     assert load_splits("babi_qa_1", root=root).revision != before
 
 
-def hub_story(answer):
+def hub_story(answer, name="Mary"):
     return {
         "id": ["1", "2"],
         "type": [0, 1],
-        "text": ["Mary went to the office.", "Where is Mary? "],
+        "text": [f"{name} went to the office.", f"Where is {name}? "],
         "supporting_ids": [[], ["1"]],
         "answer": ["", answer],
     }
@@ -593,14 +618,15 @@ def test_copy_of_babi_on_the_hub(root, monkeypatch):
     """One folder a task and variant: in the data root, and asked for as such on the Hub."""
     folder = root / "facebook/babi_qa/en-10k-qa1"
     for split in ("train", "test"):
-        parquet(folder / split, "0000", story=[hub_story("office"), hub_story("garden")] * 10)
+        asked = [hub_story(("office", "garden")[i % 2], f"Mary{i}") for i in range(20)]
+        parquet(folder / split, "0000", story=asked)
         parquet(folder.parent / "en-10k-qa2" / split, "0000", other=[1])
     loaded = load_splits("babi_qa_1", root=root)
     assert [len(loaded.splits[split]) for split in SPLITS] == [17, 3, 20]
     assert loaded.splits["test"][1] == {
         "instance_id": "babi_qa_1/test/1",
-        "text": "Mary went to the office .",
-        "text_pair": "Where is Mary ?",
+        "text": "Mary1 went to the office .",
+        "text_pair": "Where is Mary1 ?",
         "label": 0,
         "rationale": [1] * 6,
     }

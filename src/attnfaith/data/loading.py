@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -518,16 +518,35 @@ def _cut(entry: DatasetEntry, columns: dict[str, _Columns], dropped: dict[str, i
         if entry.validation_fraction is None:
             raise DatasetError(f"{entry.name!r} has no validation split; it has {', '.join(columns)}.")
         train = columns["train"]
-        order = rng.permutation(len(train.text))
-        n_validation = round(entry.validation_fraction * len(order))
-        columns["validation"] = train.take(np.sort(order[:n_validation]))
-        columns["train"] = train.take(np.sort(order[n_validation:]))
+        together = _continued(train.text) if entry.pair else np.arange(len(train.text))
+        n_groups = len(np.unique(together))
+        held_out = (rng.permutation(n_groups).argsort() < round(entry.validation_fraction * n_groups))[together]
+        columns["validation"] = train.take(np.flatnonzero(held_out))
+        columns["train"] = train.take(np.flatnonzero(~held_out))
     if entry.test_fraction is not None:
         test = columns["test"]
         order = rng.permutation(len(test.text))[: round(entry.test_fraction * len(test.text))]
         dropped["not_drawn"] = len(test.text) - len(order)
         columns["test"] = test.take(np.sort(order))
     return columns
+
+
+def _continued(texts: Sequence[str]):
+    """The number of each text's group: texts that are the same are of one group, and a text is of that of the text before it
+    which it starts with.
+
+    The questions of a story follow one another, each with the story up to it; hypotheses share a premise. A model that has
+    learned some of them by heart would be chosen by the others.
+    """
+    import numpy as np
+
+    groups, found, before = {}, [], None
+    for text in texts:
+        if before and text.startswith(before):
+            groups.setdefault(text, found[-1])
+        found.append(groups.setdefault(text, len(found)))
+        before = text
+    return np.unique(np.array(found, np.int64), return_inverse=True)[1]
 
 
 def _backwards(rows: _Columns):

@@ -59,7 +59,7 @@ class DatasetEntry:
         test_fraction: of the pooled rows, the share that becomes test; not pooled, the random share of the published
             test split that is kept. None keeps the published test split whole.
         validation_fraction: share of the training rows set apart as validation where the source has no validation
-            split (always, if pooled).
+            split (always, if pooled). Of pairs, the share of their first texts: those of one story or premise stay together.
         distinct: drop repeated (text, label) rows, and keep rows of one text in one split. Needs `pooled`.
         split_seed: seed of every random cut above, not that of an experiment: all experiments share one test set.
         rationale: accepted published names of the gold evidence column, or ().
