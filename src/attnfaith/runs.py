@@ -676,7 +676,7 @@ def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os
     common = _common(recipe, folder, loaded)
     data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
     made = _made(section.seed, CODE, state, data)
-    if state.is_main_process and "provenance" not in read_state(folder):  # trained by code that did not keep it
+    if state.is_main_process and output is None and "provenance" not in read_state(folder):  # trained by older code
         _note(folder, provenance={**made, "of": "measurement"})
     common["settings"]["provenance"] = made
     path = measure(

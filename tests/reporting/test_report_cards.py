@@ -373,6 +373,14 @@ def test_the_card_prints_the_rules(drawn):
     assert findings.RULES in text
 
 
+@pytest.mark.parametrize(("classes", "rows"), [(3, 3), (30, 1)])
+def test_many_classes_are_not_listed(draw_record, classes, rows):
+    table = made_of(draw_record(20, classes=classes), label_names=[f"name{number}" for number in range(classes)])
+    text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
+    assert len(re.findall(r"^\| F1", text, re.M)) == rows and "roc_auc" not in text.split("---\n")[1]
+    assert (f"between {classes} classes: name0" in text) == (classes == 3)
+
+
 # ------------------------------------------------------------------------------------------------ escaping
 
 

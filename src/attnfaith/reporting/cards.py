@@ -25,7 +25,7 @@ from attnfaith.reporting import citations
 from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.reporting.files import write_atomically
 from attnfaith.reporting.findings import CARE, MAY, MAY_NOT, RULES, UNKNOWN, Checkpoint, Number
-from attnfaith.reporting.page import describe_figure
+from attnfaith.reporting.page import MOST_CLASSES, describe_figure
 from attnfaith.reporting.permutation import FIGURE as PERMUTATION_FIGURE
 from attnfaith.reporting.permutation import describe_figure as describe_permutation
 from attnfaith.reporting.tables import format_number
@@ -167,7 +167,7 @@ def _model_card(
         projection=PROJECTIONS.get(identity["projection"], f"{identity['projection']}: words can get no weight at all"),
         unit=checkpoint.unit,
         decoder=DECODERS.get(checkpoint.recipe.get("model", {}).get("readout"), "a decoder"),
-        classes=checkpoint.cell.class_names,
+        classes=checkpoint.cell.class_names if len(checkpoint.cell.class_names) <= MOST_CLASSES else (),
         n_classes=checkpoint.cell.probs.shape[1],
         pair=dataset["pair"],
         dataset=dataset,
@@ -341,7 +341,10 @@ def _performance(checkpoint: Checkpoint) -> list[tuple[str, str, str]]:
     rows = [("accuracy", _shown(accuracy), f"{accuracy.n:,}")]
     if not np.isnan(scores["roc_auc"]):
         rows.append(("area under the ROC curve", format_number(scores["roc_auc"]), f"{scores['n_scored']:,}"))
-    for number in range(checkpoint.cell.probs.shape[1]):
+    n_classes = checkpoint.cell.probs.shape[1]
+    if n_classes > MOST_CLASSES:
+        return [*rows, ("F1 of each class", "in the tables", f"{n_classes:,} classes")]
+    for number in range(n_classes):
         name = names[number] if number < len(names) else str(number)
         rows.append(
             (f"F1, class {name}", format_number(scores[f"f1_class_{number}"]), f"{scores[f'support_class_{number}']:,}")
