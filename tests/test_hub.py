@@ -129,7 +129,7 @@ def server():
 @pytest.fixture(scope="module")
 def forks(server, tmp_path_factory):
     environment = server.environment(tmp_path_factory.mktemp("home"), token=None)
-    environment["PYTHONPATH"] = str(ROOT / "src")
+    environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path_factory.mktemp("copies"))}  # of killed pushes
     command = [sys.executable, "-c", FORKS]
     with subprocess.Popen(
         command,
