@@ -177,10 +177,10 @@ def cards(arguments: Sequence[str] | None = None) -> list[Path]:
     parser.add_argument(
         "--output", type=Path, default=Path("model_cards"), help="folder of the cards (default: %(default)s)"
     )
-    parser.add_argument("--project", default="attnfaith", help="start of the data sets' names (default: %(default)s)")
     known = parser.parse_args(arguments)
     from attnfaith import recipes
     from attnfaith.data.registry import facts
+    from attnfaith.hub import RECORDS, RESULTS
     from attnfaith.reporting.cards import checkpoint_name, write_cards
 
     names = [checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in known.run]
@@ -190,8 +190,8 @@ def cards(arguments: Sequence[str] | None = None) -> list[Path]:
         {f"{known.to}/{name}": folder for name, folder in zip(names, known.run, strict=True)},
         known.output,
         facts,
-        records_repo=f"{known.to}/{known.project}-records",
-        results_repo=f"{known.to}/{known.project}-results",
+        records_repo=f"{known.to}/{RECORDS}",
+        results_repo=f"{known.to}/{RESULTS}",
     )
     print(f"cards: {known.output} ({len(names)} of checkpoints, {len(written)} files)")
     return written
