@@ -864,23 +864,47 @@ def main(arguments=None) -> None:
     study = read_study(known.config)
     if known.status:
         return show_status(study, cells(study))
+    how = {"only": known.only, "workers": known.workers, "remeasure": known.remeasure}
+    _, ended = carry_out(study, run=not known.tables, mix_versions=known.mix_versions, **how)
+    if said := failures(ended):
+        raise RecipeError(f"{said}; logs lie beside the cells in {study['output_dir']}")
+
+
+def carry_out(
+    study: Mapping,
+    *,
+    run: bool = True,
+    only: str | None = None,
+    workers: int | None = None,
+    remeasure: bool = False,
+    mix_versions: bool = False,
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """Run the cells of a study that are not complete, unless run is false, and make its tables from all that are.
+
+    Returns the folders of the complete cells, and what those that were run came to, by name. Raises RecipeError before any
+    cell is run for a study that cannot be, and where no cell is complete at the end.
+    """
+    planned, wanted = settle(study)
+    ended = _interruptible(choose(planned, only), study, workers, remeasure=remeasure) if run else {}
+    ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
+    write_cells(study, planned, ready)
+    if not ready:
+        said = failures(ended)
+        raise RecipeError(f"no cell of the study is complete: there is nothing to tabulate{said and f'; {said}'}")
+    write_tables(study, ready, mix_versions=mix_versions or study.get("mix_versions", False))
+    missing = len(planned) - len(ready)
+    print(f"tables of {len(ready)} cells: {study['results']}" + (f"; {missing} cells are missing" if missing else ""))
+    return ready, ended
+
+
+def settle(study: Mapping) -> tuple[list[Cell], dict[str, Recipe]]:
+    """The cells of a study and their recipes by name. Raises RecipeError for what could not be run or tabulated."""
     check_names(study.get("tables", DEFAULT), study.get("compare", ()))
     read_published(study)
     planned = cells(study)
     wanted = {cell.name: load_recipe(cell) for cell in planned}
     check_distinct(wanted)
-    ended = {}
-    if not known.tables:
-        ended = _interruptible(choose(planned, known.only), study, known.workers, remeasure=known.remeasure)
-    ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
-    write_cells(study, planned, ready)
-    if not ready:
-        raise RecipeError(f"no cell of the study is complete: there is nothing to tabulate{_failures(ended)}")
-    write_tables(study, ready, mix_versions=known.mix_versions or study.get("mix_versions", False))
-    missing = len(planned) - len(ready)
-    print(f"tables of {len(ready)} cells: {study['results']}" + (f"; {missing} cells are missing" if missing else ""))
-    if said := _failures(ended):
-        raise RecipeError(f"{said.removeprefix('; ')}; logs lie beside the cells in {study['output_dir']}")
+    return planned, wanted
 
 
 def show_status(study: Mapping, planned: Sequence[Cell]) -> None:
@@ -914,12 +938,12 @@ def _at_work(root: Path) -> bool:
     return False
 
 
-def _failures(ended: Mapping[str, str]) -> str:
+def failures(ended: Mapping[str, str]) -> str:
+    """The cells that failed or were not run, in words; "" where there are none."""
     failed = [name for name, outcome in ended.items() if outcome.startswith("FAILED")]
     skipped = [name for name, outcome in ended.items() if outcome.startswith("not run")]
-    return "".join(
-        f"; {len(names)} cells {what}: {names}" for what, names in (("failed", failed), ("not run", skipped)) if names
-    )
+    parts = ((failed, "failed"), (skipped, "not run"))
+    return "; ".join(f"{len(names)} cells {what}: {names}" for names, what in parts if names)
 
 
 def _interruptible(chosen: Sequence[Cell], study: Mapping, workers: int | None, *, remeasure: bool) -> dict[str, str]:

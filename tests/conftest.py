@@ -136,6 +136,15 @@ def tiny_recipe(tmp_path):
 
 
 @pytest.fixture
+def hub(tmp_path):
+    """A Hub on loopback, empty, its data in tmp_path / "hub"; a process uses it with `env=hub.environment(home)`."""
+    from tests.hub_server import HubServer
+
+    with HubServer(tmp_path / "hub") as server:
+        yield server
+
+
+@pytest.fixture
 def quick_report(monkeypatch):
     """Reports with one small empty picture: drawing the real ones takes most of a tiny run's time."""
     from matplotlib.figure import Figure

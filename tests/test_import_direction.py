@@ -15,7 +15,7 @@ PARTS = {file.parts[1].removesuffix(".py") for file in FILES} - {"__init__"}
 
 # Each layer may import those before it. Parts of one layer may not import one another.
 LAYERS = (
-    ("_import_hooks", "_memory"),
+    ("_import_hooks", "_memory", "provenance"),
     ("models", "metrics"),
     ("record",),
     ("data",),
@@ -25,13 +25,14 @@ LAYERS = (
     ("hub",),
     ("recipes",),
     ("runs",),
+    ("reproduction",),
     ("cli",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 WITHOUT_TORCH = ("record", "metrics", "reporting")
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}
-DEMO = {"gradio"}  # what app.py of a Space runs on
+DEMO = {"gradio", "pyarrow"}  # what app.py of a Space runs on
 
 
 def imports(file):

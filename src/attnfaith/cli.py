@@ -1,4 +1,4 @@
-"""The command line: train, measure, report, install-metric."""
+"""The command line: train, measure, report, cards, push, reproduce, install-metric."""
 
 import argparse
 import os
@@ -32,7 +32,17 @@ def train(arguments: Sequence[str] | None = None) -> Path:
     parser.add_argument(
         "--remeasure", action="store_true", help="with it, measure the model there anew if other code measured it"
     )
+    hub = parser.add_argument_group(
+        "the Hub", "as transformers' Trainer has them; the token is that of `hf auth login` or HF_TOKEN"
+    )
+    hub.add_argument("--push_to_hub", action="store_true", help="push the run when it is complete")
+    hub.add_argument("--hub_model_id", metavar="[OWNER/]NAME", help="of the model (default: you, and the recipe's name)")
+    hub.add_argument("--hub_private_repo", action="store_true", help="new repositories are private")
+    hub.add_argument("--hub_revision", metavar="BRANCH", help="the branch to push to (default: main)")
+    for refused in ("--hub_token", "--hub_strategy", "--hub_always_push"):
+        hub.add_argument(refused, nargs="?", const=True, help=argparse.SUPPRESS)
     known, overrides = parser.parse_known_args(arguments)
+    _check_hub_options(known)
     if known.remeasure and not known.resume_from_checkpoint:
         raise ValueError("--remeasure is for a run that lies there: add --resume_from_checkpoint")
     from attnfaith import recipes
@@ -40,11 +50,53 @@ def train(arguments: Sequence[str] | None = None) -> Path:
     recipe = recipes.load(known.config, overrides)
     from attnfaith import runs
 
+    destination = _destination(known, recipe) if known.push_to_hub else None
     how = {"overwrite": known.overwrite_output_dir, "resume": known.resume_from_checkpoint, "remeasure": known.remeasure}
     page = runs.run(recipe, **how)
     if int(os.environ.get("RANK", 0)) == 0:
         print(f"\nreport: {page}")
+        if destination:
+            _push_run(Path(recipe.output_dir), *destination, known)
     return page
+
+
+def _check_hub_options(known: argparse.Namespace) -> None:
+    if known.hub_token is not None:
+        raise ValueError(
+            "--hub_token: a token on a command line is read by everybody on the machine and kept by the shell: log in with "
+            "`hf auth login`, or set HF_TOKEN"
+        )
+    for name in ("hub_strategy", "hub_always_push"):
+        if getattr(known, name) is not None:
+            raise ValueError(f"--{name}: a run is pushed whole, when it is complete: leave it out")
+    for name in ("hub_model_id", "hub_private_repo", "hub_revision"):
+        if getattr(known, name) and not known.push_to_hub:
+            raise ValueError(f"--{name} is for a run that is pushed: add --push_to_hub")
+
+
+def _destination(known: argparse.Namespace, recipe) -> tuple[str, str]:
+    """(owner, name) of the model; asked before work is done that could not be pushed."""
+    from attnfaith import hub, provenance
+    from attnfaith.reporting.cards import checkpoint_name
+
+    if provenance.checkout()[1] and not known.resume_from_checkpoint:
+        raise ValueError("--push_to_hub: a run by code with uncommitted changes is not pushed: commit them, or leave it out")
+    owner, _, name = (known.hub_model_id or "").rpartition("/")
+    owner = hub.check(owner or None)
+    name = name or checkpoint_name(recipe.name)
+    hub.repo_id_of(owner, name)
+    return owner, name
+
+
+def _push_run(run: Path, owner: str, name: str, known: argparse.Namespace) -> None:
+    from attnfaith import hub
+
+    try:
+        hub.push(hub.plan(run, owner, name=name, private=known.hub_private_repo, revision=known.hub_revision))
+    except hub.HubError as error:
+        again = [f"attnfaith push {run} --to {owner} --name {name}", "--private" if known.hub_private_repo else ""]
+        again += [f"--revision {known.hub_revision}" if known.hub_revision else ""]
+        raise hub.HubError(f"{error}; the run itself is whole, `{' '.join(filter(None, again))}` pushes it") from error
 
 
 def measure(arguments: Sequence[str] | None = None) -> Path:
@@ -90,6 +142,82 @@ def report(arguments: Sequence[str] | None = None) -> Path:
     return page
 
 
+def push(arguments: Sequence[str] | None = None) -> list[str]:
+    """Push finished runs to the Hub: models with cards, records, result tables, the metric."""
+    parser = argparse.ArgumentParser(
+        prog="push",
+        description="Push finished runs to the Hub: each model with its card, their records, their tables and the metric. "
+        "The token is that of `hf auth login` or HF_TOKEN. Only what differs is sent; an interrupted push is run again.",
+    )
+    parser.add_argument("run", type=Path, nargs="+", help="folders of finished runs")
+    parser.add_argument("--to", metavar="OWNER", required=True, help="user or organisation that it will belong to")
+    parser.add_argument("--name", help="of the model (default: the recipe's name)")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be sent and its size")
+    parser.add_argument("--private", action="store_true", help="new repositories are private")
+    parser.add_argument("--revision", metavar="BRANCH", help="the branch to push to (default: main)")
+    parser.add_argument("--create-pr", action="store_true", help="offer it as pull requests to repositories that are there")
+    known = parser.parse_args(arguments)
+    from attnfaith import hub
+
+    if not known.dry_run:
+        hub.check(known.to, create_pr=known.create_pr)  # before the runs are read, which takes longer
+    how = {"private": known.private, "revision": known.revision, "create_pr": known.create_pr}
+    planned = hub.plan(known.run, known.to, name=known.name, **how)
+    if known.dry_run:
+        print(planned.describe())
+        return []
+    return hub.push(planned)
+
+
+def cards(arguments: Sequence[str] | None = None) -> list[Path]:
+    """Cards of trained checkpoints and their index, as they are pushed, without pushing."""
+    parser = argparse.ArgumentParser(prog="cards", description="Write one card per run, their figures and the index.")
+    parser.add_argument("run", type=Path, nargs="+", help="folders of finished runs")
+    parser.add_argument("--to", required=True, metavar="OWNER", help="user or organisation of the repositories on the Hub")
+    parser.add_argument(
+        "--output", type=Path, default=Path("model_cards"), help="folder of the cards (default: %(default)s)"
+    )
+    known = parser.parse_args(arguments)
+    from attnfaith import recipes
+    from attnfaith.data.registry import facts
+    from attnfaith.hub import RECORDS, RESULTS
+    from attnfaith.reporting.cards import checkpoint_name, write_cards
+
+    names = [checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in known.run]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two of the runs are called {twice[0]}: give runs whose recipes have different names")
+    written = write_cards(
+        {f"{known.to}/{name}": folder for name, folder in zip(names, known.run, strict=True)},
+        known.output,
+        facts,
+        records_repo=f"{known.to}/{RECORDS}",
+        results_repo=f"{known.to}/{RESULTS}",
+    )
+    print(f"cards: {known.output} ({len(names)} of checkpoints, {len(written)} files)")
+    return written
+
+
+def reproduce(arguments: Sequence[str] | None = None) -> None:
+    """Train and measure a recorded run anew and say which numbers agree; exit code 1 where one does not."""
+    parser = argparse.ArgumentParser(
+        prog="reproduce",
+        description="Carry out the recipe of a finished run, or of a checkpoint on the Hub, in a folder of its own and "
+        "compare every number: exactly, within rounding (0.0005), or not.",
+    )
+    parser.add_argument("source", help="folder of a run, or OWNER/NAME of a model on the Hub")
+    parser.add_argument("--output", type=Path, help="folder of the new run (default: runs/reproduced/NAME)")
+    parser.add_argument("--records", metavar="REPO", help="data set with the record (default: the one that the card names)")
+    parser.add_argument("--revision", help="of the model's repository")
+    known = parser.parse_args(arguments)
+    from attnfaith import reproduction
+
+    done = reproduction.reproduce(known.source, known.output, records_repo=known.records, revision=known.revision)
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(reproduction.describe(done))
+    if not done.agrees:
+        raise SystemExit(1)
+
+
 def install_metric(arguments: Sequence[str] | None = None) -> Path:
     """Make `evaluate.load("attention_faithfulness")` work without importing attnfaith."""
     argparse.ArgumentParser(prog="install-metric", description=install_metric.__doc__).parse_args(arguments)
@@ -100,7 +228,15 @@ def install_metric(arguments: Sequence[str] | None = None) -> Path:
     return path
 
 
-COMMANDS = {"train": train, "measure": measure, "report": report, "install-metric": install_metric}
+COMMANDS = {
+    "train": train,
+    "measure": measure,
+    "report": report,
+    "cards": cards,
+    "push": push,
+    "reproduce": reproduce,
+    "install-metric": install_metric,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

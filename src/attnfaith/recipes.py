@@ -113,6 +113,19 @@ class Training:
     use_cpu: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self):
+        """A recipe says what a run is, wherever it goes: it is kept, compared and published."""
+        if "hub_token" in self.arguments:
+            raise RecipeError(
+                "training.arguments.hub_token: a recipe is published, and an access token in it would be too: take it out, "
+                "log in with `hf auth login` or set HF_TOKEN, and give --push_to_hub to train.py"
+            )
+        if found := [name for name in self.arguments if name == "push_to_hub" or name.startswith("hub_")]:
+            raise RecipeError(
+                f"training.arguments.{found[0]}: a recipe says what a run is, not where it goes: take it out, and give "
+                "--push_to_hub, --hub_model_id OWNER/NAME, --hub_private_repo or --hub_revision to train.py"
+            )
+
 
 @dataclass(frozen=True)
 class Objective:

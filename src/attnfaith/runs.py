@@ -27,7 +27,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 from transformers.utils.logging import disable_progress_bar
 
 import attnfaith
-from attnfaith import recipes, record
+from attnfaith import provenance, recipes, record
 from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, load_splits
 from attnfaith.data.registry import get_entry
 from attnfaith.data.tokenization import build_tokenizer, encode
@@ -37,6 +37,7 @@ from attnfaith.measurement import (
     Cell,
     MeasurementError,
     check_options,
+    digest_data,
     digest_model,
     load_producers,
     measure,
@@ -555,6 +556,14 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
         "code": TRAINING_CODE,
         "processes": state.num_processes,
     }
+    if state.is_main_process:
+        fingerprint = {split: digest_data(rows) for split, rows in encoded.items()}
+        data = {"revision": loaded.revision, "fingerprint": fingerprint}
+        made = {**_made(recipe.seed, TRAINING_CODE, state, data), "of": "training"}
+        if earlier := read_state(folder).get("provenance"):  # the part that an interrupted process trained
+            changed = [key for key in ("version", "code", "commit", "dirty", "libraries") if earlier.get(key) != made[key]]
+            made |= {"begun": {key: earlier.get(key) for key in changed}} if changed else {}
+        _note(folder, provenance=made)
     if objective.kind == "untrained":
         if state.is_main_process:
             _keep(folder, model, tokenizer, **facts, epochs=0.0)
@@ -616,6 +625,12 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
     state.wait_for_everyone()
 
 
+def _made(seed: int, code: str, state: PartialState, data: dict) -> dict:
+    """Where what this process makes comes from."""
+    device = torch.cuda.get_device_name(state.device) if state.device.type == "cuda" else state.device.type
+    return provenance.collect(code, seed=seed, data=data, device=f"{device}, {torch.get_num_threads()} threads")
+
+
 def _keep(folder: Path, model, tokenizer, **facts) -> None:
     """Save model and tokenizer whole or not at all, and note the facts in the run's state."""
     temporary = folder / f".{MODEL}.tmp"
@@ -658,6 +673,12 @@ def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os
     with state.local_main_process_first():
         loaded = load_data(recipe, limits)
         rows = encode(loaded.splits[section.split], tokenizer)
+    common = _common(recipe, folder, loaded)
+    data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
+    made = _made(section.seed, CODE, state, data)
+    if state.is_main_process and output is None and "provenance" not in read_state(folder):  # trained by older code
+        _note(folder, provenance={**made, "of": "measurement"})
+    common["settings"]["provenance"] = made
     path = measure(
         model,
         rows,
@@ -667,7 +688,7 @@ def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os
         level=section.level,
         options=section.options,
         attention=_given_attention(recipe, folder, section.split, tokenizer),
-        **_common(recipe, folder, loaded),
+        **common,
     )
     if state.is_main_process and output is None:
         _note(folder, status="measured")

@@ -49,16 +49,21 @@ def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
     """Per instance [N] float64, NaN where there are no draws: permutation_tvd, the median TVD over the draws, 0..1;
     permutation_flips, the share of draws that change the decision, 0..1.
     """
-    draws = records.rows(cell.table, "permuted_probs")
+    return dict(zip(("permutation_tvd", "permutation_flips"), moved(cell, "permuted_probs"), strict=True))
+
+
+def moved(cell: Cell, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """How far the predictions [K][C] in a column lie from the cell's own: per instance [N] float64, NaN without draws, the
+    median TVD over the draws and the share of draws with another decision, both 0..1.
+    """
+    draws = records.rows(cell.table, column)
     counts = np.array([len(rows) for rows in draws])
     if not counts.any():
-        return {name: np.full(len(cell), np.nan) for name in ("permutation_tvd", "permutation_flips")}
-    permuted, own = np.concatenate([rows for rows in draws if len(rows)]), np.repeat(cell.probs, counts, axis=0)
+        return np.full(len(cell), np.nan), np.full(len(cell), np.nan)
+    others, own = np.concatenate([rows for rows in draws if len(rows)]), np.repeat(cell.probs, counts, axis=0)
     ends = np.cumsum(counts)[:-1]
-    return {
-        "permutation_tvd": _each(np.median, np.split(total_variation_distance(own, permuted), ends)),
-        "permutation_flips": _each(np.mean, np.split(decision_flips(own, permuted), ends)),
-    }
+    distances, flips = total_variation_distance(own, others), decision_flips(own, others)
+    return _each(np.median, np.split(distances, ends)), _each(np.mean, np.split(flips, ends))
 
 
 def _each(statistic, parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,0 +1,99 @@
+"""Train, measure, card and push a grid of checkpoints: accelerate launch recipes/release.py --config STUDY --to OWNER.
+
+A release is a study (recipes/study.py says what its file may hold; recipes/release.yaml is the one that is released) and an
+owner on the Hub. Its cells are run as a study's, its cards are written into a folder, and then each complete cell is pushed
+as `attnfaith push` does: its checkpoint to <owner>/<cell>, its record to <owner>/attnfaith-records; at the end the study's
+tables go to <owner>/attnfaith-results. The same command goes on where it was stopped, and pushes what was not.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import study as studies  # recipes/study.py, beside this file
+
+from attnfaith import hub, provenance
+from attnfaith.cli import guarded
+from attnfaith.data.registry import facts
+from attnfaith.recipes import RecipeError
+from attnfaith.reporting.cards import checkpoint_name, write_cards
+
+
+HERE = Path(__file__).parent
+
+
+def main(arguments=None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", type=Path, default=HERE / "release.yaml", help="the study (default: %(default)s)")
+    parser.add_argument("--to", metavar="OWNER", required=True, help="user or organisation that it will belong to")
+    parser.add_argument(
+        "--cards", type=Path, default=HERE.parent / "model_cards", help="folder of the cards and their index"
+    )
+    parser.add_argument("--private", action="store_true", help="new repositories are private")
+    parser.add_argument("--revision", metavar="BRANCH", help="the branch to push to (default: main)")
+    parser.add_argument("--dry-run", action="store_true", help="only say what is missing and what would be sent")
+    parser.add_argument("--workers", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)")
+    parser.add_argument("--only", metavar="PATTERN", help="run and push the cells of such names: 'sst-*'")
+    parser.add_argument("--remeasure", action="store_true", help="measure cells anew whose records other code measured")
+    known = parser.parse_args(arguments)
+    if int(os.environ.get("RANK", 0)) > 0:
+        return  # launched as several processes: the first one starts those that are needed
+    if known.workers is not None and known.workers < 1:
+        raise RecipeError(f"--workers {known.workers}: at least 1 cell at a time")
+    study = studies.read_study(known.config)
+    planned, wanted = studies.settle(study)
+    chosen = [cell.name for cell in studies.choose(planned, known.only)]
+    names = {name: checkpoint_name(name) for name in wanted}
+    for name in (*names.values(), hub.RECORDS, hub.RESULTS):
+        hub.repo_id_of(known.to, name)
+    how = {"private": known.private, "revision": known.revision}
+    if known.dry_run:
+        ready = {name: Path(wanted[name].output_dir) for name in chosen if studies.complete(wanted[name])}
+        describe(ready, names, known.to, missing=[name for name in chosen if name not in ready], **how)
+        return
+    hub.check(known.to)
+    if provenance.checkout()[1] and not all(studies.complete(wanted[name]) for name in chosen):
+        raise RecipeError("the code has uncommitted changes, so what it makes now would be refused: commit them first")
+    ready, ended = studies.carry_out(study, only=known.only, workers=known.workers, remeasure=known.remeasure)
+    cards = {hub.repo_id_of(known.to, names[name]): folder for name, folder in ready.items()}
+    repos = {"records_repo": f"{known.to}/{hub.RECORDS}", "results_repo": f"{known.to}/{hub.RESULTS}"}
+    write_cards(cards, known.cards, facts, **repos)
+    print(f"cards of {len(cards)} checkpoints: {known.cards}")
+    refused = push(study, {name: ready[name] for name in chosen if name in ready}, ready, names, known.to, **how)
+    said = [studies.failures(ended), *(f"{name} is not pushed: {why}" for name, why in refused.items())]
+    if any(said):
+        raise RecipeError("; ".join(filter(None, said)))
+
+
+def describe(ready: Mapping[str, Path], names: Mapping[str, str], owner: str, *, missing, **how) -> None:
+    """Print what a push of the complete cells would send."""
+    for name, folder in ready.items():
+        print(hub.plan(folder, owner, name=names[name], with_results=False, **how).describe())
+    print(f"{len(ready)} cells are complete, {len(missing)} are not" + (f": {', '.join(missing)}" if missing else ""))
+
+
+def push(
+    study: Mapping, chosen: Mapping[str, Path], ready: Mapping[str, Path], names: Mapping[str, str], owner: str, **how
+) -> dict[str, str]:
+    """Push checkpoints and records of the chosen cells one by one, then the tables of all; why a cell was refused, by name.
+
+    Raises HubError where the Hub fails: what is pushed by then stays.
+    """
+    refused = {}
+    for number, (name, folder) in enumerate(chosen.items(), start=1):
+        print(f"{name} ({number} of {len(chosen)})", flush=True)
+        try:
+            planned = hub.plan(folder, owner, name=names[name], with_results=False, **how)
+        except ValueError as error:  # of this run, not of the Hub
+            refused[name] = str(error)
+            continue
+        hub.push(planned)
+    print("tables", flush=True)
+    hub.push(hub.plan_results(study["results"], {names[name]: folder for name, folder in ready.items()}, owner, **how))
+    return refused
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,579 @@
+"""Cards: the stored ones byte for byte, numbers by another way, the rules of the verdicts, texts that try to format."""
+
+import json
+import re
+import string
+from pathlib import Path
+
+import evaluate
+import numpy as np
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+from huggingface_hub._eval_results import parse_eval_result_entries
+from hypothesis import given
+from hypothesis import strategies as st
+
+import attnfaith.metrics.registration
+from attnfaith import record as records
+from attnfaith.data.registry import DATASETS, facts
+from attnfaith.experiments import permutation
+from attnfaith.measurement import producers
+from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.projections import PROJECTIONS
+from attnfaith.reporting import cards, citations, findings
+from attnfaith.reporting.findings import CARE, MAY, MAY_NOT, UNKNOWN, Checkpoint
+
+
+GOLDEN = Path(__file__).parent / "golden"
+REPO = "someone/tiny-bilstm"
+MEASURES = ("gradient", "gradient_norm", "leave_one_out")
+RECIPE = {
+    "name": "tiny-bilstm",
+    "note": "A note with | and <b>bold</b>\nand [a link](https://example.org).",
+    "data": {"name": "sst", "limits": {"train": 100}},
+    "model": {"encoder": "bilstm", "readout": "affine"},
+    "training": {
+        "num_train_epochs": 8,
+        "learning_rate": 0.001,
+        "weight_decay": 1e-5,
+        "per_device_train_batch_size": 32,
+        "gradient_accumulation_steps": 1,
+    },
+    "measure": {"limit": 40},
+}
+RUN = {
+    "status": "complete",
+    "versions": {"attnfaith": "0.1.0", "torch": "2.13.0"},
+    "dataset": {"name": "sst", "revision": "abc", "dropped": {"train": {"too_short": 3}, "test": {"too_short": 1}}},
+    "sizes": {"train": 100, "validation": 20, "test": 40},
+    "vocabulary": 1234,
+    "epochs": 4.0,
+    "best": {"metric": "eval_roc_auc", "value": 0.8705},
+    "processes": 1,
+    "provenance": {
+        "version": "0.1.0",
+        "code": "0123456789ab",
+        "commit": "c0ffee",
+        "dirty": False,
+        "command": "recipes/train.py --config tiny.yaml --note 'a `quoted` | one'",
+        "libraries": {"torch": "2.13.0", "numpy": "2.4.6"},
+        "data": {"revision": "abc", "fingerprint": {"train": "f" * 64}},
+        "seed": 7,
+        "python": "3.11.7",
+        "platform": "Linux x86_64",
+    },
+}
+
+
+def made_of(table, **settings):
+    """The record with what a measurement stores in it."""
+    identity = {name: table.column(name)[0].as_py() for name in records.IDENTITY[1:]}
+    stored = {
+        "identity": identity,
+        "label_names": ["negative", "positive | <i>x</i>"],
+        "producers": ["gradient", "gradient_norm", "leave_one_out", "permutation"],
+        "model": "d" * 64,
+        "version": "0.1.0",
+        "code": "fedcba987654",
+        "seed": 0,
+        "recipe": RECIPE,
+        **settings,
+    }
+    return records.with_settings(table, [stored])
+
+
+def permuted(table, seed=5):
+    generator = np.random.default_rng(seed)
+    lengths = [len(row) for row in records.rows(table, "attention")]
+    draws = [generator.dirichlet(np.ones(2), 9 if length > 1 else 0).tolist() for length in lengths]
+    field = permutation.COLUMNS["permuted_probs"].field("permuted_probs")
+    return table.append_column(field, records.pa.array(draws, field.type))
+
+
+@pytest.fixture
+def drawn(draw_record):
+    """Forty texts, an empty one and one of a token among them, with permutations and marked evidence."""
+    return made_of(permuted(draw_record(40, seed=7, measures=MEASURES, rationale=True)))
+
+
+def tables():
+    return {"agreement": {"rows": 12, "columns": ["checkpoint", "tau_mean"]}, "a_b": {"rows": 3, "columns": ["n"]}}
+
+
+def rendered(drawn):
+    with_figures = ["attention_overview", "gradient_vs_leave_one_out", "tau_attention_gradient"]
+    repos = {"records_repo": "someone/attnfaith-records", "results_repo": "someone/attnfaith-results"}
+    cell = cards.cell_facts(RUN, drawn, model_repo=REPO)
+    return {
+        "model_card.md": cards.model_card(RUN, drawn, repo_id=REPO, dataset=facts("sst"), figures=with_figures, **repos),
+        "records_card.md": cards.records_card(
+            {"tiny-bilstm": cell, "other": {**cell, "dataset": "snli"}},
+            repo_id=repos["records_repo"],
+            datasets={"snli": facts("snli")},
+        ),
+        "results_card.md": cards.results_card(tables(), repo_id=repos["results_repo"]),
+        "cards_index.md": cards.cards_index({REPO: Checkpoint(RUN, drawn)}),
+        "eval_results.yaml": cards.eval_results(drawn, dataset=facts("sst"), records_repo=repos["records_repo"])[
+            ".eval_results/sst.yaml"
+        ],
+    }
+
+
+# ------------------------------------------------------------------------------------------- byte for byte
+
+
+@pytest.mark.parametrize(
+    "name", ["model_card.md", "records_card.md", "results_card.md", "cards_index.md", "eval_results.yaml"]
+)
+def test_the_stored_card(name, drawn):
+    """A changed template, rule or number shows as a diff. Where the change is meant, store what is rendered."""
+    assert rendered(drawn)[name] == (GOLDEN / f"{name}.golden").read_text(encoding="utf-8")
+
+
+def test_another_number_is_another_card(drawn):
+    weights = [row[::-1] for row in records.rows(drawn, "attention")]
+    place = drawn.column_names.index("attention")
+    field = drawn.schema.field("attention")
+    other = drawn.set_column(place, field, records.pa.array([row.tolist() for row in weights], field.type))
+    assert rendered(other)["model_card.md"] != rendered(drawn)["model_card.md"]
+    assert rendered(drawn) == rendered(drawn)
+
+
+# --------------------------------------------------------------------------------------- numbers, metadata
+
+
+def test_numbers_are_those_of_the_metric(drawn):
+    """By `evaluate`, which computes from columns and not from a record."""
+    attnfaith.metrics.registration.register_metric()
+    metric = evaluate.load("attention_faithfulness")
+    numbers = Checkpoint(RUN, drawn).numbers
+    for name in MEASURES:
+        found = metric.compute(
+            attention=records.rows(drawn, "attention"), importance=records.rows(drawn, f"importance_{name}")
+        )
+        tau = numbers[f"kendall_tau.{name}"]
+        assert tau.value == pytest.approx(found["kendall_tau"])
+        assert (tau.low, tau.high) == pytest.approx((found["kendall_tau_ci_low"], found["kendall_tau_ci_high"]))
+        assert tau.n_undefined == found["kendall_tau_undefined"] == 3 and tau.n == 37
+        assert tau.against == pytest.approx(found["tie_ceiling"])
+        overlap = numbers[f"top_k_overlap.{name}"]
+        assert (overlap.value, overlap.against) == pytest.approx((found["top_k_overlap"], found["top_k_overlap_chance"]))
+    for key in ("normalised_entropy", "support_size", "share_of_zeros"):
+        assert numbers[key].value == pytest.approx(found[key])
+    labels = drawn.column("label").to_numpy()
+    predicted = np.stack(records.rows(drawn, "probs")).argmax(1)
+    known = ~np.isnan(labels)
+    assert numbers["accuracy"].value == np.mean(predicted[known] == labels[known])
+    assert numbers["accuracy"].n_undefined == (~known).sum() > 0
+
+
+def test_the_most_important_token_by_hand(build_record):
+    table = build_record(
+        [
+            {"attention": [0.5, 0.3, 0.2], "leave_one_out": [0.9, 0.1, 0.1]},  # the heaviest is first
+            {"attention": [0.6, 0.4, 0.0], "leave_one_out": [0.1, 0.1, 0.9]},  # the first has no weight
+            {"attention": [0.4, 0.4, 0.1, 0.1], "leave_one_out": [0.7, 0.1, 0.1, 0.1]},  # one of two heaviest
+            {"attention": [0.4, 0.4, 0.1, 0.1], "leave_one_out": [0.0, 0.0, 0.5, 0.5]},  # two first, both light
+            {"attention": [0.5, 0.5], "leave_one_out": [0.2, 0.2]},
+            {"attention": [1.0], "leave_one_out": [0.2]},
+            {"attention": [], "leave_one_out": []},
+        ],
+        measures=("leave_one_out",),
+    )
+    numbers = Checkpoint({}, table).numbers
+    hits, light = numbers["heaviest_is_first.leave_one_out"], numbers["first_is_light.leave_one_out"]
+    assert (hits.n, hits.n_undefined) == (4, 3)
+    assert hits.value == (1 + 0 + 0.5 + 0) / 4
+    assert hits.against == pytest.approx((1 / 3 + 1 / 3 + 1 / 4 + 2 / 4) / 4)
+    assert light.value == (0 + 1 + 0 + 1) / 4
+    assert numbers["first_is_weightless.leave_one_out"].value == 1 / 4
+
+
+def test_metadata_reads_back(drawn):
+    card = ModelCard(rendered(drawn)["model_card.md"])
+    assert card.data.license == "apache-2.0" and card.data.datasets == ["SetFit/sst2"]
+    assert card.data.to_dict()["attnfaith"] == {"records": "someone/attnfaith-records", "configuration": "tiny-bilstm"}
+    results = {
+        (found.metric_type, (found.metric_args or {}).get("compared_with")): found for found in card.data.eval_results
+    }
+    numbers = Checkpoint(RUN, drawn).numbers
+    assert results["accuracy", None].metric_value == pytest.approx(numbers["accuracy"].value, abs=1e-6)
+    for name in MEASURES:
+        found, number = results["kendall_tau", name], numbers[f"kendall_tau.{name}"]
+        assert found.metric_value == pytest.approx(number.value, abs=1e-6)
+        assert found.metric_args["ci_low"] == pytest.approx(number.low, abs=1e-6)
+        assert (found.metric_args["n"], found.metric_args["undefined"]) == (number.n, number.n_undefined)
+    assert results["tvd", None].metric_value == pytest.approx(numbers["shuffled.tvd"].value, abs=1e-6)
+    entries = parse_eval_result_entries(yaml.safe_load(rendered(drawn)["eval_results.yaml"]))
+    tau = next(entry for entry in entries if entry.task_id == "kendall_tau.gradient")
+    assert (tau.dataset_id, tau.value) == ("SetFit/sst2", results["kendall_tau", "gradient"].metric_value)
+    assert len(entries) == len(card.data.eval_results)
+
+
+def test_data_without_a_repository_has_no_results_of_one(drawn):
+    assert cards.eval_results(drawn, dataset=facts("planted_evidence")) == {}
+    card = ModelCard(cards.model_card(RUN, drawn, repo_id=REPO, dataset=facts("planted_evidence")))
+    assert card.data.datasets is None and "attnfaith" not in card.data.to_dict()
+
+
+def test_viewer_configurations(drawn):
+    for name in ("records_card.md", "results_card.md"):
+        configs = yaml.safe_load(rendered(drawn)[name].split("---\n")[1])["configs"]
+        for config in configs:
+            (file,) = config["data_files"]
+            assert file["path"] == f"{config['config_name']}/{file['split']}-*.parquet"
+            assert file["split"] not in ("all", "train")
+    assert [config["config_name"] for config in configs] == ["agreement", "a_b"]
+
+
+# ------------------------------------------------------------------------------------------------ verdicts
+
+
+def verdicts(table, run=RUN):
+    return {use.name: use.verdict for use in Checkpoint(run, table).uses}
+
+
+def ranked(build_record, agree, count=40, encoder="average", weights=None, **columns):
+    """Texts of six tokens; in a share `agree` of them attention orders the tokens as importance does, else reversed."""
+    weights = np.array([0.05, 0.1, 0.15, 0.2, 0.22, 0.28]) if weights is None else weights
+    instances = []
+    for number in range(count):
+        order = np.arange(1.0, 7.0)
+        scores = order if number < agree * count else order[::-1]
+        instances.append({"attention": weights, **{name: scores for name in MEASURES}, **columns})
+    table = build_record(instances, measures=MEASURES)
+    place = table.column_names.index("encoder")
+    column = records.pa.array([encoder] * count).dictionary_encode()
+    return table.set_column(place, table.schema.field("encoder"), column)
+
+
+def test_attention_that_orders_as_importance_does_may_be_used(build_record):
+    assert verdicts(ranked(build_record, 1.0)) == {
+        "seeing": MAY,
+        "ranking": MAY,
+        "picking": MAY,
+        "naming": MAY,
+        "unused": MAY,
+        "reason": UNKNOWN,
+        "audit": MAY_NOT,
+    }
+    # an encoder that mixes tokens: one can act through the others
+    assert verdicts(ranked(build_record, 1.0, encoder="bilstm"))["unused"] == CARE
+
+
+@pytest.mark.parametrize(("agree", "ranking", "naming"), [(0.0, MAY_NOT, MAY_NOT), (0.75, CARE, MAY), (0.45, MAY_NOT, CARE)])
+def test_the_end_of_the_interval_decides(build_record, agree, ranking, naming):
+    """With 400 texts a share of .75 has its lower end near .71, one of .45 near .40; tau is twice the share less 1."""
+    checkpoint = Checkpoint(RUN, ranked(build_record, agree, count=400))
+    found = {use.name: use.verdict for use in checkpoint.uses}
+    tau, hits = checkpoint.numbers["kendall_tau.gradient"], checkpoint.numbers["heaviest_is_first.leave_one_out"]
+    assert tau.value == pytest.approx(2 * agree - 1) and hits.value == pytest.approx(agree)
+    for number, name, expected in ((tau, "ranking", ranking), (hits, "naming", naming)):
+        assert expected == (MAY if number.low >= 0.5 else CARE if number.low >= 0.3 else MAY_NOT)
+        assert found[name] == expected
+    assert found["unused"] == MAY_NOT
+
+
+def test_weights_that_are_zero_are_asked_for_as_such(build_record):
+    sparse = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+    (unused,) = (use for use in Checkpoint(RUN, ranked(build_record, 1.0, weights=sparse)).uses if use.name == "unused")
+    assert unused.verdict == MAY and "with no weight" in unused.what
+    # of six tokens five are not ranked: tau cannot reach .5 of ties, though the one that is named is right
+    found = verdicts(ranked(build_record, 1.0, weights=sparse))
+    ceiling = 5 / np.sqrt(15 * 5)
+    assert found["naming"] == MAY and found["ranking"] == (MAY if ceiling >= 0.5 else CARE)
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(400, MAY), (40, MAY_NOT)])
+def test_of_short_texts_chance_decides(build_record, count, verdict):
+    """Of two tokens one is picked, right in 60 % of the texts and by chance in half; few texts cannot tell the two apart."""
+    instances = [
+        {"attention": [0.4, 0.6], "leave_one_out": [0.1, 0.9] if number % 5 < 3 else [0.9, 0.1]} for number in range(count)
+    ]
+    checkpoint = Checkpoint(RUN, build_record(instances, measures=("leave_one_out",)))
+    overlap = checkpoint.numbers["top_k_overlap.leave_one_out"]
+    assert overlap.value == pytest.approx(0.6) and overlap.against == 0.5
+    assert 0.3 < overlap.low and (overlap.low > 0.5) == (count == 400)
+    found = {use.name: use.verdict for use in checkpoint.uses}
+    assert found["picking"] == found["naming"] == verdict
+
+
+def test_the_measure_that_agrees_least_decides(build_record):
+    weights, order = np.array([0.05, 0.1, 0.15, 0.2, 0.22, 0.28]), np.arange(1.0, 7.0)
+    instances = [{"attention": weights, "gradient": order, "leave_one_out": order[::-1]} for _ in range(4)]
+    found = verdicts(build_record(instances, measures=("gradient", "leave_one_out")))
+    assert found["ranking"] == found["picking"] == found["naming"] == MAY_NOT
+
+
+def moved(build_record, share, count=200, probs=(0.2, 0.8)):
+    """Texts whose prediction is [.9, .1]; under every permutation [.88, .12] in a share of them, `probs` in the others."""
+    table = build_record(
+        [{"attention": [0.4, 0.6], "probs": [0.9, 0.1], "leave_one_out": [0.1, 0.9]} for _ in range(count)],
+        measures=("leave_one_out",),
+    )
+    field = permutation.COLUMNS["permuted_probs"].field("permuted_probs")
+    draws = [[[0.88, 0.12] if number < share * count else list(probs)] * 4 for number in range(count)]
+    return table.append_column(field, records.pa.array(draws, field.type))
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(1.0, MAY_NOT), (0.6, MAY_NOT), (0.5, CARE), (0.0, CARE)])
+def test_the_reason_of_a_decision(build_record, share, verdict):
+    """The lower end of the interval is above one half from a share of about .57."""
+    checkpoint = Checkpoint(RUN, moved(build_record, share))
+    (use,) = (use for use in checkpoint.uses if use.name == "reason")
+    assert use.verdict == verdict and "an adversary do is not known" in use.reason
+    assert checkpoint.numbers["shuffled.small"].value == share
+    assert checkpoint.numbers["shuffled.flips"].value == pytest.approx(1 - share)
+    assert checkpoint.numbers["shuffled.tvd"].value == pytest.approx(0.02 * share + 0.7 * (1 - share))
+
+
+def test_an_adversary_far_away_speaks_against_a_reason(build_record):
+    from attnfaith.experiments.adversary_exact import COLUMNS
+
+    table = moved(build_record, 0.0)
+    count = table.num_rows
+    columns = {
+        "adversary_exact_epsilon": [[0.01]] * count,
+        "adversary_exact_attention": [[[1.0, 0.0]]] * count,
+        "adversary_exact_probs": [[[0.9, 0.1]]] * count,
+        "adversary_exact_bound": [[0.6]] * count,
+        "adversary_exact_one_token": [[1]] * count,
+        "adversary_exact_certainty": ["exact"] * count,
+    }
+    for jsd, verdict in ((0.6, MAY_NOT), (0.1, CARE)):
+        other = table
+        for name, values in (columns | {"adversary_exact_jsd": [[jsd]] * count}).items():
+            kind = COLUMNS[name].arrow_type()
+            array = records.pa.array(values, records.pa.string()).dictionary_encode() if "certainty" in name else None
+            other = other.append_column(
+                COLUMNS[name].field(name), records.pa.array(values, kind) if array is None else array
+            )
+        assert verdicts(other)["reason"] == verdict
+
+
+@pytest.mark.parametrize("at_random", [False, True])
+def test_evidence_that_people_marked(build_record, at_random):
+    generator = np.random.default_rng(0)
+    gold = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    weights = np.array([0.05, 0.1, 0.15, 0.2, 0.22, 0.28])
+    instances = [{"attention": generator.permutation(weights) if at_random else weights, "gold": gold} for _ in range(60)]
+    table = build_record(instances, rationale=True)
+    assert verdicts(table)["plausible"] == (MAY_NOT if at_random else MAY)
+
+
+def test_uniform_attention_says_nothing(build_record):
+    table = build_record(
+        [{"attention": [0.5, 0.5], "leave_one_out": [0.1, 0.2 + number]} for number in range(4)],
+        measures=("leave_one_out",),
+        projection="uniform",
+    )
+    assert verdicts(table) == {"anything": MAY_NOT}
+    assert "same weight" in cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
+    assert "may not" in cards.cards_index({REPO: Checkpoint(RUN, table)})
+
+
+def test_what_is_undefined_is_not_known(build_record):
+    table = build_record([{"attention": [1.0], "leave_one_out": [0.3]}], measures=("leave_one_out",))
+    found = verdicts(table)
+    assert {name for name, verdict in found.items() if verdict == UNKNOWN} == {
+        "ranking",
+        "picking",
+        "naming",
+        "unused",
+        "reason",
+    }
+    text = cards.model_card({"status": "complete"}, table, repo_id=REPO, dataset=facts("sst"))
+    assert ".nan" not in text and "nan" not in re.findall(r"\| ([^|]*) \|", text)
+    metrics = yaml.safe_load(text.split("---\n")[1])["model-index"][0]["results"][0]["metrics"]
+    assert "kendall_tau" not in [metric["type"] for metric in metrics]
+    assert "| Kendall’s τ of attention and leave-one-out | undefined | 0 | 1 |  |" in text
+
+
+def test_the_card_prints_the_rules(drawn):
+    text = rendered(drawn)["model_card.md"]
+    for bound in (findings.ALIKE, findings.PARTLY, findings.SMALL):
+        assert f"{bound:g}" in findings.RULES
+    assert findings.RULES in text
+
+
+@pytest.mark.parametrize(("classes", "rows"), [(3, 3), (30, 1)])
+def test_many_classes_are_not_listed(draw_record, classes, rows):
+    table = made_of(draw_record(20, classes=classes), label_names=[f"name{number}" for number in range(classes)])
+    text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
+    assert len(re.findall(r"^\| F1", text, re.M)) == rows and "roc_auc" not in text.split("---\n")[1]
+    assert (f"between {classes} classes: name0" in text) == (classes == 3)
+
+
+# ------------------------------------------------------------------------------------------------ escaping
+
+
+@given(st.text(st.sampled_from(string.printable + "“é|<>&`[]*_#~$\\"), max_size=40))
+def test_escaped_text_formats_nothing(text):
+    found = cards.escape(text)
+    assert "\n" not in found and not re.search("[<>]", found)
+    assert not re.search(r"(?<!\\)(?:\\\\)*[`*_\[\]|#~$]", found), found
+    plain = re.sub(r"\\([\\`*_\[\]|#~$])", r"\1", found)
+    for character, entity in (("<", "&lt;"), (">", "&gt;"), ("&", "&amp;")):
+        plain = plain.replace(entity, character)
+    assert plain == re.sub(r"\s+", " ", text)
+
+
+@given(st.text(st.sampled_from("ab `|\n"), min_size=1, max_size=20).filter(str.strip))
+def test_code_holds_whatever_it_is_given(text):
+    found = cards.code(text)
+    ticks = re.match("`+", found)[0]
+    assert found.endswith(ticks) and "\n" not in found
+    inside = found[len(ticks) : -len(ticks)]
+    assert ticks not in re.findall("`+", inside)
+    assert not re.search(r"(?<!\\)\|", inside)
+
+
+NASTY = "</td><script>alert(1)</script> ![x](https://evil.example/p.png) | a\n---\nlicense: mit\n# head `c` {{ 7*7 }} ```"
+
+
+def test_texts_of_others_format_nothing(drawn):
+    table = made_of(drawn, label_names=[NASTY, "b"], recipe=RECIPE | {"note": NASTY}, producers=[NASTY])
+    dataset = facts("sst") | {"citation": NASTY, "licence": NASTY, "notes": NASTY}
+    run = json.loads(json.dumps(RUN))
+    run["provenance"]["command"] = NASTY
+    plain = ModelCard(rendered(drawn)["model_card.md"])
+    cell = cards.cell_facts(run, table, model_repo=REPO)
+    for text in (
+        cards.model_card(run, table, repo_id=REPO, dataset=dataset, figures=["gradient_vs_leave_one_out"]),
+        cards.records_card({"c": cell}, repo_id=REPO, datasets={"sst": dataset}),
+        cards.results_card({"t": {"rows": 1, "columns": [NASTY]}}, repo_id=REPO),
+    ):
+        _, front_matter, body = text.split("---\n", 2)
+        assert yaml.safe_load(front_matter)["license"] != "mit"
+        escaped = "".join(line for line in body.splitlines(keepends=True) if not line.startswith("| command |"))  # is code
+        assert "<script" not in escaped and "![x]" not in escaped and "{{ 7\\*7 }}" in escaped
+        assert not re.search(r"^(---|license: mit|# head)", body, re.M)
+    assert len(re.findall("^## ", plain.text, re.M)) == len(
+        re.findall("^## ", cards.model_card(run, table, repo_id=REPO, dataset=dataset, figures=["attention_overview"]), re.M)
+    )
+
+
+def test_a_class_name_with_a_column_break_keeps_the_table(drawn):
+    text = rendered(drawn)["model_card.md"]
+    row = next(line for line in text.splitlines() if line.startswith("| F1, class positive"))
+    assert len(re.findall(r"(?<!\\)\|", row)) == 4
+
+
+@pytest.mark.parametrize("repo_id", ["no-owner", "a/b/c", "a/b--c", 'a/b"c', "a/", "a/b\nc"])
+def test_names_that_the_hub_does_not_allow(repo_id, drawn):
+    with pytest.raises(ValueError):
+        cards.model_card(RUN, drawn, repo_id=repo_id, dataset=facts("sst"))
+
+
+def test_no_folder_of_a_machine(drawn):
+    place = drawn.column_names.index("vectors")
+    column = records.pa.array(["/srv/somebody/glove.txt"] * drawn.num_rows).dictionary_encode()
+    table = drawn.set_column(place, drawn.schema.field("vectors"), column)
+    text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
+    assert "glove.txt" in text and "/srv" not in text
+    cell = cards.cell_facts(RUN, table, model_repo=REPO)
+    assert cell["vectors"] == "glove.txt"
+
+
+# ------------------------------------------------------------------------------------------ several records
+
+
+def test_numbers_that_the_first_record_lacks_come_from_the_next(build_record, drawn):
+    first = drawn.drop_columns(["permuted_probs"]).slice(0, 20)
+    checkpoint = Checkpoint(RUN, [first, drawn])
+    assert checkpoint.numbers["kendall_tau.gradient"].n == 17
+    assert checkpoint.numbers["shuffled.tvd"] == Checkpoint(RUN, drawn).numbers["shuffled.tvd"]
+    assert "20, 40 texts" in cards.model_card(RUN, [first, drawn], repo_id=REPO, dataset=facts("sst"))
+
+
+@pytest.mark.parametrize("weights", ["e" * 64, None])
+def test_records_of_other_weights_are_refused(drawn, weights):
+    with pytest.raises(ValueError, match="not of the same weights"):
+        Checkpoint(RUN, [drawn, made_of(drawn, model=weights)])
+
+
+def test_no_record_is_refused():
+    with pytest.raises(ValueError, match="none was given"):
+        Checkpoint(RUN, [])
+
+
+def test_a_record_of_several_cells_is_refused(draw_record):
+    both = records.concatenate([draw_record(4, seed=1), draw_record(4, seed=2)])
+    with pytest.raises(ValueError, match="holds 2"):
+        Checkpoint(RUN, both)
+
+
+# ------------------------------------------------------------------------------------------- what is known
+
+
+def test_every_data_set_is_cited():
+    assert set(citations.DATASETS) == set(DATASETS)
+    for keys in (*citations.DATASETS.values(), *citations.PRODUCERS.values()):
+        assert set(keys) <= set(citations.BIBTEX)
+    assert {*citations.PROJECTIONS.values(), *citations.OBJECTIVES.values()} <= set(citations.BIBTEX)
+    # one that somebody adds is theirs to cite
+    assert set(citations.PRODUCERS) <= set(producers()) and set(citations.PROJECTIONS) <= set(PROJECTIONS)
+
+
+def test_citations_are_whole():
+    for key, entry in citations.BIBTEX.items():
+        assert entry.startswith("@") and f"{{{key},\n" in entry and entry.endswith("}\n")
+        assert entry.count("{") == entry.count("}")
+        assert re.search(r"year = \{(19|20)\d\d\}", entry) and "author = {" in entry and "title = {{" in entry
+
+
+def test_encoders_that_keep_tokens_apart_are_those_of_the_models():
+    free = {name for name, kind in ENCODERS.items() if not kind.contextual}
+    assert set(findings.CONTEXT_FREE) <= free and set(cards.ENCODERS) <= set(ENCODERS)
+    assert not set(findings.CONTEXT_FREE) & (set(ENCODERS) - free)
+
+
+def test_facts_of_a_data_set():
+    known = facts("snli")
+    assert known["licence"] == "CC BY-SA 4.0" and known["pair"] and known["hub_id"] == "stanfordnlp/snli"
+    assert facts("sst")["licence"] == ""
+    json.dumps([facts(name) for name in DATASETS])
+
+
+# --------------------------------------------------------------------------------------------- from folders
+
+
+@pytest.fixture
+def folder(tmp_path, drawn):
+    (tmp_path / "run" / "report" / "figures").mkdir(parents=True)
+    (tmp_path / "run" / "run.json").write_text(json.dumps(RUN))
+    (tmp_path / "run" / "report" / "figures" / "attention_overview.png").write_bytes(b"png")
+    records.save(drawn.drop_columns(["permuted_probs"]), tmp_path / "run" / "record.parquet")
+    return tmp_path / "run"
+
+
+def test_cards_of_folders(folder, tmp_path, drawn):
+    written = cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
+    names = {path.relative_to(tmp_path / "cards").as_posix() for path in written}
+    assert names == {"README.md", "tiny-bilstm.md", "figures/tiny-bilstm-attention_overview.png"}
+    text = (tmp_path / "cards" / "tiny-bilstm.md").read_text()
+    table = records.load(folder / "record.parquet")
+    assert text == cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"), figures=["attention_overview"])
+    for link in re.findall(r"\]\(((?!http|#)[^)]+)\)", text + (tmp_path / "cards" / "README.md").read_text()):
+        assert (tmp_path / "cards" / link).is_file(), link
+    # a second measurement of the same weights, beside the first
+    records.save(drawn, folder / "interventions.parquet")
+    assert "shuffled.tvd" in cards.read_checkpoint(folder).numbers
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [('{"status": "trained"}', "not complete"), ("{", "cannot be read"), (None, "no run")]
+)
+def test_folders_that_are_no_finished_run(folder, tmp_path, content, says):
+    if content is None:
+        (folder / "run.json").unlink()
+    else:
+        (folder / "run.json").write_text(content)
+    with pytest.raises(ValueError, match=says):
+        cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
+    assert not (tmp_path / "cards").exists()
+
+
+def test_names_of_checkpoints():
+    assert cards.checkpoint_name("sst-bilstm-sparsegen--10-10") == "sst-bilstm-sparsegen-minus-10-10"
