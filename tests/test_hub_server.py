@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from tests.hub_server import HubServer, Storage, damaged, front_matter, matches_
 ALICE, READER, BOB = "hf_alice", "hf_alice_read", "hf_bob"
 ALPHABET = bytes(range(256)) * 3
 INFO = "/api/models/alice/repo"
+HF = str(Path(sys.executable).parent / "hf")  # also where the environment is not activated
 
 
 class Answer(NamedTuple):
@@ -968,15 +970,15 @@ def test_what_a_client_makes_of_each_fault(hub, client):
 def test_the_hf_command(hub, client, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/a.txt").write_text("hello")
-    assert "alice" in client(["hf", "auth", "whoami"])
+    assert "alice" in client([HF, "auth", "whoami"])
     client(
-        ["hf", "upload", "alice/data", "folder", ".", "--repo-type", "dataset", "--private", "--commit-message", "by hand"]
+        [HF, "upload", "alice/data", "folder", ".", "--repo-type", "dataset", "--private", "--commit-message", "by hand"]
     )
     assert hub.history("dataset", "alice/data")[-1].title == "by hand"
     assert hub.storage.repo("dataset", "alice/data")["private"]
-    client(["hf", "download", "alice/data", "--repo-type", "dataset", "--local-dir", "copy"])
+    client([HF, "download", "alice/data", "--repo-type", "dataset", "--local-dir", "copy"])
     assert (tmp_path / "copy/a.txt").read_text() == "hello"
-    assert "Invalid user token" in client(["hf", "auth", "whoami"], token="hf_wrong", code=1)
+    assert "Invalid user token" in client([HF, "auth", "whoami"], token="hf_wrong", code=1)
 
 
 @pytest.mark.slow

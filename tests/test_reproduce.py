@@ -223,9 +223,13 @@ def test_a_run_without_a_record_is_compared_by_its_numbers(copied, tmp_path, qui
 
 def test_a_recipe_may_not_send_anything(copied):
     text = yaml.safe_load((copied / "recipe.yaml").read_text())
-    text["training"]["arguments"] |= {"push_to_hub": True, "hub_model_id": "a/b", "report_to": "all", "seed": 3}
+    text["training"]["arguments"] |= {"report_to": "all", "run_name": "x", "seed": 3}
     (copied / "recipe.yaml").write_text(yaml.safe_dump(text))
     assert reproduction.read(copied).recipe.training.arguments == {"disable_tqdm": True, "seed": 3}
+    text["training"]["arguments"] |= {"push_to_hub": True, "hub_model_id": "a/b"}
+    (copied / "recipe.yaml").write_text(yaml.safe_dump(text))
+    with pytest.raises(ValueError, match="push_to_hub"):
+        reproduction.read(copied)
 
 
 def broken(folder, kind):
