@@ -971,9 +971,7 @@ def test_the_hf_command(hub, client, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/a.txt").write_text("hello")
     assert "alice" in client([HF, "auth", "whoami"])
-    client(
-        [HF, "upload", "alice/data", "folder", ".", "--repo-type", "dataset", "--private", "--commit-message", "by hand"]
-    )
+    client([HF, "upload", "alice/data", "folder", ".", "--repo-type", "dataset", "--private", "--commit-message", "by hand"])
     assert hub.history("dataset", "alice/data")[-1].title == "by hand"
     assert hub.storage.repo("dataset", "alice/data")["private"]
     client([HF, "download", "alice/data", "--repo-type", "dataset", "--local-dir", "copy"])
