@@ -37,6 +37,7 @@ OPTIONS = {  # of producers that take long with their own
     "permutation": {"draws": 20},
     "adversary_search": {"steps": 20},
     "adversary_exact": {"epsilons": [0.05]},
+    "integrated_gradients": {"steps": 3, "max_steps": 9},
 }
 FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the lengths of texts
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
