@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.importance._inputs import gradients, item_sums, items, text_inputs, without_parameters
+from attnfaith.importance._inputs import attended, gradients, item_sums, items, text_inputs, without_parameters
 from attnfaith.record import Column, ragged
 
 
@@ -139,9 +139,9 @@ def _lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line
     rest, parts, answers = text_inputs(batch), items(model, batch), batch.get("answer_mask")
     with torch.no_grad():
         embedded = model.get_input_embeddings()(rest.pop("input_ids"))
-        encoded = batch["encoded"] if "encoded" in batch else model.encode(**text_inputs(batch), answer_mask=answers)
+        encoded, attention = attended(model, batch)
         hidden, mask, query = encoded
-        f = explaining(model.decode(hidden, model.attend(*encoded), query), batch, target, output)
+        f = explaining(model.decode(hidden, attention, query), batch, target, output)
         ours = mask if parts is None else parts >= 0
         start = torch.where(ours.unsqueeze(-1), _baseline(model, baseline).to(embedded), embedded)
         read = model.model.read(**text_inputs(batch)) if model.level == "token" else None
