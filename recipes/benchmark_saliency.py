@@ -3,7 +3,7 @@
 Rows: integrated gradients at 50 midpoints, and occlusion by zeros, of the BiLSTM that `benchmark.py` times, on texts of 20
 and of 200 tokens. Values are checked to be the same before anything is timed. captum has its own batching switched on: of
 points (`internal_batch_size`) and of changed texts (`perturbations_per_eval`), and the fastest of several sizes counts.
-Ours is the whole measure as a record has it, with the columns of encoder states that captum does not make. Figures are CPU
+Ours is what makes the inputs' column; those of encoder states, which captum does not make, are left out. Figures are CPU
 time of this process per text, the median of the repetitions, the two sides taking turns.
 """
 
@@ -17,7 +17,9 @@ from benchmark import VOCABULARY, same, take_turns
 from captum.attr import FeatureAblation, IntegratedGradients
 
 from attnfaith._memory import keep_freed_memory
-from attnfaith.importance import integrated_gradients, occlusion
+from attnfaith.importance import integrated_gradients
+from attnfaith.importance._inputs import without_parameters
+from attnfaith.importance.leave_one_out import without_token
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.reporting import save_table
@@ -71,8 +73,9 @@ def integrated_gradients_row(tokens, repeats):
     captum = IntegratedGradients(lambda points: model(inputs_embeds=points).logits)
 
     def ours():
-        made = integrated_gradients.measure(model, batch, target=1, steps=STEPS, max_steps=STEPS)
-        return made["importance_integrated_gradients"]
+        with without_parameters(model):
+            inputs, *_ = integrated_gradients.lines(model, batch, "zero", 1, "logit")
+            return integrated_gradients.integrate(inputs, STEPS, STEPS, 0.0).parts[:, 1:-1]
 
     def theirs(size):
         found = captum.attribute(
@@ -89,8 +92,13 @@ def occlusion_row(tokens, repeats):
     groups = torch.arange(tokens + 2)[None, :, None].expand(1, -1, embedded.shape[-1])
     captum = FeatureAblation(lambda points: model(inputs_embeds=points).logits)
 
+    given = {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
+
+    @torch.no_grad()
     def ours():
-        return occlusion.measure(model, batch, target=1, by="zero")["importance_occlusion"]
+        encoded = model.encode(**given)
+        whole = model.decode(encoded.hidden, model.attend(*encoded))[:, None, 1]
+        return (whole - without_token(model, given, encoded, torch.zeros_like(embedded))[..., 1])[:, 1:-1]
 
     @torch.no_grad()
     def theirs(size):

@@ -126,7 +126,7 @@ def measure(
     check(target, output, baseline, steps, max_steps, tolerance)
     _check_baseline(model, baseline)
     with without_parameters(model):
-        inputs, hidden, mask, parts = _lines(model, batch, baseline, target, output)
+        inputs, hidden, mask, parts = lines(model, batch, baseline, target, output)
         found = [integrate(line, steps, max_steps, tolerance) for line in (inputs, hidden)]
     of_items = item_sums(found[0].parts, parts), found[1].parts
     columns = [ragged(values.float().cpu(), mask.cpu()) for values in of_items]
@@ -134,7 +134,7 @@ def measure(
     return dict(zip(COLUMNS, columns, strict=True))
 
 
-def _lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line, torch.Tensor, torch.Tensor | None]:
+def lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line, torch.Tensor, torch.Tensor | None]:
     """The line of inputs and that of states, the mask (B,T) of what attention is over and the items of positions."""
     rest, parts, answers = text_inputs(batch), items(model, batch), batch.get("answer_mask")
     with torch.no_grad():
