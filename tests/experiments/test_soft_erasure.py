@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from attnfaith._random import generator
 from attnfaith.experiments import _subsets, soft_erasure
-from attnfaith.experiments._readout import generator
 from attnfaith.measurement import MeasurementError, check_options
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnfaith.experiments._readout import generator
+from attnfaith._random import generator
 from attnfaith.experiments._subsets import distinct, read_parts, scores, whole
 from attnfaith.record import Column
 

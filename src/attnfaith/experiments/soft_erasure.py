@@ -7,8 +7,8 @@ E embedding, M measures, K draws.
 import numpy as np
 import torch
 
+from attnfaith._random import generator
 from attnfaith.experiments import _subsets
-from attnfaith.experiments._readout import generator
 from attnfaith.record import Column
 
 
