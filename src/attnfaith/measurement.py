@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import pkgutil
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -461,11 +462,17 @@ def _measure_batch(
 def _scores(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
     """The token scores that a batch's columns hold: measure -> one array [T] per instance, attention first.
 
-    Importances of states are not among them: a token is erased from the input.
+    Importances of states are not among them: a token is erased from the input. A signed measure (one whose column's doc says
+    so) is there by its size as well, beside the measures that have no sign: else none could tell what is due to the sign.
     """
-    names = [name for name, column in declared.items() if name.startswith(PREFIX) and column.axes == ("T",)]
-    inputs = [name for name in names if name in columns and not name.endswith("_hidden")]
-    return {"attention": columns["attention"]} | {name.removeprefix(PREFIX): columns[name] for name in inputs}
+    found = {"attention": columns["attention"]}
+    for name, column in declared.items():
+        if name.startswith(PREFIX) and column.axes == ("T",) and name in columns and not name.endswith("_hidden"):
+            measure = name.removeprefix(PREFIX)
+            found[measure] = columns[name]
+            if re.search(r"\bsigned\b", column.doc):
+                found[record.ABSOLUTE + measure] = [np.abs(values) for values in columns[name]]
+    return found
 
 
 def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.ndarray]]:

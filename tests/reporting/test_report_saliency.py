@@ -89,9 +89,9 @@ def test_every_test_by_hand(cell):
     assert found["insertion_area"]["good"][row] == pytest.approx(np.trapezoid([0.2, *kept, 0.95], at))
     soft_kept, soft_removed = (records.rows(cell.table, f"soft_erasure_{n}_probs")[row][place] for n in ("kept", "removed"))
     scale = 0.75
-    expected = np.mean(np.maximum(0, 0.95 - soft_removed) / scale)
+    expected = np.mean(np.clip((0.95 - soft_removed) / scale, 0, 1))
     assert found["soft_comprehensiveness"]["good"][row] == pytest.approx(expected)
-    assert found["soft_sufficiency"]["good"][row] == pytest.approx(np.mean(1 - np.maximum(0, 0.95 - soft_kept) / scale))
+    assert found["soft_sufficiency"]["good"][row] == pytest.approx(np.mean(1 - np.clip((0.95 - soft_kept) / scale, 0, 1)))
     gold = records.rows(cell.table, "rationale")
     for name, values in plausibility_results(cell.scores("good"), gold).items():
         np.testing.assert_array_equal(found[name]["good"], values)
@@ -180,6 +180,28 @@ def test_signed_scores_and_zeros_are_ranked_as_they_are(build_record):
     table = saliency.tables([cell])["saliency_agreement"].set_index(["first", "second"])
     assert table.loc[("good", "random"), "top_k_overlap"] == 0  # the fourth against the first
     assert table.loc[("attention", "good"), "n_overlap_undefined"] == 0
+
+
+def test_signed_measures_by_their_size(draw_record):
+    """Against marks, "absolute" is the size of the scores; it is no measure of the record's own in the matrix."""
+    names = ("attention", "good", "absolute_good")
+    fall = {"attention": 0.2, "good": 0.6, "absolute_good": 0.4}
+    table = draw_record(20, measures=("good",), rationale=True)
+    place = table.column_names.index("importance_good")
+    signed = [row * np.where(np.arange(len(row)) % 2, 1, -1) for row in records.rows(table, "importance_good")]
+    table = table.set_column(
+        place, table.schema.field(place), pa.array([row.tolist() for row in signed], table.schema.field(place).type)
+    )
+    (cell,) = split_cells(erased(table, fall, names=names))
+    gold = records.rows(cell.table, "rationale")
+    found = saliency.scores(cell)["average_precision"]
+    np.testing.assert_array_equal(
+        found["absolute_good"], plausibility_results([np.abs(r) for r in signed], gold)["average_precision"]
+    )
+    assert not np.array_equal(found["absolute_good"], found["good"], equal_nan=True)
+    made = saliency.tables([cell])
+    assert set(made["saliency_tests"]["measure"]) == set(names)
+    assert made["saliency_agreement"][["first", "second"]].to_numpy().tolist() == [["attention", "good"]]
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def holds(cell: Cell) -> bool:
 
 
 def measures(cell: Cell) -> list[str]:
-    """The names of what is tested, attention first, as the record has them.
+    """The names of what is tested, attention first, as the record has them; a signed measure by its size as well.
 
     Raises RecordError where two instances of the cell name others: they were not measured together.
     """
@@ -142,7 +142,8 @@ def scores(cell: Cell, only: Sequence[str] | None = None) -> dict[str, dict[str,
 
     comprehensiveness and sufficiency are AOPC over those of ERASER's five shares that were measured (over all shares where
     none was), its code's mean. The areas take every share measured, at the share of tokens that it came to. The soft forms
-    are means over draws. A cell has the tests that its columns allow.
+    are means over draws, each cut to 0..1 as in their published code: where the empty text loses next to nothing they would
+    outweigh all other texts. A cell has the tests that its columns allow.
 
     Raises RecordError where the instances of a cell were tested by other measures or shares.
     """
@@ -169,14 +170,22 @@ def scores(cell: Cell, only: Sequence[str] | None = None) -> dict[str, dict[str,
         for place, name in enumerate(_same(cell, "soft_erasure_measures")):
             if name not in wanted:
                 continue
-            found["soft_comprehensiveness"][name] = normalised_comprehensiveness(whole, removed[:, place], empty).mean(1)
-            found["soft_sufficiency"][name] = normalised_sufficiency(whole, kept[:, place], empty).mean(1)
+            falls = normalised_comprehensiveness(whole, removed[:, place], empty)
+            found["soft_comprehensiveness"][name] = falls.clip(0, 1).mean(1)
+            found["soft_sufficiency"][name] = normalised_sufficiency(whole, kept[:, place], empty).clip(0, 1).mean(1)
     if "rationale" in cell.table.column_names:
         gold = records.rows(cell.table, "rationale")
         for name in (name for name in names if name in wanted):
-            for test, values in plausibility_results(cell.scores(name), gold).items():
+            for test, values in plausibility_results(_token_scores(cell, name), gold).items():
                 found[test][name] = values
     return {test: values for test, values in found.items() if values}
+
+
+def _token_scores(cell: Cell, name: str) -> list[np.ndarray]:
+    """Scores [T] per instance of what is tested under this name."""
+    if name.startswith(records.ABSOLUTE):
+        return [np.abs(row) for row in cell.scores(name.removeprefix(records.ABSOLUTE))]
+    return cell.scores(name)
 
 
 def _numbers(cell: Cell, column: str) -> np.ndarray:
@@ -273,7 +282,7 @@ def _means(columns: np.ndarray) -> np.ndarray:
 
 @_once
 def _agreement(cell: Cell) -> pd.DataFrame:
-    names = measures(cell)
+    names = ["attention", *(name for name in cell.measures if not name.endswith("_hidden"))]
     given = {name: cell.scores(name) for name in names}
     # above 0, so that no token is left out as if it had no weight; the order stays
     raised = {name: [row - row.min() + 1.0 if len(row) else row for row in rows] for name, rows in given.items()}
@@ -398,8 +407,10 @@ def tests_grid(df: pd.DataFrame, stem: str = "tables/saliency_tests") -> Grid:
         "Mean over texts, and in brackets the rank. * among the best: not worse than the best measure of the column "
         "(paired sign-flip test over texts, Holm’s correction over measures, p ≤ 0.05). ↑ large is good, ↓ small is good. "
         "AOPC: mean over ERASER’s shares of tokens. Erasure shows a model texts unlike those it was trained on. Against "
-        "marked evidence a measure is plausible, which is not to say that the model used it. Texts where a test is "
-        "undefined are in no mean."
+        "marked evidence a measure is plausible, which is not to say that the model used it. A signed measure tells "
+        "evidence for the predicted class from evidence against it, which attention cannot; “absolute” is the same by "
+        "size alone. "
+        "Texts where a test is undefined are in no mean."
     )
     columns = (*keys, "measure", "texts", *heads)
     return Grid("Which measure tells what the model used?", columns, tuple(rows), len(keys) + 1, note, stem)
@@ -471,7 +482,8 @@ def tests_figure(cell: Cell) -> "Figure":
 @_own_style
 def agreement_figure(cell: Cell) -> "Figure":
     """Mean tau-b of every two measures as a heat map."""
-    names, table = measures(cell), _agreement(cell)
+    table = _agreement(cell)
+    names = list(dict.fromkeys([*table["first"], *table["second"]]))
     matrix = np.full((len(names), len(names)), np.nan)
     for row in table.to_dict("records"):
         places = names.index(row["first"]), names.index(row["second"])
