@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
+from attnfaith.data.collation import keep_positions
 from attnfaith.experiments._readout import encode
 
 
@@ -65,10 +66,9 @@ def read_parts(model, batch, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     where, present = places(model, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
     stays = np.concatenate([_positions(*one) for one in zip(where, present, parts, strict=True)])
-    lengths = stays.sum(1)
     found = np.empty((len(stays), model.config.num_labels))
-    for chosen in _by_length(lengths):
-        found[chosen] = _read(model, batch, owner[chosen], stays[chosen], int(lengths[chosen].max()))
+    for chosen in _by_length(stays.sum(1)):
+        found[chosen] = _read(model, batch, owner[chosen], stays[chosen])
     return np.split(found, np.cumsum([len(part) for part in parts])[:-1])
 
 
@@ -89,19 +89,13 @@ def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
             start = stop
 
 
-def _read(model, batch, owner: np.ndarray, stays: np.ndarray, length: int) -> np.ndarray:
-    """Class probabilities (V,C) of the texts `owner` (V,), each cut to the positions that stay (V,L), at most `length`."""
+def _read(model, batch, owner: np.ndarray, stays: np.ndarray) -> np.ndarray:
+    """Class probabilities (V,C) of the texts `owner` (V,), each cut to the positions that stay (V,L)."""
     device = batch["input_ids"].device
-    order = torch.from_numpy(np.argsort(~stays, axis=1, kind="stable")[:, :length]).to(device)
-    present = torch.from_numpy(np.arange(length) < stays.sum(1, keepdims=True)).to(device)
     rows = torch.from_numpy(owner).to(device)
-    pad = model.config.pad_token_id or 0
-    given = {
-        "input_ids": batch["input_ids"][rows].gather(1, order).masked_fill(~present, pad),
-        "attention_mask": present.to(batch["attention_mask"].dtype),
-    }
-    if batch.get("token_type_ids") is not None:
-        given["token_type_ids"] = batch["token_type_ids"][rows].gather(1, order).masked_fill(~present, 0)
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    texts = {name: batch[name][rows] for name in inputs if batch.get(name) is not None}
+    given = keep_positions(texts, torch.from_numpy(stays).to(device), model.config.pad_token_id or 0)
     if batch.get("answer_mask") is not None:
         given["answer_mask"] = batch["answer_mask"][rows]
     encoded = model.encode(**given)
