@@ -181,14 +181,14 @@ def test_undefined(tiny_model, tiny_rows, tiny_batch):
 @given(st.integers(1, 300), st.floats(0.001, 0.999))
 def test_a_share_is_rounded_up_and_holds_a_token(length, share):
     """By whole numbers: the fewest tokens whose share is not below the one asked for."""
-    kept = rationale_erasure._rationales([np.zeros(length)], (share,), np.random.default_rng(0))
+    kept = rationale_erasure.rationales([np.zeros(length)], (share,), np.random.default_rng(0))
     count = int(kept.sum())
     assert count >= 1 and count / length >= share - 1e-9
     assert count == 1 or (count - 1) / length < share
 
 
 def test_shares_that_floats_miss():
-    assert rationale_erasure._rationales([np.zeros(100)], (0.07,), np.random.default_rng(0)).sum() == 7
+    assert rationale_erasure.rationales([np.zeros(100)], (0.07,), np.random.default_rng(0)).sum() == 7
 
 
 @pytest.mark.parametrize("shares", [[], [0.5, 0.1], [0.1, 0.1], [0.0, 0.5], [0.5, 1.0], ["0.1"], [True], 0.1, None, "0.1"])

@@ -71,7 +71,7 @@ def measure(model, batch, *, seed: int = 0, shares: Sequence[float] = SHARES) ->
     check(shares)
     given, probs = scores(model, batch), whole(model, batch)
     asked = [
-        _rationales([values[row] for values in given.values()], shares, generator(seed, name, "rationale_erasure"))
+        rationales([values[row] for values in given.values()], shares, generator(seed, name, "rationale_erasure"))
         for row, name in enumerate(batch["instance_id"])
     ]
     parts, numbers = zip(*(distinct(_parts(kept)) for kept in asked), strict=True)
@@ -89,7 +89,7 @@ def measure(model, batch, *, seed: int = 0, shares: Sequence[float] = SHARES) ->
     return columns
 
 
-def _rationales(values: list[np.ndarray], shares: Sequence[float], random: np.random.Generator) -> np.ndarray:
+def rationales(values: list[np.ndarray], shares: Sequence[float], random: np.random.Generator) -> np.ndarray:
     """Which tokens (M,S,T) bool each measure's rationale of each share holds; values: one array (T,) per measure."""
     length = len(values[0])
     tie_breaker = random.permutation(length)
