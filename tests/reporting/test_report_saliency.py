@@ -1,6 +1,7 @@
 """Measures ranked by tests of explanations, on records whose truth is known."""
 
 import itertools
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,8 @@ import pytest
 from scipy.stats import kendalltau
 
 from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results
+from attnfaith.data.eraser import read_results, write_results
+from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results, token_f1
 from attnfaith.reporting import interventions, saliency
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.report import write_report
@@ -240,6 +242,28 @@ def test_instances_tested_in_two_ways(record):
     mixed = record.set_column(place, record.schema.field(place), pa.array(other, record.schema.field(place).type))
     with pytest.raises(records.RecordError, match="'rationale_erasure_measures' holds .*; one cell is measured in one way"):
         saliency.tables(split_cells(mixed))
+
+
+def test_written_for_erasers_evaluation(cell, tmp_path):
+    """Their AOPC, by the loop of their code's definition, of the file is our mean over texts; their F1 our token F1."""
+    path = write_results(tmp_path / "good.jsonl", saliency.eraser_rows(cell, "good"))
+    instances = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(instances) == 39  # all but the empty text
+    found = saliency.scores(cell)
+    for test in ("comprehensiveness", "sufficiency"):
+        falls = []
+        for one in instances:
+            name = one["classification"]
+            of = {part["threshold"]: part[f"{test}_classification_scores"][name] for part in one["thresholded_scores"]}
+            falls += [one["classification_scores"][name] - of[share] for share in (0.01, 0.05, 0.1, 0.2, 0.5)]
+        assert np.mean(falls) == pytest.approx(np.nanmean(found[test]["good"]))
+    lengths = dict(zip(cell.instance_ids, cell.lengths.tolist(), strict=True))
+    rows = read_results(path, lengths)
+    gold = dict(zip(cell.instance_ids, records.rows(cell.table, "rationale"), strict=True))
+    f1 = token_f1([row["chosen"] for row in rows], [gold[row["instance_id"]] for row in rows])[2]
+    assert np.nanmean(f1) == pytest.approx(np.nanmean(found["token_f1"]["good"]))
+    with pytest.raises(ValueError, match="no tests of 'other'; the cell holds those of attention, good, random"):
+        saliency.eraser_rows(cell, "other")
 
 
 def test_order_of_rows_does_not_matter(record):

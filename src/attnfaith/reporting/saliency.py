@@ -28,7 +28,7 @@ from attnfaith.metrics.attention_faithfulness.erasure_curves import (
     normalised_sufficiency,
     sufficiency,
 )
-from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results
+from attnfaith.metrics.attention_faithfulness.plausibility import mean_share, plausibility_results, top_tokens
 from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_overlap
 from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell, describe, measure_label
@@ -194,6 +194,49 @@ def _numbers(cell: Cell, column: str) -> np.ndarray:
 
 def _stacked(cell: Cell, column: str) -> np.ndarray:
     return np.stack(records.rows(cell.table, column)).astype(np.float64)
+
+
+def eraser_rows(cell: Cell, measure: str, share: float | None = None) -> list[dict]:
+    """One measure's tests as rows for `attnfaith.data.eraser.write_results`, which ERASER's own evaluation reads.
+
+    share: of the tokens that make up the rationale; None for the mean share marked in the record, without which there is
+    none. classification: the predicted class by its name where the record knows it, else its number. Of the scores by class
+    those of the predicted one are there, the only one that AOPC reads. Texts where the measure is undefined are left out.
+
+    Raises ValueError for a measure that was not tested and for a share out of range.
+    """
+    names = measures(cell)
+    if measure not in names:
+        raise ValueError(f"no tests of {measure!r}; the cell holds those of {', '.join(names)}")
+    values, place = _token_scores(cell, measure), names.index(measure)
+    if share is None and "rationale" in cell.table.column_names:
+        share = mean_share(records.rows(cell.table, "rationale"))
+    chosen = [None] * len(cell) if share is None or np.isnan(share) else top_tokens(values, share)
+    shares = _same(cell, "rationale_erasure_shares")
+    whole = _numbers(cell, "rationale_erasure_whole_prob")
+    kept, removed = (_stacked(cell, f"rationale_erasure_{name}_probs")[:, place] for name in ("kept", "removed"))
+    rows = []
+    for row in np.flatnonzero(~np.isnan(kept).any(1)):
+        number = int(cell.predicted[row])
+        name = cell.class_names[number] if cell.class_names else str(number)
+        rows.append(
+            {
+                "instance_id": cell.instance_ids[row],
+                "scores": values[row].tolist(),
+                "chosen": None if chosen[row] is None else chosen[row].tolist(),
+                "classification": name,
+                "classification_scores": {name: float(whole[row])},
+                "thresholded_scores": [
+                    {
+                        "threshold": float(at),
+                        "comprehensiveness_classification_scores": {name: float(without)},
+                        "sufficiency_classification_scores": {name: float(alone)},
+                    }
+                    for at, without, alone in zip(shares, removed[row], kept[row], strict=True)
+                ],
+            }
+        )
+    return rows
 
 
 def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
