@@ -202,6 +202,15 @@ BIBTEX: dict[str, str] = dict(
             "https://aclanthology.org/2020.acl-main.408",
         ),
         _paper(
+            "zhao-aletras-2023-incorporating",
+            "Zhao, Zhixue and Aletras, Nikolaos",
+            "Incorporating Attribution Importance for Improving Faithfulness Metrics",
+            "Proceedings of ACL 2023 (Volume 1: Long Papers)",
+            "2023",
+            "4732--4745",
+            "https://aclanthology.org/2023.acl-long.261",
+        ),
+        _paper(
             "diao-etal-2014-jointly",
             "Diao, Qiming and Qiu, Minghui and Wu, Chao-Yuan and Smola, Alexander J. and Jiang, Jing and Wang, Chong",
             "Jointly Modeling Aspects, Ratings and Sentiments for Movie Recommendation (JMARS)",
@@ -239,6 +248,8 @@ PRODUCERS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(("gradient_norm", "gradient_hidden_to_input", "random_support"), ("meister-etal-2021-sparse",)),
     **dict.fromkeys(("erasure", "minimal_flip_set"), ("serrano-smith-2019-attention",)),
+    "rationale_erasure": ("deyoung-etal-2020-eraser",),
+    "soft_erasure": ("zhao-aletras-2023-incorporating",),
 }
 """Measure or experiment -> the paper that it comes from, or whose test it varies."""
 PROJECTIONS = {
