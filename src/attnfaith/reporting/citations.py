@@ -243,13 +243,13 @@ DATASETS: dict[str, tuple[str, ...]] = {
 }
 """Data set of the registry -> whom to cite for it; () where it is this package's own."""
 PRODUCERS: dict[str, tuple[str, ...]] = {
+    "rationale_erasure": ("deyoung-etal-2020-eraser",),
+    "soft_erasure": ("zhao-aletras-2023-incorporating",),
     **dict.fromkeys(
         ("gradient", "leave_one_out", "permutation", "adversary_search", "adversary_exact"), ("jain-wallace-2019-attention",)
     ),
     **dict.fromkeys(("gradient_norm", "gradient_hidden_to_input", "random_support"), ("meister-etal-2021-sparse",)),
     **dict.fromkeys(("erasure", "minimal_flip_set"), ("serrano-smith-2019-attention",)),
-    "rationale_erasure": ("deyoung-etal-2020-eraser",),
-    "soft_erasure": ("zhao-aletras-2023-incorporating",),
 }
 """Measure or experiment -> the paper that it comes from, or whose test it varies."""
 PROJECTIONS = {
