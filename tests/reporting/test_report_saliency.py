@@ -15,6 +15,7 @@ from attnfaith.reporting import interventions, saliency
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.report import write_report
 from attnfaith.reporting.statistics import sign_flip_test, sign_flip_tests
+from attnfaith.reporting.study import study_figures
 
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5)
@@ -300,6 +301,10 @@ def test_the_report_holds_all_of_it(record, tmp_path, quick_figures):
     names = {path.name for path in (tmp_path / "report").rglob("*.*")}
     assert {"saliency_tests.csv", "saliency_agreement.csv", "saliency_tests.png", "saliency_agreement.png"} <= names
     assert "Heat map of the mean rank correlation" in page
+
+
+def test_a_study_draws_them(cell):
+    assert list(study_figures([cell], ["saliency"])) == ["sst-saliency_tests", "sst-saliency_agreement"]
 
 
 def test_many_columns_at_once_are_tested_as_one_alone():
