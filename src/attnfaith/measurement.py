@@ -124,9 +124,10 @@ def measure(
     come in the data set's order.
 
     Raises MeasurementError where output is a folder, the data set is empty or lacks columns, an option or level does not
-    exist, words are asked of a model that is not hierarchical, the model has weights or predictions that are not finite or
-    fewer than two classes, a given attention is missing, of another length than its text or no distribution, or the shards
-    that lie there belong to another measurement.
+    exist, words are asked of a model that is not hierarchical, a producer cannot measure this model or these instances (one
+    with a function `check_model(model, dataset, **options)` says so before any work is done), the model has weights or
+    predictions that are not finite or fewer than two classes, a given attention is missing, of another length than its text
+    or no distribution, or the shards that lie there belong to another measurement.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     output = Path(output)
@@ -149,6 +150,8 @@ def measure(
                 f"{list(modules)} would measure the model's own attention, not the one that is given: measure without them"
             )
         _check_given(attention, dataset)
+    attending = WordLevel(model) if level == "word" else model
+    _check_possible(modules, options, attending, dataset)
     identity = {**vars(cell), **_model_identity(model, level)}
     batches = _batches(np.asarray(dataset["length"]), batch_tokens)
     shards = _shards(batches, shard_instances)
@@ -172,7 +175,6 @@ def measure(
     state.wait_for_everyone()
     training = model.training
     model.eval()
-    attending = WordLevel(model) if level == "word" else model
     mine = range(state.process_index, len(shards), state.num_processes)
     bar = tqdm(
         total=sum(len(batch) for number in mine for batch in shards[number]),
@@ -240,6 +242,16 @@ def _check(model, dataset, level: str) -> None:
             raise MeasurementError(
                 f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
             )
+
+
+def _check_possible(modules: Mapping[str, object], options: Mapping[str, Mapping], model, dataset) -> None:
+    """Raises MeasurementError where a producer cannot measure this model or these instances and says so beforehand."""
+    for name, module in modules.items():
+        if hasattr(module, "check_model"):
+            try:
+                module.check_model(model, dataset, **options.get(name, {}))
+            except ValueError as error:
+                raise MeasurementError(f"'{name}': {error}") from error
 
 
 def _model_identity(model, level: str) -> dict[str, str]:
@@ -436,11 +448,12 @@ def _measure_batch(
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
     batch |= {"instance_id": rows["instance_id"], "encoded": encoded, "attention": attention}
+    batch["label"] = rows.get("labels", [None] * count)
     columns = {
         "instance_id": rows["instance_id"],
         **{name: [value] * count for name, value in identity.items()},
         "tokens": rows["tokens"],
-        "label": rows.get("labels", [None] * count),
+        "label": batch["label"],
         "truncated": rows["truncated"],
         "probs": list(probs.astype(np.float32)),
         "attention": record.ragged(attention.float().cpu(), encoded.mask.cpu()),

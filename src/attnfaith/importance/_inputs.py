@@ -33,11 +33,30 @@ def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]
             parameter.requires_grad_(True)
 
 
+def attended(model, batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    """States (B,T,H), mask (B,T), query and attention (B,T), taken from where a measurement has put them."""
+    if "encoded" in batch:
+        return *batch["encoded"], batch["attention"]
+    with torch.no_grad():
+        encoded = model.encode(**text_inputs(batch), answer_mask=batch.get("answer_mask"))
+        return *encoded, model.attend(*encoded)
+
+
+def text_inputs(batch) -> dict[str, torch.Tensor | None]:
+    """What says which text an instance is, as `model.encode` and `model.items` take it."""
+    return {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
+
+
+def token_counts(model, batch) -> list[int]:
+    """The number T of attendable tokens of each instance."""
+    return model.attendable(**text_inputs(batch)).sum(1).tolist()
+
+
 def items(model, batch) -> torch.Tensor | None:
     """(B,L): the item of attention that an input position is part of, -1 for none; None where each token is its own."""
     if model.level == "token":
         return None
-    return model.items(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
+    return model.items(**text_inputs(batch))
 
 
 def item_sums(values: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:
