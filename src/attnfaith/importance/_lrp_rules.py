@@ -26,8 +26,7 @@ from attnfaith.models import decoders, encoders
 from attnfaith.models.encoders import lstm_steps, sinusoidal_positions
 
 
-BIAS, STABILISER, POSITIONS, QUERY = range(4)
-KINDS = ("biases", "stabiliser", "positions", "query")  # of what a ledger's columns hold
+BIAS, STABILISER, POSITIONS, QUERY = KINDS = range(4)
 
 
 class Rules:
@@ -45,25 +44,30 @@ class Rules:
         """values (B,...,D) plus a constant that broadcasts to it and keeps its part of the relevance."""
         return _Plus.apply(values, constant.detach().to(values.dtype), self.ledger, kind)
 
-    def stable(self, values):
-        """values (B,...,D), a sum whose terms share its relevance, less what epsilon absorbs."""
-        return _Stable.apply(values, self.ledger, self.epsilon) if self.epsilon else values
+    def stable(self, values, bias=None):
+        """values (B,...,D), a sum whose terms share its relevance, less what epsilon absorbs.
 
-    def dense(self, values, weight, *constants):
-        """values (B,...,I) through a matrix (O,I); constants: pairs of what is added to the product, and its kind."""
-        values = values @ weight.detach().t()
+        bias: a term of these sums that broadcasts to them and keeps its part.
+        """
+        if bias is None and not self.epsilon:
+            return values
+        return _Stable.apply(values, None if bias is None else bias.detach(), self.ledger, self.epsilon)
+
+    def dense(self, values, weight, bias, *constants):
+        """values (B,...,I) through a matrix (O,I) and a bias (O,); constants: pairs of what else is added, and its kind."""
+        values = nn.functional.linear(values, weight.detach(), bias.detach())
         for constant, kind in constants:
             values = self.plus(values, constant, kind)
-        return self.stable(values)
+        return self.stable(values, bias)
 
     def linear(self, values, layer):
         """values (B,...,I) through an `nn.Linear`."""
-        return self.dense(values, layer.weight, (layer.bias, BIAS))
+        return self.dense(values, layer.weight, layer.bias)
 
     def convolution(self, values, layer):
         """values (B,I,T) through an `nn.Conv1d` that keeps the length, with a bias."""
-        values = nn.functional.conv1d(values, layer.weight.detach(), padding=layer.padding)
-        return self.stable(self.plus(values, layer.bias.unsqueeze(1), BIAS))
+        values = nn.functional.conv1d(values, layer.weight.detach(), layer.bias.detach(), padding=layer.padding)
+        return self.stable(values, layer.bias.unsqueeze(1))
 
     def pooled(self, values, attention):
         """Sums (B,D) of values (B,T,D) under attention (B,T), a gate."""
@@ -72,9 +76,7 @@ class Rules:
 
     def normalised(self, values, layer):
         """values (B,...,D) through an `nn.LayerNorm` whose divisor is held fixed."""
-        variance = values.detach().var(-1, keepdim=True, correction=0)
-        scale = layer.weight.detach() / (variance + layer.eps).sqrt()
-        return self.plus((values - values.mean(-1, keepdim=True)) * scale, layer.bias, BIAS)
+        return _Normalised.apply(values, layer, self.ledger)
 
     def lstm(self, tokens, layer):
         """States (T,B,D) of tokens (T,B,E), read by a one-directional `nn.LSTM`."""
@@ -108,11 +110,23 @@ def _share(values, epsilon: float):
     return values.abs() / (values.abs() + epsilon) if epsilon else torch.ones_like(values)
 
 
-def _entries(ctx, relevance, kind: int):
-    """What a ledger is given: the sum (B,) of relevance (B,...) in the column of its kind, 0 in the others."""
-    entries = relevance.new_zeros(ctx.entries, dtype=torch.float64)
-    entries[:, kind] = relevance.flatten(1).sum(1, dtype=torch.float64)
-    return entries
+def _dots(slopes, values):
+    """Relevance (B,) of values that broadcast to their slopes (B,...,D)."""
+    if values.dim() == 1:  # the same at every place, where slopes add up
+        slopes = slopes.reshape(len(slopes), -1, len(values)).sum(1)
+    return _sums(slopes * values)
+
+
+def _sums(relevance):
+    """(B,...) to (B,)."""
+    return relevance.flatten(1).sum(1, dtype=torch.float64)
+
+
+def _entries(ctx, found):
+    """What a ledger (B,4) is given: relevance (B,) by the number of its column, 0 in the others."""
+    columns = [found.get(kind) for kind in range(ctx.entries[1])]
+    nothing = next(iter(found.values())).new_zeros(ctx.entries[0])
+    return torch.stack([nothing if column is None else column for column in columns], 1)
 
 
 class _Plus(torch.autograd.Function):
@@ -127,23 +141,48 @@ class _Plus(torch.autograd.Function):
     @staticmethod
     def backward(ctx, slope):
         (constant,) = ctx.saved_tensors
-        return slope, None, _entries(ctx, slope * constant, ctx.kind), None
+        return slope, None, _entries(ctx, {ctx.kind: _dots(slope, constant)}), None
 
 
 class _Stable(torch.autograd.Function):
-    """values unchanged; g is multiplied by |y| / (|y| + epsilon), and the rest of the relevance entered in the ledger."""
+    """values unchanged; g is multiplied by |y| / (|y| + epsilon). What that takes off is entered in the ledger, and so is
+    the relevance of the bias in y.
+    """
 
     @staticmethod
-    def forward(ctx, values, ledger, epsilon):
-        ctx.save_for_backward(values)
+    def forward(ctx, values, bias, ledger, epsilon):
+        ctx.save_for_backward(values, bias)
         ctx.entries, ctx.epsilon = ledger.shape, epsilon
         return values.view_as(values)
 
     @staticmethod
     def backward(ctx, slope):
-        (values,) = ctx.saved_tensors
-        kept = slope * _share(values, ctx.epsilon)
-        return kept, _entries(ctx, (slope - kept) * values, STABILISER), None
+        values, bias = ctx.saved_tensors
+        kept, found = slope, {}
+        if ctx.epsilon:
+            kept = slope * _share(values, ctx.epsilon)
+            found[STABILISER] = _dots(slope - kept, values)
+        if bias is not None:
+            found[BIAS] = _dots(kept, bias)
+        return kept, None, _entries(ctx, found), None
+
+
+class _Normalised(torch.autograd.Function):
+    """Layer normalisation, (x - mean) gain / divisor + bias, whose divisor is held fixed."""
+
+    @staticmethod
+    def forward(ctx, values, layer, ledger):
+        gain, bias = layer.weight.detach(), layer.bias.detach()
+        normalised, _, scale = torch.native_layer_norm(values, layer.normalized_shape, gain, bias, layer.eps)
+        ctx.save_for_backward(scale, gain, bias)
+        ctx.entries = ledger.shape
+        return normalised
+
+    @staticmethod
+    def backward(ctx, slope):
+        scale, gain, bias = ctx.saved_tensors
+        scaled = slope * gain * scale
+        return scaled - scaled.mean(-1, keepdim=True), None, _entries(ctx, {BIAS: _dots(slope, bias)})
 
 
 class _LSTM(torch.autograd.Function):
@@ -184,9 +223,8 @@ class _LSTM(torch.autograd.Function):
         bias = (ctx.layer.bias_ih_l0 + ctx.layer.bias_hh_l0).detach()[rows]
         absorbed = of_memory * memory * (1 - _share(memory, ctx.epsilon))
         absorbed += of_memory * enter * candidate * (1 - share)
-        entries = _entries(ctx, (of_sum * bias).transpose(0, 1), BIAS)
-        entries += _entries(ctx, absorbed.transpose(0, 1), STABILISER)
-        return of_sum @ read, entries, None, None
+        ended = {BIAS: _dots(of_sum.transpose(0, 1), bias), STABILISER: _sums(absorbed.transpose(0, 1))}
+        return of_sum @ read, _entries(ctx, ended), None, None
 
 
 class _GRU(torch.autograd.Function):
@@ -217,9 +255,8 @@ class _GRU(torch.autograd.Function):
         bias = ctx.layer.bias_ih_l0.detach()[rows] + reset * ctx.layer.bias_hh_l0.detach()[rows]
         absorbed = of_state * states * (1 - _share(states, ctx.epsilon))
         absorbed += of_state * enter * candidate * (1 - share)
-        entries = _entries(ctx, (of_sum * bias).transpose(0, 1), BIAS)
-        entries += _entries(ctx, absorbed.transpose(0, 1), STABILISER)
-        return of_sum @ read, entries, None, None
+        ended = {BIAS: _sums((of_sum * bias).transpose(0, 1)), STABILISER: _sums(absorbed.transpose(0, 1))}
+        return of_sum @ read, _entries(ctx, ended), None, None
 
 
 def gru_steps(gru, tokens) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -257,13 +294,21 @@ def _embedding(rules, encoder, embedded, mask):
     return embedded * mask.unsqueeze(-1)
 
 
+def _with_values(rules, states, layer):
+    """States through a layer that makes queries, keys and values of them, the last third: only this has relevance."""
+    size = states.shape[-1]
+    weight, bias = layer.weight.detach(), layer.bias.detach()
+    others = nn.functional.linear(states.detach(), weight[:-size], bias[:-size])
+    return torch.cat([others, rules.dense(states, weight[-size:], bias[-size:])], -1)
+
+
 def _transformer(rules, encoder, embedded, mask):
     projection = encoder.projection
     positions = sinusoidal_positions(embedded.shape[1], projection.out_features, embedded.device)
-    states = rules.dense(embedded, projection.weight, (projection.bias, BIAS), (positions, POSITIONS))
+    states = rules.dense(embedded, projection.weight, projection.bias, (positions, POSITIONS))
     for layer in encoder.layers:
         attention = layer.attention
-        query, key, value = attention.by_head(rules.linear(states, attention.inputs))
+        query, key, value = attention.by_head(_with_values(rules, states, attention.inputs))
         weights = attention.weights(query.detach(), key.detach(), mask).to(value.dtype)
         mixed = states + rules.linear(attention.joined(weights @ value), attention.output)
         states = rules.normalised(mixed, layer.attention_norm)
@@ -283,17 +328,15 @@ ENCODERS = {
 
 
 def _affine(rules, decoder, context, query):
-    constants = [(decoder.context.bias, BIAS)]
-    if query is not None:
-        constants.append((decoder.query(query), QUERY))
-    return rules.dense(context, decoder.context.weight, *constants)
+    constants = [] if query is None else [(decoder.query(query), QUERY)]
+    return rules.dense(context, decoder.context.weight, decoder.context.bias, *constants)
 
 
 def _tanh(rules, decoder, context, query):
-    constants = [(decoder.context.bias, BIAS)]
+    constants = []
     if query is not None:
-        constants += [(query @ decoder.query.weight.t(), QUERY), (decoder.query.bias, BIAS)]
-    inner = rules.dense(context, decoder.context.weight, *constants)
+        constants = [(query @ decoder.query.weight.t(), QUERY), (decoder.query.bias, BIAS)]
+    inner = rules.dense(context, decoder.context.weight, decoder.context.bias, *constants)
     return rules.linear(tanh(inner), decoder.output)
 
 
