@@ -37,12 +37,18 @@ OPTIONS = {  # of producers that take long with their own
     "permutation": {"draws": 20},
     "adversary_search": {"steps": 20},
     "adversary_exact": {"epsilons": [0.05]},
+    "integrated_gradients": {"steps": 3, "max_steps": 9},
 }
 FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the lengths of texts
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
 # between equally good answers is part of the method (math.inf: the shape alone is compared).
 TOLERANCE = {
     "adversary_exact_attention": 1e-5,  # a mixture's weights are differences of scores, divided by one another
+    # sums of parts of either sign, some of them several times as large as what is left
+    "importance_lrp": 5e-6,
+    "importance_lrp_hidden": 5e-6,
+    "lrp_residual": 5e-6,
+    "lrp_unaccounted": 5e-6,
 }
 
 

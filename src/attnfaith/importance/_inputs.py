@@ -9,28 +9,34 @@ from attnfaith.models.modeling_attention_classifier import Encoded
 
 
 @contextmanager
+def without_parameters(model) -> Iterator[None]:
+    """Within, no parameter requires a gradient: only what is made to."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trainable:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trainable:
+            parameter.requires_grad_(True)
+
+
+@contextmanager
 def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]]:
     """Embeddings (B,L,E) that require a gradient and what the encoder makes of them; the parameters do not.
 
     cuDNN refuses a backward pass through an LSTM in eval mode, and train mode would turn dropout on, so cuDNN is off here.
     """
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in trainable:
-        parameter.requires_grad_(False)
-    try:
-        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            embedded = model.get_input_embeddings()(batch["input_ids"]).requires_grad_()
-            encoded = model.encode(
-                inputs_embeds=embedded,
-                attention_mask=batch["attention_mask"],
-                token_type_ids=batch.get("token_type_ids"),
-                items=items(model, batch),
-                answer_mask=batch.get("answer_mask"),
-            )
-            yield embedded, encoded
-    finally:
-        for parameter in trainable:
-            parameter.requires_grad_(True)
+    with without_parameters(model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        embedded = model.get_input_embeddings()(batch["input_ids"]).requires_grad_()
+        encoded = model.encode(
+            inputs_embeds=embedded,
+            attention_mask=batch["attention_mask"],
+            token_type_ids=batch.get("token_type_ids"),
+            items=items(model, batch),
+            answer_mask=batch.get("answer_mask"),
+        )
+        yield embedded, encoded
 
 
 def attended(model, batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor]:

@@ -29,6 +29,17 @@ class Encoder(GradientCheckpointingLayer):
 
     contextual = True
 
+    def enter(self, embedded: torch.Tensor) -> torch.Tensor:
+        """(B,T,E) to (B,T,D): how tokens are taken in, each by itself and affine in its embedding. Here as they are.
+
+        What is done with many points of a line of embeddings can start from the same line behind this step.
+        """
+        return embedded
+
+    def proceed(self, entered: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """States (B,T,H) from what `enter` gives: `proceed(enter(embedded), mask)` are the states of `forward`."""
+        return self(entered, mask)[0]
+
     @torch.no_grad()
     def without(self, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
         """States of each text after deleting, in turn, the tokens at positions start..stop-1.
@@ -141,22 +152,25 @@ class Bidirectional(Encoder):
         raise NotImplementedError
 
     def forward(self, embedded, mask):
-        return self.read(embedded, mask, *self.directions)
-
-    def read(self, embedded, mask, read_onward, read_backward):
-        """States and last state, where each reader makes of tokens (T,B,E), in its own order, (states (T,B,H/2), ...)."""
-        batch, length, size = embedded.shape
         # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
-        tokens = embedded.transpose(0, 1).reshape(length * batch, size)
-        rows = torch.arange(batch, device=embedded.device)
-        reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
-        onward = read_onward(tokens.view(length, batch, size))[0]
-        backward = read_backward(tokens.index_select(0, reverse).view(length, batch, size))[0]
-        backward = backward.flatten(0, 1).index_select(0, reverse).view_as(onward)
-        states = torch.cat([onward, backward], -1).transpose(0, 1) * mask.unsqueeze(-1)
+        tokens = embedded.transpose(0, 1).contiguous()
+        read_onward, read_backward = self.directions
+        states = both_ways(tokens, tokens, mask, lambda x: read_onward(x)[0], lambda x: read_backward(x)[0])
+        size = states.shape[-1] // 2
         end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
-        last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
+        last = torch.cat([take(states, end)[:, 0, :size], states[:, 0, size:]], -1)
         return states, last
+
+
+def both_ways(onward, backward, mask, read_onward, read_backward) -> torch.Tensor:
+    """States (B,T,H) from what either direction is given of the tokens, (T,B,D) each, and how it reads it: to (T,B,H/2)."""
+    length, batch, _ = backward.shape
+    rows = torch.arange(batch, device=backward.device)
+    reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
+    first = read_onward(onward)
+    other = read_backward(backward.flatten(0, 1).index_select(0, reverse).view_as(backward))
+    other = other.flatten(0, 1).index_select(0, reverse).view_as(first)
+    return torch.cat([first, other], -1).transpose(0, 1) * mask.unsqueeze(-1)
 
 
 class BiGRU(Bidirectional):
@@ -183,6 +197,25 @@ class BiLSTM(Bidirectional):
     @property
     def directions(self):
         return self.forward_lstm, self.backward_lstm
+
+    def enter(self, embedded):
+        """As defined in the base class: the part of the gates, of one direction and of the other, that a token has."""
+        weights = torch.cat([lstm.weight_ih_l0 for lstm in self.directions])
+        return nn.functional.linear(
+            embedded, weights, torch.cat([lstm.bias_ih_l0 + lstm.bias_hh_l0 for lstm in self.directions])
+        )
+
+    def proceed(self, entered, mask):
+        """As defined in the base class: the rest of the gates, less than half of the work where E > H / 2."""
+        onward, backward = entered.transpose(0, 1).chunk(2, -1)
+        first, other = (lstm.weight_hh_l0 for lstm in self.directions)
+        return both_ways(
+            onward,
+            backward.contiguous(),
+            mask,
+            lambda gates: LSTMSteps.apply(gates, first),
+            lambda gates: LSTMSteps.apply(gates, other),
+        )
 
     def blocks_without(self, embedded, start, stop):
         """As defined in the base class, with half of the work: what lies before a deleted token is not run again.
@@ -231,6 +264,59 @@ class BiLSTM(Bidirectional):
                 found[..., begin - start :] += after.flip(1, 2)
                 found.diagonal(begin - start, 1, 2).copy_(norms(one + other.flip(1)))
             yield slice(begin - start, end - start), found
+
+
+class LSTMSteps(torch.autograd.Function):
+    """An LSTM from the tokens' part of its gates (T,B,4D), biases included, in torch's order i, f, g, o: its states (T,B,D).
+
+    weight (4D,D) is how a state enters the next gates. The gradient goes back to the gates alone.
+    """
+
+    @staticmethod
+    def forward(ctx, gates, weight):
+        size = weight.shape[1]
+        # tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is several times faster
+        opened = gates.clone(memory_format=torch.contiguous_format)
+        opened[..., 2 * size : 3 * size] *= 2
+        scale = torch.ones_like(weight[:, :1])
+        scale[2 * size : 3 * size] = 2
+        recurrent = (weight * scale).t().contiguous()
+        length, batch, _ = gates.shape
+        memory = gates.new_zeros(length + 1, batch, size)
+        squashed, states = gates.new_empty(2, length, batch, size)
+        for position in range(length):
+            here = opened[position]
+            if position:
+                here.addmm_(states[position - 1], recurrent)
+            enter, keep, candidate, leave = here.sigmoid_().split(size, -1)
+            candidate.mul_(2).sub_(1)
+            torch.mul(keep, memory[position], out=memory[position + 1]).addcmul_(enter, candidate)
+            torch.mul(memory[position + 1], 2, out=squashed[position]).sigmoid_().mul_(2).sub_(1)
+            torch.mul(leave, squashed[position], out=states[position])
+        ctx.save_for_backward(opened, memory, squashed, weight)
+        return states
+
+    @staticmethod
+    def backward(ctx, slopes):
+        opened, memory, squashed, weight = ctx.saved_tensors
+        length, batch, size = slopes.shape
+        enter, keep, candidate, leave = opened.split(size, -1)
+        into = leave * (1 - squashed * squashed)  # dh / dc
+        to_gates = opened.new_empty(length, batch, 4, size)  # dc / d(i, f, g) and dh / do
+        to_gates[:, :, 0] = enter * (1 - enter) * candidate
+        to_gates[:, :, 1] = keep * (1 - keep) * memory[:-1]
+        to_gates[:, :, 2] = (1 - candidate * candidate) * enter
+        to_gates[:, :, 3] = leave * (1 - leave) * squashed
+        of_memory = opened.new_zeros(batch, 1, size)
+        of_state = slopes[-1]
+        for position in range(length - 1, -1, -1):
+            if position < length - 1:
+                of_state = torch.addmm(slopes[position], to_gates[position + 1].flatten(1), weight)
+            of_memory.addcmul_(of_state.unsqueeze(1), into[position].unsqueeze(1))
+            to_gates[position, :, :3] *= of_memory
+            to_gates[position, :, 3] *= of_state
+            of_memory.mul_(keep[position].unsqueeze(1))
+        return to_gates.flatten(2), None
 
 
 def _lstm_without(lstm, embedded, start, stop, order: range) -> Iterator[tuple[slice, int, torch.Tensor]]:
@@ -435,8 +521,16 @@ class Average(Encoder):
         self.projection = nn.Linear(config.embedding_size, config.hidden_size)
 
     def forward(self, embedded, mask):
-        states = self.projection(embedded).tanh() * mask.unsqueeze(-1)
+        states = self.proceed(self.enter(embedded), mask)
         return states, mean_over_tokens(states, mask)
+
+    def enter(self, embedded):
+        """As defined in the base class."""
+        return self.projection(embedded)
+
+    def proceed(self, entered, mask):
+        """As defined in the base class."""
+        return entered.tanh() * mask.unsqueeze(-1)
 
     def norm_gradients(self, embedded, start, stop):
         """As defined in the base class: W' (1 - h^2) h / ||h||, a token reaching its own state only."""
@@ -540,14 +634,18 @@ class Transformer(Encoder):
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(self, embedded, mask):
-        states = self.enter(embedded)
-        for layer in self.layers:
-            states = layer(states, mask)
-        states = states * mask.unsqueeze(-1)
+        states = self.proceed(self.enter(embedded), mask)
         return states, mean_over_tokens(states, mask)
 
+    def proceed(self, entered, mask):
+        """As defined in the base class: all layers."""
+        states = entered
+        for layer in self.layers:
+            states = layer(states, mask)
+        return states * mask.unsqueeze(-1)
+
     def enter(self, embedded):
-        """What the first layer reads."""
+        """As defined in the base class: what the first layer reads."""
         positions = sinusoidal_positions(embedded.shape[1], self.projection.out_features, embedded.device)
         return self.projection(embedded) + positions.to(embedded.dtype)
 
