@@ -37,7 +37,17 @@ IDENTITY = (
     "seed",
 )
 SUM_TOLERANCE = 1e-4
-MEASURING = ("models", "data", "importance", "experiments", "objectives.py", "measurement.py", "record.py", "_random.py")
+MEASURING = (
+    "models",
+    "data",
+    "importance",
+    "experiments",
+    "objectives.py",
+    "measurement.py",
+    "record.py",
+    "_random.py",
+    "_parts.py",
+)
 """Parts of the package on which the numbers of a record depend, given a trained model."""
 
 
