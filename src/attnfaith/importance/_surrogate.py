@@ -39,8 +39,8 @@ def of_each(
     """For each instance the scores (T,) in float64 that `fit` gives, and how far their sum is from f(text) - f(nothing).
 
     fit(f, T) -> scores, f taking parts (V,T) of 0 and 1 to (V,); it draws from torch's generator, which is seeded for each
-    instance by (seed, instance id, purpose) and put back. Without tokens there is nothing to score: [] and 0. NaN where f
-    of the text, of nothing or of a part is not finite.
+    instance by (seed, instance id, purpose) and put back. One item has all of the difference, without a fit, and no items
+    have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
     """
     hidden, _, query, attention = attended(model, batch)
     with torch.no_grad():
@@ -52,7 +52,8 @@ def of_each(
             continue
         value = _Value(model, _only(batch, row), f[row : row + 1], absent)
         ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
-        if bool(ends.isfinite().all()):
+        scores = np.diff(ends.numpy())
+        if length > 1 and not value.broken:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(int(generator(seed, name, purpose).integers(2**63)))
                 scores = fit(value, length)

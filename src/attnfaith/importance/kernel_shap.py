@@ -59,8 +59,6 @@ def measure(
     shap = captum().KernelShap
 
     def fit(value, length):
-        if length == 1:
-            return np.diff(value(torch.tensor([[0.0], [1.0]])).numpy())
         found = shap(value).attribute(torch.ones(1, length), n_samples=samples, perturbations_per_eval=samples)
         return found[0].double().numpy()
 

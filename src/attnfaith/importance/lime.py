@@ -71,7 +71,7 @@ def measure(
     coefficients (sklearn's Lasso: squares are halved and averaged), in units of what is explained: a token whose effect is
     small against it gets exactly 0, and such tokens are tied. A penalty of 0 is least squares. Other samples give other
     scores, less so the more there are. absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of
-    zeros. Of a hierarchical model sentences, or words, take the place of tokens.
+    zeros. Of a hierarchical model sentences, or words, take the place of tokens. One token is given all of the difference.
 
     Drawn per instance from (seed, instance id). Signed: a token ranks high as evidence for what is explained. NaN where
     what is explained of any part is not finite. Raises ValueError as `check` and `_explained.explaining` say.
