@@ -225,6 +225,44 @@ def test_questions_come_through(go, texts, tiny_model):
     assert digest_data(dataset) != digest_data(other)
 
 
+def test_labels_reach_producers(go, texts):
+    """The gold class of an instance is explained whatever batch it is in, and says so in the settings."""
+    options = {"gradient_x_input": {"target": "gold"}}
+    gold = go(producers=["gradient_x_input"], options=options)
+    labels = gold.column("label").to_pylist()
+    assert set(labels) == {0, 1} and record.settings(gold)[0]["options"] == options
+    by_class = [
+        record.rows(go(f"{n}.parquet", producers=["gradient_x_input"], options={"gradient_x_input": {"target": n}}), name)
+        for name in ["importance_gradient_x_input"]
+        for n in (0, 1)
+    ]
+    for row, found in enumerate(record.rows(gold, "importance_gradient_x_input")):
+        np.testing.assert_allclose(found, by_class[labels[row]][row], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("producer", "options", "model", "message"),
+    [
+        ("exact_contribution", {}, {"readout": "tanh"}, "'exact_contribution': logits of readout='tanh' are not affine"),
+        ("occlusion", {"target": 2}, {}, "'occlusion': target=2: there is no class 2 for instance 'tiny/test/0'"),
+        ("occlusion", {"target": "gold"}, {}, "'occlusion': target='gold', and instance 'tiny/test/3' has no label"),
+        ("integrated_gradients", {"baseline": "padding"}, {"pad_token_id": None}, "the model has no pad_token_id"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_any_work(
+    go, texts, tiny_model, counted, tmp_path, producer, options, model, message
+):
+    rows = [{**row, "labels": None if row["instance_id"] == "tiny/test/3" else 0} for row in texts()]
+    with pytest.raises(MeasurementError, match=message):
+        go(
+            model=tiny_model(**model),
+            dataset=datasets.Dataset.from_list(rows),
+            producers=[producer],
+            options={producer: options},
+        )
+    assert not counted.done and not list(tmp_path.iterdir())
+
+
 def test_settings_say_what_was_done(go):
     (settings,) = record.settings(go(settings={"note": "x"}, seed=3, producers=NAMES))
     assert settings["note"] == "x" and settings["seed"] == 3 and settings["producers"] == NAMES

@@ -45,6 +45,9 @@ FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the 
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
 # between equally good answers is part of the method (math.inf: the shape alone is compared).
 TOLERANCE = {
+    # what is left of sums that nearly cancel
+    "integrated_gradients_residual": 1e-5,
+    "integrated_gradients_residual_hidden": 1e-5,
     "adversary_exact_attention": 1e-5,  # a mixture's weights are differences of scores, divided by one another
     # what a unit near 0 keeps of its relevance, |y| / (|y| + epsilon), has a slope of up to 1 / epsilon, 1000
     "importance_lrp": 1e-4,

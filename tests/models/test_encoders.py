@@ -132,6 +132,49 @@ def test_without_in_float32_and_for_two_tokens(name):
     close(states[1], encoder(embedded[:, :1].float(), mask[:, :1])[0], 1e-5)
 
 
+@every_encoder
+@pytest.mark.parametrize(("start", "stop"), [(0, 7), (1, 6), (2, 3), (0, 1), (6, 7)])
+def test_replaced_tokens(name, start, stop):
+    encoder, (embedded, mask) = build(name), texts((7, 7))
+    filling = embedded.flip(0, 1) + 1
+    with torch.no_grad():
+        [(_, _, definition)] = Encoder.blocks_replaced(encoder, embedded, filling, start, stop)
+        covered = torch.zeros(stop - start, 7)
+        for rows, positions, block in encoder.blocks_replaced(embedded, filling, start, stop):
+            covered[rows, positions] += 1
+            close(block, definition[rows, :, positions])
+    assert (covered == 1).all()
+    for variant, position in enumerate(range(start, stop)):
+        changed = embedded.clone()
+        changed[:, position] = filling[:, position]
+        close(definition[variant], encoder(changed, mask)[0].detach())
+
+
+@every_encoder
+@pytest.mark.parametrize("padding", [0.0, 1e3])
+def test_points_of_a_line(name, padding):
+    """States at each point, and a gradient in the start that is the sum over points, from embeddings on."""
+    encoder, (embedded, mask) = build(name), texts(padding=padding)
+    close(encoder.proceed(encoder.enter(embedded), mask), encoder(embedded, mask)[0])
+    shares = torch.tensor([0.0, 0.3, 0.9, 1.0], dtype=torch.float64)
+    target = embedded.flip(0).where(mask.unsqueeze(-1), embedded) * 2
+    start = embedded.clone().requires_grad_()
+    entered = encoder.enter(start)
+    states = encoder.along(entered, (encoder.enter(target) - entered).detach(), shares, mask)
+    assert states.shape == (5, 4, 9, SIZE)
+    weights = torch.randn(states.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    (slopes,) = torch.autograd.grad((states * weights).sum(), start)
+    expected = torch.zeros_like(embedded)
+    for place, share in enumerate(shares):
+        point = (embedded + share * (target - embedded)).requires_grad_()
+        alone = encoder(point, mask)[0]
+        close(states[:, place], alone)
+        expected += torch.autograd.grad((alone * weights[:, place]).sum(), point)[0]
+    close(slopes[mask], expected[mask])
+    if name == "bilstm":
+        assert (slopes[~mask] == 0).all()
+
+
 def length_gradients(encoder, embedded, start, stop, method=None):
     """All parts of `norm_gradients` (B,p,i), of the class's own or a given one; each place must come once."""
     parts = (method or type(encoder).norm_gradients)(encoder, embedded, start, stop)

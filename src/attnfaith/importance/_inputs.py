@@ -39,13 +39,13 @@ def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]
         yield embedded, encoded
 
 
-def attended(model, batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor]:
-    """States (B,T,H), mask (B,T), query and attention (B,T), taken from where a measurement has put them."""
-    if "encoded" in batch:
-        return *batch["encoded"], batch["attention"]
+def attended(model, batch) -> tuple[Encoded, torch.Tensor]:
+    """What the encoder makes of a batch, and attention (B,T); taken from where a measurement has put them."""
     with torch.no_grad():
-        encoded = model.encode(**text_inputs(batch), answer_mask=batch.get("answer_mask"))
-        return *encoded, model.attend(*encoded)
+        encoded = batch.get("encoded")
+        if encoded is None:
+            encoded = model.encode(**text_inputs(batch), answer_mask=batch.get("answer_mask"))
+        return encoded, batch["attention"] if "attention" in batch else model.attend(*encoded)
 
 
 def text_inputs(batch) -> dict[str, torch.Tensor | None]:

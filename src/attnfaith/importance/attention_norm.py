@@ -21,6 +21,6 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
 
     Source: Kobayashi et al. 2020, with the identity as the transformation of what is weighed.
     """
-    hidden, mask, _, attention = attended(model, batch)
+    (hidden, mask, _), attention = attended(model, batch)
     found = attention.double() * torch.linalg.vector_norm(hidden.double(), dim=-1)
     return {"importance_attention_norm": ragged(found.float().cpu(), mask.cpu())}

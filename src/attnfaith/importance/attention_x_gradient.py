@@ -27,7 +27,7 @@ def measure(model, batch, *, seed: int = 0, target="predicted", output: str = "l
 
     Source: Serrano & Smith 2019, whose f is the probability of the predicted class.
     """
-    hidden, mask, query, attention = attended(model, batch)
+    (hidden, mask, query), attention = attended(model, batch)
     with torch.enable_grad():
         weights = attention.detach().requires_grad_()
         f = explained(model.decode(hidden.detach(), weights, query), batch, target, output)

@@ -48,7 +48,7 @@ def measure(model, batch, *, seed: int = 0, target="predicted") -> dict[str, lis
     `_explained.explaining` says.
     """
     _check_affine(model)
-    hidden, mask, query, attention = attended(model, batch)
+    (hidden, mask, query), attention = attended(model, batch)
     chosen = explaining(model.decode(hidden, attention, query), batch, target)
     weight = model.decoder_weights(query)[0].double()
     direction = weight[chosen.of] - (0 if chosen.against is None else weight[chosen.against])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.importance._inputs import gradients, item_sums, items, text_inputs, without_parameters
+from attnfaith.importance._inputs import attended, gradients, item_sums, items, text_inputs, without_parameters
 from attnfaith.record import Column, ragged
 
 
@@ -30,18 +30,22 @@ COLUMNS = {
 }
 
 BASELINES = ("zero", "padding", "mean")
-PLACES_AT_ONCE = 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
+PLACES_AT_ONCE = 2**13  # positions of texts dealt with together: with more a CPU is slower, not faster
 ROUNDING = 1e-6  # of what is explained at both ends: a smaller residual is rounding in float32
 REFINED = 3  # each new midpoint rule has three times the points of the last and uses these again
 
 
 class Line(NamedTuple):
-    """From `start` to `end` (B,L,D), and what is explained at N points (N,L,D) of the lines of instances `rows` (N,)."""
+    """A line for each instance, from `start` to `end` (B,L,D), of which `lengths` (B,) positions matter.
+
+    value(start (n,l,D), change (n,l,D), shares (P,), rows (n,)) -> (n,P): what is explained of the instances `rows` at the
+    points start + share * change, with a gradient in start that is the sum over points.
+    """
 
     start: torch.Tensor
     end: torch.Tensor
     lengths: torch.Tensor
-    value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    value: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Parts(NamedTuple):
@@ -136,9 +140,9 @@ def _lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line
     rest, parts, answers = text_inputs(batch), items(model, batch), batch.get("answer_mask")
     with torch.no_grad():
         embedded = model.get_input_embeddings()(rest.pop("input_ids"))
-        encoded = batch["encoded"] if "encoded" in batch else model.encode(**text_inputs(batch), answer_mask=answers)
+        encoded, attention = attended(model, batch)
         hidden, mask, query = encoded
-        f = explaining(model.decode(hidden, model.attend(*encoded), query), batch, target, output)
+        f = explaining(model.decode(hidden, attention, query), batch, target, output)
         ours = mask if parts is None else parts >= 0
         start = torch.where(ours.unsqueeze(-1), baseline_vector(model, baseline).to(embedded), embedded)
         read = model.model.read(**text_inputs(batch)) if model.level == "token" else None
@@ -146,20 +150,30 @@ def _lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line
             encoder = model.model.encoder
             start, embedded = encoder.enter(start), encoder.enter(embedded)
 
-    def of_states(states, rows):
-        asked, here = None if query is None else query[rows], mask[rows, : states.shape[1]]
-        return f[rows](model.decode(states, model.attend(states, here, asked), asked))
+    def read_off(states, rows):
+        """(n,P) of states (n,P,l,H)."""
+        count, points, length, _ = states.shape
+        rows = rows.repeat_interleave(points)
+        asked, here = None if query is None else query[rows], mask[rows, :length]
+        states = states.flatten(0, 1)
+        attention = model.attend(states, here, asked).unsqueeze(1)  # as one of K: states then meet an affine decoder first
+        return f[rows](model.decode(states, attention, asked).squeeze(1)).view(count, points)
 
-    def of_inputs(points, rows):
-        if read is not None:
-            return of_states(encoder.proceed(points, read.present[rows, : points.shape[1]]), rows)
-        length = points.shape[1]
+    def of_states(start, change, shares, rows):
+        return read_off(start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1), rows)
+
+    def of_entered(start, change, shares, rows):
+        return read_off(encoder.along(start, change, shares, read.present[rows, : start.shape[1]]), rows)
+
+    def of_inputs(start, change, shares, rows):
+        points = (start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)).flatten(0, 1)
+        length, rows = start.shape[1], rows.repeat_interleave(len(shares))
         given = {name: None if values is None else values[rows, :length] for name, values in rest.items()}
         allowed = None if answers is None else answers[rows]
         again = model.encode(inputs_embeds=points, items=parts[rows, :length], answer_mask=allowed, **given)
-        return f[rows](model.decode(again.hidden, model.attend(*again), again.query))
+        return f[rows](model.decode(again.hidden, model.attend(*again), again.query)).view(-1, len(shares))
 
-    inputs = Line(start, embedded, rest["attention_mask"].sum(1), of_inputs)
+    inputs = Line(start, embedded, rest["attention_mask"].sum(1), of_inputs if read is None else of_entered)
     places = mask.shape[1] - mask.flip(1).to(torch.int8).argmax(1)  # up to the last that is attendable
     return inputs, Line(torch.zeros_like(hidden), hidden, places, of_states), mask, parts
 
@@ -178,49 +192,45 @@ def baseline_vector(model, baseline: str) -> torch.Tensor:
 def integrate(line: Line, steps: int, max_steps: int, tolerance: float) -> Parts:
     """The parts of all instances of a line, each with as many steps as it needs: see `measure`."""
     every = torch.arange(len(line.end), device=line.end.device)
+    ends = line.end.new_zeros(len(every), 2, dtype=torch.float64)
     with torch.no_grad():
-        ends = [_in_pieces(line, at) for at in (line.start, line.end)]
-    change, scale = ends[1] - ends[0], ends[0].abs() + ends[1].abs()
+        for texts, start, change, shares in _pieces(line, every, line.end.new_tensor([0, 1])):
+            ends[texts] = line.value(start, change, shares, texts)
+    difference, scale = ends[:, 1] - ends[:, 0], ends.abs().sum(1)
     across = line.end.double() - line.start.double()
-    sums = torch.zeros_like(across)
-    parts = torch.zeros_like(across[..., 0])
-    residual, used = torch.full_like(change, torch.nan), torch.zeros_like(every)
+    sums, parts = torch.zeros_like(across), torch.zeros_like(across[..., 0])
+    residual, used = torch.zeros_like(difference), torch.zeros_like(every)
     rows, count, nodes = every, steps, range(steps)
-    while len(rows):
-        points = torch.tensor([(node + 0.5) / count for node in nodes], dtype=torch.float64, device=every.device)
+    while len(rows) and count <= max_steps:
+        points = line.end.new_tensor([(node + 0.5) / count for node in nodes])
         for texts, slopes in _slopes(line, rows, points):
             sums[texts, : slopes.shape[1]] += slopes
         parts[rows] = (across[rows] * sums[rows] / count).sum(-1)
-        residual[rows] = parts[rows].sum(-1) - change[rows]
+        residual[rows] = parts[rows].sum(-1) - difference[rows]
         used[rows] = count
-        broken = ~residual.isfinite()
-        short = residual.abs() <= tolerance * change.abs() + ROUNDING * scale
-        rows, count = every[~short & ~broken], REFINED * count
-        if count > max_steps:
-            break
+        inexact = residual.abs() > tolerance * difference.abs() + ROUNDING * scale  # never where it is NaN
+        rows, count = every[inexact & residual.isfinite()], REFINED * count
         nodes = [node for node in range(count) if node % REFINED != REFINED // 2]  # the middle one was taken before
+    broken = ~residual.isfinite()
     parts[broken], residual[broken] = torch.nan, torch.nan
     return Parts(parts, residual, used)
 
 
-def _in_pieces(line: Line, points: torch.Tensor) -> torch.Tensor:
-    """What is explained (B,) at one point (B,L,D) of each line."""
-    every = torch.arange(len(points), device=points.device)
-    step = max(1, PLACES_AT_ONCE // points.shape[1])
-    return torch.cat([line.value(points[rows], rows) for rows in every.split(step)])
+def _pieces(line: Line, rows: torch.Tensor, points: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """(instances n, start (n,l,D), change (n,l,D), shares of the points) until all points of all rows are taken."""
+    rows = rows[line.lengths[rows] > 0]
+    together = max(1, PLACES_AT_ONCE // int(line.lengths[rows].max())) if len(rows) else 1
+    for texts in rows.split(max(1, together // len(points))):
+        length = int(line.lengths[texts].max())
+        start, end = line.start[texts, :length], line.end[texts, :length]
+        for shares in points.split(max(1, together // len(texts))):
+            yield texts, start, end - start, shares
 
 
 def _slopes(line: Line, rows: torch.Tensor, points: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """(instances n, gradients (n,l,D) float64 summed over some of the points) until all points of all rows are taken."""
-    rows = rows[line.lengths[rows] > 0]
-    longest = int(line.lengths[rows].max()) if len(rows) else 1
-    together = max(1, PLACES_AT_ONCE // longest)
-    for texts in rows.split(max(1, together // len(points))):
-        length = int(line.lengths[texts].max())
-        start, end = (part[texts, None, :length].double() for part in (line.start, line.end))
-        for some in points.split(max(1, together // len(texts))):
-            at = (start + some[:, None, None] * (end - start)).to(line.end.dtype).flatten(0, 1).requires_grad_()
-            with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-                value = line.value(at, texts.repeat_interleave(len(some)))
-                (slopes,) = gradients(value, [at])
-            yield texts, slopes.unflatten(0, (len(texts), len(some))).sum(1, dtype=torch.float64)
+    """(instances n, gradients (n,l,D) summed over some of the points) until all points of all rows are taken."""
+    for texts, start, change, shares in _pieces(line, rows, points):
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            start = start.detach().requires_grad_()
+            (slopes,) = gradients(line.value(start, change, shares, texts), [start])
+        yield texts, slopes

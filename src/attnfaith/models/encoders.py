@@ -30,15 +30,22 @@ class Encoder(GradientCheckpointingLayer):
     contextual = True
 
     def enter(self, embedded: torch.Tensor) -> torch.Tensor:
-        """(B,T,E) to (B,T,D): how tokens are taken in, each by itself and affine in its embedding. Here as they are.
-
-        What is done with many points of a line of embeddings can start from the same line behind this step.
-        """
+        """(B,T,E) to (B,T,D): how tokens are taken in, each by itself and affine in its embedding. Here as they are."""
         return embedded
 
     def proceed(self, entered: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """States (B,T,H) from what `enter` gives: `proceed(enter(embedded), mask)` are the states of `forward`."""
         return self(entered, mask)[0]
+
+    def along(self, start: torch.Tensor, change: torch.Tensor, shares: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """States (B,P,T,H) at P points start + share * change of a line of what `enter` gives, for each text.
+
+        start and change (B,T,D), shares (P,), mask (B,T). A line of embeddings is one of what is entered. Gradients go to
+        start, where they are those of all points added up; not to change and shares.
+        """
+        points = start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)
+        states = self.proceed(points.flatten(0, 1), mask.repeat_interleave(len(shares), 0))
+        return states.unflatten(0, points.shape[:2])
 
     @torch.no_grad()
     def without(self, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
@@ -46,13 +53,8 @@ class Encoder(GradientCheckpointingLayer):
 
         embedded (B,T,E), all texts of the full length T >= 2; start < stop. Returns (V, B, T-1, H) with V = stop - start.
         """
-        states = None
-        for rows, positions, block in self.blocks_without(embedded, start, stop):
-            if states is None:
-                shape = (stop - start, embedded.shape[0], embedded.shape[1] - 1, block.shape[-1])
-                states = block.new_empty(shape)
-            states[rows, :, positions] = block
-        return states
+        shape = (stop - start, embedded.shape[0], embedded.shape[1] - 1)
+        return in_one(self.blocks_without(embedded, start, stop), shape)
 
     def blocks_without(self, embedded, start, stop) -> Iterator[tuple[slice, slice, torch.Tensor]]:
         """The same in parts: (deletions v, positions p of the shorter text, states (v, B, p, H)), each place once.
@@ -67,6 +69,17 @@ class Encoder(GradientCheckpointingLayer):
             mask = torch.ones(variants.shape[:2], dtype=torch.bool, device=embedded.device)
             states = self(variants, mask)[0].view(end - begin, batch, length - 1, -1)
             yield slice(begin - start, end - start), slice(0, length - 1), states
+
+    def blocks_replaced(self, embedded, filling, start, stop) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+        """Like `blocks_without`, with tokens replaced by their filling (B,T,E), not deleted: texts stay T long."""
+        batch, length, size = embedded.shape
+        for begin, end in pieces(start, stop, batch * length, STATES_AT_ONCE):
+            chosen = torch.arange(begin, end, device=embedded.device)
+            variants = embedded.repeat(end - begin, 1, 1, 1)
+            variants[chosen - begin, :, chosen] = filling[:, begin:end].transpose(0, 1)
+            mask = torch.ones((end - begin) * batch, length, dtype=torch.bool, device=embedded.device)
+            states = self(variants.flatten(0, 1), mask)[0].view(end - begin, batch, length, -1)
+            yield slice(begin - start, end - start), slice(0, length), states
 
     def norm_gradients(self, embedded, start, stop) -> Iterator[tuple[slice, torch.Tensor]]:
         """How far a token moves the length of a state: ||d ||h_p||_2 / d x_i||_2 for all p and i in start..stop-1.
@@ -96,6 +109,16 @@ class Encoder(GradientCheckpointingLayer):
         """
         states, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
         return states, direction(states.detach())
+
+
+def in_one(blocks: Iterator[tuple[slice, slice, torch.Tensor]], shape: tuple[int, int, int]) -> torch.Tensor:
+    """States (V,B,T,H) that come in parts, as `Encoder.blocks_without` gives them; shape (V,B,T)."""
+    states = None
+    for rows, positions, block in blocks:
+        if states is None:
+            states = block.new_empty(*shape, block.shape[-1])
+        states[rows, :, positions] = block
+    return states
 
 
 def norms(values: torch.Tensor) -> torch.Tensor:
@@ -152,25 +175,19 @@ class Bidirectional(Encoder):
         raise NotImplementedError
 
     def forward(self, embedded, mask):
-        # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
-        tokens = embedded.transpose(0, 1).contiguous()
+        batch, length, size = embedded.shape
         read_onward, read_backward = self.directions
-        states = both_ways(tokens, tokens, mask, lambda x: read_onward(x)[0], lambda x: read_backward(x)[0])
-        size = states.shape[-1] // 2
+        # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
+        tokens = embedded.transpose(0, 1).reshape(length * batch, size)
+        rows = torch.arange(batch, device=embedded.device)
+        reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
+        onward = read_onward(tokens.view(length, batch, size))[0]
+        backward = read_backward(tokens.index_select(0, reverse).view(length, batch, size))[0]
+        backward = backward.flatten(0, 1).index_select(0, reverse).view_as(onward)
+        states = torch.cat([onward, backward], -1).transpose(0, 1) * mask.unsqueeze(-1)
         end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
-        last = torch.cat([take(states, end)[:, 0, :size], states[:, 0, size:]], -1)
+        last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
         return states, last
-
-
-def both_ways(onward, backward, mask, read_onward, read_backward) -> torch.Tensor:
-    """States (B,T,H) from what either direction is given of the tokens, (T,B,D) each, and how it reads it: to (T,B,H/2)."""
-    length, batch, _ = backward.shape
-    rows = torch.arange(batch, device=backward.device)
-    reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
-    first = read_onward(onward)
-    other = read_backward(backward.flatten(0, 1).index_select(0, reverse).view_as(backward))
-    other = other.flatten(0, 1).index_select(0, reverse).view_as(first)
-    return torch.cat([first, other], -1).transpose(0, 1) * mask.unsqueeze(-1)
 
 
 class BiGRU(Bidirectional):
@@ -206,16 +223,12 @@ class BiLSTM(Bidirectional):
         )
 
     def proceed(self, entered, mask):
-        """As defined in the base class: the rest of the gates, less than half of the work where E > H / 2."""
-        onward, backward = entered.transpose(0, 1).chunk(2, -1)
-        first, other = (lstm.weight_hh_l0 for lstm in self.directions)
-        return both_ways(
-            onward,
-            backward.contiguous(),
-            mask,
-            lambda gates: LSTMSteps.apply(gates, first),
-            lambda gates: LSTMSteps.apply(gates, other),
-        )
+        """As defined in the base class: one point of a line."""
+        return self.along(entered, torch.zeros_like(entered), entered.new_zeros(1), mask)[:, 0]
+
+    def along(self, start, change, shares, mask):
+        """As defined in the base class, without making the points: what enters the gates is added as they are reached."""
+        return LSTMAlong.apply(start, change, shares, mask, *(lstm.weight_hh_l0 for lstm in self.directions))
 
     def blocks_without(self, embedded, start, stop):
         """As defined in the base class, with half of the work: what lies before a deleted token is not run again.
@@ -235,6 +248,31 @@ class BiLSTM(Bidirectional):
         for rows, position, states in _lstm_without(self.backward_lstm, embedded, start, stop, range(length - 1, -1, -1)):
             block = buffer[rows]
             block[..., :size], block[..., size:] = whole[position, :, :size], states
+            yield rows, slice(position, position + 1), block.unsqueeze(2)
+
+    def blocks_replaced(self, embedded, filling, start, stop):
+        """As defined in the base class, with less than half of the work, in the same parts as `blocks_without`.
+
+        In the replaced place itself both states are new: the onward one is kept until the backward one is there.
+        """
+        length, size = embedded.shape[1], self.forward_lstm.hidden_size
+        whole, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
+        whole = whole.transpose(0, 1)
+        buffer = embedded.new_empty(stop - start, embedded.shape[0], 2 * size)
+        own = torch.empty_like(buffer[..., :size])
+        for rows, position, states in _lstm_without(self.forward_lstm, embedded, start, stop, range(length), filling):
+            if rows.stop == position - start + 1:  # the last is replaced here
+                own[rows.stop - 1], states, rows = states[-1], states[:-1], slice(rows.start, rows.stop - 1)
+            if len(states):
+                block = buffer[rows]
+                block[..., :size], block[..., size:] = states, whole[position, :, size:]
+                yield rows, slice(position, position + 1), block.unsqueeze(2)
+        backward = _lstm_without(self.backward_lstm, embedded, start, stop, range(length - 1, -1, -1), filling)
+        for rows, position, states in backward:
+            block = buffer[rows]
+            block[..., :size], block[..., size:] = whole[position, :, :size], states
+            if rows.start == position - start:
+                block[0, :, :size] = own[rows.start]
             yield rows, slice(position, position + 1), block.unsqueeze(2)
 
     @torch.no_grad()
@@ -266,61 +304,96 @@ class BiLSTM(Bidirectional):
             yield slice(begin - start, end - start), found
 
 
-class LSTMSteps(torch.autograd.Function):
-    """An LSTM from the tokens' part of its gates (T,B,4D), biases included, in torch's order i, f, g, o: its states (T,B,D).
+class LSTMAlong(torch.autograd.Function):
+    """The states (B,P,T,2D) of two LSTMs, onward and backward, at P points start + share * change for each text.
 
-    weight (4D,D) is how a state enters the next gates. The gradient goes back to the gates alone.
+    start and change (B,T,8D): the tokens' part of the gates of either, biases included, in torch's order i, f, g, o. shares
+    (P,), mask (B,T), onward and backward (4D,D): how a state enters the next gates. The gradient goes to start alone.
+
+    Both directions take their steps together, each text read backward from its own end. tanh(x) is 2 sigmoid(2x) - 1, and
+    torch's sigmoid is several times faster; so the gate g is kept as that sigmoid.
     """
 
     @staticmethod
-    def forward(ctx, gates, weight):
-        size = weight.shape[1]
-        # tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is several times faster
-        opened = gates.clone(memory_format=torch.contiguous_format)
-        opened[..., 2 * size : 3 * size] *= 2
-        scale = torch.ones_like(weight[:, :1])
+    def forward(ctx, start, change, shares, mask, onward, backward):
+        size = onward.shape[1]
+        scale = torch.ones_like(onward[:, 0])
         scale[2 * size : 3 * size] = 2
-        recurrent = (weight * scale).t().contiguous()
-        length, batch, _ = gates.shape
-        memory = gates.new_zeros(length + 1, batch, size)
-        squashed, states = gates.new_empty(2, length, batch, size)
+        weights = torch.stack([onward, backward]) * scale.unsqueeze(1)  # (2,4D,D)
+        order = reverse_by_length(mask)
+        first, step = (_read_both(values, order, 4 * size) * scale for values in (start, change))
+        (length, _, texts, _, _), points = first.shape, len(shares)
+        opened = start.new_empty(length, 2, texts, points, 4 * size)
+        memory = start.new_zeros(length + 1, 2, texts * points, size)
+        squashed, states = start.new_empty(2, length, 2, texts * points, size)
+        recurrent, shares = weights.transpose(1, 2), shares.unsqueeze(1)
         for position in range(length):
-            here = opened[position]
+            gates = torch.addcmul(first[position], step[position], shares, out=opened[position]).flatten(1, 2)
             if position:
-                here.addmm_(states[position - 1], recurrent)
-            enter, keep, candidate, leave = here.sigmoid_().split(size, -1)
-            candidate.mul_(2).sub_(1)
-            torch.mul(keep, memory[position], out=memory[position + 1]).addcmul_(enter, candidate)
-            torch.mul(memory[position + 1], 2, out=squashed[position]).sigmoid_().mul_(2).sub_(1)
+                gates.baddbmm_(states[position - 1], recurrent)
+            enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
+            now = torch.mul(keep, memory[position], out=memory[position + 1])
+            now.addcmul_(enter, candidate, value=2).sub_(enter)
+            torch.mul(now, 2, out=squashed[position]).sigmoid_().mul_(2).sub_(1)
             torch.mul(leave, squashed[position], out=states[position])
-        ctx.save_for_backward(opened, memory, squashed, weight)
-        return states
+        ctx.save_for_backward(opened, memory, squashed, weights, scale, order, mask)
+        states = states.unflatten(2, (texts, points))
+        found = states.new_empty(texts, points, length, 2 * size)  # as matrix products behind like it
+        found[..., :size] = states[:, 0].permute(1, 2, 0, 3)
+        found[..., size:] = _by_text(states[:, 1], order).permute(1, 2, 0, 3)
+        return _only(found, mask)
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx, slopes):
-        opened, memory, squashed, weight = ctx.saved_tensors
-        length, batch, size = slopes.shape
-        enter, keep, candidate, leave = opened.split(size, -1)
-        into = leave * (1 - squashed * squashed)  # dh / dc
-        to_gates = opened.new_empty(length, batch, 4, size)  # dc / d(i, f, g) and dh / do
-        to_gates[:, :, 0] = enter * (1 - enter) * candidate
-        to_gates[:, :, 1] = keep * (1 - keep) * memory[:-1]
-        to_gates[:, :, 2] = (1 - candidate * candidate) * enter
-        to_gates[:, :, 3] = leave * (1 - leave) * squashed
-        of_memory = opened.new_zeros(batch, 1, size)
-        of_state = slopes[-1]
+        opened, memory, squashed, weights, scale, order, mask = ctx.saved_tensors
+        length, _, texts, points, size = opened.shape
+        size //= 4
+        slopes = _only(slopes, mask).permute(2, 0, 1, 3)
+        slopes = torch.stack([slopes[..., :size], _by_text(slopes[..., size:], order)], 1).flatten(2, 3)
+        sums = opened.new_empty(length, 2, texts, 4 * size)
+        of_memory, of_gates = torch.zeros_like(memory[0]), None
+        ones, factors = torch.ones_like(of_memory), opened.new_empty(2, texts * points, 4, size)
         for position in range(length - 1, -1, -1):
-            if position < length - 1:
-                of_state = torch.addmm(slopes[position], to_gates[position + 1].flatten(1), weight)
-            of_memory.addcmul_(of_state.unsqueeze(1), into[position].unsqueeze(1))
-            to_gates[position, :, :3] *= of_memory
-            to_gates[position, :, 3] *= of_state
-            of_memory.mul_(keep[position].unsqueeze(1))
-        return to_gates.flatten(2), None
+            of_state = slopes[position]
+            if of_gates is not None:
+                of_state = torch.baddbmm(of_state, of_gates, weights)
+            gates, tanh = opened[position].flatten(1, 2), squashed[position]
+            enter, keep, candidate, leave = gates.split(size, -1)
+            of_memory.addcmul_(torch.addcmul(ones, tanh, tanh, value=-1).mul_(leave), of_state)
+            twice = of_memory * 2
+            torch.addcmul(of_memory, twice, candidate, value=-1, out=factors[:, :, 0]).neg_()
+            torch.mul(of_memory, memory[position], out=factors[:, :, 1])
+            torch.mul(twice, enter, out=factors[:, :, 2])
+            torch.mul(of_state, tanh, out=factors[:, :, 3])
+            of_gates = torch.addcmul(gates, gates, gates, value=-1).mul_(factors.flatten(2))  # sigmoid' = s - s^2
+            torch.sum(of_gates.unflatten(1, (texts, points)), 2, out=sums[position])
+            of_memory.mul_(keep)
+        sums = sums * scale
+        found = torch.cat([sums[:, 0], _by_text(sums[:, 1].unsqueeze(2), order).squeeze(2)], -1)
+        return found.transpose(0, 1), None, None, None, None, None
 
 
-def _lstm_without(lstm, embedded, start, stop, order: range) -> Iterator[tuple[slice, int, torch.Tensor]]:
+def _only(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Values (B,P,T,D), 0 outside of mask (B,T)."""
+    return values if bool(mask.all()) else values * mask[:, None, :, None]
+
+
+def _read_both(values: torch.Tensor, order: torch.Tensor, size: int) -> torch.Tensor:
+    """Values (B,T,2G) of either direction as they are read, (T,2,B,1,G); order (B,T) is that of the backward one."""
+    onward, backward = values.split(size, -1)
+    return torch.stack([onward, take(backward, order)]).permute(2, 0, 1, 3).unsqueeze(3).contiguous()
+
+
+def _by_text(values: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """Values (T,B,P,D) as the backward direction reads them to the order of the texts, or the other way round."""
+    return values[order.t(), torch.arange(values.shape[1], device=values.device)]
+
+
+def _lstm_without(lstm, embedded, start, stop, order: range, filling=None) -> Iterator[tuple[slice, int, torch.Tensor]]:
     """(deletions v, position, states (v, B, D)) of one direction for all deletions that the reader has passed.
+
+    With filling (B,T,E) tokens are replaced by it, and the place of one is passed too.
 
     order: the positions as this direction reads them. The whole text is read once; the deletion of a token branches off
     when the reader meets it, with the state before it, and from then on runs beside the whole text, so that one matrix
@@ -334,22 +407,31 @@ def _lstm_without(lstm, embedded, start, stop, order: range) -> Iterator[tuple[s
     recurrent = (lstm.weight_hh_l0 * scale.unsqueeze(1)).t()
     weight, bias = lstm.weight_ih_l0 * scale.unsqueeze(1), (lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale
     inputs = nn.functional.linear(embedded, weight, bias).transpose(0, 1)
+    instead = None if filling is None else nn.functional.linear(filling, weight, bias).transpose(0, 1)
     # Row of the whole text at the end that the deletions join first, so that the rows under way are contiguous.
     whole, first = (deletions, 0) if backward else (0, 1)
     hidden = embedded.new_zeros(deletions + 1, batch, size)
     cell = torch.zeros_like(hidden)
     buffer = embedded.new_empty((deletions + 1) * batch, 4 * size)
     for position in order:
-        if start <= position < stop:
+        joins = start <= position < stop
+        if joins:
             hidden[first + position - start], cell[first + position - start] = hidden[whole], cell[whole]
         before = min(max(position - start, 0), deletions)  # deletions left of here
         after = min(max(position - start + 1, 0), deletions)  # the first deletion right of here
+        if joins and instead is not None:  # the one that joins is passed, and reads what is there instead
+            before, after = after, before
         rows = slice(after, deletions + 1) if backward else slice(0, before + 1)
         state, memory = hidden[rows], cell[rows]
         gates = buffer[: state.shape[0] * batch]
         torch.mm(state.view(-1, size), recurrent, out=gates)
-        gates = gates.view(-1, batch, 4 * size).add_(inputs[position]).sigmoid_()
-        enter, keep, candidate, leave = gates.split(size, -1)
+        gates = gates.view(-1, batch, 4 * size)
+        if joins and instead is not None:
+            (gates[1:] if backward else gates[:-1]).add_(inputs[position])
+            gates[0 if backward else -1].add_(instead[position])
+        else:
+            gates.add_(inputs[position])
+        enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
         memory.mul_(keep).addcmul_(enter, candidate.mul_(2).sub_(1))
         torch.mul(memory, 2, out=state).sigmoid_().mul_(2).sub_(1).mul_(leave)
         passed = slice(after, deletions) if backward else slice(0, before)
