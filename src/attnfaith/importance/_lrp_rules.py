@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from attnfaith.models import decoders, encoders
-from attnfaith.models.encoders import both_ways, lstm_steps, sinusoidal_positions
+from attnfaith.models.encoders import lstm_steps, sinusoidal_positions
 
 
 BIAS, STABILISER, POSITIONS, QUERY = KINDS = range(4)
@@ -274,9 +274,8 @@ def gru_steps(gru, tokens) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, to
 
 def _recurrent(read):
     def encoded(rules, encoder, embedded, mask):
-        tokens = embedded.transpose(0, 1).contiguous()
-        onward, backward = encoder.directions
-        return both_ways(tokens, tokens, mask, lambda x: read(rules, x, onward), lambda x: read(rules, x, backward))
+        readers = [lambda tokens, layer=layer: (read(rules, tokens, layer),) for layer in encoder.directions]
+        return encoder.read(embedded, mask, *readers)[0]
 
     return encoded
 

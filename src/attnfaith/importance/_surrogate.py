@@ -42,7 +42,7 @@ def of_each(
     instance by (seed, instance id, purpose) and put back. One item has all of the difference, without a fit, and no items
     have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
     """
-    hidden, _, query, attention = attended(model, batch)
+    (hidden, _, query), attention = attended(model, batch)
     with torch.no_grad():
         f = explaining(model.decode(hidden, attention, query), batch, target, output)
     found = []

@@ -64,7 +64,7 @@ def measure(
     check(target=target, output=output, baseline=baseline)
     check_baseline(model, baseline)
     parts = items(model, batch)
-    hidden, mask, query, attention = attended(model, batch)
+    (hidden, mask, query), attention = attended(model, batch)
     with torch.no_grad():
         f = explaining(model.decode(hidden, attention, query), batch, target, output)
         embedded = model.get_input_embeddings()(batch["input_ids"])

@@ -175,8 +175,11 @@ class Bidirectional(Encoder):
         raise NotImplementedError
 
     def forward(self, embedded, mask):
+        return self.read(embedded, mask, *self.directions)
+
+    def read(self, embedded, mask, read_onward, read_backward):
+        """States and last state, where each reader makes of tokens (T,B,E), in its own order, (states (T,B,H/2), ...)."""
         batch, length, size = embedded.shape
-        read_onward, read_backward = self.directions
         # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
         tokens = embedded.transpose(0, 1).reshape(length * batch, size)
         rows = torch.arange(batch, device=embedded.device)
