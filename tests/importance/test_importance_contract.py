@@ -37,8 +37,8 @@ OPTIONS = {  # of producers that take long with their own
     "permutation": {"draws": 20},
     "adversary_search": {"steps": 20},
     "adversary_exact": {"epsilons": [0.05]},
-    "kernel_shap": {"samples": 20},
-    "lime": {"samples": 20},
+    "kernel_shap": {"samples": 8},
+    "lime": {"samples": 8},
     "integrated_gradients": {"steps": 3, "max_steps": 9},
 }
 FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the lengths of texts
