@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
+from attnfaith.data.collation import keep_positions
+
 
 ABSENT = ("deleted", "zero")
 TOKENS_AT_ONCE = 2**13  # padded tokens of parts that are read together
@@ -35,14 +37,9 @@ def read_parts(model, batch, parts: Sequence[np.ndarray], absent: str = "deleted
     where, present = item_places(model, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
     stays = np.concatenate([_positions(*one) for one in zip(where, present, parts, strict=True)])
     lengths = (stays if absent == "deleted" else present[owner]).sum(1)
-    read = {"deleted": _without, "zero": _zeroed}[absent]
     found = np.empty((len(stays), model.config.num_labels))
     for chosen in _by_length(lengths):
-        given = read(model, batch, owner[chosen], stays[chosen], int(lengths[chosen].max()))
-        if batch.get("answer_mask") is not None:
-            given["answer_mask"] = batch["answer_mask"][torch.from_numpy(owner[chosen]).to(model.device)]
-        encoded = model.encode(**given)
-        found[chosen] = model.decode(encoded.hidden, model.attend(*encoded), encoded.query).double().cpu().numpy()
+        found[chosen] = _read(model, batch, owner[chosen], stays[chosen], absent)
     return np.split(found, np.cumsum([len(part) for part in parts])[:-1])
 
 
@@ -63,29 +60,21 @@ def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
             start = stop
 
 
-def _without(model, batch, owner: np.ndarray, stays: np.ndarray, length: int) -> dict[str, torch.Tensor]:
-    """The texts `owner` (V,) as a model takes them, each cut to the positions that stay (V,L), at most `length`."""
+def _read(model, batch, owner: np.ndarray, stays: np.ndarray, absent: str) -> np.ndarray:
+    """Logits (V,C) of the texts `owner` (V,), of each the positions (V,L) that stay."""
     device = batch["input_ids"].device
-    order = torch.from_numpy(np.argsort(~stays, axis=1, kind="stable")[:, :length]).to(device)
-    present = torch.from_numpy(np.arange(length) < stays.sum(1, keepdims=True)).to(device)
-    rows = torch.from_numpy(owner).to(device)
-    pad = model.config.pad_token_id or 0
-    given = {
-        "input_ids": batch["input_ids"][rows].gather(1, order).masked_fill(~present, pad),
-        "attention_mask": present.to(batch["attention_mask"].dtype),
-    }
-    if batch.get("token_type_ids") is not None:
-        given["token_type_ids"] = batch["token_type_ids"][rows].gather(1, order).masked_fill(~present, 0)
-    return given
-
-
-def _zeroed(model, batch, owner: np.ndarray, stays: np.ndarray, length: int) -> dict[str, torch.Tensor]:
-    """The same, with embeddings of zeros where positions do not stay; cut to `length`."""
-    rows = torch.from_numpy(owner).to(batch["input_ids"].device)
-    ids, kept = batch["input_ids"][rows, :length], torch.from_numpy(stays[:, :length]).to(rows.device)
-    given = {"attention_mask": batch["attention_mask"][rows, :length]}
-    if batch.get("token_type_ids") is not None:
-        given["token_type_ids"] = batch["token_type_ids"][rows, :length]
-    if model.level != "token":
-        given["items"] = model.items(ids, **given)
-    return {"inputs_embeds": model.get_input_embeddings()(ids) * kept.unsqueeze(-1), **given}
+    rows, stays = torch.from_numpy(owner).to(device), torch.from_numpy(stays).to(device)
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    texts = {name: batch[name][rows] for name in inputs if batch.get(name) is not None}
+    if absent == "deleted":
+        given = keep_positions(texts, stays, model.config.pad_token_id or 0)
+    else:
+        length = int(texts["attention_mask"].sum(1).max())
+        texts, stays = {name: values[:, :length] for name, values in texts.items()}, stays[:, :length]
+        items = None if model.level == "token" else model.items(**texts)
+        embedded = model.get_input_embeddings()(texts.pop("input_ids")) * stays.unsqueeze(-1)
+        given = {"inputs_embeds": embedded, "items": items, **texts}
+    if batch.get("answer_mask") is not None:
+        given["answer_mask"] = batch["answer_mask"][rows]
+    encoded = model.encode(**given)
+    return model.decode(encoded.hidden, model.attend(*encoded), encoded.query).double().cpu().numpy()

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import pkgutil
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ BATCH_TOKENS = 8192  # padded tokens of one batch
 BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
 LEVELS = ("sentence", "word")
+PREFIX = "importance_"
 KEPT = ("rationale", "impermissible", "query_tokens")  # columns of the data that a record keeps as they are
 
 
@@ -459,12 +461,31 @@ def _measure_batch(
         "attention": record.ragged(attention.float().cpu(), encoded.mask.cpu()),
     }
     columns |= words | {name: rows[name] for name in KEPT if name in extra}
-    for name, module in modules.items():
+    # sorted: those that test the scores of others come last, else as they were named
+    for name, module in sorted(modules.items(), key=lambda named: getattr(named[1], "AFTER", False)):
+        if getattr(module, "AFTER", False) and "scores" not in batch:
+            batch["scores"] = _scores(columns, extra)
         made = module.measure(model, batch, seed=seed, **options.get(name, {}))
         if set(made) != set(module.COLUMNS):
             raise MeasurementError(f"'{name}' declares {sorted(module.COLUMNS)} and returned {sorted(made)}")
         columns.update(made)
     return record.build(columns, extra)
+
+
+def _scores(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
+    """The token scores that a batch's columns hold: measure -> one array [T] per instance, attention first.
+
+    Importances of states are not among them: a token is erased from the input. A signed measure (one whose column's doc says
+    so) is there by its size as well, beside the measures that have no sign: else none could tell what is due to the sign.
+    """
+    found = {"attention": columns["attention"]}
+    for name, column in declared.items():
+        if name.startswith(PREFIX) and column.axes == ("T",) and name in columns and not name.endswith("_hidden"):
+            measure = name.removeprefix(PREFIX)
+            found[measure] = columns[name]
+            if re.search(r"\bsigned\b", column.doc):
+                found[record.ABSOLUTE + measure] = [np.abs(values) for values in columns[name]]
+    return found
 
 
 def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.ndarray]]:

@@ -37,6 +37,8 @@ IDENTITY = (
     "seed",
 )
 SUM_TOLERANCE = 1e-4
+ABSOLUTE = "absolute_"
+"""Start of the name under which tests of explanations take a signed measure by its size."""
 MEASURING = (
     "models",
     "data",

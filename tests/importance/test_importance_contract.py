@@ -66,7 +66,7 @@ def measured(producer, model, batch, seed=0):
     """{column: one array per instance}, float64 or text, in the order of the batch's instances."""
     options = OPTIONS.get(producer.__name__.rpartition(".")[2], {})
     return {
-        name: [np.asarray(v, None if isinstance(v, str) else np.float64) for v in values]
+        name: [np.asarray(v, None if np.asarray(v).dtype.kind == "U" else np.float64) for v in values]
         for name, values in producer.measure(model, batch, seed=seed, **options).items()
     }
 
