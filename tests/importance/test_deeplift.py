@@ -54,6 +54,27 @@ def test_complete_below_uniform_attention(encoder, a_batch):
     assert max(np.abs(values).sum() for values in found["importance_deeplift"]) > 0.01
 
 
+@pytest.mark.parametrize(
+    ("encoder", "kinds"),
+    [
+        ("transformer", ["ReLU", "ReLU", "Tanh"]),  # two layers, the scores of attention
+        ("cnn", ["ReLU", "Tanh"]),
+        ("average", ["Tanh", "Tanh"]),
+        ("bilstm", ["Tanh"]),
+    ],
+)
+def test_nonlinearities_that_captum_is_shown(encoder, kinds, a_batch):
+    model, batch = a_batch(encoder=encoder)
+    view = deeplift._View(
+        lambda points: model.decode(
+            (encoded := model.encode(inputs_embeds=points, attention_mask=batch["attention_mask"])).hidden,
+            model.attend(*encoded),
+        ).sum(1)
+    )
+    view.find(model.get_input_embeddings()(batch["input_ids"]))
+    assert [type(module).__name__ for module in view.nonlinearities] == kinds
+
+
 def test_saturated_units_have_a_part(a_batch):
     """Where tanh is flat its slope is 0; what it rose by from the baseline is not."""
     model, batch = a_batch([5, 4], encoder="average", projection="uniform", scale=300.0)
