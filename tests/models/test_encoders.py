@@ -124,6 +124,28 @@ def test_parts_without_cover_each_place_once(name):
     assert (covered == 1).all()
 
 
+@pytest.mark.parametrize("forgets", [True, False])
+@pytest.mark.parametrize("replaces", [True, False])
+def test_changes_that_an_lstm_forgets(replaces, forgets, monkeypatch):
+    """What the forget gates let go is not run on; the states are those of texts that are read again."""
+    encoder, (embedded, _) = build("bilstm"), texts((60, 60, 60))
+    for lstm in encoder.directions:
+        lstm.weight_hh_l0.data *= 0.05
+        lstm.bias_ih_l0.data[SIZE // 2 : SIZE] = -4.0 if forgets else 40.0
+    changes, shape = ((embedded.flip(1),), (50, 3, 60)) if replaces else ((), (50, 3, 59))
+    name, asked = "blocks_replaced" if replaces else "blocks_without", []
+    inner = encoders._forgotten
+    monkeypatch.setattr(encoders, "_forgotten", lambda *given: asked.append(inner(*given)) or asked[-1])
+    with torch.no_grad():
+        expected = encoders.in_one(getattr(Encoder, name)(encoder, embedded, *changes, 3, 53), shape)
+        close(encoders.in_one(getattr(encoder, name)(embedded, *changes, 3, 53), shape), expected)
+        covered = torch.zeros(50, shape[2])
+        for rows, positions, _ in getattr(encoder, name)(embedded, *changes, 3, 53):
+            covered[rows, positions] += 1
+    assert (covered == 1).all()
+    assert sum(asked) > 60 if forgets else asked and not any(asked)
+
+
 @every_encoder
 def test_without_in_float32_and_for_two_tokens(name):
     encoder, (embedded, mask) = build(name).float(), texts((2, 2))

@@ -59,6 +59,8 @@ class Encoder(GradientCheckpointingLayer):
     def blocks_without(self, embedded, start, stop) -> Iterator[tuple[slice, slice, torch.Tensor]]:
         """The same in parts: (deletions v, positions p of the shorter text, states (v, B, p, H)), each place once.
 
+        A part with states (1, B, p, H) has these for all its deletions.
+
         This is the definition: the token is gone, later tokens move up, and everything is encoded again. An encoder that
         knows a shorter way gives smaller parts; a part is valid until the next one is asked for.
         """
@@ -237,46 +239,46 @@ class BiLSTM(Bidirectional):
         """As defined in the base class, with half of the work: what lies before a deleted token is not run again.
 
         Where a token stands after the deleted one its onward state is new and its backward state that of the whole text;
-        where it stands before, the other way round. A part is one position for all deletions on one side of it.
+        where it stands before, the other way round. A part is one position for the deletions on one side of it, or for
+        those of them that it has forgotten.
         """
-        length = embedded.shape[1]
-        size = self.forward_lstm.hidden_size
-        whole, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
-        whole = whole.transpose(0, 1)
-        buffer = embedded.new_empty(stop - start, embedded.shape[0], 2 * size)
-        for rows, position, states in _lstm_without(self.forward_lstm, embedded, start, stop, range(length)):
-            block = buffer[rows]
-            block[..., :size], block[..., size:] = states, whole[position, :, size:]
-            yield rows, slice(position - 1, position), block.unsqueeze(2)
-        for rows, position, states in _lstm_without(self.backward_lstm, embedded, start, stop, range(length - 1, -1, -1)):
-            block = buffer[rows]
-            block[..., :size], block[..., size:] = whole[position, :, :size], states
-            yield rows, slice(position, position + 1), block.unsqueeze(2)
+        yield from self._blocks(embedded, start, stop)
 
     def blocks_replaced(self, embedded, filling, start, stop):
         """As defined in the base class, with less than half of the work, in the same parts as `blocks_without`.
 
         In the replaced place itself both states are new: the onward one is kept until the backward one is there.
         """
-        length, size = embedded.shape[1], self.forward_lstm.hidden_size
+        yield from self._blocks(embedded, start, stop, filling)
+
+    def _blocks(self, embedded, start, stop, filling=None):
+        length, size, deletions = embedded.shape[1], self.forward_lstm.hidden_size, stop - start
         whole, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
         whole = whole.transpose(0, 1)
-        buffer = embedded.new_empty(stop - start, embedded.shape[0], 2 * size)
+        buffer = embedded.new_empty(deletions, embedded.shape[0], 2 * size)
         own = torch.empty_like(buffer[..., :size])
+        moved = 1 if filling is None else 0  # how far a token behind the deleted one moves up
         for rows, position, states in _lstm_without(self.forward_lstm, embedded, start, stop, range(length), filling):
-            if rows.stop == position - start + 1:  # the last is replaced here
+            place = slice(position - moved, position - moved + 1)
+            if rows.start:
+                yield slice(0, rows.start), place, whole[None, position, :, None]
+            if filling is not None and rows.stop == position - start + 1:  # the last is replaced here
                 own[rows.stop - 1], states, rows = states[-1], states[:-1], slice(rows.start, rows.stop - 1)
-            if len(states):
+            if rows.start < rows.stop:
                 block = buffer[rows]
                 block[..., :size], block[..., size:] = states, whole[position, :, size:]
-                yield rows, slice(position, position + 1), block.unsqueeze(2)
+                yield rows, place, block.unsqueeze(2)
         backward = _lstm_without(self.backward_lstm, embedded, start, stop, range(length - 1, -1, -1), filling)
         for rows, position, states in backward:
-            block = buffer[rows]
-            block[..., :size], block[..., size:] = whole[position, :, :size], states
-            if rows.start == position - start:
-                block[0, :, :size] = own[rows.start]
-            yield rows, slice(position, position + 1), block.unsqueeze(2)
+            place = slice(position, position + 1)
+            if rows.stop < deletions:
+                yield slice(rows.stop, deletions), place, whole[None, position, :, None]
+            if rows.start < rows.stop:
+                block = buffer[rows]
+                block[..., :size], block[..., size:] = whole[position, :, :size], states
+                if filling is not None and rows.start == position - start:
+                    block[0, :, :size] = own[rows.start]
+                yield rows, place, block.unsqueeze(2)
 
     @torch.no_grad()
     def _directions(self, embedded):
@@ -394,13 +396,14 @@ def _by_text(values: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
 
 
 def _lstm_without(lstm, embedded, start, stop, order: range, filling=None) -> Iterator[tuple[slice, int, torch.Tensor]]:
-    """(deletions v, position, states (v, B, D)) of one direction for all deletions that the reader has passed.
+    """(deletions v, position, states (v, B, D)) of one direction for all deletions that the reader has passed and not
+    forgotten; those that it passed earlier than v are forgotten.
 
-    With filling (B,T,E) tokens are replaced by it, and the place of one is passed too.
-
-    order: the positions as this direction reads them. The whole text is read once; the deletion of a token branches off
-    when the reader meets it, with the state before it, and from then on runs beside the whole text, so that one matrix
-    product per position serves all of them. All texts and deletions advance together.
+    With filling (B,T,E) tokens are replaced by it, and the place of one is passed too. order: the positions as this
+    direction reads them. The whole text is read once; the deletion of a token branches off when the reader meets it, with
+    the state before it, and from then on runs beside the whole text, so that one matrix product per position serves all of
+    them, until its state and memory are those of the whole text again, to rounding (`_forgotten`), in all texts. All texts
+    and deletions advance together.
     """
     batch = embedded.shape[0]
     size, deletions, backward = lstm.hidden_size, stop - start, order.step < 0
@@ -412,19 +415,20 @@ def _lstm_without(lstm, embedded, start, stop, order: range, filling=None) -> It
     inputs = nn.functional.linear(embedded, weight, bias).transpose(0, 1)
     instead = None if filling is None else nn.functional.linear(filling, weight, bias).transpose(0, 1)
     # Row of the whole text at the end that the deletions join first, so that the rows under way are contiguous.
-    whole, first = (deletions, 0) if backward else (0, 1)
+    whole, first, on = (deletions, 0, -1) if backward else (0, 1, 1)
     hidden = embedded.new_zeros(deletions + 1, batch, size)
     cell = torch.zeros_like(hidden)
     buffer = embedded.new_empty((deletions + 1) * batch, 4 * size)
     for position in order:
         joins = start <= position < stop
+        own = first + position - start  # the row of this position's deletion
         if joins:
-            hidden[first + position - start], cell[first + position - start] = hidden[whole], cell[whole]
+            hidden[own], cell[own] = hidden[whole], cell[whole]
         before = min(max(position - start, 0), deletions)  # deletions left of here
         after = min(max(position - start + 1, 0), deletions)  # the first deletion right of here
         if joins and instead is not None:  # the one that joins is passed, and reads what is there instead
             before, after = after, before
-        rows = slice(after, deletions + 1) if backward else slice(0, before + 1)
+        rows = slice(after, whole + 1) if backward else slice(whole, before + 1)
         state, memory = hidden[rows], cell[rows]
         gates = buffer[: state.shape[0] * batch]
         torch.mm(state.view(-1, size), recurrent, out=gates)
@@ -437,9 +441,19 @@ def _lstm_without(lstm, embedded, start, stop, order: range, filling=None) -> It
         enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
         memory.mul_(keep).addcmul_(enter, candidate.mul_(2).sub_(1))
         torch.mul(memory, 2, out=state).sigmoid_().mul_(2).sub_(1).mul_(leave)
-        passed = slice(after, deletions) if backward else slice(0, before)
-        if passed.start < passed.stop:
+        while rows.start <= whole + on < rows.stop and whole + on != own and _forgotten(hidden, cell, whole, whole + on):
+            whole += on  # the row of the oldest deletion is that of the whole text from here on
+        if after < deletions if backward else before > 0:
+            passed = slice(after, whole) if backward else slice(whole, before)
             yield passed, position, hidden[first + passed.start : first + passed.stop]
+
+
+def _forgotten(hidden, cell, whole: int, other: int) -> bool:
+    """Whether the states and memories (rows,B,D) of two rows are the same to rounding."""
+    near = min(8 * torch.finfo(hidden.dtype).eps, 1e-6)
+    if bool(((hidden[other] - hidden[whole]).abs() > near).any()):
+        return False
+    return not bool(((cell[other] - cell[whole]).abs() > near * (1 + cell[whole].abs())).any())
 
 
 def lstm_steps(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -208,6 +208,37 @@ BIBTEX: dict[str, str] = dict(
             "Proceedings of KDD",
             "2014",
         ),
+        _paper(
+            "sundararajan-etal-2017-axiomatic",
+            "Sundararajan, Mukund and Taly, Ankur and Yan, Qiqi",
+            "Axiomatic Attribution for Deep Networks",
+            "Proceedings of ICML",
+            "2017",
+            "3319--3328",
+        ),
+        _paper(
+            "zeiler-fergus-2014-visualizing",
+            "Zeiler, Matthew D. and Fergus, Rob",
+            "Visualizing and Understanding Convolutional Networks",
+            "Proceedings of ECCV",
+            "2014",
+            "818--833",
+        ),
+        _paper(
+            "kobayashi-etal-2020-attention",
+            "Kobayashi, Goro and Kuribayashi, Tatsuki and Yokoi, Sho and Inui, Kentaro",
+            "Attention is Not Only a Weight: Analyzing Transformers with Vector Norms",
+            _EMNLP,
+            "2020",
+            "7057--7075",
+        ),
+        _article(
+            "denil-etal-2015-extraction",
+            "Denil, Misha and Demiraj, Alban and de Freitas, Nando",
+            "Extraction of Salient Sentences from Labelled Documents",
+            "arXiv preprint arXiv:1412.6815",
+            "2015",
+        ),
     )
 )
 """Key -> entry."""
@@ -238,7 +269,11 @@ PRODUCERS: dict[str, tuple[str, ...]] = {
         ("gradient", "leave_one_out", "permutation", "adversary_search", "adversary_exact"), ("jain-wallace-2019-attention",)
     ),
     **dict.fromkeys(("gradient_norm", "gradient_hidden_to_input", "random_support"), ("meister-etal-2021-sparse",)),
-    **dict.fromkeys(("erasure", "minimal_flip_set"), ("serrano-smith-2019-attention",)),
+    **dict.fromkeys(("erasure", "minimal_flip_set", "attention_x_gradient"), ("serrano-smith-2019-attention",)),
+    "gradient_x_input": ("denil-etal-2015-extraction",),
+    "integrated_gradients": ("sundararajan-etal-2017-axiomatic",),
+    "occlusion": ("zeiler-fergus-2014-visualizing",),
+    "attention_norm": ("kobayashi-etal-2020-attention",),
 }
 """Measure or experiment -> the paper that it comes from, or whose test it varies."""
 PROJECTIONS = {
