@@ -202,6 +202,15 @@ BIBTEX: dict[str, str] = dict(
             "https://aclanthology.org/2020.acl-main.408",
         ),
         _paper(
+            "zhao-aletras-2023-incorporating",
+            "Zhao, Zhixue and Aletras, Nikolaos",
+            "Incorporating Attribution Importance for Improving Faithfulness Metrics",
+            "Proceedings of ACL 2023 (Volume 1: Long Papers)",
+            "2023",
+            "4732--4745",
+            "https://aclanthology.org/2023.acl-long.261",
+        ),
+        _paper(
             "diao-etal-2014-jointly",
             "Diao, Qiming and Qiu, Minghui and Wu, Chao-Yuan and Smola, Alexander J. and Jiang, Jing and Wang, Chong",
             "Jointly Modeling Aspects, Ratings and Sentiments for Movie Recommendation (JMARS)",
@@ -265,6 +274,8 @@ DATASETS: dict[str, tuple[str, ...]] = {
 }
 """Data set of the registry -> whom to cite for it; () where it is this package's own."""
 PRODUCERS: dict[str, tuple[str, ...]] = {
+    "rationale_erasure": ("deyoung-etal-2020-eraser",),
+    "soft_erasure": ("zhao-aletras-2023-incorporating",),
     **dict.fromkeys(
         ("gradient", "leave_one_out", "permutation", "adversary_search", "adversary_exact"), ("jain-wallace-2019-attention",)
     ),

@@ -240,8 +240,9 @@ def eraser_rows(cell: Cell, measure: str, share: float | None = None) -> list[di
 
 
 def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
-    """What the tests say of attention, [N] float64, NaN where undefined: "comprehensiveness of attention" and so on."""
-    return {f"{test} of attention": values["attention"] for test, values in scores(cell, ["attention"]).items()}
+    """What the tests by erasure say of attention, [N] float64, NaN where undefined: "comprehensiveness of attention" ..."""
+    found = scores(cell, ["attention"])
+    return {f"{test} of attention": of["attention"] for test, of in found.items() if not TESTS[test].evidence}
 
 
 def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
