@@ -19,6 +19,7 @@ LAYERS = (
     ("models", "metrics"),
     ("record",),
     ("data",),
+    ("_parts",),
     ("importance", "experiments", "objectives"),
     ("training", "measurement"),
     ("reporting",),

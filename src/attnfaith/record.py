@@ -39,7 +39,17 @@ IDENTITY = (
 SUM_TOLERANCE = 1e-4
 ABSOLUTE = "absolute_"
 """Start of the name under which tests of explanations take a signed measure by its size."""
-MEASURING = ("models", "data", "importance", "experiments", "objectives.py", "measurement.py", "record.py", "_random.py")
+MEASURING = (
+    "models",
+    "data",
+    "importance",
+    "experiments",
+    "objectives.py",
+    "measurement.py",
+    "record.py",
+    "_random.py",
+    "_parts.py",
+)
 """Parts of the package on which the numbers of a record depend, given a trained model."""
 
 

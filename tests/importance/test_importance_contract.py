@@ -37,6 +37,8 @@ OPTIONS = {  # of producers that take long with their own
     "permutation": {"draws": 20},
     "adversary_search": {"steps": 20},
     "adversary_exact": {"epsilons": [0.05]},
+    "kernel_shap": {"samples": 8},
+    "lime": {"samples": 8},
     "integrated_gradients": {"steps": 3, "max_steps": 9},
 }
 FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the lengths of texts
@@ -47,6 +49,11 @@ TOLERANCE = {
     "integrated_gradients_residual": 1e-5,
     "integrated_gradients_residual_hidden": 1e-5,
     "adversary_exact_attention": 1e-5,  # a mixture's weights are differences of scores, divided by one another
+    # what a unit near 0 keeps of its relevance, |y| / (|y| + epsilon), has a slope of up to 1 / epsilon, 1000
+    "importance_lrp": 1e-4,
+    "importance_lrp_hidden": 1e-4,
+    "lrp_residual": 1e-4,
+    "lrp_unaccounted": 1e-5,  # rounding is what it measures
 }
 
 

@@ -7,6 +7,7 @@ E embedding, M measures, K draws.
 import numpy as np
 import torch
 
+from attnfaith._parts import TOKENS_AT_ONCE, item_places
 from attnfaith._random import generator
 from attnfaith.experiments import _subsets
 from attnfaith.record import Column
@@ -57,7 +58,7 @@ def measure(model, batch, *, seed: int = 0, draws: int = 10) -> dict[str, list]:
     """
     check(draws)
     given, probs = _subsets.scores(model, batch), _subsets.whole(model, batch)
-    where = _subsets.places(model, batch).cpu().numpy()
+    where = item_places(model, batch).cpu().numpy()
     columns: dict[str, list] = {name: [] for name in COLUMNS}
     for row, name in enumerate(batch["instance_id"]):
         shares = np.stack([_between_0_and_1(values[row]) for values in given.values()])
@@ -113,7 +114,7 @@ def _read_thinned(model, batch, row, where, shares, draws, random, predicted):
         logits = model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
         return logits.double().softmax(-1)[:, predicted].cpu().numpy()
 
-    step = max(1, _subsets.TOKENS_AT_ONCE // max(1, length))
+    step = max(1, TOKENS_AT_ONCE // max(1, length))
     found = np.empty((2, len(shares) * draws))
     for start in range(0, len(shares) * draws, step):
         part = torch.arange(start, min(start + step, len(shares) * draws), device=drawn.device)

@@ -48,7 +48,7 @@ class Explained:
         if self.answers is None:
             return odds
         alone = (self.answers.sum(-1) == 1).reshape(-1, *[1] * (odds.dim() - 1))
-        return torch.where(alone, odds * torch.nan, odds)
+        return odds * torch.where(alone, torch.nan, 1.0)  # slopes are NaN there too, and there only
 
     def _taken(self, logits, classes):
         return logits.gather(-1, self._index(logits, classes)).squeeze(-1)

@@ -83,11 +83,12 @@ def check(
 
 def check_model(model, dataset, *, target="predicted", output: str = "logit", baseline: str = "zero", **_steps) -> None:
     """Raises ValueError as `_explained.check_data` says, and for baseline="padding" where the model has no padding token."""
-    _check_baseline(model, baseline)
+    check_baseline(model, baseline)
     check_data(model, dataset, target=target, output=output)
 
 
-def _check_baseline(model, baseline: str) -> None:
+def check_baseline(model, baseline: str) -> None:
+    """Raises ValueError for baseline="padding" where the model has no padding token."""
     if baseline == "padding" and model.config.pad_token_id is None:
         raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
 
@@ -124,7 +125,7 @@ def measure(
     Source: Sundararajan et al. 2017, eq. 1 and 3 and proposition 1.
     """
     check(target, output, baseline, steps, max_steps, tolerance)
-    _check_baseline(model, baseline)
+    check_baseline(model, baseline)
     with without_parameters(model):
         inputs, hidden, mask, parts = lines(model, batch, baseline, target, output)
         found = [integrate(line, steps, max_steps, tolerance) for line in (inputs, hidden)]
@@ -143,7 +144,7 @@ def lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line,
         hidden, mask, query = encoded
         f = explaining(model.decode(hidden, attention, query), batch, target, output)
         ours = mask if parts is None else parts >= 0
-        start = torch.where(ours.unsqueeze(-1), _baseline(model, baseline).to(embedded), embedded)
+        start = torch.where(ours.unsqueeze(-1), baseline_vector(model, baseline).to(embedded), embedded)
         read = model.model.read(**text_inputs(batch)) if model.level == "token" else None
         if read is not None:
             encoder = model.model.encoder
@@ -177,8 +178,8 @@ def lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line,
     return inputs, Line(torch.zeros_like(hidden), hidden, places, of_states), mask, parts
 
 
-def _baseline(model, baseline: str) -> torch.Tensor:
-    """(E,)"""
+def baseline_vector(model, baseline: str) -> torch.Tensor:
+    """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's."""
     table, padding = model.get_input_embeddings().weight, model.config.pad_token_id
     if baseline == "padding":
         return table[padding]

@@ -177,8 +177,11 @@ class Bidirectional(Encoder):
         raise NotImplementedError
 
     def forward(self, embedded, mask):
+        return self.read(embedded, mask, *self.directions)
+
+    def read(self, embedded, mask, read_onward, read_backward):
+        """States and last state, where each reader makes of tokens (T,B,E), in its own order, (states (T,B,H/2), ...)."""
         batch, length, size = embedded.shape
-        read_onward, read_backward = self.directions
         # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
         tokens = embedded.transpose(0, 1).reshape(length * batch, size)
         rows = torch.arange(batch, device=embedded.device)
@@ -453,11 +456,11 @@ def _forgotten(hidden, cell, whole: int, other: int) -> bool:
     return not bool(((cell[other] - cell[whole]).abs() > near * (1 + cell[whole].abs())).any())
 
 
-def _lstm_slopes(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """States (T,B,D) of an LSTM that reads tokens (T,B,E), and the derivatives of its steps.
+def lstm_steps(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What an LSTM computes of tokens (T,B,E), step by step, from states that the layer itself gives.
 
-    These are dh/dc (T,B,D) at a position; dc/dc' (T,B,D), c' the memory before; and (T,B,4,D) dc/d(i, f, g) and dh/do,
-    with i, f, g, o the gates before their sigmoid or tanh, in torch's order.
+    Returns these states (T,B,D); the gates i, f, g, o before their sigmoid or tanh, (T,B,4,D); and the memory (T+1,B,D),
+    where the first is the zero that it starts with.
     """
     length, batch, _ = tokens.shape
     states = lstm(tokens)[0]
@@ -465,11 +468,23 @@ def _lstm_slopes(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch
     gates = nn.functional.linear(tokens, lstm.weight_ih_l0, lstm.bias_ih_l0)
     gates = (gates + nn.functional.linear(before, lstm.weight_hh_l0, lstm.bias_hh_l0)).to(dtype)
     gates = gates.view(length, batch, 4, -1)
-    enter, keep, _, leave = gates.sigmoid().unbind(2)
+    enter, keep, _, _ = gates.sigmoid().unbind(2)
     candidate = gates[:, :, 2].tanh()
     memory = torch.zeros_like(keep[:1]).repeat(length + 1, 1, 1)
     for position in range(length):
         torch.addcmul(enter[position] * candidate[position], keep[position], memory[position], out=memory[position + 1])
+    return states, gates, memory
+
+
+def _lstm_slopes(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """States (T,B,D) of an LSTM that reads tokens (T,B,E), and the derivatives of its steps.
+
+    These are dh/dc (T,B,D) at a position; dc/dc' (T,B,D), c' the memory before; and (T,B,4,D) dc/d(i, f, g) and dh/do,
+    with i, f, g, o the gates before their sigmoid or tanh, in torch's order.
+    """
+    states, gates, memory = lstm_steps(lstm, tokens, dtype)
+    enter, keep, _, leave = gates.sigmoid().unbind(2)
+    candidate = gates[:, :, 2].tanh()
     memory, seen = memory[1:], memory[:-1]
     to_gates = gates.neg().sigmoid()  # 1 - sigmoid, exact where sigmoid rounds to 1
     to_gates[:, :, 0] *= candidate * enter
@@ -651,14 +666,24 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, states, mask):
-        batch, length, size = states.shape
-        parts = self.inputs(states).view(batch, length, 3, self.heads, size // self.heads).permute(2, 0, 3, 1, 4)
-        query, key, value = parts
-        scores = query @ key.transpose(-1, -2) / math.sqrt(size // self.heads)
+        query, key, value = self.by_head(self.inputs(states))
+        weights = self.weights(query, key, mask).to(value.dtype)
+        return self.output(self.joined(weights @ value)), weights
+
+    def by_head(self, inputs):
+        """(B,T,3H) to the queries, keys and values (B,heads,T,H/heads) in them."""
+        return inputs.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+
+    def weights(self, query, key, mask):
+        """Attention (B,heads,T,T) of each token to every token, in float32 or what is more exact."""
+        scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # half precision is too coarse for a softmax
-        scores = scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min)
-        weights = scores.softmax(-1).to(value.dtype)
-        return self.output((weights @ value).transpose(1, 2).reshape(batch, length, size)), weights
+        return scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min).softmax(-1)
+
+    @staticmethod
+    def joined(heads):
+        """(B,heads,T,H/heads) to (B,T,H)."""
+        return heads.transpose(1, 2).flatten(2)
 
 
 class TransformerLayer(GradientCheckpointingLayer):

@@ -233,6 +233,56 @@ BIBTEX: dict[str, str] = dict(
             "2014",
             "818--833",
         ),
+        _article(
+            "bach-etal-2015-pixelwise",
+            "Bach, Sebastian and Binder, Alexander and Montavon, Gregoire and Klauschen, Frederick and Mueller, "
+            "Klaus-Robert and Samek, Wojciech",
+            "On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance Propagation",
+            "PLOS ONE",
+            "2015",
+            volume="10",
+            number="7",
+        ),
+        _paper(
+            "arras-etal-2017-explaining",
+            "Arras, Leila and Montavon, Gregoire and Mueller, Klaus-Robert and Samek, Wojciech",
+            "Explaining Recurrent Neural Network Predictions in Sentiment Analysis",
+            "Proceedings of WASSA",
+            "2017",
+            "159--168",
+        ),
+        _paper(
+            "ali-etal-2022-transformers",
+            "Ali, Ameen and Schnake, Thomas and Eberle, Oliver and Montavon, Gregoire and Mueller, Klaus-Robert and "
+            "Wolf, Lior",
+            "XAI for Transformers: Better Explanations through Conservative Propagation",
+            "Proceedings of ICML",
+            "2022",
+            "435--451",
+        ),
+        _paper(
+            "shrikumar-etal-2017-learning",
+            "Shrikumar, Avanti and Greenside, Peyton and Kundaje, Anshul",
+            "Learning Important Features Through Propagating Activation Differences",
+            "Proceedings of ICML",
+            "2017",
+            "3145--3153",
+        ),
+        _paper(
+            "lundberg-lee-2017-unified",
+            "Lundberg, Scott M. and Lee, Su-In",
+            "A Unified Approach to Interpreting Model Predictions",
+            _NIPS,
+            "2017",
+        ),
+        _paper(
+            "ribeiro-etal-2016-trust",
+            "Ribeiro, Marco Tulio and Singh, Sameer and Guestrin, Carlos",
+            "Why Should I Trust You? Explaining the Predictions of Any Classifier",
+            "Proceedings of KDD",
+            "2016",
+            "1135--1144",
+        ),
         _paper(
             "kobayashi-etal-2020-attention",
             "Kobayashi, Goro and Kuribayashi, Tatsuki and Yokoi, Sho and Inui, Kentaro",
@@ -285,6 +335,10 @@ PRODUCERS: dict[str, tuple[str, ...]] = {
     "integrated_gradients": ("sundararajan-etal-2017-axiomatic",),
     "occlusion": ("zeiler-fergus-2014-visualizing",),
     "attention_norm": ("kobayashi-etal-2020-attention",),
+    "lrp": ("bach-etal-2015-pixelwise", "arras-etal-2017-explaining", "ali-etal-2022-transformers"),
+    "deeplift": ("shrikumar-etal-2017-learning",),
+    "kernel_shap": ("lundberg-lee-2017-unified",),
+    "lime": ("ribeiro-etal-2016-trust",),
 }
 """Measure or experiment -> the paper that it comes from, or whose test it varies."""
 PROJECTIONS = {
