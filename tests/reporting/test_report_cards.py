@@ -131,6 +131,13 @@ def test_the_stored_card(name, drawn):
     assert rendered(drawn)[name] == (GOLDEN / f"{name}.golden").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("projection", "needs"), [("softmax", False), ("uniform", False), ("sparsegen(0.5)", True)])
+def test_what_a_sparse_checkpoint_needs(draw_record, projection, needs):
+    table = draw_record(4, measures=("gradient",), dataset="sst", projection=projection)
+    text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
+    assert ("the repository, and needs `pip install entmax`:" in text) == needs
+
+
 def test_another_number_is_another_card(drawn):
     weights = [row[::-1] for row in records.rows(drawn, "attention")]
     place = drawn.column_names.index("attention")

@@ -165,6 +165,7 @@ def _model_card(
         identity=identity,
         encoder=_encoder_in_words(identity["encoder"]),
         projection=PROJECTIONS.get(identity["projection"], f"{identity['projection']}: words can get no weight at all"),
+        sparse=identity["projection"] not in PROJECTIONS,
         unit=checkpoint.unit,
         decoder=DECODERS.get(checkpoint.recipe.get("model", {}).get("readout"), "a decoder"),
         classes=checkpoint.cell.class_names if len(checkpoint.cell.class_names) <= MOST_CLASSES else (),
