@@ -180,7 +180,7 @@ def cards(arguments: Sequence[str] | None = None) -> list[Path]:
     known = parser.parse_args(arguments)
     from attnfaith import recipes
     from attnfaith.data.registry import facts
-    from attnfaith.hub import RECORDS, RESULTS
+    from attnfaith.hub import shared_repos
     from attnfaith.reporting.cards import checkpoint_name, write_cards
 
     names = [checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in known.run]
@@ -190,8 +190,7 @@ def cards(arguments: Sequence[str] | None = None) -> list[Path]:
         {f"{known.to}/{name}": folder for name, folder in zip(names, known.run, strict=True)},
         known.output,
         facts,
-        records_repo=f"{known.to}/{RECORDS}",
-        results_repo=f"{known.to}/{RESULTS}",
+        **shared_repos(known.to),
     )
     print(f"cards: {known.output} ({len(names)} of checkpoints, {len(written)} files)")
     return written
