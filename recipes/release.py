@@ -7,7 +7,6 @@ tables go to <owner>/attnfaith-results. The same command goes on where it was st
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,14 +33,9 @@ def main(arguments=None) -> None:
     parser.add_argument("--private", action="store_true", help="new repositories are private")
     parser.add_argument("--revision", metavar="BRANCH", help="the branch to push to (default: main)")
     parser.add_argument("--dry-run", action="store_true", help="only say what is missing and what would be sent")
-    parser.add_argument("--workers", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)")
-    parser.add_argument("--only", metavar="PATTERN", help="run and push the cells of such names: 'sst-*'")
-    parser.add_argument("--remeasure", action="store_true", help="measure cells anew whose records other code measured")
-    known = parser.parse_args(arguments)
-    if int(os.environ.get("RANK", 0)) > 0:
-        return  # launched as several processes: the first one starts those that are needed
-    if known.workers is not None and known.workers < 1:
-        raise RecipeError(f"--workers {known.workers}: at least 1 cell at a time")
+    known = studies.options(parser, arguments)
+    if known is None:
+        return
     study = studies.read_study(known.config)
     planned, wanted = studies.settle(study)
     chosen = [cell.name for cell in studies.choose(planned, known.only)]
@@ -58,8 +52,7 @@ def main(arguments=None) -> None:
         raise RecipeError("the code has uncommitted changes, so what it makes now would be refused: commit them first")
     ready, ended = studies.carry_out(study, only=known.only, workers=known.workers, remeasure=known.remeasure)
     cards = {hub.repo_id_of(known.to, names[name]): folder for name, folder in ready.items()}
-    repos = {"records_repo": f"{known.to}/{hub.RECORDS}", "results_repo": f"{known.to}/{hub.RESULTS}"}
-    write_cards(cards, known.cards, facts, **repos)
+    write_cards(cards, known.cards, facts, **hub.shared_repos(known.to))
     print(f"cards of {len(cards)} checkpoints: {known.cards}")
     refused = push(study, {name: ready[name] for name in chosen if name in ready}, ready, names, known.to, **how)
     said = [studies.failures(ended), *(f"{name} is not pushed: {why}" for name, why in refused.items())]

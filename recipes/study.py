@@ -847,19 +847,12 @@ def side_by_side(
 def main(arguments=None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--workers", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)")
-    parser.add_argument("--only", metavar="PATTERN", help="run the cells of such names, and those they wait for: 'base-*'")
     parser.add_argument("--tables", action="store_true", help="only rebuild tables and figures from the records there are")
     parser.add_argument("--status", action="store_true", help="only show how far the study is, from its progress.csv")
-    parser.add_argument(
-        "--remeasure", action="store_true", help="measure cells anew whose records other code measured; models are kept"
-    )
     parser.add_argument("--mix-versions", action="store_true", help="tabulate records together that different code measured")
-    known = parser.parse_args(arguments)
-    if int(os.environ.get("RANK", 0)) > 0:
-        return  # launched as several processes: the first one starts those that are needed
-    if known.workers is not None and known.workers < 1:
-        raise RecipeError(f"--workers {known.workers}: at least 1 cell at a time")
+    known = options(parser, arguments)
+    if known is None:
+        return
     if known.tables and known.remeasure:
         raise RecipeError("--tables only reads records: leave it out to measure them anew with --remeasure")
     study = read_study(known.config)
@@ -869,6 +862,24 @@ def main(arguments=None) -> None:
     _, ended = carry_out(study, run=not known.tables, mix_versions=known.mix_versions, **how)
     if said := failures(ended):
         raise RecipeError(f"{said}; logs lie beside the cells in {study['output_dir']}")
+
+
+def options(parser: argparse.ArgumentParser, arguments) -> argparse.Namespace | None:
+    """The arguments of a command, with the options of all that run cells; None in a process that has nothing to do.
+
+    Raises RecipeError for workers below 1.
+    """
+    parser.add_argument("--workers", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)")
+    parser.add_argument("--only", metavar="PATTERN", help="the cells of such names, and those they wait for: 'base-*'")
+    parser.add_argument(
+        "--remeasure", action="store_true", help="measure cells anew whose records other code measured; models are kept"
+    )
+    known = parser.parse_args(arguments)
+    if int(os.environ.get("RANK", 0)) > 0:
+        return None  # launched as several processes: the first one starts those that are needed
+    if known.workers is not None and known.workers < 1:
+        raise RecipeError(f"--workers {known.workers}: at least 1 cell at a time")
+    return known
 
 
 def carry_out(

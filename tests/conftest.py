@@ -152,3 +152,22 @@ def quick_report(monkeypatch):
     monkeypatch.setattr(
         "attnfaith.reporting.report.all_figures", lambda _cell: {"attention_overview": Figure(figsize=(1, 1))}
     )
+
+
+@pytest.fixture
+def small_recipe():
+    """The text of a recipe that is trained and measured in seconds, by its name and folder."""
+
+    def make(name, output_dir):
+        return f"""
+name: {name}
+output_dir: {output_dir}
+seed: 3
+data: {{arguments: {{length: [4, 8], vocabulary_size: 40, sizes: {{train: 48, validation: 16, test: 12}}}}}}
+model: {{embedding_size: 8, hidden_size: 8}}
+training: {{num_train_epochs: 1, learning_rate: 1e-2, arguments: {{disable_tqdm: true}}}}
+measure: {{producers: [gradient, leave_one_out]}}
+report: {{examples: 1}}
+"""
+
+    return make

@@ -960,21 +960,10 @@ def test_a_push_that_is_killed(run, owner):
 
 # ------------------------------------------------------------------------------------------------ train --push_to_hub
 
-TINY = """
-name: small
-output_dir: trained
-seed: 3
-data: {arguments: {length: [4, 8], vocabulary_size: 40, sizes: {train: 48, validation: 16, test: 12}}}
-model: {embedding_size: 8, hidden_size: 8}
-training: {num_train_epochs: 1, learning_rate: 1e-2, arguments: {disable_tqdm: true}}
-measure: {producers: [gradient, leave_one_out]}
-report: {examples: 1}
-"""
-
 
 @pytest.mark.slow
-def test_train_and_push(owner, tmp_path):
-    (tmp_path / "small.yaml").write_text(TINY)
+def test_train_and_push(owner, tmp_path, small_recipe):
+    (tmp_path / "small.yaml").write_text(small_recipe("small", "trained"))
     assert owner.do("train", "--config", "small.yaml", "--push_to_hub", "--hub_private_repo", clean=True) == 0, owner.output
     assert owner.files("model", "small") == digests(hub.plan(tmp_path / "trained", owner.name))["model", "small"]
     assert owner.server.storage.repo("model", f"{owner.name}/small")["private"] is True
@@ -984,8 +973,8 @@ def test_train_and_push(owner, tmp_path):
 
 
 @pytest.mark.slow
-def test_train_looks_before_it_trains(owner, tmp_path):
-    (tmp_path / "small.yaml").write_text(TINY)
+def test_train_looks_before_it_trains(owner, tmp_path, small_recipe):
+    (tmp_path / "small.yaml").write_text(small_recipe("small", "trained"))
     arguments = ["train", "--config", "small.yaml", "--push_to_hub"]
     for more, how, says in (
         ([], {"token": ""}, "no access token"),

@@ -21,16 +21,6 @@ from attnfaith.runs import model_config
 
 
 ROOT = Path(__file__).parents[1]
-TINY = """
-name: tiny
-output_dir: unused
-seed: 3
-data: {arguments: {length: [4, 8], vocabulary_size: 40, sizes: {train: 48, validation: 16, test: 12}}}
-model: {embedding_size: 8, hidden_size: 8}
-training: {num_train_epochs: 1, learning_rate: 1e-2, arguments: {disable_tqdm: true}}
-measure: {producers: [gradient, leave_one_out]}
-report: {examples: 1}
-"""
 
 
 def test_what_is_released(monkeypatch):
@@ -52,12 +42,12 @@ def test_what_is_released(monkeypatch):
 
 
 @pytest.fixture
-def checkout(tmp_path):
+def checkout(tmp_path, small_recipe):
     """A checkout of this code as it stands, all of it committed; what it makes may be pushed."""
     folder = tmp_path / "checkout"
     for part, more in (("src", "*.egg-info"), ("recipes", "results*")):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", more))
-    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "tiny.yaml").write_text(small_recipe("tiny", "unused"))
     grid = {"projection": ["softmax", "sparsemax"]}
     study = {
         "output_dir": "runs/release",

@@ -180,18 +180,17 @@ def cards(arguments: Sequence[str] | None = None) -> list[Path]:
     known = parser.parse_args(arguments)
     from attnfaith import recipes
     from attnfaith.data.registry import facts
-    from attnfaith.hub import RECORDS, RESULTS
+    from attnfaith.hub import repo_id_of, shared_repos
     from attnfaith.reporting.cards import checkpoint_name, write_cards
 
     names = [checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in known.run]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"two of the runs are called {twice[0]}: give runs whose recipes have different names")
     written = write_cards(
-        {f"{known.to}/{name}": folder for name, folder in zip(names, known.run, strict=True)},
+        {repo_id_of(known.to, name): folder for name, folder in zip(names, known.run, strict=True)},
         known.output,
         facts,
-        records_repo=f"{known.to}/{RECORDS}",
-        results_repo=f"{known.to}/{RESULTS}",
+        **shared_repos(known.to),
     )
     print(f"cards: {known.output} ({len(names)} of checkpoints, {len(written)} files)")
     return written

@@ -187,7 +187,8 @@ def plan(
     names = [one.repo_id for one in read]
     if twice := sorted({repo_id for repo_id in names if names.count(repo_id) > 1}):
         raise HubError(f"two runs would be {twice[0]}: push them one by one, with --name")
-    records_repo, results_repo = repo_id_of(owner, RECORDS), repo_id_of(owner, RESULTS)
+    shared = shared_repos(owner)
+    records_repo, results_repo = shared["records_repo"], shared["results_repo"]
     repos = [metric_repo(owner), _records_repo(records_repo, read)]
     if with_results:
         tables = _joined([_report_tables(one) for one in read])
@@ -238,6 +239,11 @@ def repo_id_of(owner: str, name: str) -> str:
             "'..', and neither '-' nor '.' at an end; give another with --name or --to"
         ) from error
     return repo_id
+
+
+def shared_repos(owner: str) -> dict[str, str]:
+    """The data sets that all checkpoints of an owner share, as `cards.write_cards` takes them."""
+    return {"records_repo": repo_id_of(owner, RECORDS), "results_repo": repo_id_of(owner, RESULTS)}
 
 
 class _Run(NamedTuple):

@@ -95,7 +95,7 @@ class Checkpoint:
     @property
     def unit(self) -> str:
         """What one weight belongs to."""
-        return "sentence" if "words" in self.cell.table.column_names else "word"
+        return "sentence" if self.cell.words else "word"
 
     @cached_property
     def numbers(self) -> dict[str, Number]:
