@@ -216,7 +216,8 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
         model = [getattr(recipe.model, key) for key in ("encoder", "hierarchy", "alignment", "score_scale", "embedding_std")]
         model.append(SAME.get(projection, projection))
         plain = recipe.objective.kind == "classification"
-        rate = f"{recipe.training.attention_learning_rate_factor:g}" if plain else None
+        settings = recipe.training
+        rate = f"{settings.attention_learning_rate_factor:g} {settings.random_erasure:g}" if plain else None
         key = repr((recipe.data, recipe.measure.split, recipe.measure.level, model, recipe.objective, rate, recipe.seed))
         other, named = owners.setdefault(key, (name, projection))
         if other != name and named != projection:

@@ -15,10 +15,11 @@ PARTS = {file.parts[1].removesuffix(".py") for file in FILES} - {"__init__"}
 
 # Each layer may import those before it. Parts of one layer may not import one another.
 LAYERS = (
-    ("_import_hooks", "_memory", "provenance"),
+    ("_import_hooks", "_memory", "_random", "provenance"),
     ("models", "metrics"),
     ("record",),
     ("data",),
+    ("_parts",),
     ("importance", "experiments", "objectives"),
     ("training", "measurement"),
     ("reporting",),

@@ -14,6 +14,7 @@ import torch
 
 from attnfaith import measurement, record
 from attnfaith.data.collation import pad_batch
+from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import gradient
 from attnfaith.measurement import Cell, MeasurementError, digest_data, measure
 from attnfaith.record import Column
@@ -223,6 +224,44 @@ def test_questions_come_through(go, texts, tiny_model):
     assert found.column("query_tokens").to_pylist() == asked
     other = dataset.remove_columns("query_tokens").add_column("query_tokens", [["x"], *asked[1:]])
     assert digest_data(dataset) != digest_data(other)
+
+
+def test_labels_reach_producers(go, texts):
+    """The gold class of an instance is explained whatever batch it is in, and says so in the settings."""
+    options = {"gradient_x_input": {"target": "gold"}}
+    gold = go(producers=["gradient_x_input"], options=options)
+    labels = gold.column("label").to_pylist()
+    assert set(labels) == {0, 1} and record.settings(gold)[0]["options"] == options
+    by_class = [
+        record.rows(go(f"{n}.parquet", producers=["gradient_x_input"], options={"gradient_x_input": {"target": n}}), name)
+        for name in ["importance_gradient_x_input"]
+        for n in (0, 1)
+    ]
+    for row, found in enumerate(record.rows(gold, "importance_gradient_x_input")):
+        np.testing.assert_allclose(found, by_class[labels[row]][row], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("producer", "options", "model", "message"),
+    [
+        ("exact_contribution", {}, {"readout": "tanh"}, "'exact_contribution': logits of readout='tanh' are not affine"),
+        ("occlusion", {"target": 2}, {}, "'occlusion': target=2: there is no class 2 for instance 'tiny/test/0'"),
+        ("occlusion", {"target": "gold"}, {}, "'occlusion': target='gold', and instance 'tiny/test/3' has no label"),
+        ("integrated_gradients", {"baseline": "padding"}, {"pad_token_id": None}, "the model has no pad_token_id"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_any_work(
+    go, texts, tiny_model, counted, tmp_path, producer, options, model, message
+):
+    rows = [{**row, "labels": None if row["instance_id"] == "tiny/test/3" else 0} for row in texts()]
+    with pytest.raises(MeasurementError, match=message):
+        go(
+            model=tiny_model(**model),
+            dataset=datasets.Dataset.from_list(rows),
+            producers=[producer],
+            options={producer: options},
+        )
+    assert not counted.done and not list(tmp_path.iterdir())
 
 
 def test_settings_say_what_was_done(go):
@@ -685,6 +724,51 @@ def test_a_producer_gets_the_seed_and_the_instances(go, monkeypatch):
     go(producers=["fake"], seed=42)
     assert {(seed, evaluating, grad) for seed, _, evaluating, grad in seen} == {(42, True, False)}
     assert sorted(name for _, names, _, _ in seen for name in names) == sorted(f"tiny/test/{n}" for n in range(20))
+
+
+def test_tests_of_scores_come_after_all_that_make_them(go):
+    """Named first, it still tests attention and every measure of inputs; measures of states it does not."""
+    table = go(
+        producers=["rationale_erasure", "leave_one_out", "gradient"], options={"rationale_erasure": {"shares": [0.5]}}
+    )
+    assert {*table.column("rationale_erasure_measures").to_pylist()[0]} == {"attention", "leave_one_out", "gradient"}
+    assert all(names[0] == "attention" for names in table.column("rationale_erasure_measures").to_pylist())
+    alone = go("alone.parquet", producers=["rationale_erasure"], options={"rationale_erasure": {"shares": [0.5]}})
+    assert alone.column("rationale_erasure_measures").to_pylist() == [["attention"]] * 20
+    for mine, theirs in zip(*(record.rows(t, "rationale_erasure_kept_probs") for t in (table, alone)), strict=True):
+        np.testing.assert_allclose(mine[:1], theirs, atol=1e-6)
+    names = table.column("rationale_erasure_measures").to_pylist()[0]
+    kept, gradients = record.rows(table, "rationale_erasure_kept_probs"), record.rows(table, "importance_gradient")
+    attention = record.rows(table, "attention")
+    alike = [
+        np.array_equal(np.argsort(-a)[: (len(a) + 1) // 2], np.argsort(-g)[: (len(a) + 1) // 2])
+        for a, g in zip(attention, gradients, strict=True)
+    ]
+    differ = [abs(k[names.index("attention"), 0] - k[names.index("gradient"), 0]) > 0 for k in kept]
+    assert any(differ) and not any(d and same for d, same in zip(differ, alike, strict=True))
+
+
+def test_signed_measures_are_tested_by_their_size_too(go, monkeypatch):
+    """ "signed" in the column's doc, not "unsigned"; the order by size is another one."""
+    signed = types.ModuleType("signed")
+    signed.COLUMNS = {
+        "importance_a": Column(("T",), doc="evidence; signed"),
+        "importance_b": Column(("T",), doc="a size; unsigned"),
+    }
+    values = [1.0, -3.0, 2.0]
+
+    def made(model, batch, *, seed):
+        lengths = (batch["attention_mask"].sum(1) - 2).tolist()
+        rows = [np.resize(values, length) for length in lengths]
+        return {"importance_a": rows, "importance_b": rows}
+
+    signed.measure = made
+    monkeypatch.setattr(measurement, "load_producers", lambda names: {"erase": rationale_erasure, "signed": signed})
+    table = go(producers=["erase", "signed"])
+    assert table.column("rationale_erasure_measures").to_pylist()[0] == ["attention", "a", "absolute_a", "b"]
+    kept = [row for row in record.rows(table, "rationale_erasure_kept_probs") if not np.isnan(row).any()]
+    assert all(np.array_equal(row[1], row[3]) for row in kept)
+    assert any(not np.array_equal(row[1], row[2]) for row in kept)
 
 
 def test_memory_does_not_grow_with_the_shards(go, texts, monkeypatch):

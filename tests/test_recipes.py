@@ -154,6 +154,13 @@ def test_defaults_are_the_papers():
             MINIMAL + "objective: {kind: untrained}\ntraining: {attention_learning_rate_factor: 10}",
             "training.attention_learning_rate_factor=10 with objective.kind='untrained'",
         ),
+        (MINIMAL + "training: {random_erasure: 1.5}", "training.random_erasure=1.5: the largest share of a text's words"),
+        (MINIMAL + "training: {random_erasure: -0.1}", "training.random_erasure=-0.1"),
+        (MINIMAL + "training: {random_erasure: .nan}", "training.random_erasure=nan"),
+        (
+            MINIMAL + "objective: {kind: untrained}\ntraining: {random_erasure: 0.5}",
+            "training.random_erasure=0.5 with objective.kind='untrained'",
+        ),
         (MINIMAL + "objective: {kind: guided}", "objective.kind='guided' needs objective.base, the folder of the run"),
         (MINIMAL + "objective: {kind: adversarial, base: ''}", "objective.kind='adversarial' needs objective.base"),
         (MINIMAL + "objective: {base: b}", "objective.base='b' with objective.kind='classification'"),
@@ -380,6 +387,7 @@ ALLOWED = {
     "report.examples": st.integers(1, 10**9),
     "model.sparsegen_lambda": st.floats(-1e300, 1, exclude_max=True),
     "model.entmax_alpha": st.floats(1, 1e300),
+    "training.random_erasure": st.floats(0, 1),
 }
 VALUES = {int: st.integers(-(10**9), 10**9), float: st.floats(allow_nan=False, allow_infinity=False), bool: st.booleans()}
 

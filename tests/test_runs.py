@@ -881,6 +881,11 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
         ([], "classification"),
         (["--attention_learning_rate_factor=10"], "classification(attention rate x 10)"),
         (["--attention_learning_rate_factor=0.5"], "classification(attention rate x 0.5)"),
+        (["--random_erasure=0.5"], "classification(tokens erased 0.5)"),
+        (
+            ["--random_erasure=1", "--attention_learning_rate_factor=10"],
+            "classification(attention rate x 10, tokens erased 1)",
+        ),
         (["--kind=untrained"], "untrained"),
         (
             ["--kind=adversarial", "--base=b", "--divergence=jsd", "--weight=1", "--attention_learning_rate_factor=10"],

@@ -242,6 +242,13 @@ def test_a_plan_that_cannot_work_starts_nothing(planned, blocks, message):
     assert not runs.exists()
 
 
+def test_a_model_trained_with_words_erased_is_another_cell():
+    plain, erased = (recipes.parse(TINY, ["--random_erasure", share]) for share in ("0", "0.5"))
+    study.check_distinct({"plain": plain, "erased": erased})
+    with pytest.raises(recipes.RecipeError, match="tables cannot tell them apart"):
+        study.check_distinct({"one": erased, "other": erased})
+
+
 def test_a_flat_and_a_hierarchical_model_are_two_cells():
     flat, divided = (recipes.parse(TINY, ["--hierarchy", kind]) for kind in ("none", "sentence"))
     words = recipes.parse(TINY, ["--hierarchy", "sentence", "--measure.level", "word"])

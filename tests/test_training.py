@@ -161,6 +161,81 @@ def test_one_epoch_by_hand(make, reduction):
     same(weights(trainer), dict(model.state_dict()), atol=2e-6)
 
 
+def test_words_that_are_erased(tiny_model, tiny_rows, tiny_batch):
+    """Markers stay, words keep their order, the label its text; the share that goes is uniform on 0..share."""
+    model, rows = tiny_model(), tiny_rows([40] * 200 + [0, 1])
+    batch = {**tiny_batch(rows), "labels": torch.arange(202)}
+    for share in (0.5, 1.0):
+        found = training.erase_tokens(model, batch, share, seed=1, step=3)
+        lengths = found["attention_mask"].sum(1).tolist()
+        for row, length, ids in zip(rows, lengths, found["input_ids"].tolist(), strict=True):
+            left, place = ids[:length], iter(row["input_ids"])
+            assert all(word in place for word in left) and left[0] == 2 and left[-1] == 3
+            assert not any(ids[length:])
+        gone = 1 - (np.array(lengths[:200]) - 2) / 40
+        assert abs(gone.mean() - share / 2) < 5 * share / np.sqrt(12 * 200)
+        assert gone.min() < 0.1 * share and gone.max() > 0.8 * share
+        assert torch.equal(found["labels"], batch["labels"])
+    assert max(lengths) < 42 or min(lengths) == 2
+
+
+def test_what_is_erased_is_the_texts_own(tiny_model, tiny_rows, tiny_batch):
+    """Neither the batch nor padding has a say, the step and the seed have."""
+    model, rows = tiny_model(), tiny_rows([9, 5, 12])
+
+    def left(rows, **changes):
+        found = training.erase_tokens(model, tiny_batch(rows), 0.8, **{"seed": 1, "step": 3, **changes})
+        return [ids[mask.bool()].tolist() for ids, mask in zip(found["input_ids"], found["attention_mask"], strict=True)]
+
+    together = left(rows)
+    assert [left([row])[0] for row in rows] == together == left(rows[::-1])[::-1] == left(rows)
+    assert left(rows, step=4) != together != left(rows, seed=2)
+
+
+@pytest.mark.parametrize("hierarchy", ["none", "sentence"])
+def test_pairs_and_sentences_keep_what_is_no_word(hierarchy, tiny_model, tiny_rows, tiny_batch):
+    """A second text stays whole; marks between sentences stay, and a sentence without words is gone."""
+    model = tiny_model(query="text", hierarchy=hierarchy)
+    rows = tiny_rows([12, 8], pair=True, hierarchy=hierarchy)
+    batch = tiny_batch(rows)
+    found = training.erase_tokens(model, batch, 1.0, seed=0, step=0)
+    for row in range(2):
+        for given, kept in ((batch, found),):
+            second = [
+                g["input_ids"][row][(g["token_type_ids"][row] == 1) & g["attention_mask"][row].bool()] for g in (given, kept)
+            ]
+            assert torch.equal(*second)
+        if hierarchy == "sentence":
+            assert (batch["input_ids"][row] == 4).sum() == (found["input_ids"][row] == 4).sum() > 0
+    given = {name: found[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+    assert model(**given).logits.isfinite().all() and found["input_ids"].shape[1] < batch["input_ids"].shape[1]
+
+
+def test_training_with_erased_words_by_hand(make):
+    """One step on what `erase_tokens` leaves; evaluation sees whole texts."""
+    trainer = make(
+        count=32, options={"random_erasure": 0.7, "loss_reduction": "mean", "balance_classes": False}, weight_decay=0.0
+    )
+    model = type(trainer.model)(trainer.model.config).train()
+    model.load_state_dict(trainer.model.state_dict())
+    before = trainer.evaluate()["eval_loss"]
+    validation = pad_batch([*trainer.eval_dataset])
+    with torch.no_grad():
+        logits = model.eval()(validation["input_ids"], validation["attention_mask"]).logits
+    assert before == pytest.approx(classification_loss(logits, validation["labels"]).mean().item(), abs=1e-6)
+    trainer.train()
+    batch = training.erase_tokens(model.train(), pad_batch([*trainer.train_dataset]), 0.7, seed=0, step=0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, amsgrad=True)
+    classification_loss(model(batch["input_ids"], batch["attention_mask"]).logits, batch["labels"]).mean().backward()
+    optimizer.step()
+    same(weights(trainer), dict(model.state_dict()), atol=2e-6)
+
+
+def test_erased_words_and_an_attention_that_is_given(make):
+    with pytest.raises(ValueError, match="random_erasure=0.5 with objective 'guided', whose base attends to whole texts"):
+        make(options={"random_erasure": 0.5, "objective": "guided"})
+
+
 def test_parameter_groups(make):
     trainer = make(options={"attention_learning_rate_factor": 10.0}, weight_decay=1e-5, adam_beta1=0.8, adam_epsilon=1e-7)
     optimizer = trainer.create_optimizer()

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import pkgutil
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ BATCH_TOKENS = 8192  # padded tokens of one batch
 BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
 LEVELS = ("sentence", "word")
+PREFIX = "importance_"
 KEPT = ("rationale", "impermissible", "query_tokens")  # columns of the data that a record keeps as they are
 
 
@@ -124,9 +126,10 @@ def measure(
     come in the data set's order.
 
     Raises MeasurementError where output is a folder, the data set is empty or lacks columns, an option or level does not
-    exist, words are asked of a model that is not hierarchical, the model has weights or predictions that are not finite or
-    fewer than two classes, a given attention is missing, of another length than its text or no distribution, or the shards
-    that lie there belong to another measurement.
+    exist, words are asked of a model that is not hierarchical, a producer cannot measure this model or these instances (one
+    with a function `check_model(model, dataset, **options)` says so before any work is done), the model has weights or
+    predictions that are not finite or fewer than two classes, a given attention is missing, of another length than its text
+    or no distribution, or the shards that lie there belong to another measurement.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     output = Path(output)
@@ -149,6 +152,8 @@ def measure(
                 f"{list(modules)} would measure the model's own attention, not the one that is given: measure without them"
             )
         _check_given(attention, dataset)
+    attending = WordLevel(model) if level == "word" else model
+    _check_possible(modules, options, attending, dataset)
     identity = {**vars(cell), **_model_identity(model, level)}
     batches = _batches(np.asarray(dataset["length"]), batch_tokens)
     shards = _shards(batches, shard_instances)
@@ -172,7 +177,6 @@ def measure(
     state.wait_for_everyone()
     training = model.training
     model.eval()
-    attending = WordLevel(model) if level == "word" else model
     mine = range(state.process_index, len(shards), state.num_processes)
     bar = tqdm(
         total=sum(len(batch) for number in mine for batch in shards[number]),
@@ -240,6 +244,16 @@ def _check(model, dataset, level: str) -> None:
             raise MeasurementError(
                 f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
             )
+
+
+def _check_possible(modules: Mapping[str, object], options: Mapping[str, Mapping], model, dataset) -> None:
+    """Raises MeasurementError where a producer cannot measure this model or these instances and says so beforehand."""
+    for name, module in modules.items():
+        if hasattr(module, "check_model"):
+            try:
+                module.check_model(model, dataset, **options.get(name, {}))
+            except ValueError as error:
+                raise MeasurementError(f"'{name}': {error}") from error
 
 
 def _model_identity(model, level: str) -> dict[str, str]:
@@ -436,22 +450,42 @@ def _measure_batch(
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
     batch |= {"instance_id": rows["instance_id"], "encoded": encoded, "attention": attention}
+    batch["label"] = rows.get("labels", [None] * count)
     columns = {
         "instance_id": rows["instance_id"],
         **{name: [value] * count for name, value in identity.items()},
         "tokens": rows["tokens"],
-        "label": rows.get("labels", [None] * count),
+        "label": batch["label"],
         "truncated": rows["truncated"],
         "probs": list(probs.astype(np.float32)),
         "attention": record.ragged(attention.float().cpu(), encoded.mask.cpu()),
     }
     columns |= words | {name: rows[name] for name in KEPT if name in extra}
-    for name, module in modules.items():
+    # sorted: those that test the scores of others come last, else as they were named
+    for name, module in sorted(modules.items(), key=lambda named: getattr(named[1], "AFTER", False)):
+        if getattr(module, "AFTER", False) and "scores" not in batch:
+            batch["scores"] = _scores(columns, extra)
         made = module.measure(model, batch, seed=seed, **options.get(name, {}))
         if set(made) != set(module.COLUMNS):
             raise MeasurementError(f"'{name}' declares {sorted(module.COLUMNS)} and returned {sorted(made)}")
         columns.update(made)
     return record.build(columns, extra)
+
+
+def _scores(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
+    """The token scores that a batch's columns hold: measure -> one array [T] per instance, attention first.
+
+    Importances of states are not among them: a token is erased from the input. A signed measure (one whose column's doc says
+    so) is there by its size as well, beside the measures that have no sign: else none could tell what is due to the sign.
+    """
+    found = {"attention": columns["attention"]}
+    for name, column in declared.items():
+        if name.startswith(PREFIX) and column.axes == ("T",) and name in columns and not name.endswith("_hidden"):
+            measure = name.removeprefix(PREFIX)
+            found[measure] = columns[name]
+            if re.search(r"\bsigned\b", column.doc):
+                found[record.ABSOLUTE + measure] = [np.abs(values) for values in columns[name]]
+    return found
 
 
 def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.ndarray]]:

@@ -91,7 +91,9 @@ class Training:
     """The papers' settings (Jain & Wallace 2019), by the names of transformers' TrainingArguments where they have one.
 
     Any other of their names goes into `arguments`. metric_for_best_model None: ROC-AUC for two classes, else accuracy.
-    select_on is validation: a checkpoint chosen on test would make every test figure a selected one.
+    select_on is validation: a checkpoint chosen on test would make every test figure a selected one. random_erasure: at each
+    step every training text loses a share of its words drawn from 0 to this, so that the tests of explanations which delete
+    words show the model nothing new; 0 none.
     """
 
     num_train_epochs: float = 8
@@ -103,6 +105,7 @@ class Training:
     max_grad_norm: float = 0.0
     amsgrad: bool = True
     attention_learning_rate_factor: float = 1.0
+    random_erasure: float = 0.0
     loss_reduction: Literal["sum", "mean"] = "sum"
     balance_classes: bool = True
     select_on: str = "validation"
@@ -115,6 +118,10 @@ class Training:
 
     def __post_init__(self):
         """A recipe says what a run is, wherever it goes: it is kept, compared and published."""
+        if not 0 <= self.random_erasure <= 1:
+            raise RecipeError(
+                f"training.random_erasure={self.random_erasure:g}: the largest share of a text's words to erase lies in 0..1"
+            )
         if "hub_token" in self.arguments:
             raise RecipeError(
                 "training.arguments.hub_token: a recipe is published, and an access token in it would be too: take it out, "
@@ -255,6 +262,11 @@ class Recipe:
             raise RecipeError(
                 f"training.attention_learning_rate_factor={rate:g} with objective.kind='untrained': nothing learns; leave "
                 "it out"
+            )
+        if self.objective.kind != "classification" and self.training.random_erasure:
+            raise RecipeError(
+                f"training.random_erasure={self.training.random_erasure:g} with objective.kind={self.objective.kind!r}: "
+                "words are erased where a model is trained for the labels on its own attention; leave it out"
             )
         if self.objective.kind == "adversarial" and self.model.projection == "uniform":
             raise RecipeError("objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move")

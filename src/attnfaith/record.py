@@ -37,7 +37,19 @@ IDENTITY = (
     "seed",
 )
 SUM_TOLERANCE = 1e-4
-MEASURING = ("models", "data", "importance", "experiments", "objectives.py", "measurement.py", "record.py")
+ABSOLUTE = "absolute_"
+"""Start of the name under which tests of explanations take a signed measure by its size."""
+MEASURING = (
+    "models",
+    "data",
+    "importance",
+    "experiments",
+    "objectives.py",
+    "measurement.py",
+    "record.py",
+    "_random.py",
+    "_parts.py",
+)
 """Parts of the package on which the numbers of a record depend, given a trained model."""
 
 
@@ -50,7 +62,8 @@ class Column:
     """What one column of a record holds.
 
     axes: names of its dimensions, outermost first: () a scalar per instance, ("T",) a value per token, ("C",) per class,
-        ("K", "C") per draw and class, ("T", "W") per word of each sentence.
+        ("K", "C") per draw and class, ("M", "S") per measure of importance and share of the tokens, ("T", "W") per word of
+        each sentence.
     dtype: Arrow type name of the innermost value.
     distribution: non-negative and summing to 1 along the last axis.
     doc: meaning, unit and range.

@@ -437,7 +437,8 @@ def _given_attention(recipe: Recipe, folder: Path, split: str, tokenizer) -> dic
 
 def objective_label(recipe: Recipe) -> str:
     """What the model of a recipe is trained for, as records name it: "classification", "classification(attention rate x 10)"
-    where the alignment learns at another rate than the rest, "untrained", "adversarial(kl, 0.002)",
+    where the alignment learns at another rate than the rest, "classification(tokens erased 0.5)" where it was trained with
+    `training.random_erasure`, "untrained", "adversarial(kl, 0.002)",
     "guided(bilstm+additive+softmax)", "guided(adversarial(kl, 0.002))".
     """
     objective = recipe.objective
@@ -448,8 +449,12 @@ def objective_label(recipe: Recipe) -> str:
         config = AttentionClassifierConfig.from_pretrained(Path(objective.base) / MODEL)
         source = f"{config.encoder_label}+{config.alignment_label}+{config.projection_label}"
         return f"guided({source if base.objective.kind == 'classification' else objective_label(base)})"
-    rate = recipe.training.attention_learning_rate_factor
-    return objective.kind if objective.kind == "untrained" or rate == 1 else f"{objective.kind}(attention rate x {rate:g})"
+    if objective.kind == "untrained":
+        return objective.kind
+    rate, share = recipe.training.attention_learning_rate_factor, recipe.training.random_erasure
+    parts = [f"attention rate x {rate:g}"] if rate != 1 else []
+    parts += [f"tokens erased {share:g}"] if share else []
+    return f"{objective.kind}({', '.join(parts)})" if parts else objective.kind
 
 
 def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool, resume: bool) -> None:
@@ -592,6 +597,7 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
         loss_reduction=section.loss_reduction,
         amsgrad=section.amsgrad,
         attention_learning_rate_factor=section.attention_learning_rate_factor,
+        random_erasure=section.random_erasure,
         **adversary,
     )
     last = _last_checkpoint(Path(arguments.output_dir), state)

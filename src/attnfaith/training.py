@@ -9,7 +9,8 @@ import torch
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from attnfaith.data.collation import pad_attention, pad_batch
+from attnfaith._random import generator
+from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import (
     SPARSE_BASE,
@@ -57,7 +58,7 @@ class AttentionTrainer(Trainer):
     code has it, or "mean". amsgrad and weight_decay: Adam with AMSGrad and coupled L2, none on the alignment. The
     coupled L2 term is compared with the gradient of the *summed* loss, so weight_decay means something else under "mean".
     attention_learning_rate_factor: learning rate of the alignment's parameters over that of the others (Meister et al.: 1
-    or 10).
+    or 10). random_erasure: see `erase_tokens`; evaluation sees whole texts.
 
     Raises DivergedError as soon as the loss of a step is NaN or infinite, before the step is taken, and where an evaluation
     finds such weights or loss, before the checkpoint is saved.
@@ -74,6 +75,7 @@ class AttentionTrainer(Trainer):
         loss_reduction: str = "sum",
         amsgrad: bool = True,
         attention_learning_rate_factor: float = 1.0,
+        random_erasure: float = 0.0,
         **kwargs,
     ):
         super().__init__(*args, **kwargs)
@@ -81,8 +83,12 @@ class AttentionTrainer(Trainer):
         self.loss_reduction = loss_reduction
         self.amsgrad = amsgrad
         self.attention_learning_rate_factor = attention_learning_rate_factor
+        self.random_erasure = random_erasure
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        if model.training and self.random_erasure:
+            stages = self.accelerator.unwrap_model(model)
+            inputs = erase_tokens(stages, inputs, self.random_erasure, seed=self.args.seed, step=self.state.global_step)
         losses, outputs = self.losses(model, inputs)
         if model.training and self.loss_reduction == "sum":
             loss = reduce(losses, "sum") * self.current_gradient_accumulation_steps * self.args.world_size
@@ -150,6 +156,28 @@ class AttentionTrainer(Trainer):
             batch = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
             logs.update({name: logs[name] / batch for name in ("loss", "train_loss") if name in logs})
         super().log(logs, start_time)
+
+
+def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) -> dict:
+    """A training batch with words of each text deleted at random, so that shortened texts are nothing new to the model.
+
+    Of each text a share of the words is drawn uniformly from 0..`share`, and each word goes with that probability; markers,
+    marks between sentences and a second text stay, and what follows moves up. share: 0..1; at 1 texts of every length down
+    to none are seen. What goes depends on seed, step and the text alone: neither on the batch nor on the number of
+    processes, so that a training goes on where it was stopped.
+
+    Source: the objection that erasure shows a model texts it was not trained on, Hooker et al. 2019; training on such texts
+    answers it without training anew for each measure.
+    """
+    given = {name: inputs[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in inputs}
+    words = (model.items(**given) >= 0).cpu().numpy()
+    ids, stays = inputs["input_ids"].cpu().numpy(), inputs["attention_mask"].bool().cpu().numpy()
+    for row, inside in enumerate(words):
+        text = ids[row, stays[row]].astype(np.int64).tobytes().hex()
+        random = generator(seed, f"{step}\0{text}", "random_erasure")
+        stays[row, inside] = random.random(int(inside.sum())) >= share * random.random()
+    kept = keep_positions(given, torch.from_numpy(stays).to(inputs["input_ids"].device), model.config.pad_token_id or 0)
+    return {**inputs, **kept}
 
 
 class GuidedTrainer(AttentionTrainer):
@@ -305,10 +333,16 @@ def make_trainer(
     with balance_classes=True for weights that balance the training labels.
 
     Raises ValueError where a class has no training instance, the metric that selects the checkpoint is not defined, KL is
-    asked for from a base whose attention is 0 on some token, or a guided model would train in several processes.
+    asked for from a base whose attention is 0 on some token, a guided model would train in several processes, or tokens
+    would be erased from texts whose attention is given or compared.
     """
     metric, adversarial = arguments.metric_for_best_model.removeprefix("eval_"), objective == "adversarial"
     check_selection(metric, model.config.num_labels, validation["labels"], adversarial=adversarial)
+    if objective != "classification" and options.get("random_erasure"):
+        raise ValueError(
+            f"random_erasure={options['random_erasure']:g} with objective {objective!r}, whose base attends to whole texts: "
+            "erase tokens where the objective is classification"
+        )
     if objective == "guided" and arguments.world_size > 1:
         raise ValueError(
             f"a guided model trains in one process, not in {arguments.world_size}: start it without --num_processes"

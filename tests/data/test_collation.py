@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.data.collation import data_collator, pad_batch
+from attnfaith.data.collation import data_collator, keep_positions, pad_batch
 from attnfaith.data.planted_evidence import generate
 from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import build_tokenizer, encode
@@ -81,3 +81,27 @@ def test_works_in_a_data_loader(encoded):
     assert [len(batch["labels"]) for batch in batches] == [10, 10, 3]
     assert torch.cat([batch["attention_mask"].sum(1) for batch in batches]).tolist() == split["length"][:]
     assert torch.cat([batch["labels"] for batch in batches]).tolist() == split["labels"][:]
+
+
+def test_positions_that_stay_move_up():
+    """By lists: what is left of each text, padded anew; the batch is left as it was."""
+    rows = [
+        {"input_ids": [2, 7, 8, 9, 3], "token_type_ids": [0, 0, 0, 1, 1]},
+        {"input_ids": [2, 3], "token_type_ids": [0, 0]},
+        {"input_ids": [2, 5, 3], "token_type_ids": [0, 0, 1]},
+    ]
+    batch = pad_batch(rows)
+    before = {name: values.clone() for name, values in batch.items()}
+    stays = torch.tensor([[1, 0, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0]], dtype=torch.bool)
+    left = [
+        {name: [v for v, keep in zip(row[name], mask.tolist(), strict=False) if keep] for name in row}
+        for row, mask in zip(rows, stays, strict=True)
+    ]
+    expected = pad_batch(left)
+    found = keep_positions(batch, stays)
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert torch.equal(found[name], expected[name]) and found[name].dtype == expected[name].dtype
+        assert torch.equal(batch[name], before[name])
+    assert keep_positions(batch, torch.zeros_like(stays))["input_ids"].tolist() == [[0], [0], [0]]
+    assert keep_positions(batch, stays, pad_token_id=9)["input_ids"][1].tolist() == [2, 3, 9, 9]

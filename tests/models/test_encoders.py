@@ -124,12 +124,77 @@ def test_parts_without_cover_each_place_once(name):
     assert (covered == 1).all()
 
 
+@pytest.mark.parametrize("forgets", [True, False])
+@pytest.mark.parametrize("replaces", [True, False])
+def test_changes_that_an_lstm_forgets(replaces, forgets, monkeypatch):
+    """What the forget gates let go is not run on; the states are those of texts that are read again."""
+    encoder, (embedded, _) = build("bilstm"), texts((60, 60, 60))
+    for lstm in encoder.directions:
+        lstm.weight_hh_l0.data *= 0.05
+        lstm.bias_ih_l0.data[SIZE // 2 : SIZE] = -4.0 if forgets else 40.0
+    changes, shape = ((embedded.flip(1),), (50, 3, 60)) if replaces else ((), (50, 3, 59))
+    name, asked = "blocks_replaced" if replaces else "blocks_without", []
+    inner = encoders._forgotten
+    monkeypatch.setattr(encoders, "_forgotten", lambda *given: asked.append(inner(*given)) or asked[-1])
+    with torch.no_grad():
+        expected = encoders.in_one(getattr(Encoder, name)(encoder, embedded, *changes, 3, 53), shape)
+        close(encoders.in_one(getattr(encoder, name)(embedded, *changes, 3, 53), shape), expected)
+        covered = torch.zeros(50, shape[2])
+        for rows, positions, _ in getattr(encoder, name)(embedded, *changes, 3, 53):
+            covered[rows, positions] += 1
+    assert (covered == 1).all()
+    assert sum(asked) > 60 if forgets else asked and not any(asked)
+
+
 @every_encoder
 def test_without_in_float32_and_for_two_tokens(name):
     encoder, (embedded, mask) = build(name).float(), texts((2, 2))
     states = encoder.without(embedded.float(), 0, 2)
     close(states[0], encoder(embedded[:, 1:].float(), mask[:, 1:])[0], 1e-5)
     close(states[1], encoder(embedded[:, :1].float(), mask[:, :1])[0], 1e-5)
+
+
+@every_encoder
+@pytest.mark.parametrize(("start", "stop"), [(0, 7), (1, 6), (2, 3), (0, 1), (6, 7)])
+def test_replaced_tokens(name, start, stop):
+    encoder, (embedded, mask) = build(name), texts((7, 7))
+    filling = embedded.flip(0, 1) + 1
+    with torch.no_grad():
+        [(_, _, definition)] = Encoder.blocks_replaced(encoder, embedded, filling, start, stop)
+        covered = torch.zeros(stop - start, 7)
+        for rows, positions, block in encoder.blocks_replaced(embedded, filling, start, stop):
+            covered[rows, positions] += 1
+            close(block, definition[rows, :, positions])
+    assert (covered == 1).all()
+    for variant, position in enumerate(range(start, stop)):
+        changed = embedded.clone()
+        changed[:, position] = filling[:, position]
+        close(definition[variant], encoder(changed, mask)[0].detach())
+
+
+@every_encoder
+@pytest.mark.parametrize("padding", [0.0, 1e3])
+def test_points_of_a_line(name, padding):
+    """States at each point, and a gradient in the start that is the sum over points, from embeddings on."""
+    encoder, (embedded, mask) = build(name), texts(padding=padding)
+    close(encoder.proceed(encoder.enter(embedded), mask), encoder(embedded, mask)[0])
+    shares = torch.tensor([0.0, 0.3, 0.9, 1.0], dtype=torch.float64)
+    target = embedded.flip(0).where(mask.unsqueeze(-1), embedded) * 2
+    start = embedded.clone().requires_grad_()
+    entered = encoder.enter(start)
+    states = encoder.along(entered, (encoder.enter(target) - entered).detach(), shares, mask)
+    assert states.shape == (5, 4, 9, SIZE)
+    weights = torch.randn(states.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    (slopes,) = torch.autograd.grad((states * weights).sum(), start)
+    expected = torch.zeros_like(embedded)
+    for place, share in enumerate(shares):
+        point = (embedded + share * (target - embedded)).requires_grad_()
+        alone = encoder(point, mask)[0]
+        close(states[:, place], alone)
+        expected += torch.autograd.grad((alone * weights[:, place]).sum(), point)[0]
+    close(slopes[mask], expected[mask])
+    if name == "bilstm":
+        assert (slopes[~mask] == 0).all()
 
 
 def length_gradients(encoder, embedded, start, stop, method=None):

@@ -8,7 +8,7 @@ import pytest
 from attnfaith import record as records
 from attnfaith.reporting import agreement_table, heatmap, write_report
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.heatmap import HUES, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
+from attnfaith.reporting.heatmap import HUES, NEGATIVE_HUE, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
 from attnfaith.reporting.page import DEGREES, degree, summarise
 
 
@@ -142,7 +142,7 @@ def test_readable_without_seeing_it(draw_record, tmp_path):
 
 
 @pytest.mark.parametrize("theme", PAPER)
-@pytest.mark.parametrize("hue", [*HUES.values(), OTHER_HUE])
+@pytest.mark.parametrize("hue", [*HUES.values(), OTHER_HUE, NEGATIVE_HUE])
 def test_numbers_on_every_shade_can_be_read(hue, theme):
     steps = shades(hue, theme)
     assert len(steps) == 11
@@ -196,6 +196,35 @@ def test_rationale_is_underlined_and_wrong_predictions_are_named(build_record, p
     assert len(page.with_class("gold")) == 1
     assert page.text("span").startswith("0 (wrong)") or "0 (wrong)" in page.text("span")
     assert "Underlined: gold evidence." in page.text("p")
+
+
+EVERY = ("leave_one_out", "lrp", "gradient_hidden", "gradient", "occlusion")
+
+
+def test_every_measure_of_inputs_has_a_row(build_record, page_of):
+    """Signed ones with what speaks against the class in a hue of its own, gold evidence beneath."""
+    given = {"attention": [0.9, 0.1], "gradient": [2, 1], "leave_one_out": [2, 1], "gradient_hidden": [1, 2]}
+    instances = [{**given, "lrp": [-4, 1], "occlusion": [1, 3], "gold": [0, 1]}] * 3
+    record = build_record(instances, measures=EVERY, rationale=True)
+    cell = one_cell(record)
+    assert heatmap.main_measures(cell) == ("attention", "gradient", "leave_one_out")
+    assert heatmap.shown_measures(cell) == ("attention", "gradient", "leave_one_out", "lrp", "occlusion")
+    html = page_of(record)
+    page = Page(html)
+    assert page.open == [] and len(page.with_class("many")) == 3
+    names = [data for where, data in page.texts if where == "th"]
+    assert names[-6:] == ["attention", "gradient", "leave-one-out", "lrp", "occlusion", "gold evidence"]
+    negative = len(HUES) + 1
+    assert f'class="m{negative}s10" title="lrp: -4, −100 % of the largest">−100</td>' in html
+    assert f'class="m{negative - 1}s2" title="lrp: 1, 25 % of the largest">25</td>' in html
+    legend = [data for where, data in page.texts if where == "span"]
+    assert ["other measures", "below 0: against the class"] == [data for data in legend if " " in data.strip()][-2:]
+    assert html.count('<td role="cell">●</td>') == 3 and html.count('<td role="cell"></td>') == 3
+
+
+def test_the_legend_names_only_what_is_shown(draw_record, page_of):
+    page = page_of(draw_record(20))
+    assert "other measures" not in page and "against the class" not in page
 
 
 @pytest.fixture

@@ -69,6 +69,26 @@ def _answer_mask(candidates: Sequence[Sequence[int]], num_labels: int | None):
     return mask
 
 
+def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
+    """The texts of a batch with only some of their positions, which move up, padded on the right as `pad_batch` pads.
+
+    batch: tensors input_ids, attention_mask (B, L) and, for pairs, token_type_ids (B, L). stays: bool (B, L), False on
+    padding. Returns the same tensors, L the most positions that stay in a text, at least 1; the batch is left as it was.
+    """
+    import torch
+
+    lengths = stays.sum(1)
+    order = (~stays).to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, int(lengths.max()))]
+    present = torch.arange(order.shape[1], device=stays.device) < lengths.unsqueeze(1)
+    kept = {
+        "input_ids": batch["input_ids"].gather(1, order).masked_fill(~present, pad_token_id),
+        "attention_mask": present.to(batch["attention_mask"].dtype),
+    }
+    if batch.get("token_type_ids") is not None:
+        kept["token_type_ids"] = batch["token_type_ids"].gather(1, order).masked_fill(~present, 0)
+    return kept
+
+
 def pad_attention(weights: Sequence[Sequence[float]], length: int, start: int = 1):
     """Attention weights, one per token and [T] each, at the places of a model's attention: a float32 tensor (B, length).
 

@@ -5,4 +5,7 @@ A module has COLUMNS (what it adds to a record), METRIC (which of them `attentio
 with the same keywords raises ValueError for a value that makes no sense, before any work is done. It calls the model's
 stages with another attention; it never changes the model. An instance it is undefined for, such as a text of one token,
 has empty draws or NaN and is counted where tables are made.
+
+A module with AFTER = True tests the scores of others: it is run after all measures of importance, and batch["scores"] holds
+theirs and the model's attention, by the measure's name, one array [T] per instance.
 """

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from scipy.special import expit, logsumexp
 
-from attnfaith.experiments._readout import attended_states, encode, generator, read_out
+from attnfaith._random import generator
+from attnfaith.experiments._readout import attended_states, encode, read_out
 from attnfaith.models.queries import Query
 
 

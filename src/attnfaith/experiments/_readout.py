@@ -6,7 +6,6 @@ affine or at the word level of a hierarchical model, the model is asked about ea
 C classes.
 """
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,9 +96,3 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities along the last axis."""
     shifted = np.exp(logits - logits.max(-1, keepdims=True))
     return shifted / shifted.sum(-1, keepdims=True)
-
-
-def generator(seed: int, instance_id: str, purpose: str) -> np.random.Generator:
-    """The random stream of one instance and one purpose: no batch, order or number of processes changes it."""
-    digest = hashlib.sha256(f"{purpose}\0{seed}\0{instance_id}".encode()).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))

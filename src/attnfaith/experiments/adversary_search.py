@@ -11,7 +11,8 @@ whole rows and padding adds nothing but zeros), C classes.
 import numpy as np
 import torch
 
-from attnfaith.experiments._readout import Readout, attended_states, encode, generator, read_out, softmax
+from attnfaith._random import generator
+from attnfaith.experiments._readout import Readout, attended_states, encode, read_out, softmax
 from attnfaith.record import Column
 
 

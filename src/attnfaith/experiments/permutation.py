@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from attnfaith.experiments._readout import Readout, encode, generator, read_out, softmax
+from attnfaith._random import generator
+from attnfaith.experiments._readout import Readout, encode, read_out, softmax
 from attnfaith.record import Column
 
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnfaith._random import generator
 from attnfaith.experiments._erasing import Affine, Erasing, NotAffine, prepare
-from attnfaith.experiments._readout import generator, softmax
+from attnfaith.experiments._readout import softmax
 from attnfaith.record import Column
 
 

@@ -9,35 +9,60 @@ from attnfaith.models.modeling_attention_classifier import Encoded
 
 
 @contextmanager
+def without_parameters(model) -> Iterator[None]:
+    """Within, no parameter requires a gradient: only what is made to."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trainable:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trainable:
+            parameter.requires_grad_(True)
+
+
+@contextmanager
 def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]]:
     """Embeddings (B,L,E) that require a gradient and what the encoder makes of them; the parameters do not.
 
     cuDNN refuses a backward pass through an LSTM in eval mode, and train mode would turn dropout on, so cuDNN is off here.
     """
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in trainable:
-        parameter.requires_grad_(False)
-    try:
-        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            embedded = model.get_input_embeddings()(batch["input_ids"]).requires_grad_()
-            encoded = model.encode(
-                inputs_embeds=embedded,
-                attention_mask=batch["attention_mask"],
-                token_type_ids=batch.get("token_type_ids"),
-                items=items(model, batch),
-                answer_mask=batch.get("answer_mask"),
-            )
-            yield embedded, encoded
-    finally:
-        for parameter in trainable:
-            parameter.requires_grad_(True)
+    with without_parameters(model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        embedded = model.get_input_embeddings()(batch["input_ids"]).requires_grad_()
+        encoded = model.encode(
+            inputs_embeds=embedded,
+            attention_mask=batch["attention_mask"],
+            token_type_ids=batch.get("token_type_ids"),
+            items=items(model, batch),
+            answer_mask=batch.get("answer_mask"),
+        )
+        yield embedded, encoded
+
+
+def attended(model, batch) -> tuple[Encoded, torch.Tensor]:
+    """What the encoder makes of a batch, and attention (B,T); taken from where a measurement has put them."""
+    with torch.no_grad():
+        encoded = batch.get("encoded")
+        if encoded is None:
+            encoded = model.encode(**text_inputs(batch), answer_mask=batch.get("answer_mask"))
+        return encoded, batch["attention"] if "attention" in batch else model.attend(*encoded)
+
+
+def text_inputs(batch) -> dict[str, torch.Tensor | None]:
+    """What says which text an instance is, as `model.encode` and `model.items` take it."""
+    return {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
+
+
+def token_counts(model, batch) -> list[int]:
+    """The number T of attendable tokens of each instance."""
+    return model.attendable(**text_inputs(batch)).sum(1).tolist()
 
 
 def items(model, batch) -> torch.Tensor | None:
     """(B,L): the item of attention that an input position is part of, -1 for none; None where each token is its own."""
     if model.level == "token":
         return None
-    return model.items(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
+    return model.items(**text_inputs(batch))
 
 
 def item_sums(values: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from attnfaith.importance._inputs import item_norms, items
+from attnfaith.importance._inputs import item_norms, items, text_inputs, token_counts
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.record import Column
 
@@ -51,7 +51,7 @@ def measure(model, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[str
     Source: Meister et al. 2021, eq. 5 and Table 1.
     """
     check(keep_rows=keep_rows)
-    lengths = _lengths(model, batch)
+    lengths = token_counts(model, batch)
     entropy, own = ([np.full(length, np.nan, np.float32) for length in lengths] for _ in range(2))
     rows = [np.empty((length if keep_rows else 0, length), np.float32) for length in lengths]
     for texts, states, norms in _parts(model, batch):
@@ -68,19 +68,11 @@ def measure(model, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[str
 
 def sensitivities(model, batch) -> list[np.ndarray]:
     """One array (T,T) per instance: ||d ||h_p||_2 / d x_i||_2 of state p (row) in token i (column), attendable ones."""
-    found = [np.empty((length, length), np.float32) for length in _lengths(model, batch)]
+    found = [np.empty((length, length), np.float32) for length in token_counts(model, batch)]
     for texts, states, norms in _parts(model, batch):
         for text, values in zip(texts, norms.cpu().numpy(), strict=True):
             found[text][states] = values
     return found
-
-
-def _given(batch) -> dict[str, torch.Tensor]:
-    return {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
-
-
-def _lengths(model, batch) -> list[int]:
-    return model.attendable(**_given(batch)).sum(1).tolist()
 
 
 def _parts(model, batch) -> Iterator[tuple[list[int], slice, torch.Tensor]]:
@@ -91,10 +83,10 @@ def _parts(model, batch) -> Iterator[tuple[list[int], slice, torch.Tensor]]:
 
 def _sentence_parts(model, batch):
     """One backward pass for each sentence of a document: a gradient reaches words through the vectors of their sentences."""
-    lengths, parts = model.attendable(**_given(batch)).sum(1), items(model, batch)
+    lengths, parts = model.attendable(**text_inputs(batch)).sum(1), items(model, batch)
     for length in lengths[lengths > 0].unique().tolist():
         rows = (lengths == length).nonzero().squeeze(1)
-        given = {name: values[rows] for name, values in _given(batch).items() if values is not None}
+        given = {name: values[rows] for name, values in text_inputs(batch).items() if values is not None}
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             embedded = model.get_input_embeddings()(given.pop("input_ids")).detach().requires_grad_()
             read = model.model.read(inputs_embeds=embedded, items=parts[rows], **given)
@@ -109,11 +101,11 @@ def _sentence_parts(model, batch):
 
 def _word_parts(model, batch):
     """One document after another: the norms of each of its sentences, and 0 between words of two."""
-    sentences, words = model.sentences(**_given(batch)), items(model, batch)
+    sentences, words = model.sentences(**text_inputs(batch)), items(model, batch)
     reader = model.classifier.model.sentence_reader
     with torch.no_grad():
         embedded = model.classifier.model.embed(batch["input_ids"])
-    for row, length in enumerate(_lengths(model, batch)):
+    for row, length in enumerate(token_counts(model, batch)):
         norms = torch.zeros(1, length, length, dtype=torch.promote_types(embedded.dtype, torch.float32), device=words.device)
         for group in sentence_groups(sentences[row : row + 1]):
             for places, mask in zip(group.places, group.mask, strict=True):

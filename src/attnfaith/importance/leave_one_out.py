@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from attnfaith.models.encoders import take
+from attnfaith.models.encoders import in_one, take
 from attnfaith.models.projections import project
 from attnfaith.record import Column, ragged
 
@@ -121,12 +121,14 @@ def without_state_reprojected(model, encoded) -> torch.Tensor:
 
 
 @torch.no_grad()
-def without_token(model, given, encoded) -> torch.Tensor:
+def without_token(model, given, encoded, filling=None) -> torch.Tensor:
     """Logits (B,T,C) for the text without each attendable token; elsewhere 0, which means nothing.
 
-    Texts of equal length run together and nothing is padded. The encoder says how it encodes a text without a token.
+    With filling (B,T,E) the token's embedding (of a hierarchical model the sentence's vector) is replaced by it instead, and
+    the token stays attendable. Texts of equal length run together and nothing is padded. The encoder says how it encodes a
+    text without a token, or with another.
     """
-    mask, query = encoded.mask, encoded.query
+    mask, query, deletes = encoded.mask, encoded.query, filling is None
     read = model.model.read(**given)  # a sentence is read by itself: without another one its vector is the same
     embedded, lengths = read.inputs, read.present.sum(1)
     logits = encoded.hidden.new_zeros(*mask.shape, model.config.num_labels)
@@ -137,7 +139,8 @@ def without_token(model, given, encoded) -> torch.Tensor:
             continue
         start, stop = int(positions[0]), int(positions[-1]) + 1
         attendable = mask[rows[0], :length]
-        attendable = torch.cat([attendable[:start], attendable[start + 1 :]])  # one token fewer, markers where they were
+        if deletes:
+            attendable = torch.cat([attendable[:start], attendable[start + 1 :]])  # one fewer, markers where they were
         if not attendable.any():  # nothing is left to attend to
             nothing = torch.zeros_like(mask[rows], dtype=torch.float32)
             bias = model.decode(encoded.hidden[rows], nothing, None if query is None else query[rows])
@@ -148,25 +151,30 @@ def without_token(model, given, encoded) -> torch.Tensor:
             decode, places = _decode_states, NUMBERS_AT_ONCE // model.config.hidden_size
         deletions = min(stop - start, max(1, places // length))
         texts = max(1, min(TEXTS_AT_ONCE, places // (deletions * length)))
+        encoder = model.model.encoder
         for chosen in rows.split(texts):
             whole = embedded[chosen, :length]
             queries = None if query is None else query[chosen]
             for begin in range(start, stop, deletions):
                 end = min(begin + deletions, stop)
-                logits[chosen, begin:end] = decode(model, whole, begin, end, attendable, queries).transpose(0, 1)
+                if deletes:
+                    blocks = encoder.blocks_without(whole, begin, end)
+                else:
+                    blocks = encoder.blocks_replaced(whole, filling[chosen, :length], begin, end)
+                shape = (end - begin, len(chosen), len(attendable))
+                logits[chosen, begin:end] = decode(model, blocks, shape, attendable, queries).transpose(0, 1)
     return logits
 
 
-def _decode_parts(model, embedded, begin, end, mask, query) -> torch.Tensor:
-    """Logits (V,B,C) after deleting each of begin..end-1 from texts (B,T,E), attendable at mask (T-1,) afterwards.
+def _decode_parts(model, blocks, shape, mask, query) -> torch.Tensor:
+    """Logits (V,B,C) of texts whose states come in blocks, shape (V,B,T) in all, attendable at mask (T,).
 
     Of each state only its score and its class values are needed, so they are taken part by part and no states are kept.
     """
     weight, bias = model.decoder_weights(query)
-    deletions, (batch, length, _) = end - begin, embedded.shape
-    scores = embedded.new_empty(deletions, batch, length - 1)
-    values = embedded.new_empty(deletions, batch, length - 1, model.config.num_labels)
-    for rows, positions, states in model.model.encoder.blocks_without(embedded, begin, end):
+    scores = weight.new_empty(shape)
+    values = weight.new_empty(*shape, model.config.num_labels)
+    for rows, positions, states in blocks:
         flat = states.flatten(0, 1)
         scores[rows, :, positions] = model.model.scores(flat, _repeated(query, states)).view(states.shape[:3])
         values[rows, :, positions] = states @ weight.t()
@@ -174,9 +182,9 @@ def _decode_parts(model, embedded, begin, end, mask, query) -> torch.Tensor:
     return (attention.unsqueeze(-2) @ values).squeeze(-2) + bias
 
 
-def _decode_states(model, embedded, begin, end, mask, query) -> torch.Tensor:
+def _decode_states(model, blocks, shape, mask, query) -> torch.Tensor:
     """The same for a decoder that is not affine and needs whole context vectors."""
-    states = model.model.encoder.without(embedded, begin, end)
+    states = in_one(blocks, shape)
     flat, queries = states.flatten(0, 1), _repeated(query, states)
     attention = model.attend(flat, mask.expand(len(flat), -1), queries)
     return model.decode(flat, attention, queries).view(*states.shape[:2], -1)
@@ -189,17 +197,19 @@ def _repeated(query, states):
 
 
 @torch.no_grad()
-def without_word(model, given, encoded) -> torch.Tensor:
+def without_word(model, given, encoded, filling=None) -> torch.Tensor:
     """Logits (B,T,C) for the document without each word, read anew; elsewhere 0, which means nothing. model: a `WordLevel`.
 
-    Other sentences are read by themselves and stay; the sentence of the word is read without it, or is gone.
+    Other sentences are read by themselves and stay; the sentence of the word is read without it, or is gone. With filling
+    (B,L,E) it is read with the word's embedding replaced instead.
     """
     classifier, sentences = model.classifier, model.sentences(**given)
     embedded, _, _, state = classifier.model.texts(**given)
     read = classifier.model.read(**given)
     vectors, present = read.inputs, read.present
-    shortened = classifier.model.sentence_reader.vectors_without(embedded, sentences, state)
-    lone = torch.zeros_like(present, dtype=torch.int64).scatter_add_(1, sentences.clamp(min=0), (sentences >= 0).long()) == 1
+    shortened = classifier.model.sentence_reader.vectors_without(embedded, sentences, state, filling)
+    counts = torch.zeros_like(present, dtype=torch.int64).scatter_add_(1, sentences.clamp(min=0), (sentences >= 0).long())
+    lone = (counts == 1) & (filling is None)
     logits = encoded.hidden.new_zeros(*encoded.mask.shape, model.num_labels)
     # of all words of the batch: document, place among its words, place among its input positions
     rows, words = encoded.mask.nonzero(as_tuple=True)

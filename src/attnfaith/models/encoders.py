@@ -29,22 +29,37 @@ class Encoder(GradientCheckpointingLayer):
 
     contextual = True
 
+    def enter(self, embedded: torch.Tensor) -> torch.Tensor:
+        """(B,T,E) to (B,T,D): how tokens are taken in, each by itself and affine in its embedding. Here as they are."""
+        return embedded
+
+    def proceed(self, entered: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """States (B,T,H) from what `enter` gives: `proceed(enter(embedded), mask)` are the states of `forward`."""
+        return self(entered, mask)[0]
+
+    def along(self, start: torch.Tensor, change: torch.Tensor, shares: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """States (B,P,T,H) at P points start + share * change of a line of what `enter` gives, for each text.
+
+        start and change (B,T,D), shares (P,), mask (B,T). A line of embeddings is one of what is entered. Gradients go to
+        start, where they are those of all points added up; not to change and shares.
+        """
+        points = start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)
+        states = self.proceed(points.flatten(0, 1), mask.repeat_interleave(len(shares), 0))
+        return states.unflatten(0, points.shape[:2])
+
     @torch.no_grad()
     def without(self, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
         """States of each text after deleting, in turn, the tokens at positions start..stop-1.
 
         embedded (B,T,E), all texts of the full length T >= 2; start < stop. Returns (V, B, T-1, H) with V = stop - start.
         """
-        states = None
-        for rows, positions, block in self.blocks_without(embedded, start, stop):
-            if states is None:
-                shape = (stop - start, embedded.shape[0], embedded.shape[1] - 1, block.shape[-1])
-                states = block.new_empty(shape)
-            states[rows, :, positions] = block
-        return states
+        shape = (stop - start, embedded.shape[0], embedded.shape[1] - 1)
+        return in_one(self.blocks_without(embedded, start, stop), shape)
 
     def blocks_without(self, embedded, start, stop) -> Iterator[tuple[slice, slice, torch.Tensor]]:
         """The same in parts: (deletions v, positions p of the shorter text, states (v, B, p, H)), each place once.
+
+        A part with states (1, B, p, H) has these for all its deletions.
 
         This is the definition: the token is gone, later tokens move up, and everything is encoded again. An encoder that
         knows a shorter way gives smaller parts; a part is valid until the next one is asked for.
@@ -56,6 +71,17 @@ class Encoder(GradientCheckpointingLayer):
             mask = torch.ones(variants.shape[:2], dtype=torch.bool, device=embedded.device)
             states = self(variants, mask)[0].view(end - begin, batch, length - 1, -1)
             yield slice(begin - start, end - start), slice(0, length - 1), states
+
+    def blocks_replaced(self, embedded, filling, start, stop) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+        """Like `blocks_without`, with tokens replaced by their filling (B,T,E), not deleted: texts stay T long."""
+        batch, length, size = embedded.shape
+        for begin, end in pieces(start, stop, batch * length, STATES_AT_ONCE):
+            chosen = torch.arange(begin, end, device=embedded.device)
+            variants = embedded.repeat(end - begin, 1, 1, 1)
+            variants[chosen - begin, :, chosen] = filling[:, begin:end].transpose(0, 1)
+            mask = torch.ones((end - begin) * batch, length, dtype=torch.bool, device=embedded.device)
+            states = self(variants.flatten(0, 1), mask)[0].view(end - begin, batch, length, -1)
+            yield slice(begin - start, end - start), slice(0, length), states
 
     def norm_gradients(self, embedded, start, stop) -> Iterator[tuple[slice, torch.Tensor]]:
         """How far a token moves the length of a state: ||d ||h_p||_2 / d x_i||_2 for all p and i in start..stop-1.
@@ -85,6 +111,16 @@ class Encoder(GradientCheckpointingLayer):
         """
         states, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
         return states, direction(states.detach())
+
+
+def in_one(blocks: Iterator[tuple[slice, slice, torch.Tensor]], shape: tuple[int, int, int]) -> torch.Tensor:
+    """States (V,B,T,H) that come in parts, as `Encoder.blocks_without` gives them; shape (V,B,T)."""
+    states = None
+    for rows, positions, block in blocks:
+        if states is None:
+            states = block.new_empty(*shape, block.shape[-1])
+        states[rows, :, positions] = block
+    return states
 
 
 def norms(values: torch.Tensor) -> torch.Tensor:
@@ -141,8 +177,11 @@ class Bidirectional(Encoder):
         raise NotImplementedError
 
     def forward(self, embedded, mask):
+        return self.read(embedded, mask, *self.directions)
+
+    def read(self, embedded, mask, read_onward, read_backward):
+        """States and last state, where each reader makes of tokens (T,B,E), in its own order, (states (T,B,H/2), ...)."""
         batch, length, size = embedded.shape
-        read_onward, read_backward = self.directions
         # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
         tokens = embedded.transpose(0, 1).reshape(length * batch, size)
         rows = torch.arange(batch, device=embedded.device)
@@ -181,25 +220,65 @@ class BiLSTM(Bidirectional):
     def directions(self):
         return self.forward_lstm, self.backward_lstm
 
+    def enter(self, embedded):
+        """As defined in the base class: the part of the gates, of one direction and of the other, that a token has."""
+        weights = torch.cat([lstm.weight_ih_l0 for lstm in self.directions])
+        return nn.functional.linear(
+            embedded, weights, torch.cat([lstm.bias_ih_l0 + lstm.bias_hh_l0 for lstm in self.directions])
+        )
+
+    def proceed(self, entered, mask):
+        """As defined in the base class: one point of a line."""
+        return self.along(entered, torch.zeros_like(entered), entered.new_zeros(1), mask)[:, 0]
+
+    def along(self, start, change, shares, mask):
+        """As defined in the base class, without making the points: what enters the gates is added as they are reached."""
+        return LSTMAlong.apply(start, change, shares, mask, *(lstm.weight_hh_l0 for lstm in self.directions))
+
     def blocks_without(self, embedded, start, stop):
         """As defined in the base class, with half of the work: what lies before a deleted token is not run again.
 
         Where a token stands after the deleted one its onward state is new and its backward state that of the whole text;
-        where it stands before, the other way round. A part is one position for all deletions on one side of it.
+        where it stands before, the other way round. A part is one position for the deletions on one side of it, or for
+        those of them that it has forgotten.
         """
-        length = embedded.shape[1]
-        size = self.forward_lstm.hidden_size
+        yield from self._blocks(embedded, start, stop)
+
+    def blocks_replaced(self, embedded, filling, start, stop):
+        """As defined in the base class, with less than half of the work, in the same parts as `blocks_without`.
+
+        In the replaced place itself both states are new: the onward one is kept until the backward one is there.
+        """
+        yield from self._blocks(embedded, start, stop, filling)
+
+    def _blocks(self, embedded, start, stop, filling=None):
+        length, size, deletions = embedded.shape[1], self.forward_lstm.hidden_size, stop - start
         whole, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
         whole = whole.transpose(0, 1)
-        buffer = embedded.new_empty(stop - start, embedded.shape[0], 2 * size)
-        for rows, position, states in _lstm_without(self.forward_lstm, embedded, start, stop, range(length)):
-            block = buffer[rows]
-            block[..., :size], block[..., size:] = states, whole[position, :, size:]
-            yield rows, slice(position - 1, position), block.unsqueeze(2)
-        for rows, position, states in _lstm_without(self.backward_lstm, embedded, start, stop, range(length - 1, -1, -1)):
-            block = buffer[rows]
-            block[..., :size], block[..., size:] = whole[position, :, :size], states
-            yield rows, slice(position, position + 1), block.unsqueeze(2)
+        buffer = embedded.new_empty(deletions, embedded.shape[0], 2 * size)
+        own = torch.empty_like(buffer[..., :size])
+        moved = 1 if filling is None else 0  # how far a token behind the deleted one moves up
+        for rows, position, states in _lstm_without(self.forward_lstm, embedded, start, stop, range(length), filling):
+            place = slice(position - moved, position - moved + 1)
+            if rows.start:
+                yield slice(0, rows.start), place, whole[None, position, :, None]
+            if filling is not None and rows.stop == position - start + 1:  # the last is replaced here
+                own[rows.stop - 1], states, rows = states[-1], states[:-1], slice(rows.start, rows.stop - 1)
+            if rows.start < rows.stop:
+                block = buffer[rows]
+                block[..., :size], block[..., size:] = states, whole[position, :, size:]
+                yield rows, place, block.unsqueeze(2)
+        backward = _lstm_without(self.backward_lstm, embedded, start, stop, range(length - 1, -1, -1), filling)
+        for rows, position, states in backward:
+            place = slice(position, position + 1)
+            if rows.stop < deletions:
+                yield slice(rows.stop, deletions), place, whole[None, position, :, None]
+            if rows.start < rows.stop:
+                block = buffer[rows]
+                block[..., :size], block[..., size:] = whole[position, :, :size], states
+                if filling is not None and rows.start == position - start:
+                    block[0, :, :size] = own[rows.start]
+                yield rows, place, block.unsqueeze(2)
 
     @torch.no_grad()
     def _directions(self, embedded):
@@ -230,12 +309,101 @@ class BiLSTM(Bidirectional):
             yield slice(begin - start, end - start), found
 
 
-def _lstm_without(lstm, embedded, start, stop, order: range) -> Iterator[tuple[slice, int, torch.Tensor]]:
-    """(deletions v, position, states (v, B, D)) of one direction for all deletions that the reader has passed.
+class LSTMAlong(torch.autograd.Function):
+    """The states (B,P,T,2D) of two LSTMs, onward and backward, at P points start + share * change for each text.
 
-    order: the positions as this direction reads them. The whole text is read once; the deletion of a token branches off
-    when the reader meets it, with the state before it, and from then on runs beside the whole text, so that one matrix
-    product per position serves all of them. All texts and deletions advance together.
+    start and change (B,T,8D): the tokens' part of the gates of either, biases included, in torch's order i, f, g, o. shares
+    (P,), mask (B,T), onward and backward (4D,D): how a state enters the next gates. The gradient goes to start alone.
+
+    Both directions take their steps together, each text read backward from its own end. tanh(x) is 2 sigmoid(2x) - 1, and
+    torch's sigmoid is several times faster; so the gate g is kept as that sigmoid.
+    """
+
+    @staticmethod
+    def forward(ctx, start, change, shares, mask, onward, backward):
+        size = onward.shape[1]
+        scale = torch.ones_like(onward[:, 0])
+        scale[2 * size : 3 * size] = 2
+        weights = torch.stack([onward, backward]) * scale.unsqueeze(1)  # (2,4D,D)
+        order = reverse_by_length(mask)
+        first, step = (_read_both(values, order, 4 * size) * scale for values in (start, change))
+        (length, _, texts, _, _), points = first.shape, len(shares)
+        opened = start.new_empty(length, 2, texts, points, 4 * size)
+        memory = start.new_zeros(length + 1, 2, texts * points, size)
+        squashed, states = start.new_empty(2, length, 2, texts * points, size)
+        recurrent, shares = weights.transpose(1, 2), shares.unsqueeze(1)
+        for position in range(length):
+            gates = torch.addcmul(first[position], step[position], shares, out=opened[position]).flatten(1, 2)
+            if position:
+                gates.baddbmm_(states[position - 1], recurrent)
+            enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
+            now = torch.mul(keep, memory[position], out=memory[position + 1])
+            now.addcmul_(enter, candidate, value=2).sub_(enter)
+            torch.mul(now, 2, out=squashed[position]).sigmoid_().mul_(2).sub_(1)
+            torch.mul(leave, squashed[position], out=states[position])
+        ctx.save_for_backward(opened, memory, squashed, weights, scale, order, mask)
+        states = states.unflatten(2, (texts, points))
+        found = states.new_empty(texts, points, length, 2 * size)  # as matrix products behind like it
+        found[..., :size] = states[:, 0].permute(1, 2, 0, 3)
+        found[..., size:] = _by_text(states[:, 1], order).permute(1, 2, 0, 3)
+        return _only(found, mask)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, slopes):
+        opened, memory, squashed, weights, scale, order, mask = ctx.saved_tensors
+        length, _, texts, points, size = opened.shape
+        size //= 4
+        slopes = _only(slopes, mask).permute(2, 0, 1, 3)
+        slopes = torch.stack([slopes[..., :size], _by_text(slopes[..., size:], order)], 1).flatten(2, 3)
+        sums = opened.new_empty(length, 2, texts, 4 * size)
+        of_memory, of_gates = torch.zeros_like(memory[0]), None
+        ones, factors = torch.ones_like(of_memory), opened.new_empty(2, texts * points, 4, size)
+        for position in range(length - 1, -1, -1):
+            of_state = slopes[position]
+            if of_gates is not None:
+                of_state = torch.baddbmm(of_state, of_gates, weights)
+            gates, tanh = opened[position].flatten(1, 2), squashed[position]
+            enter, keep, candidate, leave = gates.split(size, -1)
+            of_memory.addcmul_(torch.addcmul(ones, tanh, tanh, value=-1).mul_(leave), of_state)
+            twice = of_memory * 2
+            torch.addcmul(of_memory, twice, candidate, value=-1, out=factors[:, :, 0]).neg_()
+            torch.mul(of_memory, memory[position], out=factors[:, :, 1])
+            torch.mul(twice, enter, out=factors[:, :, 2])
+            torch.mul(of_state, tanh, out=factors[:, :, 3])
+            of_gates = torch.addcmul(gates, gates, gates, value=-1).mul_(factors.flatten(2))  # sigmoid' = s - s^2
+            torch.sum(of_gates.unflatten(1, (texts, points)), 2, out=sums[position])
+            of_memory.mul_(keep)
+        sums = sums * scale
+        found = torch.cat([sums[:, 0], _by_text(sums[:, 1].unsqueeze(2), order).squeeze(2)], -1)
+        return found.transpose(0, 1), None, None, None, None, None
+
+
+def _only(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Values (B,P,T,D), 0 outside of mask (B,T)."""
+    return values if bool(mask.all()) else values * mask[:, None, :, None]
+
+
+def _read_both(values: torch.Tensor, order: torch.Tensor, size: int) -> torch.Tensor:
+    """Values (B,T,2G) of either direction as they are read, (T,2,B,1,G); order (B,T) is that of the backward one."""
+    onward, backward = values.split(size, -1)
+    return torch.stack([onward, take(backward, order)]).permute(2, 0, 1, 3).unsqueeze(3).contiguous()
+
+
+def _by_text(values: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """Values (T,B,P,D) as the backward direction reads them to the order of the texts, or the other way round."""
+    return values[order.t(), torch.arange(values.shape[1], device=values.device)]
+
+
+def _lstm_without(lstm, embedded, start, stop, order: range, filling=None) -> Iterator[tuple[slice, int, torch.Tensor]]:
+    """(deletions v, position, states (v, B, D)) of one direction for all deletions that the reader has passed and not
+    forgotten; those that it passed earlier than v are forgotten.
+
+    With filling (B,T,E) tokens are replaced by it, and the place of one is passed too. order: the positions as this
+    direction reads them. The whole text is read once; the deletion of a token branches off when the reader meets it, with
+    the state before it, and from then on runs beside the whole text, so that one matrix product per position serves all of
+    them, until its state and memory are those of the whole text again, to rounding (`_forgotten`), in all texts. All texts
+    and deletions advance together.
     """
     batch = embedded.shape[0]
     size, deletions, backward = lstm.hidden_size, stop - start, order.step < 0
@@ -245,27 +413,67 @@ def _lstm_without(lstm, embedded, start, stop, order: range) -> Iterator[tuple[s
     recurrent = (lstm.weight_hh_l0 * scale.unsqueeze(1)).t()
     weight, bias = lstm.weight_ih_l0 * scale.unsqueeze(1), (lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale
     inputs = nn.functional.linear(embedded, weight, bias).transpose(0, 1)
+    instead = None if filling is None else nn.functional.linear(filling, weight, bias).transpose(0, 1)
     # Row of the whole text at the end that the deletions join first, so that the rows under way are contiguous.
-    whole, first = (deletions, 0) if backward else (0, 1)
+    whole, first, on = (deletions, 0, -1) if backward else (0, 1, 1)
     hidden = embedded.new_zeros(deletions + 1, batch, size)
     cell = torch.zeros_like(hidden)
     buffer = embedded.new_empty((deletions + 1) * batch, 4 * size)
     for position in order:
-        if start <= position < stop:
-            hidden[first + position - start], cell[first + position - start] = hidden[whole], cell[whole]
+        joins = start <= position < stop
+        own = first + position - start  # the row of this position's deletion
+        if joins:
+            hidden[own], cell[own] = hidden[whole], cell[whole]
         before = min(max(position - start, 0), deletions)  # deletions left of here
         after = min(max(position - start + 1, 0), deletions)  # the first deletion right of here
-        rows = slice(after, deletions + 1) if backward else slice(0, before + 1)
+        if joins and instead is not None:  # the one that joins is passed, and reads what is there instead
+            before, after = after, before
+        rows = slice(after, whole + 1) if backward else slice(whole, before + 1)
         state, memory = hidden[rows], cell[rows]
         gates = buffer[: state.shape[0] * batch]
         torch.mm(state.view(-1, size), recurrent, out=gates)
-        gates = gates.view(-1, batch, 4 * size).add_(inputs[position]).sigmoid_()
-        enter, keep, candidate, leave = gates.split(size, -1)
+        gates = gates.view(-1, batch, 4 * size)
+        if joins and instead is not None:
+            (gates[1:] if backward else gates[:-1]).add_(inputs[position])
+            gates[0 if backward else -1].add_(instead[position])
+        else:
+            gates.add_(inputs[position])
+        enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
         memory.mul_(keep).addcmul_(enter, candidate.mul_(2).sub_(1))
         torch.mul(memory, 2, out=state).sigmoid_().mul_(2).sub_(1).mul_(leave)
-        passed = slice(after, deletions) if backward else slice(0, before)
-        if passed.start < passed.stop:
+        while rows.start <= whole + on < rows.stop and whole + on != own and _forgotten(hidden, cell, whole, whole + on):
+            whole += on  # the row of the oldest deletion is that of the whole text from here on
+        if after < deletions if backward else before > 0:
+            passed = slice(after, whole) if backward else slice(whole, before)
             yield passed, position, hidden[first + passed.start : first + passed.stop]
+
+
+def _forgotten(hidden, cell, whole: int, other: int) -> bool:
+    """Whether the states and memories (rows,B,D) of two rows are the same to rounding."""
+    near = min(8 * torch.finfo(hidden.dtype).eps, 1e-6)
+    if bool(((hidden[other] - hidden[whole]).abs() > near).any()):
+        return False
+    return not bool(((cell[other] - cell[whole]).abs() > near * (1 + cell[whole].abs())).any())
+
+
+def lstm_steps(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What an LSTM computes of tokens (T,B,E), step by step, from states that the layer itself gives.
+
+    Returns these states (T,B,D); the gates i, f, g, o before their sigmoid or tanh, (T,B,4,D); and the memory (T+1,B,D),
+    where the first is the zero that it starts with.
+    """
+    length, batch, _ = tokens.shape
+    states = lstm(tokens)[0]
+    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
+    gates = nn.functional.linear(tokens, lstm.weight_ih_l0, lstm.bias_ih_l0)
+    gates = (gates + nn.functional.linear(before, lstm.weight_hh_l0, lstm.bias_hh_l0)).to(dtype)
+    gates = gates.view(length, batch, 4, -1)
+    enter, keep, _, _ = gates.sigmoid().unbind(2)
+    candidate = gates[:, :, 2].tanh()
+    memory = torch.zeros_like(keep[:1]).repeat(length + 1, 1, 1)
+    for position in range(length):
+        torch.addcmul(enter[position] * candidate[position], keep[position], memory[position], out=memory[position + 1])
+    return states, gates, memory
 
 
 def _lstm_slopes(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -274,17 +482,9 @@ def _lstm_slopes(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch
     These are dh/dc (T,B,D) at a position; dc/dc' (T,B,D), c' the memory before; and (T,B,4,D) dc/d(i, f, g) and dh/do,
     with i, f, g, o the gates before their sigmoid or tanh, in torch's order.
     """
-    length, batch, _ = tokens.shape
-    states = lstm(tokens)[0]
-    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
-    gates = nn.functional.linear(tokens, lstm.weight_ih_l0, lstm.bias_ih_l0)
-    gates = (gates + nn.functional.linear(before, lstm.weight_hh_l0, lstm.bias_hh_l0)).to(dtype)
-    gates = gates.view(length, batch, 4, -1)
+    states, gates, memory = lstm_steps(lstm, tokens, dtype)
     enter, keep, _, leave = gates.sigmoid().unbind(2)
     candidate = gates[:, :, 2].tanh()
-    memory = torch.zeros_like(keep[:1]).repeat(length + 1, 1, 1)
-    for position in range(length):
-        torch.addcmul(enter[position] * candidate[position], keep[position], memory[position], out=memory[position + 1])
     memory, seen = memory[1:], memory[:-1]
     to_gates = gates.neg().sigmoid()  # 1 - sigmoid, exact where sigmoid rounds to 1
     to_gates[:, :, 0] *= candidate * enter
@@ -420,8 +620,16 @@ class Average(Encoder):
         self.projection = nn.Linear(config.embedding_size, config.hidden_size)
 
     def forward(self, embedded, mask):
-        states = self.projection(embedded).tanh() * mask.unsqueeze(-1)
+        states = self.proceed(self.enter(embedded), mask)
         return states, mean_over_tokens(states, mask)
+
+    def enter(self, embedded):
+        """As defined in the base class."""
+        return self.projection(embedded)
+
+    def proceed(self, entered, mask):
+        """As defined in the base class."""
+        return entered.tanh() * mask.unsqueeze(-1)
 
     def norm_gradients(self, embedded, start, stop):
         """As defined in the base class: W' (1 - h^2) h / ||h||, a token reaching its own state only."""
@@ -458,14 +666,24 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, states, mask):
-        batch, length, size = states.shape
-        parts = self.inputs(states).view(batch, length, 3, self.heads, size // self.heads).permute(2, 0, 3, 1, 4)
-        query, key, value = parts
-        scores = query @ key.transpose(-1, -2) / math.sqrt(size // self.heads)
+        query, key, value = self.by_head(self.inputs(states))
+        weights = self.weights(query, key, mask).to(value.dtype)
+        return self.output(self.joined(weights @ value)), weights
+
+    def by_head(self, inputs):
+        """(B,T,3H) to the queries, keys and values (B,heads,T,H/heads) in them."""
+        return inputs.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+
+    def weights(self, query, key, mask):
+        """Attention (B,heads,T,T) of each token to every token, in float32 or what is more exact."""
+        scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # half precision is too coarse for a softmax
-        scores = scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min)
-        weights = scores.softmax(-1).to(value.dtype)
-        return self.output((weights @ value).transpose(1, 2).reshape(batch, length, size)), weights
+        return scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min).softmax(-1)
+
+    @staticmethod
+    def joined(heads):
+        """(B,heads,T,H/heads) to (B,T,H)."""
+        return heads.transpose(1, 2).flatten(2)
 
 
 class TransformerLayer(GradientCheckpointingLayer):
@@ -515,14 +733,18 @@ class Transformer(Encoder):
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(self, embedded, mask):
-        states = self.enter(embedded)
-        for layer in self.layers:
-            states = layer(states, mask)
-        states = states * mask.unsqueeze(-1)
+        states = self.proceed(self.enter(embedded), mask)
         return states, mean_over_tokens(states, mask)
 
+    def proceed(self, entered, mask):
+        """As defined in the base class: all layers."""
+        states = entered
+        for layer in self.layers:
+            states = layer(states, mask)
+        return states * mask.unsqueeze(-1)
+
     def enter(self, embedded):
-        """What the first layer reads."""
+        """As defined in the base class: what the first layer reads."""
         positions = sinusoidal_positions(embedded.shape[1], self.projection.out_features, embedded.device)
         return self.projection(embedded) + positions.to(embedded.dtype)
 

@@ -202,11 +202,101 @@ BIBTEX: dict[str, str] = dict(
             "https://aclanthology.org/2020.acl-main.408",
         ),
         _paper(
+            "zhao-aletras-2023-incorporating",
+            "Zhao, Zhixue and Aletras, Nikolaos",
+            "Incorporating Attribution Importance for Improving Faithfulness Metrics",
+            "Proceedings of ACL 2023 (Volume 1: Long Papers)",
+            "2023",
+            "4732--4745",
+            "https://aclanthology.org/2023.acl-long.261",
+        ),
+        _paper(
             "diao-etal-2014-jointly",
             "Diao, Qiming and Qiu, Minghui and Wu, Chao-Yuan and Smola, Alexander J. and Jiang, Jing and Wang, Chong",
             "Jointly Modeling Aspects, Ratings and Sentiments for Movie Recommendation (JMARS)",
             "Proceedings of KDD",
             "2014",
+        ),
+        _paper(
+            "sundararajan-etal-2017-axiomatic",
+            "Sundararajan, Mukund and Taly, Ankur and Yan, Qiqi",
+            "Axiomatic Attribution for Deep Networks",
+            "Proceedings of ICML",
+            "2017",
+            "3319--3328",
+        ),
+        _paper(
+            "zeiler-fergus-2014-visualizing",
+            "Zeiler, Matthew D. and Fergus, Rob",
+            "Visualizing and Understanding Convolutional Networks",
+            "Proceedings of ECCV",
+            "2014",
+            "818--833",
+        ),
+        _article(
+            "bach-etal-2015-pixelwise",
+            "Bach, Sebastian and Binder, Alexander and Montavon, Gregoire and Klauschen, Frederick and Mueller, "
+            "Klaus-Robert and Samek, Wojciech",
+            "On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance Propagation",
+            "PLOS ONE",
+            "2015",
+            volume="10",
+            number="7",
+        ),
+        _paper(
+            "arras-etal-2017-explaining",
+            "Arras, Leila and Montavon, Gregoire and Mueller, Klaus-Robert and Samek, Wojciech",
+            "Explaining Recurrent Neural Network Predictions in Sentiment Analysis",
+            "Proceedings of WASSA",
+            "2017",
+            "159--168",
+        ),
+        _paper(
+            "ali-etal-2022-transformers",
+            "Ali, Ameen and Schnake, Thomas and Eberle, Oliver and Montavon, Gregoire and Mueller, Klaus-Robert and "
+            "Wolf, Lior",
+            "XAI for Transformers: Better Explanations through Conservative Propagation",
+            "Proceedings of ICML",
+            "2022",
+            "435--451",
+        ),
+        _paper(
+            "shrikumar-etal-2017-learning",
+            "Shrikumar, Avanti and Greenside, Peyton and Kundaje, Anshul",
+            "Learning Important Features Through Propagating Activation Differences",
+            "Proceedings of ICML",
+            "2017",
+            "3145--3153",
+        ),
+        _paper(
+            "lundberg-lee-2017-unified",
+            "Lundberg, Scott M. and Lee, Su-In",
+            "A Unified Approach to Interpreting Model Predictions",
+            _NIPS,
+            "2017",
+        ),
+        _paper(
+            "ribeiro-etal-2016-trust",
+            "Ribeiro, Marco Tulio and Singh, Sameer and Guestrin, Carlos",
+            "Why Should I Trust You? Explaining the Predictions of Any Classifier",
+            "Proceedings of KDD",
+            "2016",
+            "1135--1144",
+        ),
+        _paper(
+            "kobayashi-etal-2020-attention",
+            "Kobayashi, Goro and Kuribayashi, Tatsuki and Yokoi, Sho and Inui, Kentaro",
+            "Attention is Not Only a Weight: Analyzing Transformers with Vector Norms",
+            _EMNLP,
+            "2020",
+            "7057--7075",
+        ),
+        _article(
+            "denil-etal-2015-extraction",
+            "Denil, Misha and Demiraj, Alban and de Freitas, Nando",
+            "Extraction of Salient Sentences from Labelled Documents",
+            "arXiv preprint arXiv:1412.6815",
+            "2015",
         ),
     )
 )
@@ -234,11 +324,21 @@ DATASETS: dict[str, tuple[str, ...]] = {
 }
 """Data set of the registry -> whom to cite for it; () where it is this package's own."""
 PRODUCERS: dict[str, tuple[str, ...]] = {
+    "rationale_erasure": ("deyoung-etal-2020-eraser",),
+    "soft_erasure": ("zhao-aletras-2023-incorporating",),
     **dict.fromkeys(
         ("gradient", "leave_one_out", "permutation", "adversary_search", "adversary_exact"), ("jain-wallace-2019-attention",)
     ),
     **dict.fromkeys(("gradient_norm", "gradient_hidden_to_input", "random_support"), ("meister-etal-2021-sparse",)),
-    **dict.fromkeys(("erasure", "minimal_flip_set"), ("serrano-smith-2019-attention",)),
+    **dict.fromkeys(("erasure", "minimal_flip_set", "attention_x_gradient"), ("serrano-smith-2019-attention",)),
+    "gradient_x_input": ("denil-etal-2015-extraction",),
+    "integrated_gradients": ("sundararajan-etal-2017-axiomatic",),
+    "occlusion": ("zeiler-fergus-2014-visualizing",),
+    "attention_norm": ("kobayashi-etal-2020-attention",),
+    "lrp": ("bach-etal-2015-pixelwise", "arras-etal-2017-explaining", "ali-etal-2022-transformers"),
+    "deeplift": ("shrikumar-etal-2017-learning",),
+    "kernel_shap": ("lundberg-lee-2017-unified",),
+    "lime": ("ribeiro-etal-2016-trust",),
 }
 """Measure or experiment -> the paper that it comes from, or whose test it varies."""
 PROJECTIONS = {

@@ -20,6 +20,7 @@ MOST_TOKENS = 400  # per text on the page, words where tokens are sentences; mor
 SHORTEST_EXAMPLE = 8
 HUES = {"attention": ATTENTION, "gradient": GRADIENT, "leave_one_out": LEAVE_ONE_OUT}
 OTHER_HUE = PALETTE[3]
+NEGATIVE_HUE = PALETTE[6]  # of evidence against the class, whatever the measure
 PAPER = {"light": "#ffffff", "dark": "#1d2126"}
 INK = ("#000000", "#ffffff")
 
@@ -31,6 +32,7 @@ class Score:
     percent: str
     shade: int
     value: str
+    negative: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Token:
 @dataclass(frozen=True)
 class Example:
     """One text as shown: scores are in the order of `measures`, taus hold (pair, value) for reading; query: the words of the
-    second text, None where the cell has none.
+    second text, None where the cell has none; has_rationale: whether gold evidence is known of its tokens.
     """
 
     instance_id: str
@@ -60,6 +62,7 @@ class Example:
     truncated: bool
     query: tuple[str, ...] | None
     of_sentences: bool
+    has_rationale: bool
 
 
 def _channels(colour: str) -> np.ndarray:
@@ -109,10 +112,16 @@ def _visible(character: str) -> str:
     return character
 
 
-def shown_measures(cell: Cell) -> tuple[str, ...]:
-    """Rows of a heat map: attention, then gradient and leave-one-out; without either, the first measure there is."""
+def main_measures(cell: Cell) -> tuple[str, ...]:
+    """What the page speaks of: attention, then gradient and leave-one-out; without either, the first measure there is."""
     known = tuple(name for name in ("gradient", "leave_one_out") if name in cell.measures)
     return ("attention", *(known or cell.measures[:1]))
+
+
+def shown_measures(cell: Cell) -> tuple[str, ...]:
+    """Rows of a heat map: the main measures, then every other one of inputs, in the record's order."""
+    first = main_measures(cell)
+    return (*first, *(name for name in cell.measures if name not in first and not name.endswith("_hidden")))
 
 
 def choose(cell: Cell, count: int) -> tuple[list[int], list[int], int]:
@@ -153,7 +162,7 @@ def example(cell: Cell, row: int) -> Example:
     words = _words(cell, row) if cell.words else [()] * len(tokens)
     predicted = int(cell.predicted[row])
     label = cell.labels[row]
-    pairs = [pair for pair in cell.pairs if set(pair) <= set(measures)]
+    pairs = [pair for pair in cell.pairs if set(pair) <= set(main_measures(cell))]
     columns = zip(tokens, gold, zip(*scored, strict=True), words, strict=True)
     shown = _shown(words) if cell.words else MOST_TOKENS
     return Example(
@@ -173,6 +182,7 @@ def example(cell: Cell, row: int) -> Example:
         truncated=bool(cell.table.column("truncated")[row].as_py()),
         query=query_of(cell, row),
         of_sentences=cell.words is not None,
+        has_rationale="rationale" in cell.table.column_names,
     )
 
 
@@ -205,5 +215,6 @@ def _scores(values: np.ndarray, name: str) -> list[Score]:
             continue
         share = float(value / largest) if largest > 0 else 0.0
         percent = f"{round(100 * share):d}".replace("-", "−")
-        found.append(Score(percent, round(abs(share) * (SHADES - 1)), f"{name}: {value:.4g}, {percent} % of the largest"))
+        said = f"{name}: {value:.4g}, {percent} % of the largest"
+        found.append(Score(percent, round(abs(share) * (SHADES - 1)), said, negative=share < 0))
     return found

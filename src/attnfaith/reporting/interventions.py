@@ -1,4 +1,4 @@
-"""The interventions on attention that a report knows, one module each, found in PLUGINS.
+"""The interventions on attention, and on texts, that a report knows, one module each, found in PLUGINS.
 
 A module has NEEDS (columns a cell must hold), `instance_statistics(cell)` -> {name: [N]}, `tables(cells)` -> {name: frame},
 `figures(cell)` -> {name: figure}, `describe_figure(cell, name)` -> (alternative text, caption), `grids(tables)` -> what the
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from attnfaith.reporting import adversary, erasure, permutation
+from attnfaith.reporting import adversary, erasure, permutation, saliency
 from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import Cell
 
@@ -19,7 +19,7 @@ from attnfaith.reporting.cells import Cell
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PLUGINS = (permutation, adversary, erasure)
+PLUGINS = (permutation, adversary, erasure, saliency)
 
 
 def of_cell(cell: Cell) -> list:

@@ -21,6 +21,7 @@ from attnfaith.reporting.figures import mean_in_words, tau_in_words
 from attnfaith.reporting.heatmap import (
     HUES,
     MOST_TOKENS,
+    NEGATIVE_HUE,
     OTHER_HUE,
     PAPER,
     SHADES,
@@ -28,6 +29,7 @@ from attnfaith.reporting.heatmap import (
     Example,
     choose,
     example,
+    main_measures,
     shades,
     shown_measures,
 )
@@ -72,6 +74,7 @@ class Section:
     parts: tuple[Markup, ...]
     groups: tuple[tuple[str, tuple[Example, ...]], ...]
     measures: tuple[tuple[int, str], ...]
+    legend: tuple[tuple[int, str], ...]
     class_names: tuple[str, ...]
     has_rationale: bool
     of_sentences: bool
@@ -98,7 +101,7 @@ def render_page(
     )
     known = {cell.class_names for cell in cells}
     names = known.pop() if len(known) == 1 else ()
-    hues = [(place, hue) for place, hue in enumerate((*HUES.values(), OTHER_HUE))]
+    hues = [(place, hue) for place, hue in enumerate((*HUES.values(), OTHER_HUE, NEGATIVE_HUE))]
     return template("report.html.j2").render(
         title=title,
         version=__version__,
@@ -110,6 +113,7 @@ def render_page(
         themes={theme: [(place, shades(hue, theme)) for place, hue in hues] for theme in PAPER},
         paper=PAPER,
         scale=range(SHADES),
+        negative=len(HUES) + 1,
     )
 
 
@@ -137,7 +141,7 @@ def summarise(cell: Cell, agreement: pd.DataFrame) -> tuple[str, ...]:
     overall = agreement[mine].set_index("pair").to_dict("index")
     if not overall:
         return (NO_MEASURE,)
-    compared = [name for name in shown_measures(cell) if name != "attention"]
+    compared = [name for name in main_measures(cell) if name != "attention"]
     sentences = [_agreement_sentence(measure_label(name), overall[pair_name("attention", name)]) for name in compared]
     between = overall.get(pair_name("gradient", "leave_one_out"))
     if between and not np.isnan(between["tau_mean"]):
@@ -353,8 +357,8 @@ def _section(cell: Cell, agreement: pd.DataFrame, pictures: Sequence[Picture], n
     if len(measures) == 1:
         groups, note = [("First texts", best)], "Shown are the first texts by instance id."
     else:
-        # choose() orders by leave-one-out before gradient, and shown_measures ends in the same measure
-        by = measure_label(measures[-1])
+        # choose() orders by leave-one-out before gradient, and main_measures ends in the same measure
+        by = measure_label(main_measures(cell)[-1])
         groups = [(f"Highest agreement with {by}", best), (f"Lowest agreement with {by}", worst)]
         note = f"The extremes, not a sample: texts of highest and lowest τ between attention and {by}"
         unit = "sentences" if cell.words else "tokens"
@@ -371,11 +375,24 @@ def _section(cell: Cell, agreement: pd.DataFrame, pictures: Sequence[Picture], n
         parts=tuple(Markup(part) for part in interventions.page_parts(cell, n_examples)),
         groups=tuple((head, tuple(example(cell, row) for row in rows)) for head, rows in groups if rows),
         measures=tuple((hues.index(name) if name in hues else len(hues), measure_label(name)) for name in measures),
+        legend=_legend(cell, measures),
         class_names=tuple(name_class(str(number), cell.class_names) for number in range(cell.probs.shape[1])),
         has_rationale="rationale" in cell.table.column_names,
         of_sentences=cell.words is not None,
         note=note,
     )
+
+
+def _legend(cell: Cell, measures: Sequence[str]) -> tuple[tuple[int, str], ...]:
+    """(hue, what has it): of each main measure, of the others together, and of what speaks against the class."""
+    main = main_measures(cell)
+    hues = [*HUES]
+    found = [(hues.index(name), measure_label(name)) for name in main if name in hues]
+    if others := [measure_label(name) for name in measures if name not in hues]:
+        found.append((len(hues), others[0] if len(others) == 1 else "other measures"))
+    if any(np.nanmin(row, initial=0.0) < 0 for name in measures for row in cell.scores(name)):
+        found.append((len(hues) + 1, "below 0: against the class"))
+    return tuple(found)
 
 
 def describe_figure(cell: Cell, name: str) -> tuple[str, str]:

@@ -133,10 +133,12 @@ def _training_facts(training: Mapping, run: Mapping) -> dict[str, str]:
         return {"training": "none: the model as it was drawn"}
     rate = training.get("attention_learning_rate_factor", 1)
     faster = "" if rate == 1 else f" (of the alignment x {rate:g})"
+    share = training.get("random_erasure", 0)
+    erased = f", up to {share:.0%} of a text's words erased at each step" if share else ""
     return {
         "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
         f"{training['learning_rate']:g}{faster}, weight decay {training['weight_decay']:g}, "
-        f"loss {training['loss_reduction']}, {run['training_seconds']:g} s, processes {run['processes']}",
+        f"loss {training['loss_reduction']}, {run['training_seconds']:g} s, processes {run['processes']}{erased}",
         "selected on validation": f"{run['best']['metric'].removeprefix('eval_')} {run['best']['value']:.4f}",
     }
 

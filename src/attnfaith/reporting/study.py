@@ -10,7 +10,7 @@ from types import ModuleType
 import pandas as pd
 
 from attnfaith.record import RecordError
-from attnfaith.reporting import planted, sparsity, sparsity_questions, stability
+from attnfaith.reporting import planted, saliency_page, sparsity, sparsity_questions, stability
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
 from attnfaith.reporting.dispersion import dispersion_table
@@ -32,6 +32,7 @@ PROTOCOLS: dict[str, ModuleType] = {
     "planted": planted,
     "sparsity": sparsity,
     "sparsity_questions": sparsity_questions,
+    "attention_or_saliency": saliency_page,
 }
 DEFAULT = (*OF_A_CELL, *INTERVENTIONS)
 KNOWN = (*DEFAULT, *PROTOCOLS)

@@ -12,6 +12,8 @@ from .divergences import (
     jensen_shannon_divergence,
     total_variation_distance,
 )
+from .erasure_curves import erasure_results
+from .plausibility import plausibility_results
 from .rank_agreement import agreement, check_settings
 from .support_agreement import support_auprc, top_k_overlap
 
@@ -94,6 +96,16 @@ Returns a flat dict of floats and integers:
     With attention and counterfactual_attention: jsd, jsd_median, jsd_max (Jensen-Shannon divergence in nats,
         0..ln 2 = 0.693), jsd_undefined.
     Statistics of no defined instance are NaN.
+Configurations, the second argument of `evaluate.load`, with columns of their own, all of them needed; the results are
+n and, for each name, its mean and <name>_undefined:
+    "erasure": whole_prob, the probability of the class predicted for the whole text; empty_prob, of the same class for
+        the text without any token; kept_probs and removed_probs, for the tokens ranked first alone and for the text
+        without them, S numbers each, one for each share of the tokens. Names: sufficiency_aopc, comprehensiveness_aopc
+        (means over the shares, as ERASER's code), sufficiency_aopc_paper, comprehensiveness_aopc_paper (sums over
+        S + 1, as its formula), normalised_sufficiency, normalised_comprehensiveness.
+    "plausibility": scores, T numbers; rationale, 1 on the tokens that people marked and 0 elsewhere. Names:
+        average_precision, trapezoid_auprc, and of the share of tokens with the largest scores token_f1, span_iou_f1.
+        Argument share: in 0..1, by default the mean share of tokens that are marked.
 Raises ValueError, naming the row, where the rows of a pair differ in length or a distribution is none.
 Examples:
     >>> import evaluate
@@ -114,8 +126,28 @@ Examples:
     ... )
     >>> {name: round(results[name], 3) for name in ("tvd", "flip_fraction", "jsd")}
     {'tvd': 0.25, 'flip_fraction': 1.0, 'jsd': 0.131}
+    >>> erasure = evaluate.load("attention_faithfulness", "erasure")
+    >>> results = erasure.compute(whole_prob=[0.9], kept_probs=[[0.8]], removed_probs=[[0.4]], empty_prob=[0.5])
+    >>> {name: round(results[name], 3) for name in ("sufficiency_aopc", "comprehensiveness_aopc")}
+    {'sufficiency_aopc': 0.1, 'comprehensiveness_aopc': 0.5}
+    >>> plausibility = evaluate.load("attention_faithfulness", "plausibility")
+    >>> plausibility.compute(scores=[[0.1, 0.7, 0.2]], rationale=[[1, 1, 0]])["token_f1"]
+    0.5
 """
 
+_ROW = datasets.Sequence(datasets.Value("float64"))
+_NUMBER = datasets.Value("float64")
+_COLUMNS = {
+    "default": {
+        "attention": _ROW,
+        "importance": _ROW,
+        "probs": _ROW,
+        "counterfactual_attention": _ROW,
+        "counterfactual_probs": _ROW,
+    },
+    "erasure": {"whole_prob": _NUMBER, "kept_probs": _ROW, "removed_probs": _ROW, "empty_prob": _NUMBER},
+    "plausibility": {"scores": _ROW, "rationale": _ROW},
+}
 _DISTRIBUTIONS = ("attention", "probs", "counterfactual_attention", "counterfactual_probs")
 _PAIRS = (
     ("attention", "importance"),
@@ -139,20 +171,13 @@ _AGREEMENT_NAMES = {
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _KWARGS_DESCRIPTION)
 class AttentionFaithfulness(evaluate.Metric):
     def _info(self):
-        row = datasets.Sequence(datasets.Value("float64"))
+        if self.config_name not in _COLUMNS:
+            raise ValueError(f"no configuration is called {self.config_name!r}; choose one of {', '.join(_COLUMNS)}")
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
             citation=_CITATION,
             inputs_description=_KWARGS_DESCRIPTION,
-            features=datasets.Features(
-                {
-                    "attention": row,
-                    "importance": row,
-                    "probs": row,
-                    "counterfactual_attention": row,
-                    "counterfactual_probs": row,
-                }
-            ),
+            features=datasets.Features(_COLUMNS[self.config_name]),
             reference_urls=[
                 "https://aclanthology.org/N19-1357",
                 "https://aclanthology.org/P19-1282",
@@ -161,13 +186,18 @@ class AttentionFaithfulness(evaluate.Metric):
             ],
         )
 
-    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, **columns):
+    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, **columns):
         """Results over the columns given here, or over all that were added before. Absent columns stay out."""
         check_settings(alpha, n_bootstrap, seed)
+        if share is not None and (self.config_name != "plausibility" or not 0 < share <= 1):
+            raise ValueError(
+                f"share is {share}; give the share of tokens of a rationale, above 0 and at most 1, to the configuration "
+                '"plausibility"'
+            )
         columns = self._known(columns)
         if not columns and self.writer is None:
-            raise ValueError(f"nothing to compute from: no column was given or added. {_what_to_give()}")
-        return super().compute(**columns, alpha=alpha, n_bootstrap=n_bootstrap, seed=seed)
+            raise ValueError(f"nothing to compute from: no column was given or added. {self._what_to_give()}")
+        return super().compute(**columns, alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share)
 
     def add_batch(self, **columns):
         """Add instances: each column a sequence with one row per instance; the same columns in every call."""
@@ -190,11 +220,14 @@ class AttentionFaithfulness(evaluate.Metric):
     def _checked(self, columns):
         """The columns that were given, or ValueError: checked first, so that nothing of a bad batch is stored."""
         columns = self._known(columns)
-        if not any(set(needed) <= set(columns) for needed in _SUFFICIENT):
-            raise ValueError(f"nothing can be computed from the columns {sorted(columns)}. {_what_to_give()}")
+        if not any(set(needed) <= set(columns) for needed in self._sufficient()):
+            raise ValueError(f"nothing can be computed from the columns {sorted(columns)}. {self._what_to_give()}")
         counts = {name: len(rows) for name, rows in columns.items()}
         if len(set(counts.values())) > 1:
             raise ValueError(f"the columns differ in their number of rows: {counts}; give one per instance")
+        if self.config_name != "default":
+            _RESULTS[self.config_name](**columns)  # which checks them
+            return columns
         for name in _DISTRIBUTIONS:
             if name in columns:
                 check_distributions(columns[name], name)
@@ -203,7 +236,24 @@ class AttentionFaithfulness(evaluate.Metric):
                 flatten_pair(columns[x], columns[y], (x, y))
         return columns
 
-    def _compute(
+    def _sufficient(self):
+        """Which columns are enough to compute something from."""
+        return _SUFFICIENT if self.config_name == "default" else (tuple(self._feature_names()),)
+
+    def _what_to_give(self):
+        return "Give " + ", or ".join(" and ".join(needed) for needed in self._sufficient())
+
+    def _compute(self, share, **arguments):
+        if self.config_name == "default":
+            return self._faithfulness(**arguments)
+        columns = {name: arguments[name] for name in self._feature_names()}
+        given = {} if share is None else {"share": share}
+        results = {"n": len(next(iter(columns.values())))}
+        for name, values in _RESULTS[self.config_name](**columns, **given).items():
+            results |= _mean(name, values)
+        return results
+
+    def _faithfulness(
         self,
         attention,
         importance,
@@ -237,8 +287,19 @@ class AttentionFaithfulness(evaluate.Metric):
         return results
 
 
-def _what_to_give():
-    return "Give " + ", or ".join(" and ".join(needed) for needed in _SUFFICIENT)
+def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):
+    """`erasure_results` of columns in which a row may be None."""
+    size = next((len(row) for row in (*kept_probs, *removed_probs) if row is not None), 1)
+    kept, removed = ([[np.nan] * size if row is None else row for row in column] for column in (kept_probs, removed_probs))
+    for name, column in (("kept_probs", kept), ("removed_probs", removed)):
+        if strangers := [place for place, row in enumerate(column) if len(row) != size]:
+            place = strangers[0]
+            raise ValueError(f"row {place}: {name} has {len(column[place])} values and others {size}; give one per share")
+    whole, empty = (np.asarray(column, np.float64) for column in (whole_prob, empty_prob))
+    return erasure_results(whole, np.reshape(kept, (-1, size)), np.reshape(removed, (-1, size)), empty)
+
+
+_RESULTS = {"erasure": _erasure, "plausibility": plausibility_results}
 
 
 def _given(*columns):

@@ -1,0 +1,51 @@
+"""What the tests of explanations share: the scores that are tested, and what a model says of a part of a text.
+
+Shapes: B instances, L input positions, T items of attention (tokens; of hierarchical models sentences or words), V parts of
+texts, M measures, C classes.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from attnfaith import _parts
+from attnfaith.experiments._readout import encode, softmax
+
+
+@torch.no_grad()
+def scores(model, batch) -> dict[str, list[np.ndarray]]:
+    """The scores under test: measure -> one array (T,) per instance.
+
+    In a measurement batch["scores"], which holds attention and every measure of inputs of the same pass; alone, attention.
+    """
+    if "scores" in batch:
+        return batch["scores"]
+    encoded = encode(model, batch)
+    weights = model.attend(*encoded).double().cpu().numpy()
+    return {"attention": [row[keep] for row, keep in zip(weights, encoded.mask.cpu().numpy(), strict=True)]}
+
+
+@torch.no_grad()
+def whole(model, batch) -> np.ndarray:
+    """Class probabilities (B,C) in float64 of the texts as they are."""
+    encoded = encode(model, batch)
+    attention = batch["attention"] if "attention" in batch else model.attend(*encoded)
+    return model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1).cpu().numpy()
+
+
+def distinct(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different rows of parts (V,T) bool, and which of them each row is (V,)."""
+    packed = np.packbits(parts, axis=1)
+    if not packed.shape[1]:  # no items: all parts are the empty one
+        return parts[:1], np.zeros(len(parts), np.int64)
+    _, first, number = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    return parts[first], number.reshape(-1)
+
+
+def read_parts(model, batch, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Class probabilities (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.
+
+    The other items are deleted: see `_parts.read_parts`.
+    """
+    return [softmax(logits) for logits in _parts.read_parts(model, batch, parts)]

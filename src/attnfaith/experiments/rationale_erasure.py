@@ -1,0 +1,108 @@
+"""Erasing the tokens that a measure ranks first: sufficiency, comprehensiveness, insertion and deletion curves.
+
+Shapes: B instances, T tokens (of hierarchical models sentences or words), M measures, S shares.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnfaith._random import generator
+from attnfaith.experiments._subsets import distinct, read_parts, scores, whole
+from attnfaith.record import Column
+
+
+AFTER = True  # the measures whose ranking it tests are measured first
+SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""ERASER's five bins, and the tenths between the ends of an insertion or deletion curve."""
+
+COLUMNS = {
+    "rationale_erasure_measures": Column(("M",), "string", doc="names of the measures whose tokens are erased"),
+    "rationale_erasure_shares": Column(
+        ("S",), "float64", doc="shares of the tokens, rounded up and at least one token, that a rationale holds; 0..1"
+    ),
+    "rationale_erasure_kept_probs": Column(
+        ("M", "S"),
+        "float64",
+        doc="probability, 0..1, of the class predicted for the whole text when only the share ranked first is left; NaN: "
+        "the measure is undefined here, or the text is empty",
+    ),
+    "rationale_erasure_removed_probs": Column(
+        ("M", "S"), "float64", doc="the same when the share ranked first is deleted; NaN likewise"
+    ),
+    "rationale_erasure_whole_prob": Column((), "float64", doc="the same for the whole text; 0..1"),
+    "rationale_erasure_empty_prob": Column((), "float64", doc="the same for the text without any token; 0..1"),
+}
+METRIC: dict[str, str] = {}  # one class's probability is no distribution
+
+
+def check(shares: Sequence[float] = SHARES) -> None:
+    """Raises ValueError unless shares are numbers above 0, below 1 and increasing."""
+    numbers = isinstance(shares, Sequence) and all(
+        isinstance(share, int | float) and not isinstance(share, bool) for share in shares
+    )
+    if not numbers or not shares or not all(0 < share < 1 for share in shares) or sorted(set(shares)) != list(shares):
+        raise ValueError(f"shares is {shares!r}; give increasing shares of the tokens, each above 0 and below 1")
+
+
+def measure(model, batch, *, seed: int = 0, shares: Sequence[float] = SHARES) -> dict[str, list]:
+    """What the model says of the tokens that each measure ranks first, and of the text without them.
+
+    The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
+    evidence for the class. Equal scores are put in a random order, drawn once per text and the same for all measures, so
+    that neither the place of a token nor luck sets two measures apart. Tokens are deleted, not masked, and the rest is read
+    anew (`_subsets.read_parts`).
+
+    With p the probability of the class that is predicted for the whole text: p(whole) - p(kept) is sufficiency (small is
+    good), p(whole) - p(removed) comprehensiveness (large is good); the same numbers in the order of the shares, between
+    p(empty) and p(whole), are the insertion and the deletion curve. What is made of them, see
+    `metrics.attention_faithfulness.erasure_curves`. A shortened text is not one of those that the model was trained on: see
+    `training.random_erasure`.
+
+    The measures are those of batch["scores"]; without it attention alone. The parts of a text that all measures and shares
+    ask for are read in few passes, each part once. Undefined (NaN): a text without tokens; a measure with a NaN score. A
+    text of one token has one rationale whatever the measure.
+
+    Raises ValueError as `check` says.
+
+    Source: DeYoung et al. 2020, section 4.2 (sufficiency, comprehensiveness); Petsiuk et al. 2018 (insertion, deletion).
+    """
+    check(shares)
+    given, probs = scores(model, batch), whole(model, batch)
+    asked = [
+        rationales([values[row] for values in given.values()], shares, generator(seed, name, "rationale_erasure"))
+        for row, name in enumerate(batch["instance_id"])
+    ]
+    parts, numbers = zip(*(distinct(_parts(kept)) for kept in asked), strict=True)
+    said = read_parts(model, batch, parts)
+    columns: dict[str, list] = {name: [] for name in COLUMNS}
+    for row, number in enumerate(numbers):
+        predicted = int(probs[row].argmax())
+        of_class = said[row][number, predicted]
+        both = of_class[:-1].reshape(2, len(given), len(shares))
+        undefined = [not len(values[row]) or bool(np.isnan(values[row]).any()) for values in given.values()]
+        both[:, undefined] = np.nan
+        made = (list(given), np.array(shares, np.float64), *both, probs[row, predicted], of_class[-1])
+        for column, value in zip(columns.values(), made, strict=True):
+            column.append(value)
+    return columns
+
+
+def rationales(values: list[np.ndarray], shares: Sequence[float], random: np.random.Generator) -> np.ndarray:
+    """Which tokens (M,S,T) bool each measure's rationale of each share holds; values: one array (T,) per measure."""
+    length = len(values[0])
+    tie_breaker = random.permutation(length)
+    # 0.07 x 100 is above 7 in floats
+    sizes = np.array([max(1, math.ceil(share * length - 1e-9)) for share in shares])
+    ranks = np.empty((len(values), length), np.int64)
+    for rank, row in zip(ranks, values, strict=True):
+        rank[np.lexsort((tie_breaker, -np.asarray(row, np.float64)))] = np.arange(length)
+    return ranks[:, None] < sizes[None, :, None]
+
+
+def _parts(kept: np.ndarray) -> np.ndarray:
+    """All parts (V,T) of one text that are asked about: the rationales (M,S,T), the text without each, the empty text."""
+    length = kept.shape[2]
+    flat = kept.reshape(kept.shape[0] * kept.shape[1], length)
+    return np.concatenate([flat, ~flat, np.zeros((1, length), bool)])

@@ -1,0 +1,26 @@
+"""Attention times the length of what it weighs (Kobayashi et al. 2020)."""
+
+import torch
+
+from attnfaith.importance._inputs import attended
+from attnfaith.record import Column, ragged
+
+
+COLUMNS = {
+    "importance_attention_norm": Column(("T",), doc="||a h||_2 of a token's attention a and its encoder state h; >= 0"),
+}
+
+
+@torch.no_grad()
+def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
+    """How long each summand of the context is: a small weight on a long state may be more than a large one on a short.
+
+    It knows nothing of the decoder, so not which way a summand points, nor whether the decoder reads it: compare
+    `exact_contribution`. What attention sums here is the states themselves. At the word level of a hierarchical model h is
+    the state of a word, and a its sentence's attention times its weight within the sentence.
+
+    Source: Kobayashi et al. 2020, with the identity as the transformation of what is weighed.
+    """
+    (hidden, mask, _), attention = attended(model, batch)
+    found = attention.double() * torch.linalg.vector_norm(hidden.double(), dim=-1)
+    return {"importance_attention_norm": ragged(found.float().cpu(), mask.cpu())}

@@ -1,0 +1,36 @@
+"""Attention times its gradient (Serrano & Smith 2019): what each weight adds, were what is explained linear in it."""
+
+import torch
+
+from attnfaith.importance._explained import check_data, check_target, explained
+from attnfaith.importance._inputs import attended, gradients
+from attnfaith.record import Column, ragged
+
+
+COLUMNS = {
+    "importance_attention_x_gradient": Column(
+        ("T",), doc="a df/da of a token's attention a, f what is explained; signed; NaN where f or its slope is"
+    ),
+}
+
+check, check_model = check_target, check_data
+
+
+def measure(model, batch, *, seed: int = 0, target="predicted", output: str = "logit") -> dict[str, list]:
+    """a_t df/da_t, states held fixed and each weight a free variable: nothing is renormalised. In units of f.
+
+    f is what `_explained.explaining` makes of target and output. A logit that is affine in attention has df/da_t = w . h_t,
+    and this is `exact_contribution`. At the word level of a hierarchical model attention moves the sentence vectors as well.
+    Signed; a token without attention has exactly 0.
+
+    Raises ValueError as `_explained.explaining` says.
+
+    Source: Serrano & Smith 2019, whose f is the probability of the predicted class.
+    """
+    (hidden, mask, query), attention = attended(model, batch)
+    with torch.enable_grad():
+        weights = attention.detach().requires_grad_()
+        f = explained(model.decode(hidden.detach(), weights, query), batch, target, output)
+        (slopes,) = gradients(f, [weights])
+    products = torch.where(attention == 0, 0.0, attention.double() * slopes.double())
+    return {"importance_attention_x_gradient": ragged(products.float().cpu(), mask.cpu())}

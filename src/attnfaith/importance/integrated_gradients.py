@@ -1,0 +1,236 @@
+"""Integrated gradients (Sundararajan et al. 2017): what is explained, handed out to tokens along a line from a baseline.
+
+Shapes: B instances, L input positions, T tokens, D what a position is given as, N points of the lines taken together.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+
+from attnfaith.importance._explained import check_data, check_target, explaining
+from attnfaith.importance._inputs import attended, gradients, item_sums, items, text_inputs, without_parameters
+from attnfaith.record import Column, ragged
+
+
+COLUMNS = {
+    "importance_integrated_gradients": Column(
+        ("T",),
+        doc="the token's part of f - f at the baseline, f what is explained; signed; NaN where the line leaves float range",
+    ),
+    "importance_integrated_gradients_hidden": Column(
+        ("T",), doc="the same of encoder states, from states of 0; signed; NaN where the line leaves float range"
+    ),
+    "integrated_gradients_residual": Column(
+        doc="sum of the tokens' parts - (f - f at the baseline), in units of f; 0 is complete; NaN where a part is"
+    ),
+    "integrated_gradients_residual_hidden": Column(doc="the same for encoder states; NaN where a part is"),
+    "integrated_gradients_steps": Column(dtype="int64", doc="points of the line that were taken"),
+    "integrated_gradients_steps_hidden": Column(dtype="int64", doc="the same for encoder states"),
+}
+
+BASELINES = ("zero", "padding", "mean")
+PLACES_AT_ONCE = 2**13  # positions of texts dealt with together: with more a CPU is slower, not faster
+ROUNDING = 1e-6  # of what is explained at both ends: a smaller residual is rounding in float32
+REFINED = 3  # each new midpoint rule has three times the points of the last and uses these again
+
+
+class Line(NamedTuple):
+    """A line for each instance, from `start` to `end` (B,L,D), of which `lengths` (B,) positions matter.
+
+    value(start (n,l,D), change (n,l,D), shares (P,), rows (n,)) -> (n,P): what is explained of the instances `rows` at the
+    points start + share * change, with a gradient in start that is the sum over points.
+    """
+
+    start: torch.Tensor
+    end: torch.Tensor
+    lengths: torch.Tensor
+    value: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Parts(NamedTuple):
+    """Parts (B,L), residual (B,) in float64, and steps (B,) of the instances of a line."""
+
+    parts: torch.Tensor
+    residual: torch.Tensor
+    steps: torch.Tensor
+
+
+def check(
+    target="predicted",
+    output: str = "logit",
+    baseline: str = "zero",
+    steps: int = 20,
+    max_steps: int = 540,
+    tolerance: float = 0.01,
+) -> None:
+    """Raises ValueError for a target, an output or a baseline that there is not, steps that are no whole numbers of 1 or
+    more or above max_steps, and a tolerance that is negative or no number.
+    """
+    check_target(target, output)
+    if baseline not in BASELINES:
+        raise ValueError(f"baseline={baseline!r} is not known; choose one of {', '.join(BASELINES)}")
+    for name, value in (("steps", steps), ("max_steps", max_steps)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r}; give a whole number, 1 or more")
+    if steps > max_steps:
+        raise ValueError(f"steps={steps} is above max_steps={max_steps}: lower the one or raise the other")
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance >= 0:
+        raise ValueError(
+            f"tolerance={tolerance!r}; give the residual that is allowed, as a share of the difference: 0 or more"
+        )
+
+
+def check_model(model, dataset, *, target="predicted", output: str = "logit", baseline: str = "zero", **_steps) -> None:
+    """Raises ValueError as `_explained.check_data` says, and for baseline="padding" where the model has no padding token."""
+    check_baseline(model, baseline)
+    check_data(model, dataset, target=target, output=output)
+
+
+def check_baseline(model, baseline: str) -> None:
+    """Raises ValueError for baseline="padding" where the model has no padding token."""
+    if baseline == "padding" and model.config.pad_token_id is None:
+        raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
+
+
+def measure(
+    model,
+    batch,
+    *,
+    seed: int = 0,
+    target="predicted",
+    output: str = "logit",
+    baseline: str = "zero",
+    steps: int = 20,
+    max_steps: int = 540,
+    tolerance: float = 0.01,
+) -> dict[str, list]:
+    """sum_d (x - b)_d * the mean of df/dx_d over the line from b to x, for every token at once; in units of f.
+
+    x are the embeddings of the tokens, b their baseline: zeros, the embedding of padding, or the mean of all embeddings of
+    the vocabulary but padding's. Markers, marks between sentences and a second text stay what they are along the line, so
+    that the tokens' parts sum to f at x - f at b and nothing belongs to no token. f is what `_explained.explaining` makes of
+    target and output; the class is that of the text itself all along. Of encoder states the line goes from states of 0,
+    where the context is 0, whatever the baseline of inputs is.
+
+    The mean is taken by the midpoint rule at `steps` points. Where |residual| > tolerance |f at x - f at b| three times as
+    many are taken, which include those taken before, until it is not or max_steps would be passed; texts that are exact
+    early stop early. The residual that is left and the steps are returned. Sparse projections have kinks along the line and
+    need many steps, softmax few. Of a hierarchical model a sentence's part is that of all its words. Signed: a token ranks
+    high as evidence for what is explained.
+
+    Undefined (NaN, with its residual) where f or a gradient on the line is not finite. Raises ValueError as `check`,
+    `check_model` and `_explained.explaining` say.
+
+    Source: Sundararajan et al. 2017, eq. 1 and 3 and proposition 1.
+    """
+    check(target, output, baseline, steps, max_steps, tolerance)
+    check_baseline(model, baseline)
+    with without_parameters(model):
+        inputs, hidden, mask, parts = lines(model, batch, baseline, target, output)
+        found = [integrate(line, steps, max_steps, tolerance) for line in (inputs, hidden)]
+    of_items = item_sums(found[0].parts, parts), found[1].parts
+    columns = [ragged(values.float().cpu(), mask.cpu()) for values in of_items]
+    columns += [one.residual.tolist() for one in found] + [one.steps.tolist() for one in found]
+    return dict(zip(COLUMNS, columns, strict=True))
+
+
+def lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line, torch.Tensor, torch.Tensor | None]:
+    """The line of inputs and that of states, the mask (B,T) of what attention is over and the items of positions."""
+    rest, parts, answers = text_inputs(batch), items(model, batch), batch.get("answer_mask")
+    with torch.no_grad():
+        embedded = model.get_input_embeddings()(rest.pop("input_ids"))
+        encoded, attention = attended(model, batch)
+        hidden, mask, query = encoded
+        f = explaining(model.decode(hidden, attention, query), batch, target, output)
+        ours = mask if parts is None else parts >= 0
+        start = torch.where(ours.unsqueeze(-1), baseline_vector(model, baseline).to(embedded), embedded)
+        read = model.model.read(**text_inputs(batch)) if model.level == "token" else None
+        if read is not None:
+            encoder = model.model.encoder
+            start, embedded = encoder.enter(start), encoder.enter(embedded)
+
+    def read_off(states, rows):
+        """(n,P) of states (n,P,l,H)."""
+        count, points, length, _ = states.shape
+        rows = rows.repeat_interleave(points)
+        asked, here = None if query is None else query[rows], mask[rows, :length]
+        states = states.flatten(0, 1)
+        attention = model.attend(states, here, asked).unsqueeze(1)  # as one of K: states then meet an affine decoder first
+        return f[rows](model.decode(states, attention, asked).squeeze(1)).view(count, points)
+
+    def of_states(start, change, shares, rows):
+        return read_off(start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1), rows)
+
+    def of_entered(start, change, shares, rows):
+        return read_off(encoder.along(start, change, shares, read.present[rows, : start.shape[1]]), rows)
+
+    def of_inputs(start, change, shares, rows):
+        points = (start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)).flatten(0, 1)
+        length, rows = start.shape[1], rows.repeat_interleave(len(shares))
+        given = {name: None if values is None else values[rows, :length] for name, values in rest.items()}
+        allowed = None if answers is None else answers[rows]
+        again = model.encode(inputs_embeds=points, items=parts[rows, :length], answer_mask=allowed, **given)
+        return f[rows](model.decode(again.hidden, model.attend(*again), again.query)).view(-1, len(shares))
+
+    inputs = Line(start, embedded, rest["attention_mask"].sum(1), of_inputs if read is None else of_entered)
+    places = mask.shape[1] - mask.flip(1).to(torch.int8).argmax(1)  # up to the last that is attendable
+    return inputs, Line(torch.zeros_like(hidden), hidden, places, of_states), mask, parts
+
+
+def baseline_vector(model, baseline: str) -> torch.Tensor:
+    """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's."""
+    table, padding = model.get_input_embeddings().weight, model.config.pad_token_id
+    if baseline == "padding":
+        return table[padding]
+    if baseline == "zero":
+        return torch.zeros_like(table[0])
+    total = table.double().sum(0)
+    return total / len(table) if padding is None else (total - table[padding]) / (len(table) - 1)
+
+
+def integrate(line: Line, steps: int, max_steps: int, tolerance: float) -> Parts:
+    """The parts of all instances of a line, each with as many steps as it needs: see `measure`."""
+    every = torch.arange(len(line.end), device=line.end.device)
+    ends = line.end.new_zeros(len(every), 2, dtype=torch.float64)
+    with torch.no_grad():
+        for texts, start, change, shares in _pieces(line, every, line.end.new_tensor([0, 1])):
+            ends[texts] = line.value(start, change, shares, texts)
+    difference, scale = ends[:, 1] - ends[:, 0], ends.abs().sum(1)
+    across = line.end.double() - line.start.double()
+    sums, parts = torch.zeros_like(across), torch.zeros_like(across[..., 0])
+    residual, used = torch.zeros_like(difference), torch.zeros_like(every)
+    rows, count, nodes = every, steps, range(steps)
+    while len(rows) and count <= max_steps:
+        points = line.end.new_tensor([(node + 0.5) / count for node in nodes])
+        for texts, slopes in _slopes(line, rows, points):
+            sums[texts, : slopes.shape[1]] += slopes
+        parts[rows] = (across[rows] * sums[rows] / count).sum(-1)
+        residual[rows] = parts[rows].sum(-1) - difference[rows]
+        used[rows] = count
+        inexact = residual.abs() > tolerance * difference.abs() + ROUNDING * scale  # never where it is NaN
+        rows, count = every[inexact & residual.isfinite()], REFINED * count
+        nodes = [node for node in range(count) if node % REFINED != REFINED // 2]  # the middle one was taken before
+    broken = ~residual.isfinite()
+    parts[broken], residual[broken] = torch.nan, torch.nan
+    return Parts(parts, residual, used)
+
+
+def _pieces(line: Line, rows: torch.Tensor, points: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """(instances n, start (n,l,D), change (n,l,D), shares of the points) until all points of all rows are taken."""
+    rows = rows[line.lengths[rows] > 0]
+    together = max(1, PLACES_AT_ONCE // int(line.lengths[rows].max())) if len(rows) else 1
+    for texts in rows.split(max(1, together // len(points))):
+        length = int(line.lengths[texts].max())
+        start, end = line.start[texts, :length], line.end[texts, :length]
+        for shares in points.split(max(1, together // len(texts))):
+            yield texts, start, end - start, shares
+
+
+def _slopes(line: Line, rows: torch.Tensor, points: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """(instances n, gradients (n,l,D) summed over some of the points) until all points of all rows are taken."""
+    for texts, start, change, shares in _pieces(line, rows, points):
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            start = start.detach().requires_grad_()
+            (slopes,) = gradients(line.value(start, change, shares, texts), [start])
+        yield texts, slopes

@@ -1,0 +1,67 @@
+"""KernelSHAP (Lundberg & Lee 2017): Shapley values of tokens, estimated by weighted least squares, through captum."""
+
+import numpy as np
+import torch
+
+from attnfaith.importance._captum import captum
+from attnfaith.importance._surrogate import check_sampled_model, check_sampling, of_each
+from attnfaith.record import Column
+
+
+COLUMNS = {
+    "importance_kernel_shap": Column(
+        ("T",), doc="estimated Shapley value of a token, in units of what is explained; signed; NaN where that is NaN"
+    ),
+    "kernel_shap_residual": Column(
+        dtype="float64", doc="their sum - (f of the text - f of nothing); about 0, or NaN where a value is"
+    ),
+}
+
+
+def check(*, target="predicted", output: str = "logit", samples: int = 256, absent: str = "deleted") -> None:
+    """Raises ValueError for a target, an output or an absence that there is not, samples below 3, and without captum."""
+    check_sampling(target, output, samples, absent, least=3)
+
+
+def check_model(
+    model, dataset, *, target="predicted", output: str = "logit", samples: int = 256, absent: str = "deleted"
+) -> None:
+    """Raises ValueError for a class that the model does not have or an instance may not be given, and without captum."""
+    check_sampled_model(model, dataset, target, output)
+
+
+def measure(
+    model,
+    batch,
+    *,
+    seed: int = 0,
+    target="predicted",
+    output: str = "logit",
+    samples: int = 256,
+    absent: str = "deleted",
+) -> dict[str, list]:
+    """What each token adds to what is explained, averaged over the orders in which tokens can join: an estimate.
+
+    `samples` parts of the text are read, the whole and nothing among them, the others drawn with chance proportional to the
+    Shapley kernel (T - 1) / (binom(T, s) s (T - s)), s the tokens that stay; a linear model is fitted to what
+    `_explained.explaining` makes of target and output, with a weight of 10^6 on the whole and on nothing, so that scores
+    add up to their difference but for `kernel_shap_residual`. Shapley values are the fit to all 2^T parts. Below T + 1
+    different parts the fit is not unique and the shortest of the best is given; noise falls with samples, and is large for
+    long texts: a rank may be chance. absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of zeros.
+    Of a hierarchical model sentences, or words, take the place of tokens. One token is given all of the difference.
+
+    Drawn per instance from (seed, instance id). Signed: a token ranks high as evidence for what is explained. NaN where
+    what is explained of any part is not finite. Raises ValueError as `check` and `_explained.explaining` say.
+
+    Source: Lundberg & Lee 2017, theorem 2; captum's `KernelShap`.
+    """
+    check(target=target, output=output, samples=samples, absent=absent)
+    shap = captum().KernelShap
+
+    def fit(value, length):
+        found = shap(value).attribute(torch.ones(1, length), n_samples=samples, perturbations_per_eval=samples)
+        return found[0].double().numpy()
+
+    found = of_each(model, batch, fit, seed=seed, purpose="kernel_shap", target=target, output=output, absent=absent)
+    scores, residuals = [scores.astype(np.float32) for scores, _ in found], [residual for _, residual in found]
+    return dict(zip(COLUMNS, (scores, residuals), strict=True))

@@ -1,0 +1,136 @@
+"""DeepLIFT through captum: complete where captum has the rule, by hand there, and its residual told elsewhere."""
+
+import numpy as np
+import pytest
+import torch
+
+from attnfaith.importance import deeplift, integrated_gradients
+
+
+@pytest.fixture
+def a_batch(tiny_model, tiny_rows, tiny_batch):
+    """Factory of a model in float64 and a batch that suits it."""
+
+    def make(texts=(7, 0, [9], 3), **fields):
+        model = tiny_model(**{"dtype": torch.float64, **fields})
+        hierarchy = fields.get("hierarchy", "none")
+        return model, tiny_batch(tiny_rows(texts, pair=fields.get("query") == "text", hierarchy=hierarchy))
+
+    return make
+
+
+def logits_of(model, batch, **given):
+    names = ("attention_mask", "token_type_ids") + (() if given else ("input_ids",))
+    with torch.no_grad():
+        encoded = model.encode(**{name: batch[name] for name in names if name in batch}, **given)
+        return model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
+
+
+@pytest.mark.parametrize("baseline", ["zero", "padding", "mean"])
+def test_average_model_by_hand(baseline, a_batch):
+    """Under uniform attention: x - b through W, times (tanh(y) - tanh(y0)) / (y - y0), times the class's weights over T."""
+    model, batch = a_batch(encoder="average", projection="uniform")
+    found = deeplift.measure(model, batch, baseline=baseline)
+    table, layer = model.get_input_embeddings().weight.detach(), model.model.encoder.projection
+    start = {"zero": torch.zeros_like(table[0]), "padding": table[0], "mean": table[1:].mean(0)}[baseline]
+    predicted = logits_of(model, batch).argmax(1)
+    for row, length in enumerate((7, 0, 1, 3)):
+        with torch.no_grad():
+            x = table[batch["input_ids"][row, 1 : 1 + length]]
+            y, y0 = layer(x), layer(start)
+            through = (y.tanh() - y0.tanh()) / (y - y0)
+            weight = model.decoder.context.weight[predicted[row]]
+            expected = ((x - start) @ layer.weight.t() * through * weight).sum(-1) / max(1, length)
+        np.testing.assert_allclose(found["importance_deeplift"][row], expected, atol=1e-6)
+    np.testing.assert_allclose(found["deeplift_residual"], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("encoder", ["average", "cnn", "embedding"])
+def test_complete_below_uniform_attention(encoder, a_batch):
+    """Dense layers, convolutions, ReLU and tanh, and a tanh read-out of a pair."""
+    model, batch = a_batch(encoder=encoder, projection="uniform", query="text", readout="tanh")
+    found = deeplift.measure(model, batch)
+    np.testing.assert_allclose(found["deeplift_residual"], 0, atol=1e-12)
+    assert max(np.abs(values).sum() for values in found["importance_deeplift"]) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("encoder", "kinds"),
+    [
+        ("transformer", ["ReLU", "ReLU", "Tanh"]),  # two layers, the scores of attention
+        ("cnn", ["ReLU", "Tanh"]),
+        ("average", ["Tanh", "Tanh"]),
+        ("bilstm", ["Tanh"]),
+    ],
+)
+def test_nonlinearities_that_captum_is_shown(encoder, kinds, a_batch):
+    model, batch = a_batch(encoder=encoder)
+    view = deeplift._View(
+        lambda points: model.decode(
+            (encoded := model.encode(inputs_embeds=points, attention_mask=batch["attention_mask"])).hidden,
+            model.attend(*encoded),
+        ).sum(1)
+    )
+    view.find(model.get_input_embeddings()(batch["input_ids"]))
+    assert [type(module).__name__ for module in view.nonlinearities] == kinds
+
+
+def test_saturated_units_have_a_part(a_batch):
+    """Where tanh is flat its slope is 0; what it rose by from the baseline is not."""
+    model, batch = a_batch([5, 4], encoder="average", projection="uniform", scale=300.0)
+    with torch.no_grad():
+        model.model.encoder.projection.bias.zero_()
+    found = deeplift.measure(model, batch)
+    assert max(np.abs(values).max() for values in found["importance_deeplift"]) > 1
+    np.testing.assert_allclose(found["deeplift_residual"], 0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "sentence")])
+@pytest.mark.parametrize("encoder", ["bilstm", "transformer"])
+def test_residual_is_what_the_parts_miss(encoder, query, hierarchy, a_batch):
+    model, batch = a_batch(encoder=encoder, query=query, hierarchy=hierarchy)
+    found = deeplift.measure(model, batch, target=1)
+    items = model.items(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach() * (items < 0).unsqueeze(-1)
+    given = {} if hierarchy == "none" else {"items": items}
+    rise = (logits_of(model, batch) - logits_of(model, batch, inputs_embeds=embedded, **given))[:, 1]
+    sums = [values.sum(dtype=np.float64) for values in found["importance_deeplift"]]
+    np.testing.assert_allclose(sums - rise.numpy(), found["deeplift_residual"], atol=1e-5)
+    assert np.abs(found["deeplift_residual"]).max() > 1e-3  # of attention and recurrent steps captum knows the slope alone
+
+
+def test_linear_model_as_integrated_gradients(a_batch):
+    """With embeddings as states and uniform attention both are x . w / T."""
+    model, batch = a_batch(encoder="embedding", projection="uniform")
+    found = deeplift.measure(model, batch)["importance_deeplift"]
+    others = integrated_gradients.measure(model, batch)["importance_integrated_gradients"]
+    for one, other in zip(found, others, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_what_is_refused(a_batch, monkeypatch):
+    model, batch = a_batch()
+    with pytest.raises(ValueError, match="baseline='mask' is not known; choose one of zero, padding, mean"):
+        deeplift.check(baseline="mask")
+    with pytest.raises(ValueError, match="there is no class 5"):
+        deeplift.measure(model, batch, target=5)
+    model.config.pad_token_id = None
+    with pytest.raises(ValueError, match="no pad_token_id; choose zero or mean"):
+        deeplift.measure(model, batch, baseline="padding")
+
+
+@pytest.mark.parametrize("package", ["captum", "sklearn"])
+@pytest.mark.parametrize("name", ["deeplift", "kernel_shap", "lime"])
+def test_without_captum(name, package, a_batch, monkeypatch):
+    """Each of these measures says so before any work is done."""
+    import importlib
+    import sys
+
+    measure = importlib.import_module(f"attnfaith.importance.{name}")
+    for module in [module for module in sys.modules if module.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    model, batch = a_batch()
+    for ask in (measure.check, lambda: measure.check_model(model, None), lambda: measure.measure(model, batch)):
+        with pytest.raises(ValueError, match=r"pip install 'attnfaith\[captum\]'"):
+            ask()

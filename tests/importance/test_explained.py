@@ -1,0 +1,134 @@
+"""What is explained: by hand, its slopes where probabilities saturate, and what is refused."""
+
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+
+from attnfaith.importance import exact_contribution, gradient_x_input
+from attnfaith.importance._explained import OUTPUTS, check_data, check_target, explained, explaining
+
+
+LOGITS = [[1.0, 3.0, 0.5], [2.0, -1.0, 0.0]]
+CONTRAST = {"of": 0, "against": 2}
+
+
+def batch(**more):
+    return {"instance_id": ["one", "two"], "label": [2, 0], **more}
+
+
+def log_odds(logits, number):
+    p = [math.exp(value) for value in logits]
+    return math.log(p[number] / (sum(p) - p[number]))
+
+
+@pytest.mark.parametrize(("target", "classes"), [("predicted", (1, 0)), ("gold", (2, 0)), (1, (1, 1))])
+def test_by_hand(target, classes):
+    logits = torch.tensor(LOGITS)
+    odds = [log_odds(row, number) for row, number in zip(LOGITS, classes, strict=True)]
+    expected = {
+        "logit": [row[number] for row, number in zip(LOGITS, classes, strict=True)],
+        "log_odds": odds,
+        "probability": [1 / (1 + math.exp(-value)) for value in odds],
+    }
+    for output in OUTPUTS:
+        found = explained(logits, batch(), target, output)
+        assert found.dtype == torch.float64
+        torch.testing.assert_close(found, torch.tensor(expected[output], dtype=torch.float64), rtol=1e-7, atol=1e-9)
+
+
+def test_a_contrast_is_a_difference_of_logits():
+    assert explained(torch.tensor(LOGITS), batch(), CONTRAST).tolist() == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_further_logits_are_of_the_class_of_the_first(output):
+    """Those of other texts, such as a shorter one, may have another winner; instances are taken by indexing."""
+    f = explaining(torch.tensor(LOGITS), batch(), "predicted", output)
+    others = torch.tensor([[[9.0, 0.0, 1.0], LOGITS[0]], [[0.0, 5.0, 1.0], LOGITS[1]]])
+    found = f(others)
+    assert found.shape == (2, 2)
+    assert torch.equal(found[:, 1], f(torch.tensor(LOGITS)))
+    assert torch.equal(found[:, 0], torch.stack([f[[row]](others[[row], 0])[0] for row in (0, 1)]))
+    assert (found[:, 0] < found[:, 1]).all()
+
+
+@pytest.mark.parametrize("gap", [20.0, 100.0, 600.0])
+def test_slopes_of_saturated_probabilities(gap):
+    """dp/dz = p (1 - p) = e^-gap / (1 + e^-gap)^2, also where p is 1 in float64."""
+    logits = torch.tensor([[gap, 0.0]], dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(explained(logits, {"instance_id": ["x"]}, 0, "probability").sum(), logits)
+    expected = math.exp(-gap) / (1 + math.exp(-gap)) ** 2
+    assert found[0].tolist() == pytest.approx([expected, -expected], rel=1e-12, abs=0)
+
+
+def test_answers_that_are_barred():
+    answers = torch.tensor([[True, True, False], [True, False, False]])
+    logits = torch.tensor(LOGITS) + (~answers).float() * -1e4
+    masked = batch(answer_mask=answers, label=[0, 0])
+    assert explained(logits, masked, "gold").tolist() == [1.0, 2.0]
+    odds = explained(logits, masked, "predicted", "log_odds")
+    assert odds[0] == pytest.approx(2.0) and odds[1].isnan()  # a class that has no rival is certain: no odds
+    assert explained(logits, masked, "predicted", "probability")[1] == 1.0
+    for target in (2, {"of": 0, "against": 1}):
+        with pytest.raises(ValueError, match=r"class . is no possible answer of instance '(one|two)', so it has no logit"):
+            explained(logits, masked, target)
+
+
+@pytest.mark.parametrize(
+    ("target", "output", "message"),
+    [
+        ("best", "logit", "target='best' is not known; give 'predicted', 'gold', the number of a class"),
+        (-1, "logit", "target=-1 is not known"),
+        (True, "logit", "target=True is not known"),
+        (1.0, "logit", "target=1.0 is not known"),
+        (None, "logit", "target=None is not known"),
+        ("gold", "loss", "output='loss' is not known; choose one of logit, probability, log_odds"),
+        ({"of": 1}, "logit", "a contrast is"),
+        ({"of": 1, "against": "gold"}, "logit", "a contrast is"),
+        ({"of": 1, "against": 1}, "logit", "a class against itself"),
+        (CONTRAST, "probability", "output='probability' needs a single class"),
+    ],
+)
+def test_targets_that_do_not_exist(target, output, message):
+    with pytest.raises(ValueError, match=message):
+        check_target(target, output)
+    with pytest.raises(ValueError, match=message):
+        explained(torch.tensor(LOGITS), batch(), target, output)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (3, "target=3: there is no class 3 for instance 'one'; classes are 0 to 2"),
+        ({"of": 0, "against": 7}, "there is no class 7"),
+        ("gold", "instance 'two' has no label; give another target"),
+    ],
+)
+def test_instances_that_do_not_have_the_target(target, message, tiny_model):
+    """A measurement asks `check_data` before it starts; who measures without it is told the same."""
+    unlabelled = [1, None]
+    with pytest.raises(ValueError, match=message):
+        explained(torch.tensor(LOGITS), batch(label=unlabelled), target)
+    rows = Dataset.from_dict({"instance_id": ["one", "two"], "labels": unlabelled})
+    for check in (check_data, gradient_x_input.check_model, exact_contribution.check_model):
+        with pytest.raises(ValueError, match=message):
+            check(tiny_model(num_labels=3), rows, target=target)
+    check_data(tiny_model(num_labels=3), rows, target="predicted")
+    check_data(tiny_model(num_labels=3), rows, target=2)
+
+
+def test_gold_without_any_labels(tiny_model):
+    with pytest.raises(ValueError, match="instance 'one' has no label"):
+        explained(torch.tensor(LOGITS), {"instance_id": ["one", "two"]}, "gold")
+    with pytest.raises(ValueError, match="instance 'one' has no label"):
+        check_data(tiny_model(), Dataset.from_dict({"instance_id": ["one"]}), target="gold")
+
+
+def test_candidates_are_looked_at_beforehand(tiny_model):
+    rows = Dataset.from_dict({"instance_id": ["one", "two"], "labels": [0, 1], "candidates": [[0, 1], [1, 2]]})
+    check_data(tiny_model(num_labels=3), rows, target="gold")
+    check_data(tiny_model(num_labels=3), rows, target=1)
+    with pytest.raises(ValueError, match="class 2 is no possible answer of instance 'one'"):
+        check_data(tiny_model(num_labels=3), rows, target=CONTRAST)

@@ -1,0 +1,86 @@
+"""Gradient x input against captum, a closed form and its own linearity in what is explained."""
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import InputXGradient
+
+from attnfaith.importance import gradient_x_input
+from attnfaith.models.encoders import ENCODERS
+
+
+TOKENS, STATES = gradient_x_input.COLUMNS
+CELLS = [(encoder, "learned", "affine") for encoder in ENCODERS] + [("bilstm", "text", "tanh"), ("cnn", "text", "affine")]
+
+
+def given(batch):
+    return {name: batch.get(name) for name in ("attention_mask", "token_type_ids")}
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+@pytest.mark.parametrize(("encoder", "query", "readout"), CELLS)
+def test_captum(encoder, query, readout, projection, tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(encoder=encoder, query=query, readout=readout, projection=projection, num_labels=3)
+    for row in tiny_rows([6, 2, 9], pair=query == "text"):
+        batch = tiny_batch([row])
+        embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+        encoded = model.encode(batch["input_ids"], **given(batch))
+        encoded = type(encoded)(*(None if part is None else part.detach() for part in encoded))
+        inner = slice(1, 1 + len(row["tokens"]))
+        predicted = int(model(batch["input_ids"], **given(batch)).logits.argmax())
+        made = gradient_x_input.measure(model, batch)
+        expected = InputXGradient(lambda x: model(inputs_embeds=x, **given(batch)).logits)  # noqa: B023
+        expected = expected.attribute(embedded, target=predicted).sum(-1)[0, inner]
+        np.testing.assert_allclose(made[TOKENS][0], expected.detach(), atol=1e-5, rtol=1e-5)
+        expected = InputXGradient(lambda h: model.decode(h, model.attend(h, *encoded[1:]), encoded.query))  # noqa: B023
+        expected = expected.attribute(encoded.hidden.requires_grad_(), target=predicted).sum(-1)[0, inner]
+        np.testing.assert_allclose(made[STATES][0], expected.detach(), atol=1e-5, rtol=1e-5)
+
+
+def test_a_linear_model(tiny_model, tiny_rows, tiny_batch):
+    """Attention 1 / T on embeddings: w . x / T each, and with the bias they sum to the logit."""
+    model = tiny_model(encoder="embedding", projection="uniform", num_labels=3)
+    row, *_ = rows = tiny_rows([5, 3])
+    made = gradient_x_input.measure(model, tiny_batch(rows), target=2)
+    with torch.no_grad():
+        weight, bias = model.decoder_weights()
+        expected = model.get_input_embeddings()(torch.tensor(row["input_ids"][1:-1])) @ weight[2] / 5
+        logits = model(tiny_batch(rows)["input_ids"][:1]).logits
+    np.testing.assert_allclose(made[TOKENS][0], expected, atol=1e-6)
+    np.testing.assert_allclose(made[STATES][0], expected, atol=1e-6)
+    assert made[TOKENS][0].sum() + bias[2].item() == pytest.approx(logits[0, 2].item(), abs=1e-5)
+    assert made[TOKENS][0].min() < 0 < made[TOKENS][0].max()
+
+
+@pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
+def test_targets(hierarchy, tiny_model, tiny_rows, tiny_batch):
+    """A contrast is the difference of two classes', gold is a class's, and with two classes log-odds are a contrast."""
+    model = tiny_model(num_labels=3, hierarchy=hierarchy)
+    batch = {**tiny_batch(tiny_rows([6, 4], hierarchy=hierarchy)), "label": [2, 0]}
+
+    def tokens(model=model, **options):
+        return [np.concatenate(values) for values in gradient_x_input.measure(model, batch, **options).values()]
+
+    classes = [tokens(target=number) for number in range(3)]
+    for place, found in enumerate(tokens(target={"of": 1, "against": 2})):
+        np.testing.assert_allclose(found, classes[1][place] - classes[2][place], atol=1e-5)
+    first = len(gradient_x_input.measure(model, batch)[TOKENS][0])
+    for place, found in enumerate(tokens(target="gold")):
+        expected = np.concatenate([classes[2][place][:first], classes[0][place][first:]])
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    two = tiny_model(hierarchy=hierarchy)
+    for found, expected in zip(
+        tokens(two, target=0, output="log_odds"), tokens(two, target={"of": 0, "against": 1}), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_saturated_probabilities_keep_their_order(tiny_model, tiny_rows, tiny_batch):
+    """dp = p (1 - p) d log-odds: at log-odds of 60 all of it is below 1e-25, and in order."""
+    model, batch = tiny_model(), tiny_batch(tiny_rows([7]))
+    with torch.no_grad():
+        model.decoder.context.bias[1] += 60
+    probability = gradient_x_input.measure(model, batch, output="probability")[TOKENS][0]
+    odds = gradient_x_input.measure(model, batch, output="log_odds")[TOKENS][0]
+    assert 0 < np.abs(probability).max() < 1e-20
+    assert (probability.argsort() == odds.argsort()).all()

@@ -1,0 +1,433 @@
+"""Layer-wise relevance propagation: rules by hand and unit by unit, and that nothing is lost between layers."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attnfaith.importance import exact_contribution, lrp
+from attnfaith.importance._lrp_rules import BIAS, DECODERS, ENCODERS, KINDS, STABILISER, Rules, gru_steps, tanh
+from attnfaith.models import decoders, encoders
+from attnfaith.models.encoders import lstm_steps
+
+
+EVERY_ENCODER = sorted(encoders.ENCODERS)
+MODELS = (  # projection, query, readout, hierarchy
+    ("softmax", "learned", "affine", "none"),
+    ("sparsemax", "text", "tanh", "none"),
+    ("softmax", "text", "affine", "none"),
+    ("entmax15", "learned", "tanh", "sentence"),
+    ("sparsemax", "text", "affine", "word"),
+)
+TEXTS = (7, 0, [9], 3, [12] * 5)
+
+
+@pytest.fixture
+def a_batch(tiny_model, tiny_rows, tiny_batch):
+    """Factory of a model in float64 and a batch that suits it."""
+
+    def make(projection="softmax", query="learned", readout="affine", hierarchy="none", texts=TEXTS, **fields):
+        fields |= {"projection": projection, "query": query, "readout": readout, "hierarchy": hierarchy}
+        model = tiny_model(**{"dtype": torch.float64, **fields})
+        return model, tiny_batch(tiny_rows(texts, pair=query == "text", hierarchy=hierarchy))
+
+    return make
+
+
+def logits_of(model, batch):
+    given = {name: values for name, values in batch.items() if name != "instance_id"}
+    with torch.no_grad():
+        encoded = model.encode(**given)
+        return model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
+
+
+def ran(rule, *shape, epsilon, seed=0):
+    """Values and slopes going in, values and slopes coming out, and the ledger, of a rule in float64."""
+    torch.manual_seed(seed)
+    inputs = torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+    ledger = torch.zeros(shape[0], len(KINDS), dtype=torch.float64, requires_grad=True)
+    outputs = rule(Rules(epsilon, ledger), inputs)
+    top = torch.randn_like(outputs)
+    slopes, entries = torch.autograd.grad(outputs, [inputs, ledger], top, allow_unused=True)
+    return inputs.detach(), slopes, outputs.detach(), top, torch.zeros_like(ledger) if entries is None else entries
+
+
+def double(layer, seed=1):
+    torch.manual_seed(seed)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    return layer.double()
+
+
+def share(value, epsilon):
+    """What a divisor y + epsilon sign(y) leaves of y."""
+    return value / (value + epsilon * (1 if value >= 0 else -1))
+
+
+MASK = torch.tensor([[True] * 4, [True] * 3 + [False]])
+ATTENTION = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.6, 0.4, 0.0, 0.0]], dtype=torch.float64)
+
+
+def of_layer(layer, rule):
+    """A rule as a function of values alone, for a layer with random weights."""
+    layer = double(layer)
+    return lambda rules, values: rule(rules, values, layer)
+
+
+def in_time(rule):
+    """A rule of tokens (T,B,E) for tokens (B,T,E)."""
+    return lambda rules, values, layer: rule(rules, values.transpose(0, 1), layer).transpose(0, 1)
+
+
+RULES = {
+    "linear": (of_layer(nn.Linear(3, 5), Rules.linear), (2, 4, 3)),
+    "linear of one place": (of_layer(nn.Linear(3, 5), Rules.linear), (2, 3)),
+    "convolution": (of_layer(nn.Conv1d(3, 5, 3, padding=1), Rules.convolution), (2, 3, 4)),
+    "attention": (lambda rules, values: rules.pooled(values, ATTENTION), (2, 4, 3)),
+    "layer norm": (of_layer(nn.LayerNorm(6), Rules.normalised), (2, 4, 6)),
+    "lstm": (of_layer(nn.LSTM(3, 5), in_time(Rules.lstm)), (2, 4, 3)),
+    "gru": (of_layer(nn.GRU(3, 5), in_time(Rules.gru)), (2, 4, 3)),
+    "tanh": (lambda rules, values: tanh(values), (2, 4, 3)),
+}
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("name", [*RULES, *EVERY_ENCODER])
+def test_a_rule_conserves(name, epsilon, tiny_model):
+    """Relevance of what comes out is relevance of what goes in and of what is entered, for each instance."""
+    if name in RULES:
+        rule, shape = RULES[name]
+    else:
+        encoder, shape = tiny_model(encoder=name, dtype=torch.float64).model.encoder, (2, 4, 8)
+        rule = lambda rules, values: rules.encoded(encoder, values, MASK)  # noqa: E731
+    inputs, slopes, outputs, top, entries = ran(rule, *shape, epsilon=epsilon)
+    out, into = (outputs * top).flatten(1).sum(1), (inputs * slopes).flatten(1).sum(1)
+    torch.testing.assert_close(into + entries.sum(1), out, atol=1e-12, rtol=1e-11)
+    assert out.abs().min() > 0.01
+    if epsilon == 0:
+        assert not entries[:, STABILISER].any()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
+def test_epsilon_rule_unit_by_unit(epsilon):
+    layer = double(nn.Linear(3, 5))
+    x, slopes, y, top, entries = ran(lambda rules, x: rules.linear(x, layer), 2, 3, epsilon=epsilon)
+    weight, bias = layer.weight.detach(), layer.bias.detach()
+    for row in range(2):
+        expected, of_bias = np.zeros(3), 0.0
+        for j in range(5):
+            relevance = float(y[row, j] * top[row, j])
+            divisor = float(y[row, j]) + epsilon * math.copysign(1, y[row, j])
+            expected += np.array([float(x[row, i] * weight[j, i]) / divisor * relevance for i in range(3)])
+            of_bias += float(bias[j]) / divisor * relevance
+        np.testing.assert_allclose(x[row] * slopes[row], expected, rtol=1e-12)
+        np.testing.assert_allclose(entries[row, BIAS], of_bias, rtol=1e-12)
+
+
+def test_epsilon_rule_by_hand():
+    """y = 2 * 3 - 1 * 4 + 1 = 3: of a relevance of 6 the inputs have 12 and -8, the bias 2; of epsilon 1, 3/4 of it."""
+    layer = nn.Linear(2, 1).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[3.0, 4.0]]))
+        layer.bias.fill_(1.0)
+    for epsilon, kept in ((0.0, 1.0), (1.0, 0.75)):
+        x = torch.tensor([[2.0, -1.0]], dtype=torch.float64, requires_grad=True)
+        ledger = torch.zeros(1, len(KINDS), dtype=torch.float64, requires_grad=True)
+        y = Rules(epsilon, ledger).linear(x, layer)
+        slopes, entries = torch.autograd.grad(y, [x, ledger], torch.tensor([[2.0]]).double())
+        assert (x * slopes)[0].tolist() == [12 * kept, -8 * kept]
+        assert entries[0, [BIAS, STABILISER]].tolist() == [2 * kept, 6 * (1 - kept)]
+
+
+def sigmoid(value):
+    return 1 / (1 + np.exp(-value))
+
+
+def split(parts, total, relevance, epsilon):
+    """The epsilon rule: relevance (D,) of sums `total` (D,) to parts (..., D) of them."""
+    stable = total + epsilon * np.where(total >= 0, 1.0, -1.0)
+    return parts / stable * relevance
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5])
+def test_lstm_step_by_step(epsilon):
+    """Relevance itself, sent back from step to step by its own formulas (Arras et al. 2017), one unit at a time."""
+    layer = double(nn.LSTM(3, 2))
+    x, slopes, h, top, entries = ran(lambda rules, x: in_time(Rules.lstm)(rules, x, layer), 1, 4, 3, epsilon=epsilon)
+    x, slopes, h, top = (values[0].numpy() for values in (x, slopes, h, top))
+    wx, wh = layer.weight_ih_l0.detach().numpy(), layer.weight_hh_l0.detach().numpy()
+    b = (layer.bias_ih_l0 + layer.bias_hh_l0).detach().numpy()
+    state, memory, steps = np.zeros(2), np.zeros(2), []
+    for t in range(4):
+        i, f, g, o = (wx @ x[t] + wh @ state + b).reshape(4, 2)
+        before, seen = state, memory
+        memory = sigmoid(f) * seen + sigmoid(i) * np.tanh(g)
+        state = sigmoid(o) * np.tanh(memory)
+        steps.append((before, seen, memory, sigmoid(f) * seen, sigmoid(i) * np.tanh(g), g))
+    np.testing.assert_allclose(state, h[-1], atol=1e-12)
+    expected, of_bias = np.zeros((4, 3)), 0.0
+    to_state, to_memory = np.zeros(2), np.zeros(2)
+    for t in reversed(range(4)):
+        before, _, memory, kept, entered, g = steps[t]
+        relevance = to_memory + to_state + h[t] * top[t]
+        of_candidate = split(entered, memory, relevance, epsilon)
+        to_memory = split(kept, memory, relevance, epsilon)
+        weights, recurrent = wx.reshape(4, 2, 3)[2], wh.reshape(4, 2, 2)[2]
+        expected[t] = split((weights * x[t]).T, g, of_candidate, epsilon).sum(1)
+        to_state = split((recurrent * before).T, g, of_candidate, epsilon).sum(1)
+        of_bias += split(b.reshape(4, 2)[2], g, of_candidate, epsilon).sum()
+    np.testing.assert_allclose(x * slopes, expected, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(entries[0, BIAS], of_bias, rtol=1e-10)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5])
+def test_gru_step_by_step(epsilon):
+    """The same for a GRU, h = (1 - z) tanh(y) + z h' with y = W x + b + r (V h' + d)."""
+    layer = double(nn.GRU(3, 2))
+    x, slopes, h, top, entries = ran(lambda rules, x: in_time(Rules.gru)(rules, x, layer), 1, 4, 3, epsilon=epsilon)
+    x, slopes, h, top = (values[0].numpy() for values in (x, slopes, h, top))
+    wx, wh, b, d = (values.detach().numpy().reshape(3, 2, -1) for values in layer.parameters())
+    state, steps = np.zeros(2), []
+    for t in range(4):
+        read, recur = wx @ x[t] + b[:, :, 0], wh @ state + d[:, :, 0]
+        r, z = sigmoid(read[0] + recur[0]), sigmoid(read[1] + recur[1])
+        y = read[2] + r * recur[2]
+        steps.append((state, r, y, (1 - z) * np.tanh(y), z * state))
+        state = steps[-1][3] + steps[-1][4]
+    np.testing.assert_allclose(state, h[-1], atol=1e-12)
+    expected, of_bias, to_state = np.zeros((4, 3)), 0.0, np.zeros(2)
+    for t in reversed(range(4)):
+        before, r, y, entered, kept = steps[t]
+        relevance = to_state + h[t] * top[t]
+        of_candidate = split(entered, h[t], relevance, epsilon)
+        expected[t] = split((wx[2] * x[t]).T, y, of_candidate, epsilon).sum(1)
+        to_state = split(kept, h[t], relevance, epsilon)
+        to_state = to_state + split((wh[2] * before).T * r, y, of_candidate, epsilon).sum(1)
+        of_bias += split(b[2, :, 0] + r * d[2, :, 0], y, of_candidate, epsilon).sum()
+    np.testing.assert_allclose(x * slopes, expected, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(entries[0, BIAS], of_bias, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-14)])
+def test_explicit_recurrences_give_the_states_of_torch(dtype, tolerance):
+    torch.manual_seed(0)
+    tokens = torch.randn(200, 3, 6, dtype=dtype)
+    lstm, gru = nn.LSTM(6, 5).to(dtype), nn.GRU(6, 5).to(dtype)
+    with torch.no_grad():
+        states, gates, memory = lstm_steps(lstm, tokens, dtype)
+        torch.testing.assert_close(gates[:, :, 3].sigmoid() * memory[1:].tanh(), lstm(tokens)[0], atol=tolerance, rtol=0)
+        torch.testing.assert_close(states, lstm(tokens)[0], atol=0, rtol=0)
+        states, _, update, candidate = gru_steps(gru, tokens)
+        before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
+        made = (1 - update) * candidate.tanh() + update * before
+        torch.testing.assert_close(made, gru(tokens)[0], atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
+def test_dense_layers_as_captum_has_them(activation):
+    """Dense layers and nonlinearities are what captum's LRP knows: the same relevance, 1e-5 apart or less."""
+    from captum.attr import LRP
+    from captum.attr._utils.lrp_rules import EpsilonRule
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), activation(), nn.Linear(8, 7), activation(), nn.Linear(7, 3))
+    for layer in (model[0], model[2], model[4]):
+        layer.rule = EpsilonRule(epsilon=1e-3)
+    inputs = torch.randn(4, 6, requires_grad=True)
+    expected = LRP(model).attribute(inputs, target=1).detach()
+
+    own = inputs.detach().clone().requires_grad_()
+    rules = Rules(1e-3, torch.zeros(4, len(KINDS), dtype=torch.float64, requires_grad=True))
+    found = own
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            found = rules.linear(found, layer)
+        else:
+            found = tanh(found) if activation is nn.Tanh else found.relu()
+    (slopes,) = torch.autograd.grad(found[:, 1].sum(), own)
+    torch.testing.assert_close(own.detach() * slopes, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("hierarchy", ["none", "sentence"])
+def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_batch, monkeypatch):
+    """Ali et al.: without epsilon, two calls of detach in the model's own forward pass give the same relevance."""
+    model, batch = a_batch(hierarchy=hierarchy, encoder="transformer")
+    found = lrp.relevance(model, batch, epsilon=0)
+
+    def fixed(layer, values):
+        scale = (values.var(-1, keepdim=True, correction=0) + layer.eps).sqrt().detach()
+        return (values - values.mean(-1, keepdim=True)) / scale * layer.weight + layer.bias
+
+    weigh = encoders.SelfAttention.weights
+    monkeypatch.setattr(nn.LayerNorm, "forward", fixed)
+    monkeypatch.setattr(encoders.SelfAttention, "weights", lambda *given: weigh(*given).detach())
+    monkeypatch.setattr("attnfaith.models.hierarchy.project", lambda *given, own=lrp.project: own(*given).detach())
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+    items = model.items(batch["input_ids"], batch["attention_mask"]) if hierarchy == "sentence" else None
+    encoded = model.encode(inputs_embeds=embedded, attention_mask=batch["attention_mask"], items=items)
+    logits = model.decode(encoded.hidden, model.attend(*encoded).detach(), encoded.query)
+    slopes = torch.autograd.grad(logits.amax(1).sum(), [embedded, encoded.hidden])
+    tokens, hidden = ((v.detach() * s).sum(-1) for v, s in zip([embedded, encoded.hidden], slopes, strict=True))
+    torch.testing.assert_close(found.hidden, hidden, atol=1e-12, rtol=1e-11)
+    if hierarchy == "none":
+        torch.testing.assert_close(found.tokens, tokens.masked_fill(~found.mask, 0), atol=1e-12, rtol=1e-11)
+    torch.testing.assert_close(found.tokens.sum(1) + found.markers, tokens.sum(1), atol=1e-12, rtol=1e-11)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize(("projection", "query", "readout", "hierarchy"), MODELS)
+@pytest.mark.parametrize("encoder", EVERY_ENCODER)
+def test_nothing_is_lost(encoder, projection, query, readout, hierarchy, epsilon, a_batch):
+    model, batch = a_batch(projection, query, readout, hierarchy, encoder=encoder, num_labels=3)
+    found = lrp.relevance(model, batch, epsilon=epsilon)
+    logits = logits_of(model, batch)
+    torch.testing.assert_close(found.explained, logits.amax(1), atol=1e-12, rtol=0)
+    torch.testing.assert_close(found.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
+    assert found.tokens.sum(1).abs().max() > 1e-6
+    assert not found.tokens[~found.mask].any() and not found.hidden[~found.mask].any()
+
+
+def test_states_of_an_affine_model_have_their_exact_contribution(a_batch):
+    model, batch = a_batch(encoder="bilstm", projection="sparsemax")
+    found = lrp.measure(model, batch, epsilon=0)["importance_lrp_hidden"]
+    exact = exact_contribution.measure(model, batch)
+    (name,) = [name for name in exact if name.startswith("importance_")]
+    for one, other in zip(found, exact[name], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_average_model_by_hand(a_batch):
+    """One affine read-out above tanh(W x + b): R of a token is sum_d a w_d h_d (share of W x in W x + b), epsilon 0."""
+    model, batch = a_batch(encoder="average")
+    found = lrp.relevance(model, batch, epsilon=0)
+    with torch.no_grad():
+        x = model.get_input_embeddings()(batch["input_ids"])
+        layer, decoder = model.model.encoder.projection, model.decoder.context
+        inner, product = layer(x), x @ layer.weight.t()
+        hidden, mask, _ = model.encode(batch["input_ids"], batch["attention_mask"])
+        attention = model.attend(hidden, mask)
+        predicted = logits_of(model, batch).argmax(1)
+        hidden_relevance = attention.unsqueeze(-1) * hidden * decoder.weight[predicted].unsqueeze(1)
+        expected = (hidden_relevance * product / inner).sum(-1)
+    torch.testing.assert_close(found.tokens, expected, atol=1e-12, rtol=1e-11)
+    torch.testing.assert_close(found.hidden, hidden_relevance.sum(-1), atol=1e-12, rtol=1e-11)
+    biases = (hidden_relevance.sum(-1) - expected).sum(1) + decoder.bias.detach()[predicted]
+    torch.testing.assert_close(found.biases, biases, atol=1e-12, rtol=1e-11)
+
+
+def test_gates_get_nothing(a_batch):
+    """A token without attention has no relevance where no state sees it; what asks for attention has none either."""
+    model, batch = a_batch("sparsemax", "text", encoder="average")
+    found = lrp.relevance(model, batch, epsilon=0)
+    encoded = model.encode(**{name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
+    idle = (model.attend(*encoded) == 0) & encoded.mask
+    assert idle.any() and not found.tokens[idle].any() and not found.hidden[idle].any()
+    predicted = logits_of(model, batch).argmax(1, keepdim=True)
+    torch.testing.assert_close(found.query, model.decoder.query(encoded.query).detach().gather(1, predicted).squeeze(1))
+
+
+def test_word_level_shares_out_what_its_sentences_have(a_batch):
+    by_words, batch = a_batch(hierarchy="word", encoder="bigru")
+    words, sentences = lrp.relevance(by_words, batch), lrp.relevance(by_words.classifier, batch)
+    torch.testing.assert_close(words.tokens.sum(1), sentences.tokens.sum(1))
+    numbers = by_words.sentences(batch["input_ids"], batch["attention_mask"])
+    for row in range(len(numbers)):
+        of_words = words.tokens[row][words.mask[row]]
+        owner = numbers[row][numbers[row] >= 0]
+        sums = torch.zeros_like(sentences.tokens[row]).index_add(0, owner, of_words)
+        torch.testing.assert_close(sums, sentences.tokens[row])
+    assert (words.hidden.sum(1) - sentences.hidden.sum(1)).abs().max() > 1e-3  # the sentence encoder's biases lie between
+
+
+def test_contrast_is_the_difference_of_two_classes(a_batch):
+    model, batch = a_batch(num_labels=3, encoder="transformer")
+    one, other, both = (lrp.relevance(model, batch, target=t, epsilon=0) for t in (2, 0, {"of": 2, "against": 0}))
+    torch.testing.assert_close(both.tokens, one.tokens - other.tokens, atol=1e-12, rtol=0)
+    torch.testing.assert_close(both.explained, one.explained - other.explained)
+    torch.testing.assert_close(both.unaccounted, torch.zeros(len(both.tokens)).double(), atol=1e-12, rtol=0)
+
+
+def test_outputs_that_are_no_logit(a_batch):
+    """Log-odds of two classes are a contrast; a probability starts with p (1 - p) of it and says what that leaves out."""
+    model, batch = a_batch(encoder="bilstm")
+    logits = logits_of(model, batch)
+    contrast = lrp.relevance(model, batch, target={"of": 1, "against": 0})
+    odds = lrp.relevance(model, batch, target=1, output="log_odds")
+    torch.testing.assert_close(odds.tokens, contrast.tokens)
+    torch.testing.assert_close(odds.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
+    probability = lrp.relevance(model, batch, target=1, output="probability")
+    p = logits.softmax(1)[:, 1]
+    slope = p * (1 - p)
+    torch.testing.assert_close(probability.tokens, slope.unsqueeze(1) * contrast.tokens)
+    torch.testing.assert_close(probability.output, p - slope * (logits[:, 1] - logits[:, 0]))
+    torch.testing.assert_close(probability.unaccounted, probability.output)
+
+
+def test_saturated_probabilities_keep_their_order(a_batch):
+    model, batch = a_batch(encoder="average", dtype=torch.float32)
+    with torch.no_grad():
+        model.decoder.context.weight.mul_(20)
+    found = lrp.measure(model, batch, output="probability")["importance_lrp"][0]
+    odds = lrp.measure(model, batch, output="log_odds")["importance_lrp"][0]
+    assert float(logits_of(model, batch)[0].softmax(0).max()) == 1.0
+    np.testing.assert_array_equal(np.argsort(found), np.argsort(odds))
+    assert np.count_nonzero(found) == np.count_nonzero(odds) > 0
+
+
+def test_answers_that_are_masked(a_batch):
+    model, batch = a_batch(num_labels=3)
+    logits = logits_of(model, batch)
+    batch["answer_mask"] = torch.ones_like(logits).scatter(1, logits.argmax(1, keepdim=True), 0)
+    found = lrp.relevance(model, batch, epsilon=0)
+    second = logits.topk(2).indices[:, 1]
+    for row, target in enumerate(second.tolist()):
+        expected = lrp.relevance(model, {**batch, "answer_mask": None}, target=target, epsilon=0)
+        torch.testing.assert_close(found.tokens[row], expected.tokens[row])
+    odds = lrp.relevance(model, batch, output="log_odds")
+    assert odds.tokens.isfinite().all()
+    with pytest.raises(ValueError, match="is no possible answer of instance 'tiny/test/0'"):
+        lrp.relevance(model, batch, target=int(logits[0].argmax()))
+
+
+def test_columns_say_what_tokens_were_not_given(a_batch):
+    model, batch = a_batch("softmax", "text", "tanh", encoder="transformer")
+    found, parts = lrp.measure(model, batch), lrp.relevance(model, batch)
+    for row, values in enumerate(found["importance_lrp"]):
+        assert values.sum() + found["lrp_residual"][row] == pytest.approx(parts.explained[row].item(), abs=1e-5)
+    assert found["lrp_residual"][1] == pytest.approx(parts.explained[1].item())  # an empty text
+    rest = parts.markers + parts.query + parts.positions + parts.biases + parts.stabiliser
+    np.testing.assert_allclose(found["lrp_residual"], rest, atol=1e-12)
+    assert all(part.abs().max() > 1e-4 for part in (parts.markers, parts.query, parts.positions, parts.biases))
+
+
+def test_every_encoder_and_decoder_has_a_rule():
+    assert set(ENCODERS) == set(encoders.ENCODERS.values())
+    assert set(DECODERS) == set(decoders.DECODERS.values())
+
+
+def test_models_without_a_rule_are_refused(a_batch):
+    class Other(encoders.Average):
+        pass
+
+    model, batch = a_batch(encoder="average")
+    model.model.encoder.__class__ = Other
+    with pytest.raises(ValueError, match="no rule for Other; .* measure any model"):
+        lrp.measure(model, batch)
+    with pytest.raises(ValueError, match="no rule for Other"):
+        lrp.check_model(model, None)
+
+
+@pytest.mark.parametrize("epsilon", [-1e-3, math.nan, math.inf, "small", True, None])
+def test_epsilons_that_are_refused(epsilon):
+    with pytest.raises(ValueError, match="a number from 0 on"):
+        lrp.check(epsilon=epsilon)
+
+
+def test_targets_that_are_refused(a_batch):
+    model, batch = a_batch()
+    with pytest.raises(ValueError, match="there is no class 2"):
+        lrp.measure(model, batch, target=2)
+    with pytest.raises(ValueError, match="output='odds' is not known"):
+        lrp.check(output="odds")

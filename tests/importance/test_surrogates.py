@@ -1,0 +1,175 @@
+"""KernelSHAP and LIME through captum: additive models by hand, captum on embeddings, Shapley values by brute force."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from attnfaith._parts import read_parts
+from attnfaith._random import generator
+from attnfaith.importance import kernel_shap, lime
+
+
+@pytest.fixture
+def a_batch(tiny_model, tiny_rows, tiny_batch):
+    """Factory of a model and a batch that suits it."""
+
+    def make(texts=(6, 0, [9], 4), **fields):
+        model = tiny_model(**fields)
+        hierarchy = fields.get("hierarchy", "none")
+        return model, tiny_batch(tiny_rows(texts, pair=fields.get("query") == "text", hierarchy=hierarchy))
+
+    return make
+
+
+def additive(model, batch, target):
+    """x . w_c / T of each token: what it adds to a class's logit under uniform attention to embeddings."""
+    weight = model.decoder.context.weight[target].detach()
+    found = []
+    for ids, present in zip(batch["input_ids"], batch["attention_mask"], strict=True):
+        inner = ids[present.bool()][1:-1]
+        found.append((model.get_input_embeddings()(inner).detach() @ weight / max(1, len(inner))).numpy())
+    return found
+
+
+@pytest.mark.parametrize(("measure", "options"), [(kernel_shap.measure, {}), (lime.measure, {"penalty": 0})])
+def test_additive_models_by_hand(measure, options, a_batch):
+    model, batch = a_batch(encoder="embedding", projection="uniform", num_labels=3)
+    found = measure(model, batch, target=2, absent="zero", samples=120, **options)
+    for one, other in zip(next(iter(found.values())), additive(model, batch, 2), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+def test_shapley_values_by_brute_force(a_batch):
+    """With many samples the estimate is near the average over all orders in which five tokens can join."""
+    model, batch = a_batch([5], encoder="bilstm")
+    parts = np.array(list(itertools.product([False, True], repeat=5)))
+    logits = read_parts(model, batch, [parts])[0][:, 1]
+    value = {tuple(part): v for part, v in zip(parts.tolist(), logits, strict=True)}
+    expected = np.zeros(5)
+    for order in itertools.permutations(range(5)):
+        here = [False] * 5
+        for token in order:
+            before = value[tuple(here)]
+            here[token] = True
+            expected[token] += (value[tuple(here)] - before) / math.factorial(5)
+    found = kernel_shap.measure(model, batch, target=1, samples=3000)
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(found["importance_kernel_shap"][0], expected, atol=0.02)
+    few = [kernel_shap.measure(model, batch, target=1, samples=8, seed=seed) for seed in range(4)]
+    assert np.ptp([one["importance_kernel_shap"][0] for one in few], axis=0).max() > 0.02  # samples matter
+
+
+def test_kernel_shap_as_captum_has_it_on_embeddings(a_batch):
+    """The same samples, given to captum as embeddings with a feature for each token: 1e-5 apart or less."""
+    from captum.attr import KernelShap
+
+    model, batch = a_batch([6, 4], encoder="bilstm")
+    found = kernel_shap.measure(model, batch, target=0, absent="zero", samples=40, seed=5)["importance_kernel_shap"]
+    embeddings = model.get_input_embeddings()
+    for row, name in enumerate(batch["instance_id"]):
+        ids = batch["input_ids"][row, batch["attention_mask"][row].bool()]
+
+        def value(inner, ids=ids):
+            ends = embeddings(ids[[0, -1]]).detach().expand(len(inner), 2, -1)
+            embedded = torch.cat([ends[:, :1], inner, ends[:, 1:]], 1)
+            with torch.no_grad():
+                encoded = model.encode(inputs_embeds=embedded)
+                return model.decode(encoded.hidden, model.attend(*encoded), encoded.query)[:, 0]
+
+        inner = embeddings(ids[1:-1]).detach()[None]
+        features = torch.arange(inner.shape[1])[None, :, None].expand_as(inner)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(generator(5, name, "kernel_shap").integers(2**63)))
+            expected = KernelShap(value).attribute(inner, feature_mask=features, n_samples=40, perturbations_per_eval=7)
+        np.testing.assert_allclose(found[row], expected[0, :, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("absent", ["deleted", "zero"])
+@pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "word")])
+def test_scores_add_up(query, hierarchy, absent, a_batch):
+    model, batch = a_batch(encoder="bigru", query=query, hierarchy=hierarchy)
+    found = kernel_shap.measure(model, batch, absent=absent, samples=50)
+    lengths = [len(values) for values in found["importance_kernel_shap"]]
+    ends = read_parts(model, batch, [np.array([[False] * length, [True] * length]) for length in lengths], absent)
+    predicted = [one[1].argmax() for one in ends]
+    rise = [one[1, c] - one[0, c] if length else 0 for one, c, length in zip(ends, predicted, lengths, strict=True)]
+    sums = [values.sum(dtype=np.float64) for values in found["importance_kernel_shap"]]
+    np.testing.assert_allclose(np.subtract(sums, rise), found["kernel_shap_residual"], atol=1e-6)
+    np.testing.assert_allclose(found["kernel_shap_residual"], 0, atol=2e-4)
+    single = [row for row, length in enumerate(lengths) if length == 1]
+    assert single and all(sums[row] == pytest.approx(rise[row], abs=1e-6) for row in single)
+
+
+def test_penalty_leaves_out_what_has_little_effect(a_batch):
+    model, batch = a_batch([8], encoder="average", scale=2.0)
+    counts = [
+        np.count_nonzero(lime.measure(model, batch, penalty=penalty)["importance_lime"][0])
+        for penalty in (0, 0.01, 0.05, 100)
+    ]
+    assert counts[0] == 8 > counts[2] > counts[3] == 0 and counts[0] >= counts[1] >= counts[2]
+
+
+def test_width_says_what_is_near(a_batch):
+    """Wide: all parts count alike, and the fit is that of plain least squares."""
+    model, batch = a_batch([6], encoder="bilstm")
+    narrow, wide, wider = (
+        lime.measure(model, batch, width=width, penalty=0)["importance_lime"][0] for width in (0.1, 50, 5000)
+    )
+    np.testing.assert_allclose(wide, wider, atol=1e-4)
+    assert np.abs(narrow - wide).max() > 1e-3
+
+
+def test_random_numbers_of_others_are_left_alone(a_batch):
+    model, batch = a_batch([5])
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    kernel_shap.measure(model, batch, samples=10)
+    lime.measure(model, batch, samples=10)
+    assert torch.equal(torch.rand(4), expected)
+    one, other = (lime.measure(model, batch, samples=10, seed=seed)["importance_lime"][0] for seed in (0, 1))
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("measure", [kernel_shap, lime])
+def test_undefined_is_nan(measure, a_batch):
+    """Log-odds of the only class that is allowed: there is nothing it could be held against."""
+    model, batch = a_batch([5, 3], num_labels=3)
+    batch["answer_mask"] = torch.tensor([[True, False, False], [True, True, False]])
+    found = measure.measure(model, batch, output="log_odds", samples=20)
+    assert all(np.isnan(values[0]).all() and np.isfinite(values[1]).all() for values in found.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"samples": 1}, "samples=1; give the parts"),
+        ({"samples": 2.5}, "samples=2.5"),
+        ({"absent": "mask"}, "absent='mask' is not known; choose one of deleted, zero"),
+        ({"output": "odds"}, "output='odds' is not known"),
+    ],
+)
+@pytest.mark.parametrize("measure", [kernel_shap, lime])
+def test_options_that_are_refused(measure, options, message):
+    with pytest.raises(ValueError, match=message):
+        measure.check(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"width": 0}, {"width": -1.0}, {"width": math.nan}, {"penalty": -0.1}, {"penalty": math.inf}, {"width": True}],
+)
+def test_numbers_that_lime_refuses(options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name}=.*give a finite number"):
+        lime.check(**options)
+
+
+def test_classes_that_do_not_exist(a_batch):
+    model, batch = a_batch([3])
+    for measure in (kernel_shap, lime):
+        with pytest.raises(ValueError, match="there is no class 4"):
+            measure.measure(model, batch, target=4)

@@ -1,0 +1,176 @@
+"""Sufficiency, comprehensiveness and the areas made of them, by hand and by other routes."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.integrate import trapezoid
+
+from attnfaith.metrics.attention_faithfulness.erasure_curves import (
+    BINS,
+    aopc,
+    area_under_curve,
+    comprehensiveness,
+    erasure_results,
+    normalised_comprehensiveness,
+    normalised_sufficiency,
+    sufficiency,
+)
+from attnfaith.metrics.registration import METRIC_DIR
+
+
+PROBS = st.floats(0, 1)
+
+
+@pytest.fixture(scope="module")
+def metric(evaluate):
+    return evaluate.load(str(METRIC_DIR), "erasure")
+
+
+def test_the_bins_are_erasers():
+    assert BINS == (0.01, 0.05, 0.1, 0.2, 0.5)
+
+
+def test_falls_by_hand():
+    """A rationale that alone gives .8 of .9, and without which .3 is left."""
+    assert sufficiency([0.9], [[0.8]]) == pytest.approx(0.1)
+    assert comprehensiveness([0.9], [[0.3]]) == pytest.approx(0.6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 7)), elements=st.floats(-1, 1)))
+def test_the_two_normalisations(falls):
+    """As the formulas are written: one loop each."""
+    count = falls.shape[1]
+    np.testing.assert_allclose(aopc(falls), [sum(row) / count for row in falls], atol=1e-12)
+    np.testing.assert_allclose(aopc(falls, "eraser_paper"), [(0 + sum(row)) / (count + 1) for row in falls], atol=1e-12)
+
+
+def test_erasers_code_is_six_fifths_of_its_paper():
+    falls = [[0.1, 0.2, 0.3, 0.4, 0.6]]
+    assert aopc(falls)[0] == pytest.approx(6 / 5 * aopc(falls, "eraser_paper")[0])
+
+
+@settings(max_examples=100, deadline=None)
+@given(PROBS, PROBS, PROBS)
+def test_normalised_forms_as_their_definitions_are_written(whole, changed, empty):
+    def enough(p):
+        return 1 - max(0, whole - p)
+
+    found = normalised_sufficiency([whole], [[changed]], [empty])[0, 0]
+    other = normalised_comprehensiveness([whole], [[changed]], [empty])[0, 0]
+    if 0 < whole - empty < 1e-6:
+        return  # where 1 - (1 - x) is no longer x
+    if enough(empty) == 1:
+        assert math.isnan(found) and math.isnan(other)
+        return
+    scale = 1 - enough(empty)
+    assert found == pytest.approx((enough(changed) - enough(empty)) / scale, rel=1e-6, abs=1e-9 / scale)
+    assert other == pytest.approx(max(0, whole - changed) / scale, rel=1e-6, abs=1e-9 / scale)
+
+
+def test_ends_of_the_normalised_forms():
+    whole, empty = [0.9, 0.9], [0.4, 0.4]
+    np.testing.assert_allclose(normalised_sufficiency(whole, [[0.95], [0.4]], empty), [[1], [0]])
+    np.testing.assert_allclose(normalised_comprehensiveness(whole, [[0.95], [0.4]], empty), [[0], [1]])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(PROBS, PROBS), min_size=1, max_size=8), PROBS, PROBS)
+def test_area_as_scipys(points, first, last):
+    shares, probs = np.array(sorted(points)).T
+    expected = trapezoid([first, *probs, last], [0, *shares, 1])
+    assert area_under_curve(shares, [probs], [first], [last])[0] == pytest.approx(expected)
+
+
+def test_area_of_a_line_and_of_own_shares():
+    probs = np.array([[0.75, 0.25], [0.5, 0.5]])
+    np.testing.assert_allclose(area_under_curve([0.25, 0.75], probs, [1, 0.5], [0, 0.5]), 0.5)
+    # the same share twice: a hundredth and a twentieth of ten tokens are one token
+    np.testing.assert_allclose(area_under_curve([[0.1, 0.1]], [[0.5, 0.5]], [1], [0]), 0.1 * 0.75 + 0.9 * 0.25)
+
+
+def test_an_order_that_removes_evidence_first_has_the_smaller_deletion_area():
+    evidence_first = area_under_curve([0.2, 0.5], [[0.1, 0.05]], [0.9], [0.05])
+    evidence_last = area_under_curve([0.2, 0.5], [[0.9, 0.85]], [0.9], [0.05])
+    assert evidence_first < evidence_last
+
+
+def test_results_hold_each_number(metric):
+    whole, kept, removed, empty = [0.9, 0.8], [[0.8, 0.9], [0.8, 0.7]], [[0.5, 0.1], [0.8, 0.9]], [0.5, 0.2]
+    found = erasure_results(whole, kept, removed, empty)
+    expected = {
+        "sufficiency_aopc": [0.05, 0.05],
+        "comprehensiveness_aopc": [0.6, -0.05],
+        "sufficiency_aopc_paper": [0.1 / 3, 0.1 / 3],
+        "comprehensiveness_aopc_paper": [0.4, -0.1 / 3],
+        "normalised_sufficiency": [(0.75 + 1) / 2, (1 + 5 / 6) / 2],
+        "normalised_comprehensiveness": [(1 + 2) / 2, 0.0],
+    }
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, atol=1e-12, err_msg=name)
+
+    columns = {"whole_prob": whole, "kept_probs": kept, "removed_probs": removed, "empty_prob": empty}
+    results = metric.compute(**columns)
+    assert results.pop("n") == 2 and {results.pop(f"{name}_undefined") for name in expected} == {0}
+    assert results == pytest.approx({name: np.mean(values) for name, values in expected.items()})
+    # one by one, with an undefined one that enters no mean
+    for row in range(2):
+        metric.add(**{name: values[row] for name, values in columns.items()})
+    metric.add_batch(whole_prob=[0.7], kept_probs=[None], removed_probs=[[0.1, 0.2]], empty_prob=[0.9])
+    results = metric.compute()
+    assert (results["n"], results["sufficiency_aopc_undefined"], results["comprehensiveness_aopc_undefined"]) == (3, 1, 0)
+    assert results["normalised_comprehensiveness_undefined"] == 1
+    assert results["sufficiency_aopc"] == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"whole_prob": [0.5], "alone": True}, "Give whole_prob and kept_probs and removed_probs and empty_prob"),
+        ({"kept_probs": [[0.5, 0.5]]}, "row 0: removed_probs has 1 values and others 2"),
+        ({"whole_prob": [1.5]}, "row 0: 1.5 is no probability"),
+        ({"removed_probs": [[-0.5]]}, "row 0: -0.5 is no probability"),
+        ({"scores": [[0.5]]}, "unknown columns"),
+        ({"share": 0.5}, "share is 0.5; .* to the configuration"),
+    ],
+)
+def test_the_configuration_refuses(metric, columns, message):
+    columns = dict(columns)
+    alone = columns.pop("alone", False)
+    good = {"whole_prob": [0.5], "kept_probs": [[0.5]], "removed_probs": [[0.5]], "empty_prob": [0.5]}
+    with pytest.raises(ValueError, match=message):
+        metric.compute(**columns if alone else {**good, **columns})
+    assert metric.compute(**good)["n"] == 1
+
+
+def test_an_unknown_configuration(evaluate):
+    with pytest.raises(ValueError, match="no configuration is called 'erasures'; choose one of default, erasure, plausib"):
+        evaluate.load(str(METRIC_DIR), "erasures")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: aopc([[0.1]], "paper"), "normalisation is 'paper'; choose one of eraser_code, eraser_paper"),
+        (lambda: aopc([0.1]), r"shape \(1,\); give \[N, S\]"),
+        (lambda: aopc(np.zeros((2, 0))), "one share or more"),
+        (lambda: sufficiency([0.5, 0.5], [[0.5]]), r"kept has shape \(1, 1\) beside \(2,\)"),
+        (lambda: area_under_curve([0.5, 0.4], [[0.5, 0.5]], [1], [0]), "row 0: shares are .*increasing"),
+        (lambda: area_under_curve([0.5, 1.4], [[0.5, 0.5]], [1], [0]), "row 0: shares are .*within 0..1"),
+    ],
+)
+def test_refuses(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_undefined_stays_undefined():
+    nan = math.nan
+    assert np.isnan(sufficiency([nan], [[0.5]])).all() and np.isnan(comprehensiveness([0.5], [[nan]])).all()
+    assert np.isnan(area_under_curve([0.5], [[nan]], [1], [0])).all()
+    np.testing.assert_array_equal(np.isnan(normalised_sufficiency([0.5, nan], [[0.5], [0.5]], [0.6, 0.5])), [[True], [True]])

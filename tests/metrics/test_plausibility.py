@@ -1,0 +1,170 @@
+"""Agreement with marked tokens, against scikit-learn and sets of tokens."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import auc, average_precision_score, f1_score, precision_recall_curve
+
+from attnfaith.metrics.attention_faithfulness.plausibility import (
+    average_precision,
+    mean_share,
+    plausibility_results,
+    span_iou,
+    spans,
+    token_f1,
+    top_tokens,
+    trapezoid_auprc,
+)
+from attnfaith.metrics.registration import METRIC_DIR
+
+
+MARKS = st.lists(st.integers(0, 1), min_size=1, max_size=30)
+
+
+@st.composite
+def scored(draw):
+    """Scores with ties, and marks of which there is one and lacks one."""
+    gold = draw(st.lists(st.integers(0, 1), min_size=2, max_size=30).filter(lambda row: 0 < sum(row) < len(row)))
+    return draw(st.lists(st.integers(-3, 3), min_size=len(gold), max_size=len(gold))), gold
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(scored(), min_size=1, max_size=3))
+def test_both_areas_are_scikit_learns(rows):
+    scores, gold = [row[0] for row in rows], [row[1] for row in rows]
+    for found, other in (
+        (average_precision(scores, gold), average_precision_score),
+        (trapezoid_auprc(scores, gold), trapezoid),
+    ):
+        np.testing.assert_allclose(found, [other(g, s) for s, g in zip(scores, gold, strict=True)], atol=1e-12)
+
+
+def trapezoid(gold, scores):
+    precision, recall, _ = precision_recall_curve(gold, scores)
+    return auc(recall, precision)
+
+
+def test_the_trapezoid_flatters_equal_scores():
+    """One of four marked, all scores equal: precision is 1/4 and the line from (0, 1) makes it 5/8."""
+    assert average_precision([[1.0] * 4], [[1, 0, 0, 0]])[0] == 0.25
+    assert trapezoid_auprc([[1.0] * 4], [[1, 0, 0, 0]])[0] == 0.625
+
+
+def test_undefined_rankings():
+    gold = [[0, 0], [1, 1], [], None, [1, 0], [1, 0]]
+    scores = [[1, 2], [1, 2], [], [1, 2], [1, math.nan], [2, 1]]
+    for of in (average_precision, trapezoid_auprc):
+        np.testing.assert_array_equal(of(scores, gold), [np.nan] * 5 + [1.0])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.floats(0.01, 1))
+def test_top_tokens(scores, share):
+    (chosen,) = top_tokens([scores], share)
+    values = np.array(scores)
+    assert chosen.sum() == max(1, math.ceil(share * len(scores) - 1e-9))
+    assert not (chosen == 1).any() or not (chosen == 0).any() or values[chosen == 1].min() >= values[chosen == 0].max()
+
+
+def test_equal_scores_are_not_taken_from_the_front():
+    (chosen,) = top_tokens([[0.0] * 100], 0.3)
+    assert chosen.sum() == 30 and 3 < chosen[:30].sum() < 20
+    np.testing.assert_array_equal(chosen, top_tokens([[5.0] * 100], 0.3)[0])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_token_f1_is_scikit_learns(data):
+    gold = data.draw(MARKS.filter(any))
+    chosen = data.draw(st.lists(st.integers(0, 1), min_size=len(gold), max_size=len(gold)))
+    precision, recall, f1 = (values[0] for values in token_f1([chosen], [gold]))
+    assert f1 == pytest.approx(f1_score(gold, chosen, zero_division=0))
+    hits = len({t for t, v in enumerate(chosen) if v} & {t for t, v in enumerate(gold) if v})
+    assert recall == pytest.approx(hits / sum(gold))
+    assert math.isnan(precision) if not any(chosen) else precision == pytest.approx(hits / sum(chosen))
+
+
+def test_undefined_f1():
+    chosen, gold = [[1, 0], [1, 0], [0, 0], None, []], [[0, 0], [1, 1], [1, 0], [1, 0], []]
+    for of in (token_f1, span_iou):
+        f1 = of(chosen, gold)[2]
+        np.testing.assert_array_equal(np.isnan(f1), [True, False, False, True, True])
+        assert f1[2] == 0
+    assert token_f1(chosen, gold)[2][1] == pytest.approx(2 / 3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(MARKS)
+def test_spans_tell_the_marks(marks):
+    found = spans(marks)
+    again = np.zeros(len(marks))
+    for start, stop in found:
+        again[start:stop] += 1
+    np.testing.assert_array_equal(again, marks)
+    assert (found[1:, 0] > found[:-1, 1]).all()  # a gap between any two: the runs are the longest
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from([0.3, 0.5, 0.75, 1.0]))
+def test_span_iou_by_sets(data, threshold):
+    gold = data.draw(MARKS.filter(any))
+    chosen = data.draw(st.lists(st.integers(0, 1), min_size=len(gold), max_size=len(gold)).filter(any))
+    mine, theirs = ([set(range(*span)) for span in spans(row)] for row in (chosen, gold))
+
+    def matched(these, those):
+        return np.mean([max(len(a & b) / len(a | b) for b in those) >= threshold - 1e-9 for a in these])
+
+    expected = matched(mine, theirs), matched(theirs, mine)
+    precision, recall, f1 = (values[0] for values in span_iou([chosen], [gold], threshold))
+    assert (precision, recall) == pytest.approx(expected)
+    assert f1 == pytest.approx(2 * precision * recall / sum(expected) if sum(expected) else 0)
+
+
+def test_two_halves_of_one_span():
+    """Each is half of the marked span: recall is 1 and no more."""
+    precision, recall, _ = span_iou([[1, 1, 0, 1, 1, 0]], [[1, 1, 1, 1, 1, 1]], 0.3)
+    assert (precision[0], recall[0]) == (1, 1)
+
+
+def test_share_of_the_marks_by_default(evaluate):
+    gold, scores = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]], [[4, 3, 2, 1], [1, 3, 4, 2], [1, 2, 3, 4]]
+    assert mean_share(gold) == 0.375  # ceil(.375 x 4) = 2 tokens
+    found = plausibility_results(scores, gold)
+    np.testing.assert_allclose(found["token_f1"], [2 / 3, 0.5, np.nan])
+    np.testing.assert_allclose(plausibility_results(scores, gold, 0.25)["token_f1"], [1, 0, np.nan])
+    metric = evaluate.load(str(METRIC_DIR), "plausibility")
+    results = metric.compute(scores=scores, rationale=gold)
+    assert results["n"] == 3 and results["token_f1"] == pytest.approx((2 / 3 + 0.5) / 2)
+    assert {results[f"{name}_undefined"] for name in found} == {1}
+    assert metric.compute(scores=scores, rationale=gold, share=0.25)["token_f1"] == pytest.approx(0.5)
+    nothing = metric.compute(scores=scores[:1], rationale=[[0, 0, 0, 0]])
+    assert math.isnan(nothing["span_iou_f1"]) and nothing["span_iou_f1_undefined"] == 1
+
+
+def test_equal_texts_give_equal_numbers_whatever_the_rows():
+    rng = np.random.default_rng(0)
+    scores, gold = [rng.integers(0, 4, n) for n in (5, 9, 30)], [np.arange(n) % 3 == 0 for n in (5, 9, 30)]
+    whole = plausibility_results(scores, gold, 0.3)
+    for name, values in plausibility_results(scores[::-1], gold[::-1], 0.3).items():
+        np.testing.assert_array_equal(values[::-1], whole[name])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: top_tokens([[1.0]], 0), "share is 0"),
+        (lambda: top_tokens([[1.0]], 1.2), "share is 1.2"),
+        (lambda: token_f1([[1, 0]], [[1, 0, 0]]), "row 0: chosen has 2 values and rationale has 3"),
+        (lambda: token_f1([[1, 2]], [[1, 0]]), "row 0: chosen holds 2"),
+        (lambda: span_iou([[1, 0]], [[1, 0.5]]), "row 0: rationale holds 0.5"),
+        (lambda: span_iou([[1]], [[1]], 0), "threshold is 0"),
+        (lambda: average_precision([[1, 2]], [[1, 1, 1]]), "row 0: scores has 2|row 0: score_rows has 2"),
+        (lambda: average_precision([[1, 2]], [[1, 3]]), "holds 3; a token is marked"),
+    ],
+)
+def test_refuses(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

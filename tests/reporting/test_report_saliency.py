@@ -1,0 +1,321 @@
+"""Measures ranked by tests of explanations, on records whose truth is known."""
+
+import itertools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import kendalltau
+
+from attnfaith import record as records
+from attnfaith.data.eraser import read_results, write_results
+from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results, token_f1
+from attnfaith.reporting import interventions, saliency
+from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.report import write_report
+from attnfaith.reporting.statistics import sign_flip_test, sign_flip_tests
+from attnfaith.reporting.study import study_figures
+
+
+SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5)
+NAMES = ("attention", "good", "random")
+FALL = {"attention": 0.3, "good": 0.6, "random": 0.1}  # what removing a measure's first tokens costs
+
+
+def with_columns(table, columns, axes):
+    for name, values in columns.items():
+        kind = "string" if name.endswith("_measures") else "float64"
+        field = records.Column(axes[name], kind, doc="x").field(name)
+        values = [v.tolist() if isinstance(v, np.ndarray) else v for v in values]
+        table = table.append_column(field, pa.array(values, field.type))
+    return table
+
+
+def erased(table, fall=FALL, *, seed=0, noise=0.05, soft=True, names=NAMES):
+    """The record with tests by erasure in which a measure's rationale costs what `fall` says, with noise per text."""
+    rng, count = np.random.default_rng(seed), table.num_rows
+    falls = np.array([fall[name] for name in names])[:, None]
+    kept, removed, soft_kept, soft_removed = [], [], [], []
+    for _ in range(count):
+        draw = noise * rng.normal(size=(4, len(names), len(SHARES)))
+        removed.append(np.clip(0.95 - falls + draw[0], 0, 1))
+        kept.append(np.clip(0.25 + falls + draw[1], 0, 1))
+        soft_removed.append(np.clip(0.95 - falls + draw[2], 0, 1)[:, :4])
+        soft_kept.append(np.clip(0.25 + falls + draw[3], 0, 1)[:, :4])
+    empty = [records.rows(table, "tokens")[row].size == 0 for row in range(count)]
+    for values in (kept, removed):
+        for row in np.flatnonzero(empty):
+            values[row] = np.full((len(names), len(SHARES)), np.nan)
+    columns = {
+        "rationale_erasure_measures": [list(names)] * count,
+        "rationale_erasure_shares": [list(SHARES)] * count,
+        "rationale_erasure_kept_probs": kept,
+        "rationale_erasure_removed_probs": removed,
+        "rationale_erasure_whole_prob": [0.95] * count,
+        "rationale_erasure_empty_prob": [0.2] * count,
+    }
+    if soft:
+        columns |= {
+            "soft_erasure_measures": [list(names)] * count,
+            "soft_erasure_kept_probs": soft_kept,
+            "soft_erasure_removed_probs": soft_removed,
+            "soft_erasure_whole_prob": [0.95] * count,
+            "soft_erasure_empty_prob": [0.2] * count,
+        }
+    last = {"measures": ("M",), "shares": ("S",), "kept_probs": ("M", "S"), "removed_probs": ("M", "S")}
+    axes = {name: next((a for end, a in last.items() if name.endswith(end)), ()) for name in columns}
+    return with_columns(table, columns, axes)
+
+
+@pytest.fixture
+def record(draw_record):
+    return erased(draw_record(40, measures=("good", "random"), rationale=True))
+
+
+@pytest.fixture
+def cell(record):
+    return split_cells(record)[0]
+
+
+def test_every_test_by_hand(cell):
+    found = saliency.scores(cell)
+    assert list(found) == list(saliency.TESTS)
+    row, place = 5, NAMES.index("good")
+    kept, removed = (records.rows(cell.table, f"rationale_erasure_{name}_probs")[row][place] for name in ("kept", "removed"))
+    bins = [0, 1, 2, 3, 5]  # 30 % is none of ERASER's
+    assert found["comprehensiveness"]["good"][row] == pytest.approx(np.mean(0.95 - removed[bins]))
+    assert found["sufficiency"]["good"][row] == pytest.approx(np.mean(0.95 - kept[bins]))
+    length = cell.lengths[row]
+    at = [0, *(np.ceil(np.array(SHARES) * length - 1e-9) / length), 1]
+    assert found["deletion_area"]["good"][row] == pytest.approx(np.trapezoid([0.95, *removed, 0.2], at))
+    assert found["insertion_area"]["good"][row] == pytest.approx(np.trapezoid([0.2, *kept, 0.95], at))
+    soft_kept, soft_removed = (records.rows(cell.table, f"soft_erasure_{n}_probs")[row][place] for n in ("kept", "removed"))
+    scale = 0.75
+    expected = np.mean(np.clip((0.95 - soft_removed) / scale, 0, 1))
+    assert found["soft_comprehensiveness"]["good"][row] == pytest.approx(expected)
+    assert found["soft_sufficiency"]["good"][row] == pytest.approx(np.mean(1 - np.clip((0.95 - soft_kept) / scale, 0, 1)))
+    gold = records.rows(cell.table, "rationale")
+    for name, values in plausibility_results(cell.scores("good"), gold).items():
+        np.testing.assert_array_equal(found[name]["good"], values)
+    assert np.isnan(found["comprehensiveness"]["good"][0])  # the empty text
+
+
+def test_what_the_columns_allow(draw_record):
+    bare = draw_record(12, measures=("good", "random"))
+    (cell,) = split_cells(erased(bare, soft=False))
+    assert list(saliency.scores(cell)) == ["comprehensiveness", "sufficiency", "deletion_area", "insertion_area"]
+    assert saliency.tables(split_cells(bare)) == {}
+    assert saliency in interventions.of_cell(cell) and saliency not in interventions.of_cell(split_cells(bare)[0])
+
+
+def test_the_better_measure_ranks_first_by_every_test(cell):
+    table = saliency.tables([cell])["saliency_tests"]
+    for test in (
+        "comprehensiveness",
+        "sufficiency",
+        "deletion_area",
+        "insertion_area",
+        "soft_comprehensiveness",
+        "soft_sufficiency",
+    ):
+        part = table[table["test"] == test].set_index("measure")
+        assert part["rank"].to_dict() == {"attention": 2, "good": 1, "random": 3}
+        assert part["among_best"].to_dict() == {"attention": 0, "good": 1, "random": 0}
+        # paired differences are positive where the measure is better, whichever way the test runs
+        assert part.loc["good", "to_attention"] > 0 > part.loc["random", "to_attention"]
+        assert part.loc["good", "to_random"] > part.loc["attention", "to_random"] > 0
+        assert part.loc["good", "to_attention_p_holm"] < 0.01 and np.isnan(part.loc["attention", "to_attention"])
+        values = saliency.scores(cell)[test]
+        sign = saliency.TESTS[test].better
+        assert part.loc["good", "to_attention"] == pytest.approx(np.nanmean(sign * (values["good"] - values["attention"])))
+        assert part.loc["good", "mean"] == pytest.approx(np.nanmean(values["good"]))
+        assert part.loc["good", "to_attention_ci_low"] <= part.loc["good", "to_attention"]
+    assert set(table["n"] + table["n_undefined"]) == {40}
+    assert table.set_index(["test", "measure"]).loc[("comprehensiveness", "good"), "n_undefined"] == 1
+
+
+def test_measures_that_do_not_differ_share_the_first_place(draw_record):
+    alike = {"attention": 0.3, "good": 0.3, "random": 0.1}
+    (cell,) = split_cells(erased(draw_record(40, measures=("good", "random")), alike))
+    part = saliency.tables([cell])["saliency_tests"].query("test == 'comprehensiveness'").set_index("measure")
+    assert part["among_best"].to_dict() == {"attention": 1, "good": 1, "random": 0}
+
+
+def test_a_measure_that_is_undefined_everywhere_has_no_rank(draw_record):
+    table = erased(draw_record(20, measures=("good", "random")))
+    place = table.column_names.index("rationale_erasure_kept_probs")
+    kept = np.stack(records.rows(table, "rationale_erasure_kept_probs"))
+    kept[:, 1] = np.nan
+    table = table.set_column(place, table.schema.field(place), pa.array(kept.tolist(), table.schema.field(place).type))
+    (cell,) = split_cells(table)
+    part = saliency.tables([cell])["saliency_tests"].query("test == 'sufficiency'").set_index("measure")
+    assert part.loc["good", "n"] == 0 and part.loc["good", "n_undefined"] == 20
+    assert part.loc["good", ["mean", "rank", "among_best", "to_attention", "to_attention_p_holm"]].isna().all()
+    assert part["rank"].dropna().to_dict() == {"attention": 1, "random": 2}
+    assert saliency.advise(cell).measure is not None
+
+
+def test_agreement_of_every_two_measures(cell):
+    table = saliency.tables([cell])["saliency_agreement"]
+    assert list(zip(table["first"], table["second"], strict=True)) == list(itertools.combinations(NAMES, 2))
+    taus = [
+        kendalltau(a, b)[0] for a, b in zip(cell.attention, cell.scores("good"), strict=True) if len(a) > 1 and np.ptp(b) > 0
+    ]
+    row = table.iloc[0]
+    assert row["tau"] == pytest.approx(np.mean(taus)) and row["n"] == len(taus) and row["n_undefined"] == 40 - len(taus)
+
+    def first_fifth(values):
+        return set(np.argsort(-values)[: int(np.ceil(0.2 * len(values)))])
+
+    shares = [
+        len(first_fifth(a) & first_fifth(b)) / len(first_fifth(a))
+        for a, b in zip(cell.attention, cell.scores("good"), strict=True)
+        if len(a) > 1 and np.ptp(b) > 0
+    ]
+    assert row["top_k_overlap"] == pytest.approx(np.mean(shares))
+
+
+def test_signed_scores_and_zeros_are_ranked_as_they_are(build_record):
+    """A token of negative score is a token, not one without weight."""
+    one = {"attention": [0.1, 0.2, 0.3, 0.2, 0.2], "good": [-3.0, -2.0, -1.0, 0.0, -5.0], "random": [5.0, 4, 3, 2, 1]}
+    (cell,) = split_cells(erased(build_record([one] * 2, measures=("good", "random")), soft=False))
+    table = saliency.tables([cell])["saliency_agreement"].set_index(["first", "second"])
+    assert table.loc[("good", "random"), "top_k_overlap"] == 0  # the fourth against the first
+    assert table.loc[("attention", "good"), "n_overlap_undefined"] == 0
+
+
+def test_signed_measures_by_their_size(draw_record):
+    """Against marks, "absolute" is the size of the scores; it is no measure of the record's own in the matrix."""
+    names = ("attention", "good", "absolute_good")
+    fall = {"attention": 0.2, "good": 0.6, "absolute_good": 0.4}
+    table = draw_record(20, measures=("good",), rationale=True)
+    place = table.column_names.index("importance_good")
+    signed = [row * np.where(np.arange(len(row)) % 2, 1, -1) for row in records.rows(table, "importance_good")]
+    table = table.set_column(
+        place, table.schema.field(place), pa.array([row.tolist() for row in signed], table.schema.field(place).type)
+    )
+    (cell,) = split_cells(erased(table, fall, names=names))
+    gold = records.rows(cell.table, "rationale")
+    found = saliency.scores(cell)["average_precision"]
+    np.testing.assert_array_equal(
+        found["absolute_good"], plausibility_results([np.abs(r) for r in signed], gold)["average_precision"]
+    )
+    assert not np.array_equal(found["absolute_good"], found["good"], equal_nan=True)
+    made = saliency.tables([cell])
+    assert set(made["saliency_tests"]["measure"]) == set(names)
+    assert made["saliency_agreement"][["first", "second"]].to_numpy().tolist() == [["attention", "good"]]
+
+
+@pytest.mark.parametrize(
+    ("fall", "words"),
+    [
+        (
+            FALL,
+            "use good: it is among the best measures in 6 of 6 tests, attention in 0, and it is better than attention (p",
+        ),
+        ({"attention": 0.6, "good": 0.3, "random": 0.1}, "Attention serves a developer of this model: it is among the best"),
+        ({"attention": 0.1, "good": 0.1, "random": 0.3}, "Show none of these measures as an explanation of this model: in"),
+    ],
+)
+def test_advice(draw_record, fall, words):
+    (cell,) = split_cells(erased(draw_record(40, measures=("good", "random"), rationale=True), fall))
+    assert words in saliency.advice_in_words(cell)
+
+
+def test_known_evidence_counts_where_texts_are_generated(draw_record):
+    """People's marks do not say what a model used; planted ones do."""
+    for dataset, tests in (("sst", 6), ("planted_evidence", 7)):
+        (cell,) = split_cells(erased(draw_record(40, measures=("good", "random"), rationale=True, dataset=dataset)))
+        assert saliency.advise(cell).tests == tests
+
+
+def test_floors_are_never_recommended(draw_record):
+    names = ("attention", "uniform", "random")
+    fall = {"attention": 0.2, "uniform": 0.6, "random": 0.1}
+    (cell,) = split_cells(erased(draw_record(40, measures=("uniform", "random")), fall, names=names))
+    assert saliency.advise(cell).measure == "attention"
+
+
+def test_instances_tested_in_two_ways(record):
+    place = record.column_names.index("rationale_erasure_measures")
+    other = [list(NAMES)] * 39 + [["attention", "random", "good"]]
+    mixed = record.set_column(place, record.schema.field(place), pa.array(other, record.schema.field(place).type))
+    with pytest.raises(records.RecordError, match="'rationale_erasure_measures' holds .*; one cell is measured in one way"):
+        saliency.tables(split_cells(mixed))
+
+
+def test_written_for_erasers_evaluation(cell, tmp_path):
+    """Their AOPC, by the loop of their code's definition, of the file is our mean over texts; their F1 our token F1."""
+    path = write_results(tmp_path / "good.jsonl", saliency.eraser_rows(cell, "good"))
+    instances = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(instances) == 39  # all but the empty text
+    found = saliency.scores(cell)
+    for test in ("comprehensiveness", "sufficiency"):
+        falls = []
+        for one in instances:
+            name = one["classification"]
+            of = {part["threshold"]: part[f"{test}_classification_scores"][name] for part in one["thresholded_scores"]}
+            falls += [one["classification_scores"][name] - of[share] for share in (0.01, 0.05, 0.1, 0.2, 0.5)]
+        assert np.mean(falls) == pytest.approx(np.nanmean(found[test]["good"]))
+    lengths = dict(zip(cell.instance_ids, cell.lengths.tolist(), strict=True))
+    rows = read_results(path, lengths)
+    gold = dict(zip(cell.instance_ids, records.rows(cell.table, "rationale"), strict=True))
+    f1 = token_f1([row["chosen"] for row in rows], [gold[row["instance_id"]] for row in rows])[2]
+    assert np.nanmean(f1) == pytest.approx(np.nanmean(found["token_f1"]["good"]))
+    with pytest.raises(ValueError, match="no tests of 'other'; the cell holds those of attention, good, random"):
+        saliency.eraser_rows(cell, "other")
+
+
+def test_order_of_rows_does_not_matter(record):
+    turned = record.take(pa.array(np.arange(record.num_rows)[::-1]))
+    one, other = (saliency.tables(split_cells(table))["saliency_tests"] for table in (record, turned))
+    for name in ("n", "mean", "rank", "to_attention", "among_best"):
+        np.testing.assert_allclose(one[name], other[name], atol=1e-12, equal_nan=True)
+
+
+def test_statistics_of_attention_for_comparisons(cell):
+    found = saliency.instance_statistics(cell)
+    np.testing.assert_array_equal(
+        found["comprehensiveness of attention"], saliency.scores(cell)["comprehensiveness"]["attention"]
+    )
+    assert len(found) == 6 and "average_precision of attention" not in found
+
+
+def test_grids(record, draw_record):
+    second = erased(draw_record(30, measures=("good", "random"), rationale=True, projection="sparsemax", seed=1))
+    cells = split_cells(records.concatenate([record, second]))
+    tests, agreement = saliency.grids(saliency.tables(cells))
+    assert tests.columns[:4] == ("projection", "seed", "measure", "texts") and len(tests.rows) == 6
+    assert tests.rows[1][2] == "good" and tests.rows[1][4].endswith("(1)*") and tests.rows[0][4].endswith("(2)")
+    assert "↓" in tests.columns[5]
+    assert [row[2] for row in agreement.rows[:3]] == list(NAMES)
+    assert agreement.rows[0][3] == "—" and agreement.rows[1][4] == "—"
+    assert saliency.grids({}) == []
+
+
+def test_the_report_holds_all_of_it(record, tmp_path, quick_figures):
+    page = write_report(record, tmp_path / "report").read_text()
+    assert "Which measure tells what the model used?" in page and "use good: it is among the best" in page
+    assert "Agreement of all measures" in page and "Do the measures rank tokens alike?" not in page  # is in the picture
+    names = {path.name for path in (tmp_path / "report").rglob("*.*")}
+    assert {"saliency_tests.csv", "saliency_agreement.csv", "saliency_tests.png", "saliency_agreement.png"} <= names
+    assert "Heat map of the mean rank correlation" in page
+
+
+def test_a_study_draws_them(cell):
+    assert list(study_figures([cell], ["saliency"])) == ["sst-saliency_tests", "sst-saliency_agreement"]
+
+
+def test_many_columns_at_once_are_tested_as_one_alone():
+    """Exact where few differ; else within what two sets of draws differ by, and NaN is left out."""
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(60, 5)) + [0, 0.1, 0.3, 1, 0]
+    columns[10:20, 1] = np.nan
+    columns[8:, 4] = np.nan
+    found = sign_flip_tests(columns)
+    assert found[4] == sign_flip_test(columns[:8, 4])
+    alone = [sign_flip_test(column[~np.isnan(column)], seed=3) for column in columns.T]
+    np.testing.assert_allclose(found, alone, atol=5 * np.sqrt(0.5 / 9999))
+    assert found[3] < 0.01 < found[0]
+    assert np.isnan(sign_flip_tests(np.full((20, 1), np.nan))).all() and sign_flip_tests(np.zeros((20, 1))) == 1

@@ -1,0 +1,114 @@
+"""Remove and retrain, on generated texts whose evidence is known."""
+
+import importlib.util
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnfaith import recipes, runs
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(f"recipes_{name}", ROOT / "recipes" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+roar = script("roar")
+
+
+def test_the_first_words_become_unknown(tiny_rows):
+    rows = datasets.Dataset.from_list(tiny_rows([10, 3, 0]))
+    scores = {"tiny/test/0": np.arange(10.0), "tiny/test/1": np.array([1.0, 5.0, 3.0]), "tiny/test/2": np.zeros(0)}
+    found = roar.without(rows, scores, 0.3, 1, 1, seed=0)["input_ids"]
+    expected = [list(ids) for ids in rows["input_ids"]]
+    expected[0][8:11] = [1, 1, 1]  # ceil(.3 x 10) words, the last ones, before the end marker
+    expected[1][2] = 1
+    assert found == expected
+    without_markers = roar.without(
+        rows.remove_columns("input_ids").add_column("input_ids", [list(r[1:-1]) for r in rows["input_ids"]]),
+        scores,
+        0.3,
+        1,
+        0,
+        0,
+    )
+    assert without_markers["input_ids"] == [ids[1:-1] for ids in expected]
+
+
+def test_words_at_random_are_another_seed_another(tiny_rows):
+    rows = datasets.Dataset.from_list(tiny_rows([20, 20]))
+    one, same, other = (roar.without(rows, None, 0.5, 1, 1, seed=seed)["input_ids"] for seed in (0, 0, 1))
+    assert one == same != other
+    assert all(ids.count(1) == 10 and ids[0] == 2 and ids[-1] == 3 for ids in one)
+
+
+def test_the_summary_by_hand():
+    rows = pd.DataFrame(
+        [
+            ("none", 0.0, 0, 0.9), ("random", 0.1, 0, 0.8), ("random", 0.5, 0, 0.7), ("a", 0.1, 0, 0.5), ("a", 0.5, 0, 0.5),
+            ("random", 0.1, 1, 0.8), ("random", 0.5, 1, 0.6), ("a", 0.1, 1, 0.7), ("a", 0.5, 1, 0.7), ("b", 0.1, 1, 0.9),
+        ],
+        columns=["measure", "share", "seed", "accuracy"],
+    )  # fmt: skip
+    found = roar.summary(rows).set_index("measure")
+    assert found.loc["a"].to_dict() == pytest.approx({"n_seeds": 2, "loss": 0.125, "loss_min": 0.0, "loss_max": 0.25})
+    assert found.loc["b", "n_seeds"] == 0 and np.isnan(found.loc["b", "loss"])  # a share is missing
+
+
+@pytest.mark.slow
+def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, quick_report, monkeypatch):
+    recipe = tiny_recipe(
+        data__arguments={"length": [8, 14], "vocabulary_size": 40, "sizes": {"train": 300, "validation": 60, "test": 200}},
+        training__num_train_epochs=5,
+        model__encoder="average",
+        model__hidden_size=None,
+        measure__producers=["gradient"],
+    )
+    runs.run(recipe)
+    run, out = tmp_path / "run", tmp_path / "roar"
+    rows = roar.roar(run, out, ["leave_one_out"], (0.3,), [3])
+    assert rows[["measure", "share", "seed", "n"]].to_numpy().tolist() == [
+        ["none", 0.0, 3, 200], ["random", 0.3, 3, 200], ["leave_one_out", 0.3, 3, 200],
+    ]  # fmt: skip
+    accuracy = rows.set_index("measure")["accuracy"]
+    assert accuracy["none"] > accuracy["random"] + 0.05
+    assert accuracy["random"] > accuracy["leave_one_out"] + 0.1
+    summary = pd.read_csv(out / "roar_summary.csv").set_index("measure")
+    assert summary.loc["leave_one_out", "loss"] == pytest.approx(accuracy["random"] - accuracy["leave_one_out"])
+
+    # what is there is not trained again, what is missing is
+    trained = []
+    monkeypatch.setattr(
+        roar, "_retrain", lambda recipe, *_: trained.append(recipe.seed) or {"n": 1, "accuracy": 0.5, "macro_f1": 0.5}
+    )
+    again = roar.roar(run, out, ["leave_one_out"], (0.3,), [3, 4])
+    assert trained == [4, 4, 4] and len(again) == 6
+    pd.testing.assert_frame_equal(again[:3], rows, check_dtype=False)
+    with pytest.raises(recipes.RecipeError, match="scores of another model, other texts or other measures"):
+        roar.roar(run, out, ["gradient"], (0.3,), [3])
+
+
+@pytest.mark.parametrize(
+    ("change", "names", "message"),
+    [
+        ({"model__hierarchy": "sentence"}, ["attention"], "the run attends to sentences"),
+        ({"objective__kind": "untrained"}, ["attention"], "objective.kind='untrained': take one that was trained on labels"),
+        ({}, ["permutation"], r"no measure is called \['permutation'\]; choose from attention, .*gradient"),
+    ],
+)
+def test_runs_and_measures_that_do_not_do(tiny_recipe, change, names, message):
+    with pytest.raises(recipes.RecipeError, match=message):
+        roar._check(tiny_recipe(**change), names)
+
+
+def test_a_folder_without_a_model(tmp_path):
+    with pytest.raises(recipes.RecipeError, match="holds no trained model"):
+        roar.main([str(tmp_path), "--output", str(tmp_path / "out")])
