@@ -1,4 +1,4 @@
-"""The command line: train, measure, report, cards, push, reproduce, install-metric."""
+"""The command line: train, measure, report, eraser, cards, push, reproduce, install-metric."""
 
 import argparse
 import os
@@ -142,6 +142,37 @@ def report(arguments: Sequence[str] | None = None) -> Path:
     return page
 
 
+def eraser(arguments: Sequence[str] | None = None) -> list[Path]:
+    """Write the measures and the gold evidence of a record as ERASER's files, which its own evaluation reads."""
+    parser = argparse.ArgumentParser(
+        prog="eraser",
+        description="Write a record of one model in ERASER's format: <split>.jsonl and docs.jsonl, the labelled texts with "
+        "their gold evidence where the record has it; results/<measure>.jsonl, the scores of each measure that "
+        "rationale_erasure tested, its rationale and the predictions with and without it.",
+    )
+    parser.add_argument("record", type=Path, help="record.parquet of a run")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the files")
+    parser.add_argument(
+        "--share", type=float, help="share of the tokens that a rationale holds (default: the mean share of the gold ones)"
+    )
+    known = parser.parse_args(arguments)
+    from attnfaith import record
+    from attnfaith.data.eraser import write_annotations, write_results
+    from attnfaith.reporting import saliency
+    from attnfaith.reporting.cells import one_cell
+
+    cell = one_cell(record.load(known.record))
+    annotations, split = saliency.eraser_annotations(cell), cell.identity["split"]
+    results = {name: saliency.eraser_rows(cell, name, known.share) for name in saliency.measures(cell)}
+    if annotations:
+        texts = {row["instance_id"] for row in annotations}
+        results = {name: [row for row in rows if row["instance_id"] in texts] for name, rows in results.items()}
+    written = [write_annotations(known.output, split, annotations)] if annotations else []
+    written += [write_results(known.output / "results" / f"{name}.jsonl", rows) for name, rows in results.items()]
+    print(f"eraser: {known.output} ({len(annotations)} annotations, results of {len(results)} measures)")
+    return written
+
+
 def push(arguments: Sequence[str] | None = None) -> list[str]:
     """Push finished runs to the Hub: models with cards, records, result tables, the metric."""
     parser = argparse.ArgumentParser(
@@ -231,6 +262,7 @@ COMMANDS = {
     "train": train,
     "measure": measure,
     "report": report,
+    "eraser": eraser,
     "cards": cards,
     "push": push,
     "reproduce": reproduce,

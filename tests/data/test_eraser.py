@@ -42,7 +42,7 @@ def test_a_file_as_the_benchmark_has_it(tmp_path):
     (row,) = read_annotations(folder_with(tmp_path, annotation()), "val")
     assert row == {
         "instance_id": "a",
-        "text": "a b c d e",
+        "text": "a b c\nd e",
         "text_pair": "what is it",
         "label": "POS",
         "rationale": [0, 1, 1, 0, 0],
@@ -52,7 +52,7 @@ def test_a_file_as_the_benchmark_has_it(tmp_path):
 def test_tokens_lie_between_blanks_alone(tmp_path):
     """Spans count tokens as the benchmark cuts them: a no-break space is part of one, two blanks are one gap."""
     (row,) = read_annotations(folder_with(tmp_path, annotation(), document="a b\u00a0c  d\n\n e\n"), "val")
-    assert row["text"] == "a b\u00a0c d e" and row["rationale"] == [0, 1, 1, 0]
+    assert row["text"] == "a b\u00a0c d\ne" and row["rationale"] == [0, 1, 1, 0]
 
 
 def test_overlapping_spans_and_groups_mark_their_union(tmp_path):
@@ -69,7 +69,7 @@ def test_nothing_and_everything_marked(tmp_path, evidences, marks):
 
 def test_without_evidence_or_documents_the_id_names_the_document(tmp_path):
     (row,) = read_annotations(folder_with(tmp_path, annotation(annotation_id="d", evidences=[], docids=None)), "val")
-    assert row["text"] == "a b c d e"
+    assert row["text"] == "a b c\nd e"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_written_and_read_again(tmp_path, data, texts):
     rows = [
         {
             "instance_id": f"{len(list(tmp_path.iterdir()))}-{number}",
-            "text": " ".join(words),
+            "text": "\n".join(" ".join(line) for line in (words[:3], words[3:]) if line),
             "text_pair": "",
             "label": "NEG",
             "rationale": data.draw(st.lists(st.integers(0, 1), min_size=len(words), max_size=len(words))),

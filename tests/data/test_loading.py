@@ -351,6 +351,55 @@ def test_movie_rationales_from_quotes(root):
     assert rows["rationale"][:] == [[0, 1, 1, 0, 1, 1], [0]]
 
 
+def publish_eraser_movies(folder, label="NEG", evidences=((1, 2), (1, 3), (4, 6))):
+    """ERASER's own files: a document each, spans over its tokens; one token holds a no-break space."""
+    (folder / "docs").mkdir(parents=True)
+    for name, text in {"negR_1.txt": "a dull\u00a0bad film .\nquite dull\n", "posR_2.txt": "fine \n"}.items():
+        (folder / "docs" / name).write_text(text, encoding="utf-8")
+    spans = [{"docid": "negR_1.txt", "start_token": start, "end_token": stop} for start, stop in evidences]
+    lines = [
+        {"annotation_id": "negR_1.txt", "classification": label, "evidences": [spans], "query": "good or bad ?"},
+        {"annotation_id": "posR_2.txt", "classification": "POS", "evidences": [], "query": "good or bad ?"},
+    ]
+    for split in ("train", "val", "test"):
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_movie_rationales_from_erasers_files(root):
+    """Read rather than the Hub's copy, with the marks on the very tokens; spans that overlap mark their union."""
+    publish_movie_reviews(root / "eraser-benchmark/movie_rationales")
+    publish_eraser_movies(root / "movies")
+    loaded = load_splits("movie_reviews", root=root)
+    rows = loaded.splits["test"]
+    assert rows["text"][:] == ["a dull\u00a0bad film .\nquite dull", "fine"] and rows["label"][:] == [0, 1]
+    assert rows["rationale"][:] == [[0, 1, 1, 1, 0, 1, 1], [0]]
+    assert "text_pair" not in rows.column_names and loaded.revision.startswith("local-")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"label": "MEH"}, r"train.jsonl, annotation 'negR_1.txt': the class 'MEH' is not one of NEG, POS"),
+        ({"evidences": [(3, 9)]}, r"train.jsonl, line 1: the span \[3, 9\) is empty or lies outside its 6 tokens"),
+    ],
+)
+def test_broken_eraser_files(root, given, says):
+    publish_eraser_movies(root / "movies", **given)
+    with pytest.raises(DatasetError, match=says):
+        load_splits("movie_reviews", root=root)
+
+
+@pytest.mark.parametrize("marks", [[0, 1, 1, 0], [0], [0, 2]])
+def test_marks_that_do_not_fit_the_text(root, marks):
+    for split in SPLITS:
+        parquet(root / "eraser-benchmark/movie_rationales", split, text=["a b"], label=[0], rationale=[marks])
+    with pytest.raises(
+        DatasetError,
+        match=r"movie_reviews/(train|validation|test)/0: a rationale is one 0 or 1 for each of its 2 words; \d values",
+    ):
+        load_splits("movie_reviews", root=root)
+
+
 def test_movie_rationale_outside_the_text(root):
     folder = root / "eraser-benchmark/movie_rationales"
     publish_movie_reviews(folder)

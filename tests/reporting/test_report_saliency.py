@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from scipy.stats import kendalltau
 
+from attnfaith import cli
 from attnfaith import record as records
-from attnfaith.data.eraser import read_results, write_results
+from attnfaith.data.eraser import read_annotations, read_results, write_results
 from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results, token_f1
 from attnfaith.reporting import interventions, saliency
 from attnfaith.reporting.cells import split_cells
@@ -265,6 +266,31 @@ def test_written_for_erasers_evaluation(cell, tmp_path):
     assert np.nanmean(f1) == pytest.approx(np.nanmean(found["token_f1"]["good"]))
     with pytest.raises(ValueError, match="no tests of 'other'; the cell holds those of attention, good, random"):
         saliency.eraser_rows(cell, "other")
+
+
+def test_the_command_writes_erasers_files(record, draw_record, tmp_path, capsys):
+    """Texts, evidence, and each measure's results, read again as they were; empty texts have no results."""
+    records.save(record, tmp_path / "record.parquet")
+    assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "out"), "--share", "0.5"]) == 0
+    (cell,) = split_cells(record)
+    rows = read_annotations(tmp_path / "out", cell.identity["split"])
+    known = [row for row in record.to_pylist() if row["label"] is not None]
+    assert [row["text"].split() for row in rows] == [row["tokens"] for row in known]
+    assert [row["rationale"] for row in rows] == [row["rationale"] for row in known]
+    assert [row["label"] for row in rows] == [str(row["label"]) for row in known]
+    for name in NAMES:
+        lengths = {row["instance_id"]: len(row["tokens"]) for row in known}
+        found = read_results(tmp_path / "out" / "results" / f"{name}.jsonl", lengths)
+        assert [row["instance_id"] for row in found] == [one for one, length in lengths.items() if length]
+        scores = dict(zip(cell.instance_ids, cell.scores(name), strict=True))
+        for row in found:
+            np.testing.assert_array_equal(row["scores"], scores[row["instance_id"]])
+            assert sum(row["chosen"]) == -(-len(row["chosen"]) // 2)
+    records.save(draw_record(5), tmp_path / "untested.parquet")
+    for given, says in (("untested", "no measure was tested by erasure; measure"), ("absent", "absent.parquet")):
+        assert cli.main(["eraser", str(tmp_path / f"{given}.parquet"), "--output", str(tmp_path / "no")]) == 2
+        assert says in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
 
 
 def test_order_of_rows_does_not_matter(record):

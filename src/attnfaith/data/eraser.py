@@ -19,9 +19,9 @@ DOCUMENTS = "docs.jsonl"
 def read_annotations(folder: str | os.PathLike, split: str) -> list[dict]:
     """The instances of one split: rows {"instance_id", "text", "text_pair", "label", "rationale"} in the order of the file.
 
-    text: the tokens of the document, one blank between two. text_pair: the query. label: the class by its name. rationale:
-    one 0 or 1 per token, 1 on those that any evidence of any group holds; spans that overlap mark their union, and an
-    annotation without evidence marks nothing.
+    text: the tokens of the document, one blank between two, its sentences on lines of their own. text_pair: the query.
+    label: the class by its name. rationale: one 0 or 1 per token, 1 on those that any evidence of any group holds; spans
+    that overlap mark their union, and an annotation without evidence marks nothing.
 
     Raises DatasetError, with file and line, for a line that is no annotation, a span that is empty or reaches beyond its
     document, a document that is not there, and evidence in several documents, which one rationale cannot hold.
@@ -39,12 +39,12 @@ def read_annotations(folder: str | os.PathLike, split: str) -> list[dict]:
         owners = sorted({owner for owner, _ in spans} or set(given.get("docids") or [name]))
         if len(owners) != 1:
             raise DatasetError(f"{place}: the evidence lies in {len(owners)} documents {owners}; one text holds one.")
-        words = documents.words(owners[0], place)
-        marks = _marks([evidence for _, evidence in spans], len(words), place)
+        text = documents.text(owners[0], place)
+        marks = _marks([evidence for _, evidence in spans], len(_tokens(text)), place)
         rows.append(
             {
                 "instance_id": name,
-                "text": " ".join(words),
+                "text": text,
                 "text_pair": _field(given, "query", str, place),
                 "label": _field(given, "classification", str, place),
                 "rationale": marks,
@@ -57,8 +57,9 @@ def read_annotations(folder: str | os.PathLike, split: str) -> list[dict]:
 def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapping]) -> Path:
     """Write one split as annotations, its documents into docs.jsonl beside those of other splits; returns the file's path.
 
-    rows: {"instance_id", "text", "label", "rationale"} and "text_pair" where there is one; words lie between blanks, and
-    each longest run of marked ones is an evidence, all in one group. Reading it again gives the same rows.
+    rows: {"instance_id", "text", "label", "rationale"} and "text_pair" where there is one; words lie between blanks,
+    sentences on lines, and each longest run of marked words is an evidence, all in one group. Reading it again gives the
+    same rows.
 
     Raises DatasetError, before anything is written, for a rationale of another length than its text or of anything but 0
     and 1, an id that comes twice, or a document of that id with another text.
@@ -66,11 +67,10 @@ def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapp
     folder = Path(folder)
     documents, lines = _known(folder), []
     for row in rows:
-        name, words = row["instance_id"], _tokens(row["text"])
+        name, words, text = row["instance_id"], _tokens(row["text"]), _plain(row["text"])
         place, marks = f"row {name!r}", list(row["rationale"])
         if len(marks) != len(words) or not set(marks) <= {0, 1}:
             raise DatasetError(f"{place}: a rationale is one 0 or 1 for each of its {len(words)} words; {marks} was given.")
-        text = " ".join(words)
         if documents.setdefault(name, text) != text:
             raise DatasetError(f"{place}: {folder / DOCUMENTS} holds another text of that id: write to another folder.")
         group = [
@@ -170,18 +170,24 @@ class _Documents:
         self.folder = folder
         self.texts = _known(folder)
 
-    def words(self, name: str, place: str) -> list[str]:
+    def text(self, name: str, place: str) -> str:
         text = self.texts.get(name)
         if text is None and (path := self.folder / "docs" / name).is_file() and path.parent == self.folder / "docs":
             text = path.read_text(encoding="utf-8")
         if text is None:
             raise DatasetError(f"{place}: no document {name!r} in {self.folder / DOCUMENTS} or {self.folder / 'docs'}.")
-        return _tokens(text)
+        return _plain(text)
 
 
 def _tokens(text: str) -> list[str]:
     """Between blanks and line ends alone, as spans count them: a no-break space is part of a token."""
     return [token for line in text.split("\n") for token in line.strip().split(" ") if token]
+
+
+def _plain(text: str) -> str:
+    """The same tokens with one blank between two of a line, and no empty lines."""
+    lines = (" ".join(_tokens(line)) for line in text.split("\n"))
+    return "\n".join(line for line in lines if line)
 
 
 def _known(folder: Path) -> dict[str, str]:

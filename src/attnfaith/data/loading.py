@@ -395,6 +395,11 @@ def _labels(entry: DatasetEntry, split: str, column: str, values: list, publishe
 def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> list[int]:
     """Gold evidence as 0/1 per word, from marks, from spans [start, end) over the words, or from quoted passages."""
     if column == "rationale":
+        if len(gold) != len(words) or not set(gold) <= {0, 1}:
+            raise DatasetError(
+                f"{instance_id}: a rationale is one 0 or 1 for each of its {len(words)} words; {len(gold)} values, "
+                f"{gold}, were given."
+            )
         return list(gold)
     marks = [0] * len(words)
     if column == "evidences":

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from attnfaith.data.eraser import read_annotations
 from attnfaith.data.registry import DatasetEntry, DatasetError
 
 
@@ -182,7 +183,35 @@ def read_csv(paths: Sequence[Path], entry: DatasetEntry) -> dict[str, list]:
     return columns
 
 
-FORMATS = {"babi": read_babi, "news_questions": read_news_questions, "csv": read_csv}
+# ---------------------------------------------------------------------------------------------------- ERASER
+
+
+def read_eraser(paths: Sequence[Path], entry: DatasetEntry) -> dict[str, list]:
+    """One row per annotation of <split>.jsonl files in ERASER's form, see `attnfaith.data.eraser.read_annotations`.
+
+    Returns columns text, text_pair (the query), label (its place in `entry.original_labels`), rationale: 0/1 per word.
+
+    Raises DatasetError as `read_annotations`, and for a class that the entry does not name.
+    """
+    columns: dict[str, list] = {"text": [], "text_pair": [], "label": [], "rationale": []}
+    for path in paths:
+        for row in read_annotations(path.parent, path.stem):
+            if row["label"] not in entry.original_labels:
+                raise DatasetError(
+                    f"{path}, annotation {row['instance_id']!r}: the class {row['label'][:60]!r} is not one of "
+                    f"{', '.join(entry.original_labels)}."
+                )
+            tokens = [token for line in row["text"].split("\n") for token in line.split(" ")]
+            marks = zip(tokens, row["rationale"], strict=True)
+            columns["text"].append(row["text"])
+            columns["text_pair"].append(row["text_pair"])
+            columns["label"].append(entry.original_labels.index(row["label"]))
+            # a token of theirs may hold a blank of another kind, where our words part
+            columns["rationale"].append([mark for token, mark in marks for _ in token.split()])
+    return columns
+
+
+FORMATS = {"babi": read_babi, "news_questions": read_news_questions, "csv": read_csv, "eraser": read_eraser}
 """The forms, by name: (files of a split, entry) -> rows by column."""
 
 TABLES = {"babi": babi_table}

@@ -37,6 +37,7 @@ class DatasetEntry:
         original_files: split -> its files in that form, as a pattern under the data root. They are read where there
             are any, else the folder, else the Hub.
         original_columns: names of the columns of files without a header, the class first.
+        original_labels: the words for our labels in files whose labels are words, in the order of our labels.
         columns: our column ("text", "text_pair", "label", "impermissible") -> the accepted published names, in order of
             preference; a tuple of names stands for their texts joined by a blank.
         published_labels: number of labels as published; one outside first_label..first_label+published_labels-1 is an
@@ -82,6 +83,7 @@ class DatasetEntry:
     original_format: str = ""
     original_files: Mapping[str, str] = field(default_factory=dict)
     original_columns: tuple[str, ...] = ()
+    original_labels: tuple[str, ...] = ()
     columns: Mapping[str, tuple[str | tuple[str, ...], ...]] = field(
         default_factory=lambda: {"text": ("text",), "label": ("label",)}
     )
@@ -387,12 +389,16 @@ _ENTRIES = (
         citation="Zaidan & Eisner (2008); DeYoung et al. (2020), ERASER",
         label_names=("negative", "positive"),
         revision="refs/convert/parquet",
+        original_format="eraser",
+        original_files={"train": "movies/train.jsonl", "validation": "movies/val.jsonl", "test": "movies/test.jsonl"},
+        original_labels=("NEG", "POS"),
         columns={"text": ("text", "review"), "label": ("label",)},
         min_df=2,
         preprocessing="whitespace",
-        rationale=("rationale_spans", "evidences"),
-        notes="Reviews come split into words. Gold evidence is either spans [start, end) over those words or the "
-        "marked passages, each then found by its first occurrence. Test rationales are comprehensive (about 30 % of "
+        rationale=("rationale_spans", "evidences", "rationale"),
+        notes="Reviews come split into words. ERASER's own files are read from the folder movies of the data root. Gold "
+        "evidence is spans [start, end) over those words, marks, or the marked passages, each then found by its first "
+        "occurrence. Test rationales are comprehensive (about 30 % of "
         "words), train and validation ones are not.",
     ),
     _babi(1, "one supporting fact"),

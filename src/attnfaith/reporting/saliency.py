@@ -122,8 +122,14 @@ def holds(cell: Cell) -> bool:
 def measures(cell: Cell) -> list[str]:
     """The names of what is tested, attention first, as the record has them; a signed measure by its size as well.
 
-    Raises RecordError where two instances of the cell name others: they were not measured together.
+    Raises RecordError where nothing was tested, and where two instances of the cell name others: they were not measured
+    together.
     """
+    if "rationale_erasure_measures" not in cell.table.column_names:
+        raise records.RecordError(
+            f"{describe(cell.identity)}: no measure was tested by erasure; measure the model with rationale_erasure among "
+            "--measure.producers"
+        )
     return _same(cell, "rationale_erasure_measures")
 
 
@@ -194,6 +200,33 @@ def _numbers(cell: Cell, column: str) -> np.ndarray:
 
 def _stacked(cell: Cell, column: str) -> np.ndarray:
     return np.stack(records.rows(cell.table, column)).astype(np.float64)
+
+
+def eraser_annotations(cell: Cell) -> list[dict]:
+    """The texts of a cell and their gold evidence as rows for `attnfaith.data.eraser.write_annotations`.
+
+    [] where the record knows no evidence; a text without a label is left out, as ERASER has no place for it. label: the
+    class by its name where the record knows it, else its number.
+
+    Raises ValueError where the tokens are sentences, which have no evidence word by word.
+    """
+    if cell.words is not None:
+        raise ValueError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
+    if "rationale" not in cell.table.column_names:
+        return []
+    rows = zip(cell.instance_ids, cell.table.column("tokens").to_pylist(), cell.labels, strict=True)
+    queries = cell.queries or [[]] * len(cell)
+    return [
+        {
+            "instance_id": name,
+            "text": " ".join(tokens),
+            "text_pair": " ".join(asked),
+            "label": cell.class_names[int(label)] if cell.class_names else str(int(label)),
+            "rationale": gold.astype(int).tolist(),
+        }
+        for (name, tokens, label), asked, gold in zip(rows, queries, records.rows(cell.table, "rationale"), strict=True)
+        if not np.isnan(label) and not np.isnan(gold).any()
+    ]
 
 
 def eraser_rows(cell: Cell, measure: str, share: float | None = None) -> list[dict]:
