@@ -162,9 +162,21 @@ def name_class(number: str, names: tuple[str, ...]) -> str:
     return f"{number} {names[int(number)]}"
 
 
+SPELLINGS = {
+    "leave_one_out": "leave-one-out",
+    "_x_": " × ",
+    "lrp": "LRP",
+    "deeplift": "DeepLIFT",
+    "kernel_shap": "KernelSHAP",
+    "lime": "LIME",
+}
+
+
 def measure_label(name: str) -> str:
     """A measure's name for reading: "leave_one_out_hidden" -> "leave-one-out hidden"."""
-    return name.replace("leave_one_out", "leave-one-out").replace("_", " ")
+    for written, read in SPELLINGS.items():
+        name = name.replace(written, read)
+    return name.replace("_", " ")
 
 
 def pair_name(first: str, second: str) -> str:
