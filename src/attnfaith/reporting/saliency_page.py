@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from attnfaith import __version__
-from attnfaith.reporting import saliency
+from attnfaith.reporting import completeness, saliency
 from attnfaith.reporting.blocks import Grid, differing, template
 from attnfaith.reporting.cells import CELL, Cell, measure_label
 from attnfaith.reporting.saliency import TESTS
@@ -57,12 +57,18 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     "saliency_training", one row per cell that has a twin trained with tokens erased, and test: does erasing leave what the
     model knows? tau: Kendall's tau-b, over the n_measures that both have, of their means in the two models; first_plain,
     first_erased: the measure ranked first in each. attention_rank_*, attention_mean_*: of attention.
+
+    "saliency_completeness": see `completeness.table`.
     """
     cells = [cell for cell in cells if saliency.holds(cell)]
     if not cells:
         return {}
     made = saliency.tables(cells)["saliency_tests"]
-    return {"saliency_ranking": _ranking(cells, made), "saliency_training": _training(made)}
+    return {
+        "saliency_ranking": _ranking(cells, made),
+        "saliency_training": _training(made),
+        "saliency_completeness": completeness.table(cells),
+    }
 
 
 def _ranking(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
@@ -148,6 +154,7 @@ def render(cells: Sequence[Cell]) -> str:
         lead=lead(cells),
         sections=sections,
         training=_training_grid(own["saliency_training"]),
+        completeness=completeness.grid(own["saliency_completeness"]),
         version=__version__,
     )
 
