@@ -316,7 +316,9 @@ class LSTMAlong(torch.autograd.Function):
     (P,), mask (B,T), onward and backward (4D,D): how a state enters the next gates. The gradient goes to start alone.
 
     Both directions take their steps together, each text read backward from its own end. tanh(x) is 2 sigmoid(2x) - 1, and
-    torch's sigmoid is several times faster; so the gate g is kept as that sigmoid.
+    torch's sigmoid is several times faster; so the gate g is kept as that sigmoid, the memory as twice itself, and states
+    and the tanh of the memory as half of themselves. The factors, all powers of two, are in the weights: nothing is rounded
+    otherwise. Steps are small, so their views are made before they are taken.
     """
 
     @staticmethod
@@ -331,21 +333,24 @@ class LSTMAlong(torch.autograd.Function):
         opened = start.new_empty(length, 2, texts, points, 4 * size)
         memory = start.new_zeros(length + 1, 2, texts * points, size)
         squashed, states = start.new_empty(2, length, 2, texts * points, size)
-        recurrent, shares = weights.transpose(1, 2), shares.unsqueeze(1)
-        for position in range(length):
-            gates = torch.addcmul(first[position], step[position], shares, out=opened[position]).flatten(1, 2)
+        recurrent, shares = 2 * weights.transpose(1, 2), shares.unsqueeze(1)
+        enter, keep, candidate, leave = _by_step(opened)
+        at, tanh, state = memory.unbind(), squashed.unbind(), states.unbind()
+        places = zip(first.unbind(), step.unbind(), opened.unbind(), opened.flatten(2, 3).unbind(), strict=True)
+        for position, (here, further, found, gates) in enumerate(places):
+            torch.addcmul(here, further, shares, out=found)
             if position:
-                gates.baddbmm_(states[position - 1], recurrent)
-            enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
-            now = torch.mul(keep, memory[position], out=memory[position + 1])
-            now.addcmul_(enter, candidate, value=2).sub_(enter)
-            torch.mul(now, 2, out=squashed[position]).sigmoid_().mul_(2).sub_(1)
-            torch.mul(leave, squashed[position], out=states[position])
+                gates.baddbmm_(state[position - 1], recurrent)
+            gates.sigmoid_()
+            now = torch.mul(keep[position], at[position], out=at[position + 1])
+            now.addcmul_(enter[position], candidate[position], value=4).sub_(enter[position], alpha=2)
+            torch.sigmoid(now, out=tanh[position]).sub_(0.5)
+            torch.mul(leave[position], tanh[position], out=state[position])
         ctx.save_for_backward(opened, memory, squashed, weights, scale, order, mask)
         states = states.unflatten(2, (texts, points))
         found = states.new_empty(texts, points, length, 2 * size)  # as matrix products behind like it
-        found[..., :size] = states[:, 0].permute(1, 2, 0, 3)
-        found[..., size:] = _by_text(states[:, 1], order).permute(1, 2, 0, 3)
+        torch.mul(states[:, 0].permute(1, 2, 0, 3), 2, out=found[..., :size])
+        torch.mul(_by_text(states[:, 1], order).permute(1, 2, 0, 3), 2, out=found[..., size:])
         return _only(found, mask)
 
     @staticmethod
@@ -355,28 +360,39 @@ class LSTMAlong(torch.autograd.Function):
         length, _, texts, points, size = opened.shape
         size //= 4
         slopes = _only(slopes, mask).permute(2, 0, 1, 3)
-        slopes = torch.stack([slopes[..., :size], _by_text(slopes[..., size:], order)], 1).flatten(2, 3)
+        slopes = torch.stack([slopes[..., :size], _by_text(slopes[..., size:], order)], 1).flatten(2, 3).unbind()
+        # a quarter of the gradients of i and g and a half of that of o are followed; what is missing comes with the weights
+        missing = scale.new_tensor([4, 1, 4, 2]).repeat_interleave(size)
+        recurrent, scale = weights * missing.unsqueeze(1), scale * missing
         sums = opened.new_empty(length, 2, texts, 4 * size)
-        of_memory, of_gates = torch.zeros_like(memory[0]), None
-        ones, factors = torch.ones_like(of_memory), opened.new_empty(2, texts * points, 4, size)
+        of_memory, into = torch.zeros_like(memory[0]), torch.empty_like(memory[0])
+        halves, factors = torch.full_like(into, 0.5), opened.new_empty(2, texts * points, 4 * size)
+        of_gates = torch.empty_like(factors)
+        of_points = of_gates.unflatten(1, (texts, points))
+        of_enter, of_keep, of_candidate, of_leave = factors.split(size, -1)
+        enter, keep, candidate, leave = _by_step(opened)
+        at, squashed, gates, summed = memory.unbind(), squashed.unbind(), opened.flatten(2, 3).unbind(), sums.unbind()
         for position in range(length - 1, -1, -1):
-            of_state = slopes[position]
-            if of_gates is not None:
-                of_state = torch.baddbmm(of_state, of_gates, weights)
-            gates, tanh = opened[position].flatten(1, 2), squashed[position]
-            enter, keep, candidate, leave = gates.split(size, -1)
-            of_memory.addcmul_(torch.addcmul(ones, tanh, tanh, value=-1).mul_(leave), of_state)
-            twice = of_memory * 2
-            torch.addcmul(of_memory, twice, candidate, value=-1, out=factors[:, :, 0]).neg_()
-            torch.mul(of_memory, memory[position], out=factors[:, :, 1])
-            torch.mul(twice, enter, out=factors[:, :, 2])
-            torch.mul(of_state, tanh, out=factors[:, :, 3])
-            of_gates = torch.addcmul(gates, gates, gates, value=-1).mul_(factors.flatten(2))  # sigmoid' = s - s^2
-            torch.sum(of_gates.unflatten(1, (texts, points)), 2, out=sums[position])
-            of_memory.mul_(keep)
+            of_state, tanh = slopes[position], squashed[position]
+            if position < length - 1:
+                of_state.baddbmm_(of_gates, recurrent)
+            torch.addcmul(halves, tanh, tanh, value=-2, out=into).mul_(leave[position])
+            of_memory.addcmul_(into, of_state)
+            torch.mul(of_memory, candidate[position], out=of_enter).sub_(of_memory, alpha=0.5)
+            torch.mul(of_memory, at[position], out=of_keep)
+            torch.mul(of_memory, enter[position], out=of_candidate)
+            torch.mul(of_state, tanh, out=of_leave)
+            torch.addcmul(gates[position], gates[position], gates[position], value=-1, out=of_gates).mul_(factors)  # s - s^2
+            torch.sum(of_points, 2, out=summed[position])
+            of_memory.mul_(keep[position])
         sums = sums * scale
         found = torch.cat([sums[:, 0], _by_text(sums[:, 1].unsqueeze(2), order).squeeze(2)], -1)
         return found.transpose(0, 1), None, None, None, None, None
+
+
+def _by_step(opened: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Gates (T,2,B,P,4D) as four, i, f, g and o, each a view (2,BP,D) for each step."""
+    return (gate.unbind() for gate in opened.flatten(2, 3).chunk(4, -1))
 
 
 def _only(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
