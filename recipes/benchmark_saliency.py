@@ -102,7 +102,7 @@ def occlusion_row(tokens, repeats):
     def ours():
         encoded = model.encode(**given)
         whole = model.decode(encoded.hidden, model.attend(*encoded))[:, None, 1]
-        return (whole - without_token(model, given, encoded, torch.zeros_like(embedded))[..., 1])[:, 1:-1]
+        return (whole - without_token(model, given, encoded, torch.zeros_like(embedded[0, 0]))[..., 1])[:, 1:-1]
 
     @torch.no_grad()
     def theirs(size):
