@@ -281,13 +281,13 @@ def training_step(model, optimizer, forward, labels):
     optimizer.step()
 
 
-def take_turns(pairs, repeats):
-    """Median CPU seconds of each of two functions, called in turn after one call each to warm up."""
-    for call in pairs:
+def take_turns(sides, repeats):
+    """Median CPU seconds of each of some functions, called in turn after one call each to warm up."""
+    for call in sides:
         call()
-    spent = ([], [])
+    spent = [[] for _ in sides]
     for _ in range(repeats):
-        for call, times in zip(pairs, spent, strict=True):
+        for call, times in zip(sides, spent, strict=True):
             start = time.process_time()
             call()
             times.append(time.process_time() - start)

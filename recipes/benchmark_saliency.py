@@ -7,7 +7,7 @@ Ours is what makes the inputs' column; those of encoder states, which captum doe
 time of this process per text, the median of the repetitions, the two sides taking turns.
 
 Layer-wise relevance propagation, which captum does not have for these models, stands in a table of its own beside gradient
-times input, which is one forward and one backward pass, for each encoder.
+times input, which is one forward and one backward pass, and beside that backward pass alone, for each encoder.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from captum.attr import FeatureAblation, IntegratedGradients
 
 from attnfaith._memory import keep_freed_memory
 from attnfaith.importance import gradient_x_input, integrated_gradients, lrp
-from attnfaith.importance._inputs import without_parameters
+from attnfaith.importance._inputs import differentiable_inputs, without_parameters
 from attnfaith.importance.leave_one_out import without_token
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
@@ -102,7 +102,7 @@ def occlusion_row(tokens, repeats):
     def ours():
         encoded = model.encode(**given)
         whole = model.decode(encoded.hidden, model.attend(*encoded))[:, None, 1]
-        return (whole - without_token(model, given, encoded, torch.zeros_like(embedded))[..., 1])[:, 1:-1]
+        return (whole - without_token(model, given, encoded, torch.zeros_like(embedded[0, 0]))[..., 1])[:, 1:-1]
 
     @torch.no_grad()
     def theirs(size):
@@ -117,8 +117,15 @@ def lrp_row(encoder, tokens, repeats):
     lost = max(abs(value) for value in lrp.measure(model, batch)["lrp_unaccounted"])
     if lost > 1e-5:
         raise SystemExit(f"lrp, {encoder}, {tokens} tokens: the rules lose {lost:.1e} of a logit")
-    sides = (lambda: lrp.measure(model, batch), lambda: gradient_x_input.measure(model, batch))
-    mine, passes = take_turns(sides, repeats)
+    with differentiable_inputs(model, batch) as (embedded, encoded):
+        logits = model.decode(encoded.hidden, model.attend(*encoded))[:, 1].sum()
+
+    sides = (
+        lambda: lrp.measure(model, batch),
+        lambda: gradient_x_input.measure(model, batch),
+        lambda: torch.autograd.grad(logits, embedded, retain_graph=True),
+    )
+    mine, passes, back = take_turns(sides, repeats)
     count = TEXTS[tokens]
     return {
         "encoder": encoder,
@@ -127,6 +134,8 @@ def lrp_row(encoder, tokens, repeats):
         "ms_per_text": 1e3 * mine / count,
         "gradient_ms_per_text": 1e3 * passes / count,
         "times_as_long": mine / passes,
+        "backward_ms_per_text": 1e3 * back / count,
+        "times_a_backward": mine / back,
         "repeats": repeats,
     }
 

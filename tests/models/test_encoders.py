@@ -17,6 +17,7 @@ from attnfaith.models.encoders import (
     ENCODERS,
     Encoder,
     direction,
+    in_one,
     mean_over_tokens,
     remaining_positions,
     reverse_by_length,
@@ -170,6 +171,25 @@ def test_replaced_tokens(name, start, stop):
         changed = embedded.clone()
         changed[:, position] = filling[:, position]
         close(definition[variant], encoder(changed, mask)[0].detach())
+
+
+@every_encoder
+def test_one_filling_for_all_and_states_that_are_known(name):
+    encoder, (embedded, mask) = build(name), texts((7, 7))
+    filling = embedded[0, 0] + 1
+    with torch.no_grad():
+        known, _ = encoder(embedded, mask)
+        for whole in (None, known):
+            same = (
+                (
+                    encoder.blocks_replaced(embedded, filling, 1, 6, whole),
+                    Encoder.blocks_replaced(encoder, embedded, filling.expand_as(embedded), 1, 6),
+                    (5, 2, 7),
+                ),
+                (encoder.blocks_without(embedded, 1, 6, whole), Encoder.blocks_without(encoder, embedded, 1, 6), (5, 2, 6)),
+            )
+            for ours, definition, shape in same:
+                close(in_one(ours, shape), in_one(definition, shape))
 
 
 @every_encoder

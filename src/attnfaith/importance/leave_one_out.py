@@ -124,9 +124,9 @@ def without_state_reprojected(model, encoded) -> torch.Tensor:
 def without_token(model, given, encoded, filling=None) -> torch.Tensor:
     """Logits (B,T,C) for the text without each attendable token; elsewhere 0, which means nothing.
 
-    With filling (B,T,E) the token's embedding (of a hierarchical model the sentence's vector) is replaced by it instead, and
-    the token stays attendable. Texts of equal length run together and nothing is padded. The encoder says how it encodes a
-    text without a token, or with another.
+    With filling, (B,T,E) or (E,) for all, the token's embedding (of a hierarchical model the sentence's vector) is replaced
+    by it instead, and the token stays attendable. Texts of equal length run together and nothing is padded. The encoder
+    says how it encodes a text without a token, or with another.
     """
     mask, query, deletes = encoded.mask, encoded.query, filling is None
     read = model.model.read(**given)  # a sentence is read by itself: without another one its vector is the same
@@ -150,17 +150,18 @@ def without_token(model, given, encoded, filling=None) -> torch.Tensor:
         if not model.affine:
             decode, places = _decode_states, NUMBERS_AT_ONCE // model.config.hidden_size
         deletions = min(stop - start, max(1, places // length))
-        texts = max(1, min(TEXTS_AT_ONCE, places // (deletions * length)))
+        together = max(1, min(TEXTS_AT_ONCE, places // (deletions * length)))
         encoder = model.model.encoder
-        for chosen in rows.split(texts):
-            whole = embedded[chosen, :length]
+        for chosen in rows.split(together):
+            texts, states = embedded[chosen, :length], encoded.hidden[chosen, :length]
+            instead = filling[chosen, :length] if filling is not None and filling.dim() == 3 else filling
             queries = None if query is None else query[chosen]
             for begin in range(start, stop, deletions):
                 end = min(begin + deletions, stop)
                 if deletes:
-                    blocks = encoder.blocks_without(whole, begin, end)
+                    blocks = encoder.blocks_without(texts, begin, end, states)
                 else:
-                    blocks = encoder.blocks_replaced(whole, filling[chosen, :length], begin, end)
+                    blocks = encoder.blocks_replaced(texts, instead, begin, end, states)
                 shape = (end - begin, len(chosen), len(attendable))
                 logits[chosen, begin:end] = decode(model, blocks, shape, attendable, queries).transpose(0, 1)
     return logits

@@ -77,13 +77,13 @@ def _replaced(model, batch, encoded, by: str) -> tuple[torch.Tensor, torch.Tenso
     given, parts = text_inputs(batch), items(model, batch)
     embed = model.get_input_embeddings()
     embedded = embed(given["input_ids"])
-    filling = torch.zeros_like(embedded) if by == "zero" else embed(torch.full_like(given["input_ids"], UNKNOWN))
+    filling = torch.zeros_like(embedded[0, 0]) if by == "zero" else embed(given["input_ids"].new_tensor(UNKNOWN))
     changed = (embedded != filling).any(-1)
     if parts is None:
         return without_token(model, given, encoded, filling), ~changed
     same = item_sums(changed.double(), parts) == 0
     if model.level == "word":
-        return without_word(model, given, encoded, filling), same
+        return without_word(model, given, encoded, filling.expand_as(embedded)), same
     _, _, _, state = model.model.texts(**given)
-    vectors, _, _ = model.model.sentence_reader(filling, parts, state)
+    vectors, _, _ = model.model.sentence_reader(filling.expand_as(embedded), parts, state)
     return without_token(model, given, encoded, vectors), same

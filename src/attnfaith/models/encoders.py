@@ -47,6 +47,10 @@ class Encoder(GradientCheckpointingLayer):
         states = self.proceed(points.flatten(0, 1), mask.repeat_interleave(len(shares), 0))
         return states.unflatten(0, points.shape[:2])
 
+    def whole(self, embedded: torch.Tensor) -> torch.Tensor:
+        """States (B,T,H) of texts (B,T,E) that are all of the full length."""
+        return self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))[0]
+
     @torch.no_grad()
     def without(self, embedded: torch.Tensor, start: int, stop: int) -> torch.Tensor:
         """States of each text after deleting, in turn, the tokens at positions start..stop-1.
@@ -56,10 +60,11 @@ class Encoder(GradientCheckpointingLayer):
         shape = (stop - start, embedded.shape[0], embedded.shape[1] - 1)
         return in_one(self.blocks_without(embedded, start, stop), shape)
 
-    def blocks_without(self, embedded, start, stop) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+    def blocks_without(self, embedded, start, stop, whole=None) -> Iterator[tuple[slice, slice, torch.Tensor]]:
         """The same in parts: (deletions v, positions p of the shorter text, states (v, B, p, H)), each place once.
 
-        A part with states (1, B, p, H) has these for all its deletions.
+        A part with states (1, B, p, H) has these for all its deletions. whole (B,T,H): the states of the whole texts, for
+        who has them already.
 
         This is the definition: the token is gone, later tokens move up, and everything is encoded again. An encoder that
         knows a shorter way gives smaller parts; a part is valid until the next one is asked for.
@@ -72,13 +77,16 @@ class Encoder(GradientCheckpointingLayer):
             states = self(variants, mask)[0].view(end - begin, batch, length - 1, -1)
             yield slice(begin - start, end - start), slice(0, length - 1), states
 
-    def blocks_replaced(self, embedded, filling, start, stop) -> Iterator[tuple[slice, slice, torch.Tensor]]:
-        """Like `blocks_without`, with tokens replaced by their filling (B,T,E), not deleted: texts stay T long."""
+    def blocks_replaced(self, embedded, filling, start, stop, whole=None) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+        """Like `blocks_without`, with tokens replaced, not deleted: texts stay T long.
+
+        filling: what replaces them, (B,T,E), or (E,) for all of them.
+        """
         batch, length, size = embedded.shape
         for begin, end in pieces(start, stop, batch * length, STATES_AT_ONCE):
             chosen = torch.arange(begin, end, device=embedded.device)
             variants = embedded.repeat(end - begin, 1, 1, 1)
-            variants[chosen - begin, :, chosen] = filling[:, begin:end].transpose(0, 1)
+            variants[chosen - begin, :, chosen] = filling.expand_as(embedded)[:, begin:end].transpose(0, 1)
             mask = torch.ones((end - begin) * batch, length, dtype=torch.bool, device=embedded.device)
             states = self(variants.flatten(0, 1), mask)[0].view(end - begin, batch, length, -1)
             yield slice(begin - start, end - start), slice(0, length), states
@@ -109,7 +117,7 @@ class Encoder(GradientCheckpointingLayer):
 
         Here the states themselves and their directions.
         """
-        states, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
+        states = self.whole(embedded)
         return states, direction(states.detach())
 
 
@@ -235,26 +243,25 @@ class BiLSTM(Bidirectional):
         """As defined in the base class, without making the points: what enters the gates is added as they are reached."""
         return LSTMAlong.apply(start, change, shares, mask, *(lstm.weight_hh_l0 for lstm in self.directions))
 
-    def blocks_without(self, embedded, start, stop):
+    def blocks_without(self, embedded, start, stop, whole=None):
         """As defined in the base class, with half of the work: what lies before a deleted token is not run again.
 
         Where a token stands after the deleted one its onward state is new and its backward state that of the whole text;
         where it stands before, the other way round. A part is one position for the deletions on one side of it, or for
         those of them that it has forgotten.
         """
-        yield from self._blocks(embedded, start, stop)
+        yield from self._blocks(embedded, start, stop, whole)
 
-    def blocks_replaced(self, embedded, filling, start, stop):
+    def blocks_replaced(self, embedded, filling, start, stop, whole=None):
         """As defined in the base class, with less than half of the work, in the same parts as `blocks_without`.
 
         In the replaced place itself both states are new: the onward one is kept until the backward one is there.
         """
-        yield from self._blocks(embedded, start, stop, filling)
+        yield from self._blocks(embedded, start, stop, whole, filling)
 
-    def _blocks(self, embedded, start, stop, filling=None):
+    def _blocks(self, embedded, start, stop, whole, filling=None):
         length, size, deletions = embedded.shape[1], self.forward_lstm.hidden_size, stop - start
-        whole, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
-        whole = whole.transpose(0, 1)
+        whole = (self.whole(embedded) if whole is None else whole).transpose(0, 1)
         buffer = embedded.new_empty(deletions, embedded.shape[0], 2 * size)
         own = torch.empty_like(buffer[..., :size])
         moved = 1 if filling is None else 0  # how far a token behind the deleted one moves up
@@ -316,7 +323,9 @@ class LSTMAlong(torch.autograd.Function):
     (P,), mask (B,T), onward and backward (4D,D): how a state enters the next gates. The gradient goes to start alone.
 
     Both directions take their steps together, each text read backward from its own end. tanh(x) is 2 sigmoid(2x) - 1, and
-    torch's sigmoid is several times faster; so the gate g is kept as that sigmoid.
+    torch's sigmoid is several times faster; so the gate g is kept as that sigmoid, the memory as twice itself, and states
+    and the tanh of the memory as half of themselves. The factors, all powers of two, are in the weights: nothing is rounded
+    otherwise. Steps are small, so their views are made before they are taken.
     """
 
     @staticmethod
@@ -331,21 +340,24 @@ class LSTMAlong(torch.autograd.Function):
         opened = start.new_empty(length, 2, texts, points, 4 * size)
         memory = start.new_zeros(length + 1, 2, texts * points, size)
         squashed, states = start.new_empty(2, length, 2, texts * points, size)
-        recurrent, shares = weights.transpose(1, 2), shares.unsqueeze(1)
-        for position in range(length):
-            gates = torch.addcmul(first[position], step[position], shares, out=opened[position]).flatten(1, 2)
+        recurrent, shares = 2 * weights.transpose(1, 2), shares.unsqueeze(1)
+        enter, keep, candidate, leave = _by_step(opened)
+        at, tanh, state = memory.unbind(), squashed.unbind(), states.unbind()
+        places = zip(first.unbind(), step.unbind(), opened.unbind(), opened.flatten(2, 3).unbind(), strict=True)
+        for position, (here, further, found, gates) in enumerate(places):
+            torch.addcmul(here, further, shares, out=found)
             if position:
-                gates.baddbmm_(states[position - 1], recurrent)
-            enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
-            now = torch.mul(keep, memory[position], out=memory[position + 1])
-            now.addcmul_(enter, candidate, value=2).sub_(enter)
-            torch.mul(now, 2, out=squashed[position]).sigmoid_().mul_(2).sub_(1)
-            torch.mul(leave, squashed[position], out=states[position])
+                gates.baddbmm_(state[position - 1], recurrent)
+            gates.sigmoid_()
+            now = torch.mul(keep[position], at[position], out=at[position + 1])
+            now.addcmul_(enter[position], candidate[position], value=4).sub_(enter[position], alpha=2)
+            torch.sigmoid(now, out=tanh[position]).sub_(0.5)
+            torch.mul(leave[position], tanh[position], out=state[position])
         ctx.save_for_backward(opened, memory, squashed, weights, scale, order, mask)
         states = states.unflatten(2, (texts, points))
         found = states.new_empty(texts, points, length, 2 * size)  # as matrix products behind like it
-        found[..., :size] = states[:, 0].permute(1, 2, 0, 3)
-        found[..., size:] = _by_text(states[:, 1], order).permute(1, 2, 0, 3)
+        torch.mul(states[:, 0].permute(1, 2, 0, 3), 2, out=found[..., :size])
+        torch.mul(_by_text(states[:, 1], order).permute(1, 2, 0, 3), 2, out=found[..., size:])
         return _only(found, mask)
 
     @staticmethod
@@ -355,28 +367,39 @@ class LSTMAlong(torch.autograd.Function):
         length, _, texts, points, size = opened.shape
         size //= 4
         slopes = _only(slopes, mask).permute(2, 0, 1, 3)
-        slopes = torch.stack([slopes[..., :size], _by_text(slopes[..., size:], order)], 1).flatten(2, 3)
+        slopes = torch.stack([slopes[..., :size], _by_text(slopes[..., size:], order)], 1).flatten(2, 3).unbind()
+        # a quarter of the gradients of i and g and a half of that of o are followed; what is missing comes with the weights
+        missing = scale.new_tensor([4, 1, 4, 2]).repeat_interleave(size)
+        recurrent, scale = weights * missing.unsqueeze(1), scale * missing
         sums = opened.new_empty(length, 2, texts, 4 * size)
-        of_memory, of_gates = torch.zeros_like(memory[0]), None
-        ones, factors = torch.ones_like(of_memory), opened.new_empty(2, texts * points, 4, size)
+        of_memory, into = torch.zeros_like(memory[0]), torch.empty_like(memory[0])
+        halves, factors = torch.full_like(into, 0.5), opened.new_empty(2, texts * points, 4 * size)
+        of_gates = torch.empty_like(factors)
+        of_points = of_gates.unflatten(1, (texts, points))
+        of_enter, of_keep, of_candidate, of_leave = factors.split(size, -1)
+        enter, keep, candidate, leave = _by_step(opened)
+        at, squashed, gates, summed = memory.unbind(), squashed.unbind(), opened.flatten(2, 3).unbind(), sums.unbind()
         for position in range(length - 1, -1, -1):
-            of_state = slopes[position]
-            if of_gates is not None:
-                of_state = torch.baddbmm(of_state, of_gates, weights)
-            gates, tanh = opened[position].flatten(1, 2), squashed[position]
-            enter, keep, candidate, leave = gates.split(size, -1)
-            of_memory.addcmul_(torch.addcmul(ones, tanh, tanh, value=-1).mul_(leave), of_state)
-            twice = of_memory * 2
-            torch.addcmul(of_memory, twice, candidate, value=-1, out=factors[:, :, 0]).neg_()
-            torch.mul(of_memory, memory[position], out=factors[:, :, 1])
-            torch.mul(twice, enter, out=factors[:, :, 2])
-            torch.mul(of_state, tanh, out=factors[:, :, 3])
-            of_gates = torch.addcmul(gates, gates, gates, value=-1).mul_(factors.flatten(2))  # sigmoid' = s - s^2
-            torch.sum(of_gates.unflatten(1, (texts, points)), 2, out=sums[position])
-            of_memory.mul_(keep)
+            of_state, tanh = slopes[position], squashed[position]
+            if position < length - 1:
+                of_state.baddbmm_(of_gates, recurrent)
+            torch.addcmul(halves, tanh, tanh, value=-2, out=into).mul_(leave[position])
+            of_memory.addcmul_(into, of_state)
+            torch.mul(of_memory, candidate[position], out=of_enter).sub_(of_memory, alpha=0.5)
+            torch.mul(of_memory, at[position], out=of_keep)
+            torch.mul(of_memory, enter[position], out=of_candidate)
+            torch.mul(of_state, tanh, out=of_leave)
+            torch.addcmul(gates[position], gates[position], gates[position], value=-1, out=of_gates).mul_(factors)  # s - s^2
+            torch.sum(of_points, 2, out=summed[position])
+            of_memory.mul_(keep[position])
         sums = sums * scale
         found = torch.cat([sums[:, 0], _by_text(sums[:, 1].unsqueeze(2), order).squeeze(2)], -1)
         return found.transpose(0, 1), None, None, None, None, None
+
+
+def _by_step(opened: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Gates (T,2,B,P,4D) as four, i, f, g and o, each a view (2,BP,D) for each step."""
+    return (gate.unbind() for gate in opened.flatten(2, 3).chunk(4, -1))
 
 
 def _only(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -399,7 +422,7 @@ def _lstm_without(lstm, embedded, start, stop, order: range, filling=None) -> It
     """(deletions v, position, states (v, B, D)) of one direction for all deletions that the reader has passed and not
     forgotten; those that it passed earlier than v are forgotten.
 
-    With filling (B,T,E) tokens are replaced by it, and the place of one is passed too. order: the positions as this
+    With filling (B,T,E) or (E,) tokens are replaced by it, and the place of one is passed too. order: the positions as this
     direction reads them. The whole text is read once; the deletion of a token branches off when the reader meets it, with
     the state before it, and from then on runs beside the whole text, so that one matrix product per position serves all of
     them, until its state and memory are those of the whole text again, to rounding (`_forgotten`), in all texts. All texts
@@ -413,11 +436,12 @@ def _lstm_without(lstm, embedded, start, stop, order: range, filling=None) -> It
     recurrent = (lstm.weight_hh_l0 * scale.unsqueeze(1)).t()
     weight, bias = lstm.weight_ih_l0 * scale.unsqueeze(1), (lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale
     inputs = nn.functional.linear(embedded, weight, bias).transpose(0, 1)
-    instead = None if filling is None else nn.functional.linear(filling, weight, bias).transpose(0, 1)
+    if filling is not None:
+        instead = nn.functional.linear(filling, weight, bias).expand(*embedded.shape[:2], -1).transpose(0, 1)
     # Row of the whole text at the end that the deletions join first, so that the rows under way are contiguous.
     whole, first, on = (deletions, 0, -1) if backward else (0, 1, 1)
     hidden = embedded.new_zeros(deletions + 1, batch, size)
-    cell = torch.zeros_like(hidden)
+    cell = torch.zeros_like(hidden)  # the memory, doubled: sigmoid makes its tanh of it
     buffer = embedded.new_empty((deletions + 1) * batch, 4 * size)
     for position in order:
         joins = start <= position < stop
@@ -426,21 +450,25 @@ def _lstm_without(lstm, embedded, start, stop, order: range, filling=None) -> It
             hidden[own], cell[own] = hidden[whole], cell[whole]
         before = min(max(position - start, 0), deletions)  # deletions left of here
         after = min(max(position - start + 1, 0), deletions)  # the first deletion right of here
-        if joins and instead is not None:  # the one that joins is passed, and reads what is there instead
+        replaces = joins and filling is not None
+        if replaces:  # the one that joins is passed, and reads what is there instead
             before, after = after, before
         rows = slice(after, whole + 1) if backward else slice(whole, before + 1)
         state, memory = hidden[rows], cell[rows]
-        gates = buffer[: state.shape[0] * batch]
-        torch.mm(state.view(-1, size), recurrent, out=gates)
-        gates = gates.view(-1, batch, 4 * size)
-        if joins and instead is not None:
-            (gates[1:] if backward else gates[:-1]).add_(inputs[position])
-            gates[0 if backward else -1].add_(instead[position])
+        gates = buffer[: state.shape[0] * batch].view(-1, batch, 4 * size)
+        under_way = gates
+        if replaces:  # its state is still that of the whole text
+            under_way, state_before = (gates[1:], state[1:]) if backward else (gates[:-1], state[:-1])
         else:
-            gates.add_(inputs[position])
+            state_before = state
+        torch.mm(state_before.view(-1, size), recurrent, out=under_way.view(-1, 4 * size))
+        if replaces:
+            new, same = (0, -1) if backward else (-1, 0)
+            torch.add(gates[same], instead[position], out=gates[new])
+        under_way.add_(inputs[position])
         enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
-        memory.mul_(keep).addcmul_(enter, candidate.mul_(2).sub_(1))
-        torch.mul(memory, 2, out=state).sigmoid_().mul_(2).sub_(1).mul_(leave)
+        memory.mul_(keep).addcmul_(enter, candidate, value=4).sub_(enter, alpha=2)
+        torch.sigmoid(memory, out=state).mul_(2).sub_(1).mul_(leave)
         while rows.start <= whole + on < rows.stop and whole + on != own and _forgotten(hidden, cell, whole, whole + on):
             whole += on  # the row of the oldest deletion is that of the whole text from here on
         if after < deletions if backward else before > 0:
@@ -449,11 +477,11 @@ def _lstm_without(lstm, embedded, start, stop, order: range, filling=None) -> It
 
 
 def _forgotten(hidden, cell, whole: int, other: int) -> bool:
-    """Whether the states and memories (rows,B,D) of two rows are the same to rounding."""
+    """Whether the states and doubled memories (rows,B,D) of two rows are the same to rounding."""
     near = min(8 * torch.finfo(hidden.dtype).eps, 1e-6)
     if bool(((hidden[other] - hidden[whole]).abs() > near).any()):
         return False
-    return not bool(((cell[other] - cell[whole]).abs() > near * (1 + cell[whole].abs())).any())
+    return not bool(((cell[other] - cell[whole]).abs() > near * (2 + cell[whole].abs())).any())
 
 
 def lstm_steps(lstm, tokens, dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -551,14 +579,14 @@ class CNN(Encoder):
         states = states * mask.unsqueeze(-1)
         return states, states.amax(1)
 
-    def blocks_without(self, embedded, start, stop):
+    def blocks_without(self, embedded, start, stop, whole=None):
         """As defined in the base class; only states whose window holds the deleted place are convolved again.
 
         With a reach of r tokens to each side these are the r places left of it and the r that follow, and they depend on
         2 r tokens to each side.
         """
         batch, length, _ = embedded.shape
-        whole, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
+        whole = self.whole(embedded) if whole is None else whole
         reach = max(convolution.padding[0] for convolution in self.convolutions)
         for begin, end in pieces(start, stop, batch * length, STATES_AT_ONCE):
             states = whole[:, remaining_positions(length, begin, end, embedded.device)].transpose(0, 1)
@@ -580,7 +608,7 @@ class CNN(Encoder):
         batch, length, size = embedded.shape
         reach = max(convolution.padding[0] for convolution in self.convolutions)
         with torch.no_grad():
-            states, _ = self(embedded, torch.ones(embedded.shape[:2], dtype=torch.bool, device=embedded.device))
+            states = self.whole(embedded)
             # A filter that is closed by the ReLU has a state of 0, and so no part in the direction.
             seeds = direction(states).split([convolution.out_channels for convolution in self.convolutions], -1)
             window = embedded.new_zeros(batch, length, 2 * reach + 1, size)
