@@ -75,6 +75,18 @@ def test_nonlinearities_that_captum_is_shown(encoder, kinds, a_batch):
     assert [type(module).__name__ for module in view.nonlinearities] == kinds
 
 
+def test_scores_in_float32_are_shown_as_in_float64(a_batch):
+    """There a tanh is made of a sigmoid."""
+    fields = {"encoder": "embedding", "embedding_size": 8, "hidden_size": 8, "alignment": "additive", "dtype": torch.float32}
+    model, batch = a_batch(**fields)
+    with torch.no_grad():
+        model.model.alignment.key.weight.mul_(30)  # so that a tanh is far from straight
+        model.model.alignment.value.weight.mul_(30)
+    found, exact = deeplift.measure(model, batch), deeplift.measure(model.double(), batch)
+    for one, other in zip(found["importance_deeplift"], exact["importance_deeplift"], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(other).max(initial=0.01))
+
+
 def test_saturated_units_have_a_part(a_batch):
     """Where tanh is flat its slope is 0; what it rose by from the baseline is not."""
     model, batch = a_batch([5, 4], encoder="average", projection="uniform", scale=300.0)
