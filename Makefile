@@ -31,6 +31,7 @@ style: $(READY)
 
 benchmark: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark.py
+	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_saliency.py
 
 clean:
 	rm -rf $(VENV) runs .conformance
