@@ -1,27 +1,37 @@
 """What a measure of saliency costs, one thread, beside captum's on the same model, points and texts.
 
-Rows: integrated gradients at 50 midpoints, and occlusion by zeros, of the BiLSTM that `benchmark.py` times, on texts of 20
-and of 200 tokens. Values are checked to be the same before anything is timed. captum has its own batching switched on: of
-points (`internal_batch_size`) and of changed texts (`perturbations_per_eval`), and the fastest of several sizes counts.
-Ours is what makes the inputs' column; those of encoder states, which captum does not make, are left out. Figures are CPU
-time of this process per text, the median of the repetitions, the two sides taking turns.
+Rows: every measure that captum can make of the BiLSTM that `benchmark.py` times, on texts of 20 and of 200 tokens.
+Integrated gradients have 50 midpoints, KernelSHAP and LIME 256 samples, the same on both sides, and absent tokens are zeros.
+Values are checked to be the same before anything is timed. captum has its own batching switched on: of points
+(`internal_batch_size`) and of changed texts (`perturbations_per_eval`), and the fastest of several sizes counts. Of
+integrated gradients and occlusion ours is what makes the inputs' column, without those of encoder states, which captum does
+not make; gradient times input makes them too; gradient norms are both of the inputs' columns, with the gradient through
+attention and with attention held fixed, for which captum is called twice. Figures are CPU time of this process per text, the
+median of the repetitions, the two sides taking turns.
 
-Layer-wise relevance propagation, which captum does not have for these models, stands in a table of its own beside gradient
-times input, which is one forward and one backward pass, and beside that backward pass alone, for each encoder.
+A second table has what each measure of the package costs, as it is measured by default, beside gradient times input, which
+is one forward and one backward pass. Layer-wise relevance propagation, which captum does not have for these models, stands
+in a third for each encoder, beside such a pass and the backward pass alone.
 """
 
 import argparse
+import importlib
+import math
+import pkgutil
 import time
 from pathlib import Path
 
 import pandas as pd
 import torch
 from benchmark import VOCABULARY, same, take_turns
-from captum.attr import FeatureAblation, IntegratedGradients
+from captum._utils.models.linear_model import SkLearnLasso
+from captum.attr import FeatureAblation, InputXGradient, IntegratedGradients, KernelShap, Lime, Saliency
 
+import attnfaith.importance
 from attnfaith._memory import keep_freed_memory
-from attnfaith.importance import gradient_x_input, integrated_gradients, lrp
-from attnfaith.importance._inputs import differentiable_inputs, without_parameters
+from attnfaith._random import generator
+from attnfaith.importance import gradient_norm, gradient_x_input, integrated_gradients, kernel_shap, lime, lrp
+from attnfaith.importance._inputs import differentiable_inputs, log_odds, without_parameters
 from attnfaith.importance.leave_one_out import without_token
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
@@ -30,8 +40,10 @@ from attnfaith.reporting import save_table
 
 TEXTS = {20: 32, 200: 8}  # tokens: texts of a call
 STEPS = 50
-POINTS_AT_ONCE = (None, 16, 64)  # captum's internal_batch_size; None is all of them
+SAMPLES = 256
+POINTS_AT_ONCE = (None, 32, 64)  # captum's internal_batch_size; None is all of them
 CHANGES_AT_ONCE = (8, 32, 128)  # captum's perturbations_per_eval
+SAMPLES_AT_ONCE = (16, 64, 256)  # the same
 
 
 def texts_of(tokens, encoder="bilstm"):
@@ -62,7 +74,7 @@ def compare(measure, tokens, ours, theirs, sizes, repeats):
         "ms_per_text": 1e3 * mine / count,
         "captum_ms_per_text": 1e3 * captums / count,
         "times_faster": captums / mine,
-        "captum_at_once": "all" if best is None else best,
+        "captum_at_once": "all" if best is None else str(best),
         "repeats": repeats,
     }
     print("  ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()))
@@ -112,6 +124,109 @@ def occlusion_row(tokens, repeats):
     return compare("occlusion by zeros", tokens, ours, theirs, CHANGES_AT_ONCE, repeats)
 
 
+def gradient_x_input_row(tokens, repeats):
+    model, batch = texts_of(tokens)
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach()
+    captum = InputXGradient(lambda points: model(inputs_embeds=points).logits)
+
+    def ours():
+        return gradient_x_input.measure(model, batch, target=1)["importance_gradient_x_input"]
+
+    def theirs(_):
+        with without_parameters(model):
+            return captum.attribute(embedded.requires_grad_(), target=1).detach().sum(-1)[:, 1:-1]
+
+    return compare("gradient times input", tokens, ours, theirs, (None,), repeats)
+
+
+def gradient_norm_row(tokens, repeats):
+    model, batch = texts_of(tokens)
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach()
+
+    def through(points):
+        return log_odds(model(inputs_embeds=points).logits)
+
+    def fixed(points):
+        encoded = model.encode(inputs_embeds=points)
+        return log_odds(model.decode(encoded.hidden, model.attend(*encoded).detach()))
+
+    columns = ("importance_gradient_norm", "importance_gradient_norm_detached")
+
+    def ours():
+        found = gradient_norm.measure(model, batch)
+        return [values for column in columns for values in found[column]]
+
+    def theirs(_):
+        with without_parameters(model):
+            slopes = [Saliency(f).attribute(embedded.requires_grad_(), abs=False) for f in (through, fixed)]
+        return torch.cat(slopes).detach().norm(dim=-1)[:, 1:-1]
+
+    return compare("gradient norm, through attention and not", tokens, ours, theirs, (None,), repeats)
+
+
+def sampled_row(name, tokens, repeats, ours, make):
+    """A measure fitted to parts of a text that are drawn, with the same draws; make(value) is captum's."""
+    model, batch = texts_of(tokens)
+    embedded = model.get_input_embeddings()(batch["input_ids"]).detach()
+    groups = torch.arange(tokens)[None, :, None].expand(1, -1, embedded.shape[-1])
+
+    def measured():
+        return ours.measure(model, batch, target=1, samples=SAMPLES, absent="zero")[f"importance_{name}"]
+
+    def theirs(size):
+        found = []
+        for text, instance in zip(embedded.split(1), batch["instance_id"], strict=True):
+            begin, inner, end = text[:, :1], text[:, 1:-1], text[:, -1:]
+
+            @torch.no_grad()
+            def value(parts, begin=begin, end=end):
+                points = torch.cat([begin.expand(len(parts), -1, -1), parts, end.expand(len(parts), -1, -1)], 1)
+                return model(inputs_embeds=points).logits[:, 1]
+
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(int(generator(0, instance, name).integers(2**63)))
+                scores = make(value).attribute(inner, feature_mask=groups, n_samples=SAMPLES, perturbations_per_eval=size)
+            found.append(scores[0, :, 0])
+        return found
+
+    return compare(f"{name}, {SAMPLES} samples", tokens, measured, theirs, SAMPLES_AT_ONCE, repeats)
+
+
+def kernel_shap_row(tokens, repeats):
+    return sampled_row("kernel_shap", tokens, repeats, kernel_shap, KernelShap)
+
+
+def lime_row(tokens, repeats):
+    def near(_whole, _changed, part, width=0.25, **_):  # the measure's width, of the parts and not of their embeddings
+        distance = 1 - torch.nn.functional.cosine_similarity(part.double(), torch.ones_like(part).double()).item()
+        return math.exp(-(distance**2) / (2 * width**2))
+
+    def make(value):
+        return Lime(value, interpretable_model=SkLearnLasso(alpha=0.01), similarity_func=near)
+
+    return sampled_row("lime", tokens, repeats, lime, make)
+
+
+def measure_rows(tokens, repeats):
+    """What each measure costs; those that take no time worth telling, random and uniform scores, too."""
+    model, batch = texts_of(tokens)
+    names = [found.name for found in pkgutil.iter_modules(attnfaith.importance.__path__) if found.name[0] != "_"]
+    modules = [importlib.import_module(f"attnfaith.importance.{name}") for name in names]
+    spent = take_turns([lambda module=module: module.measure(model, batch) for module in modules], repeats)
+    passes = spent[names.index("gradient_x_input")]
+    return [
+        {
+            "measure": name,
+            "tokens": tokens,
+            "texts": TEXTS[tokens],
+            "ms_per_text": 1e3 * seconds / TEXTS[tokens],
+            "times_gradient_x_input": seconds / passes,
+            "repeats": repeats,
+        }
+        for name, seconds in sorted(zip(names, spent, strict=True), key=lambda one: one[1])
+    ]
+
+
 def lrp_row(encoder, tokens, repeats):
     model, batch = texts_of(tokens, encoder)
     lost = max(abs(value) for value in lrp.measure(model, batch)["lrp_unaccounted"])
@@ -147,12 +262,22 @@ def main():
     known = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()  # as every command of the package does; captum has it, too
-    rows = [row(tokens, known.repeats) for row in (integrated_gradients_row, occlusion_row) for tokens in TEXTS]
+    beside = (
+        gradient_x_input_row,
+        gradient_norm_row,
+        integrated_gradients_row,
+        occlusion_row,
+        kernel_shap_row,
+        lime_row,
+    )
+    rows = [row(tokens, known.repeats) for row in beside for tokens in TEXTS]
     save_table(pd.DataFrame(rows), known.output / "saliency")
+    rows = [row for tokens in TEXTS for row in measure_rows(tokens, known.repeats)]
+    save_table(pd.DataFrame(rows), known.output / "measures")
     encoders = ("bilstm", "bigru", "transformer", "cnn", "average")
     rows = [lrp_row(encoder, tokens, known.repeats) for encoder in encoders for tokens in TEXTS]
     save_table(pd.DataFrame(rows), known.output / "lrp")
-    print(f"tables: {known.output}/saliency.md, {known.output}/lrp.md")
+    print("tables:", ", ".join(f"{known.output}/{name}.md" for name in ("saliency", "measures", "lrp")))
 
 
 if __name__ == "__main__":

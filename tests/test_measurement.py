@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from attnfaith import measurement, record
 from attnfaith.data.collation import pad_batch
 from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import gradient
-from attnfaith.measurement import Cell, MeasurementError, digest_data, measure
+from attnfaith.measurement import Cell, MeasurementError, check_options, digest_data, load_producers, measure
 from attnfaith.record import Column
 
 
@@ -239,6 +240,19 @@ def test_labels_reach_producers(go, texts):
     ]
     for row, found in enumerate(record.rows(gold, "importance_gradient_x_input")):
         np.testing.assert_allclose(found, by_class[labels[row]][row], atol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["gold", 0, {"of": 1, "against": 0}])
+def test_no_explanation_of_one_class_is_judged_by_another(target):
+    options = {"occlusion": {"target": target}, "lrp": {"target": "predicted"}}
+    alone = load_producers(["occlusion", "lrp"])
+    assert check_options(alone, options) == options
+    for test in ("rationale_erasure", "soft_erasure"):
+        modules = {**alone, **load_producers([test])}
+        assert check_options(modules, {"lrp": {"target": "predicted"}})
+        message = rf"'occlusion' explains target={re.escape(repr(target))}, and \['{test}'\] would judge it by the predicted"
+        with pytest.raises(MeasurementError, match=message):
+            check_options(modules, options)
 
 
 @pytest.mark.parametrize(

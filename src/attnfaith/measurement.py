@@ -64,7 +64,8 @@ def check_options(modules: Mapping[str, object], options: Mapping[str, Mapping] 
     """The options as given, {producer: {keyword: value}}.
 
     Raises MeasurementError for a producer that is not run, a keyword it does not have, and a value it refuses (a producer
-    with a function `check(**options)` says so before any work is done).
+    with a function `check(**options)` says so before any work is done); and where a measure explains anything but the
+    predicted class and a test of explanations, which follows that class, is run beside it.
     """
     options = {name: dict(given) for name, given in (options or {}).items()}
     for name, given in options.items():
@@ -79,6 +80,14 @@ def check_options(modules: Mapping[str, object], options: Mapping[str, Mapping] 
                 modules[name].check(**given)
             except (TypeError, ValueError) as error:
                 raise MeasurementError(f"options of '{name}': {error}") from error
+    tests = sorted(name for name, module in modules.items() if getattr(module, "AFTER", False))
+    for name, given in options.items():
+        target = given.get("target", "predicted")
+        if tests and target != "predicted":
+            raise MeasurementError(
+                f"'{name}' explains target={target!r}, and {tests} would judge it by the predicted class, whose "
+                "evidence may be evidence against what it explains: leave out the target, or measure it without them"
+            )
     return options
 
 

@@ -7,5 +7,6 @@ stages with another attention; it never changes the model. An instance it is und
 has empty draws or NaN and is counted where tables are made.
 
 A module with AFTER = True tests the scores of others: it is run after all measures of importance, and batch["scores"] holds
-theirs and the model's attention, by the measure's name, one array [T] per instance.
+theirs and the model's attention, by the measure's name, one array [T] per instance. It follows the predicted class, and is
+refused beside a measure that is told to explain another.
 """
