@@ -932,6 +932,16 @@ def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message)
         ({"data__vectors": "nowhere.vec"}, DatasetError, "no vector file nowhere.vec"),
         ({"data__arguments": {"length": [4, 8], "sizes": {"train": 1}}}, ValueError, "no training instance of class"),
         ({"data__arguments": {"length": [4, 8], "sizes": {"validation": 1}}}, ValueError, "roc_auc is not defined"),
+        (
+            {"measure__producers": ["exact_contribution"], "model__readout": "tanh"},
+            measurement.MeasurementError,
+            "'exact_contribution': logits of readout='tanh' are not affine .* measures that sum to them there are",
+        ),
+        (
+            {"measure__producers": ["occlusion"], "measure__options": {"occlusion": {"target": 5}}},
+            measurement.MeasurementError,
+            "'occlusion': target=5: there is no class 5",
+        ),
     ],
 )
 def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, error, message):

@@ -146,14 +146,7 @@ def measure(
         raise MeasurementError(
             f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
         )
-    modules = load_producers(names)
-    options = check_options(modules, options)
-    _check(model, dataset, level)
-    if level == "word":
-        try:
-            dataset = by_words(dataset)
-        except DatasetError as error:
-            raise MeasurementError(str(error)) from error
+    attending, dataset, modules, options = check(model, dataset, names, level=level, options=options)
     extra = _declared(modules, dataset)
     if attention is not None:
         if modules:
@@ -161,8 +154,6 @@ def measure(
                 f"{list(modules)} would measure the model's own attention, not the one that is given: measure without them"
             )
         _check_given(attention, dataset)
-    attending = WordLevel(model) if level == "word" else model
-    _check_possible(modules, options, attending, dataset)
     identity = {**vars(cell), **_model_identity(model, level)}
     batches = _batches(np.asarray(dataset["length"]), batch_tokens)
     shards = _shards(batches, shard_instances)
@@ -214,6 +205,27 @@ def measure(
         _merge(folder, shards, output, [{**plan, **(settings or {})}])
     state.wait_for_everyone()
     return output
+
+
+def check(
+    model, dataset, names: Sequence[str], *, level: str = "sentence", options: Mapping[str, Mapping] | None = None
+) -> tuple:
+    """What `measure` goes by: the model at this level, its data set there, the producers' modules and their options.
+
+    Raises MeasurementError as `measure` does for the same arguments: a run asks before it trains the model.
+    """
+    modules = load_producers(names)
+    options = check_options(modules, options)
+    _check(model, dataset, level)
+    attending = model
+    if level == "word":
+        attending = WordLevel(model)
+        try:
+            dataset = by_words(dataset)
+        except DatasetError as error:
+            raise MeasurementError(str(error)) from error
+    _check_possible(modules, options, attending, dataset)
+    return attending, dataset, modules, options
 
 
 def _declared(modules: Mapping[str, object], dataset) -> dict[str, record.Column]:

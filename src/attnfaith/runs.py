@@ -20,6 +20,7 @@ import pyarrow as pa
 import torch
 import transformers
 from accelerate import PartialState
+from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
@@ -36,6 +37,7 @@ from attnfaith.measurement import (
     CODE,
     Cell,
     MeasurementError,
+    check,
     check_options,
     digest_data,
     digest_model,
@@ -543,8 +545,11 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
             print(line)
     columns = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
     columns = [name for name in columns if name in encoded["train"].column_names]
+    measured = _to_measure(recipe, tokenizer, state)[1] if recipe.measure.producers else None
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, loaded, tokenizer)
+    if recipe.measure.producers:  # what does not suit the model or its texts is refused before it is trained
+        check(model, measured, recipe.measure.producers, level=recipe.measure.level, options=recipe.measure.options)
     facts = {
         "status": "trained",
         "dataset": {
@@ -675,10 +680,7 @@ def _load_model(folder: Path, state: PartialState):
 def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os.PathLike | None = None) -> Path:
     section = recipe.measure
     model, tokenizer = _load_model(folder, state)
-    limits = {**recipe.data.limits, **({} if section.limit is None else {section.split: section.limit})}
-    with state.local_main_process_first():
-        loaded = load_data(recipe, limits)
-        rows = encode(loaded.splits[section.split], tokenizer)
+    loaded, rows = _to_measure(recipe, tokenizer, state)
     common = _common(recipe, folder, loaded)
     data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
     made = _made(section.seed, CODE, state, data)
@@ -699,6 +701,15 @@ def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os
     if state.is_main_process and output is None:
         _note(folder, status="measured")
     return path
+
+
+def _to_measure(recipe: Recipe, tokenizer, state: PartialState) -> tuple[LoadedDataset, Dataset]:
+    """The data and, encoded, the texts that a record of this recipe holds."""
+    section = recipe.measure
+    limits = {**recipe.data.limits, **({} if section.limit is None else {section.split: section.limit})}
+    with state.local_main_process_first():
+        loaded = load_data(recipe, limits)
+        return loaded, encode(loaded.splits[section.split], tokenizer)
 
 
 def _measure_outputs(recipe: Recipe, folder: Path, state: PartialState) -> None:
