@@ -7,12 +7,15 @@ them become the unknown word, in all three splits; a fresh model of the same rec
 measure, share and seed, and classifies the test texts. A measure that knows what mattered costs more accuracy than words
 taken at random, which are always among the measures. Since each model is trained on texts like those that it is tested on,
 none is shown anything new; but where evidence is redundant, removing what one model used does not keep another from
-learning, and what a new model learns says little of the old one.
+learning, and what a new model learns says little of the old one. And which words are gone can itself tell the class (Rong et
+al. 2022): a signed measure takes the evidence for the class that the old model predicted and leaves that against it, from
+which a new model reads the prediction backwards. So each signed measure is there by its size as well (`absolute_`), and a
+measure that seems worse than chance at a large share may have removed too well.
 
 FOLDER holds scores-<split>.parquet (records of the run's model), roar.csv, a row for each trained model, and
 roar_summary.csv. Stopped and called again, it goes on with the models that are missing.
 
-Source: Hooker et al. 2019; on words and with a summary over shares, Madsen et al. 2022.
+Source: Hooker et al. 2019; on words and with a summary over shares, Madsen et al. 2022; leakage: Rong et al. 2022.
 """
 
 import argparse
@@ -35,7 +38,7 @@ from attnfaith.cli import guarded
 from attnfaith.data.tokenization import encode
 from attnfaith.experiments.rationale_erasure import check as check_shares
 from attnfaith.experiments.rationale_erasure import rationales
-from attnfaith.measurement import digest_data, digest_model, measure, producers
+from attnfaith.measurement import digest_data, digest_model, load_producers, measure, producers, scores_by_measure
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting.files import write_atomically
@@ -169,10 +172,12 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
     if (made["model"], made["data"]) != (digest_model(model), digest_data(rows)) or made["producers"] != wanted:
         raise RecipeError(f"{path} holds scores of another model, other texts or other measures: give another --output")
     ids = table.column("instance_id").to_pylist()
-    columns = [name for name in table.column_names if name.startswith("importance_") and not name.endswith("_hidden")]
-    columns = [name for name in columns if record.axes(table.schema.field(name)) == ("T",)]
-    columns = (["attention"] if "attention" in names else []) + columns
-    return {name.removeprefix("importance_"): dict(zip(ids, record.rows(table, name), strict=True)) for name in columns}
+    declared = {name: column for module in load_producers(wanted).values() for name, column in module.COLUMNS.items()}
+    columns = {name: record.rows(table, name) for name in ("attention", *declared)}
+    found = scores_by_measure(columns, declared)
+    return {
+        name: dict(zip(ids, values, strict=True)) for name, values in found.items() if name not in {"attention"} - {*names}
+    }
 
 
 def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Remove and retrain, on generated texts whose evidence is known."""
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -94,6 +95,27 @@ def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, quick_
     pd.testing.assert_frame_equal(again[:3], rows, check_dtype=False)
     with pytest.raises(recipes.RecipeError, match="scores of another model, other texts or other measures"):
         roar.roar(run, out, ["gradient"], (0.3,), [3])
+
+
+def test_a_signed_measure_is_there_by_its_size_as_well(tiny_recipe, tmp_path, quick_report, monkeypatch):
+    runs.run(tiny_recipe(objective__kind="untrained", measure__producers=[]))
+    recipe = recipes.load(tmp_path / "run" / runs.RECIPE)
+    monkeypatch.setattr(roar.recipes, "load", lambda _: dataclasses.replace(recipe, objective=recipes.Objective()))
+    removed = {}
+    whole = roar.without
+
+    def spy(rows, scores, *given):
+        removed.setdefault(len(removed), scores)
+        return whole(rows, scores, *given)
+
+    monkeypatch.setattr(roar, "without", spy)
+    monkeypatch.setattr(roar, "_retrain", lambda *_: {"n": 1, "accuracy": 0.5, "macro_f1": 0.5})
+    rows = roar.roar(tmp_path / "run", tmp_path / "roar", ["occlusion", "leave_one_out"], (0.5,))
+    assert rows["measure"].tolist() == ["none", "random", "occlusion", "absolute_occlusion", "leave_one_out"]
+    signed, sizes = removed[3], removed[6]  # of the training split, which is removed from first
+    assert signed.keys() == sizes.keys() and any((values < 0).any() for values in signed.values())
+    for name, values in signed.items():
+        np.testing.assert_array_equal(sizes[name], np.abs(values))
 
 
 @pytest.mark.parametrize(

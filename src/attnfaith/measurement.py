@@ -485,7 +485,7 @@ def _measure_batch(
     # sorted: those that test the scores of others come last, else as they were named
     for name, module in sorted(modules.items(), key=lambda named: getattr(named[1], "AFTER", False)):
         if getattr(module, "AFTER", False) and "scores" not in batch:
-            batch["scores"] = _scores(columns, extra)
+            batch["scores"] = scores_by_measure(columns, extra)
         made = module.measure(model, batch, seed=seed, **options.get(name, {}))
         if set(made) != set(module.COLUMNS):
             raise MeasurementError(f"'{name}' declares {sorted(module.COLUMNS)} and returned {sorted(made)}")
@@ -493,8 +493,8 @@ def _measure_batch(
     return record.build(columns, extra)
 
 
-def _scores(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
-    """The token scores that a batch's columns hold: measure -> one array [T] per instance, attention first.
+def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
+    """The token scores that the columns of a batch or record hold: measure -> one array [T] per instance, attention first.
 
     Importances of states are not among them: a token is erased from the input. A signed measure (one whose column's doc says
     so) is there by its size as well, beside the measures that have no sign: else none could tell what is due to the sign.
