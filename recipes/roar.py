@@ -173,7 +173,11 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
         raise RecipeError(f"{path} holds scores of another model, other texts or other measures: give another --output")
     ids = table.column("instance_id").to_pylist()
     declared = {name: column for module in load_producers(wanted).values() for name, column in module.COLUMNS.items()}
-    columns = {name: record.rows(table, name) for name in ("attention", *declared)}
+    columns = {
+        name: record.rows(table, name)
+        for name in ("attention", *declared)
+        if record.axes(table.schema.field(name)) == ("T",)
+    }
     found = scores_by_measure(columns, declared)
     return {
         name: dict(zip(ids, values, strict=True)) for name, values in found.items() if name not in {"attention"} - {*names}

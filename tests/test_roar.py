@@ -110,8 +110,8 @@ def test_a_signed_measure_is_there_by_its_size_as_well(tiny_recipe, tmp_path, qu
 
     monkeypatch.setattr(roar, "without", spy)
     monkeypatch.setattr(roar, "_retrain", lambda *_: {"n": 1, "accuracy": 0.5, "macro_f1": 0.5})
-    rows = roar.roar(tmp_path / "run", tmp_path / "roar", ["occlusion", "leave_one_out"], (0.5,))
-    assert rows["measure"].tolist() == ["none", "random", "occlusion", "absolute_occlusion", "leave_one_out"]
+    rows = roar.roar(tmp_path / "run", tmp_path / "roar", ["lrp", "leave_one_out"], (0.5,))
+    assert rows["measure"].tolist() == ["none", "random", "lrp", "absolute_lrp", "leave_one_out"]
     signed, sizes = removed[3], removed[6]  # of the training split, which is removed from first
     assert signed.keys() == sizes.keys() and any((values < 0).any() for values in signed.values())
     for name, values in signed.items():

@@ -221,7 +221,16 @@ def test_signed_measures_by_their_size(draw_record):
 )
 def test_advice(draw_record, fall, words):
     (cell,) = split_cells(erased(draw_record(40, measures=("good", "random"), rationale=True), fall))
-    assert words in saliency.advice_in_words(cell)
+    said = saliency.advice_in_words(cell)
+    assert words in said and "chance is not known" not in said
+
+
+def test_advice_without_a_floor_says_so(draw_record):
+    names = ("attention", "good")
+    fall = {"attention": 0.2, "good": 0.6}
+    (cell,) = split_cells(erased(draw_record(40, measures=("good",), rationale=True), fall, names=names))
+    said = saliency.advice_in_words(cell)
+    assert "use good" in said and "Whether any is better than chance is not known: measure random_scores too." in said
 
 
 def test_known_evidence_counts_where_texts_are_generated(draw_record):

@@ -1,5 +1,6 @@
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
@@ -178,7 +179,7 @@ def test_plausibility_against_sklearn(draw_record):
     assert list(table["scores"]) == ["attention", *MEASURES]
     gold = records.rows(record, "rationale")
     for name, column in [("attention", "attention"), ("gradient", "importance_gradient")]:
-        pairs = [(g, s) for g, s in zip(gold, records.rows(record, column), strict=True) if g.any()]
+        pairs = [(g, s) for g, s in zip(gold, records.rows(record, column), strict=True) if 0 < g.sum() < len(g)]
         row = row_of(table, scores=name)
         assert (row["n"], row["n"] + row["n_undefined"]) == (len(pairs), 40)
         assert row["n_undefined"] >= 1  # the empty text
@@ -186,6 +187,19 @@ def test_plausibility_against_sklearn(draw_record):
         assert row["uniform_baseline"] == pytest.approx(np.mean([g.mean() for g, _ in pairs]))
         assert row["ci_low"] < row["auprc_mean"] < row["ci_high"]
         assert row["uniform_baseline"] < row["random_baseline"] < row["auprc_mean"]
+
+
+def test_texts_with_all_or_none_marked_are_counted(draw_record):
+    record = draw_record(12, rationale=True)
+    place, gold = record.column_names.index("rationale"), records.rows(record, "rationale")
+    long = [row for row in range(12) if len(gold[row]) > 1]
+    for row in range(12):
+        gold[row] = np.arange(len(gold[row])) < 1.0
+    gold[long[0]], gold[long[1]] = np.ones_like(gold[long[0]]), np.zeros_like(gold[long[1]])
+    kind = record.schema.field(place)
+    marked = record.set_column(place, kind, pa.array([row.astype(float).tolist() for row in gold], kind.type))
+    assert set(plausibility_table(marked)["n"]) == {len(long) - 2}
+    assert set(plausibility_table(marked)["n_undefined"]) == {12 - len(long) + 2}
 
 
 def test_plausibility_interval_shrinks_with_more_texts(draw_record):

@@ -317,7 +317,7 @@ def _plausibility_grid(df: pd.DataFrame) -> Grid:
     note = (
         "Area under the precision-recall curve of token scores against the tokens of the gold evidence, "
         "mean over texts. Random order, equal scores: what scores without any relation reach on the same texts. "
-        "Undefined: texts without a marked token. "
+        "Undefined: texts without a marked token, or with all marked. "
         "Where people marked the evidence, this is about what convinces people, not about what the model used."
     )
     names = (*keys, "scores", "texts", "undefined", "mean AUPRC [95 % interval]", "random order", "equal scores")

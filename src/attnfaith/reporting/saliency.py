@@ -446,12 +446,15 @@ def advice_in_words(cell: Cell) -> str:
             "the tokens better than chance."
         )
     tests = f"{found.wins} of {found.tests} tests"
+    floor = (
+        "" if "random" in measures(cell) else " Whether any is better than chance is not known: measure random_scores too."
+    )
     if found.measure == "attention":
-        return f"Attention serves a developer of this model: it is among the best measures in {tests}."
+        return f"Attention serves a developer of this model: it is among the best measures in {tests}.{floor}"
     return (
         f"To see which inputs mattered to this model, use {measure_label(found.measure)}: it is among the best measures in "
         f"{tests}, attention in {found.attention_wins}, and it is better than attention (p ≤ {ALPHA:g}, corrected) in "
-        f"{found.attention_loses}."
+        f"{found.attention_loses}.{floor}"
     )
 
 

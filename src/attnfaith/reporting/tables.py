@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
-from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, auprc, auprc_constant, auprc_random
+from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
+from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, auprc_constant, auprc_random
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, pair_name, split_cells
 from attnfaith.reporting.files import write_atomically
@@ -147,8 +148,8 @@ def plausibility_table(record: "pa.Table | Sequence[Cell]", *, n_bootstrap: int 
     One row per cell x score. auprc_mean: mean area under the precision-recall curve, in 0..1, of the token scores
     against the `rationale` column. random_baseline: what scores in random order reach on the same texts;
     uniform_baseline: what equal scores reach, the mean share of marked tokens. n_undefined: texts without a marked
-    token or without tokens. ci_low, ci_high: 95 % bootstrap interval of the mean. No rows where the record has no
-    rationale.
+    token, with all marked, or without tokens. ci_low, ci_high: 95 % bootstrap interval of the mean. No rows where the record
+    has no rationale.
 
     Plausible is not faithful: agreement with people says nothing on what the model used (Jacovi & Goldberg, 2020).
     """
@@ -158,7 +159,7 @@ def plausibility_table(record: "pa.Table | Sequence[Cell]", *, n_bootstrap: int 
             continue
         gold = records.rows(cell.table, "rationale")
         for name in ("attention", *cell.measures):
-            found = np.asarray(auprc(cell.scores(name), gold), dtype=np.float64)
+            found = average_precision(cell.scores(name), gold)
             defined = np.flatnonzero(~np.isnan(found))
             low, high = bootstrap_interval(found[defined], seed=seed, draws=n_bootstrap)
             rows.append(
