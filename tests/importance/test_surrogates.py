@@ -3,9 +3,11 @@
 import itertools
 import math
 
+import captum.attr
 import numpy as np
 import pytest
 import torch
+from captum._utils.models.linear_model import SkLearnLasso
 
 from attnfaith._parts import read_parts
 from attnfaith._random import generator
@@ -62,14 +64,25 @@ def test_shapley_values_by_brute_force(a_batch):
     assert np.ptp([one["importance_kernel_shap"][0] for one in few], axis=0).max() > 0.02  # samples matter
 
 
-def test_kernel_shap_as_captum_has_it_on_embeddings(a_batch):
-    """The same samples, given to captum as embeddings with a feature for each token: 1e-5 apart or less."""
-    from captum.attr import KernelShap
+def captums_lime(value):
+    """captum's LIME with the measure's penalty and nearness, of the parts kept and not of their embeddings."""
 
-    model, batch = a_batch([6, 4], encoder="bilstm")
-    found = kernel_shap.measure(model, batch, target=0, absent="zero", samples=40, seed=5)["importance_kernel_shap"]
+    def near(_whole, _changed, part, **_):
+        distance = 1 - torch.nn.functional.cosine_similarity(part.double(), torch.ones_like(part).double()).item()
+        return math.exp(-(distance**2) / (2 * 0.25**2))
+
+    return captum.attr.Lime(value, interpretable_model=SkLearnLasso(alpha=0.01), similarity_func=near)
+
+
+@pytest.mark.parametrize(("name", "make"), [("kernel_shap", captum.attr.KernelShap), ("lime", captums_lime)])
+def test_as_captum_has_it_on_embeddings(name, make, a_batch):
+    """The same samples, given to captum as embeddings with a feature for each token: 1e-5 apart or less."""
+    model, batch = a_batch([6, 4], encoder="bilstm", scale=2.0)
+    measure = {"kernel_shap": kernel_shap, "lime": lime}[name].measure
+    found = measure(model, batch, target=0, absent="zero", samples=40, seed=5)[f"importance_{name}"]
+    assert all(np.count_nonzero(scores) for scores in found)
     embeddings = model.get_input_embeddings()
-    for row, name in enumerate(batch["instance_id"]):
+    for row, instance in enumerate(batch["instance_id"]):
         ids = batch["input_ids"][row, batch["attention_mask"][row].bool()]
 
         def value(inner, ids=ids):
@@ -82,8 +95,8 @@ def test_kernel_shap_as_captum_has_it_on_embeddings(a_batch):
         inner = embeddings(ids[1:-1]).detach()[None]
         features = torch.arange(inner.shape[1])[None, :, None].expand_as(inner)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(generator(5, name, "kernel_shap").integers(2**63)))
-            expected = KernelShap(value).attribute(inner, feature_mask=features, n_samples=40, perturbations_per_eval=7)
+            torch.manual_seed(int(generator(5, instance, name).integers(2**63)))
+            expected = make(value).attribute(inner, feature_mask=features, n_samples=40, perturbations_per_eval=7)
         np.testing.assert_allclose(found[row], expected[0, :, 0], atol=1e-5)
 
 
