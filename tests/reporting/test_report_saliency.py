@@ -329,6 +329,14 @@ def test_grids(record, draw_record):
     assert saliency.grids({}) == []
 
 
+def test_a_grid_counts_texts_where_a_test_is_defined(cell):
+    table = saliency.tables([cell])["saliency_tests"]
+    before = {row[0]: row[1] for row in saliency.tests_grid(table).rows}
+    table.loc[(table["measure"] == "good") & (table["test"] == "soft_sufficiency"), ["n", "mean"]] = 0, np.nan
+    table.loc[table["measure"] == "random", ["n", "mean"]] = 0, np.nan
+    assert {row[0]: row[1] for row in saliency.tests_grid(table).rows} == {**before, "random": "0"}
+
+
 def test_the_report_holds_all_of_it(record, tmp_path, quick_figures):
     page = write_report(record, tmp_path / "report").read_text()
     assert "Which measure tells what the model used?" in page and "use good: it is among the best" in page

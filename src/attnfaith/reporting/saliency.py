@@ -478,7 +478,7 @@ def tests_grid(df: pd.DataFrame, stem: str = "tables/saliency_tests") -> Grid:
         named = dict(zip(CELL, identity, strict=True))
         for name, of_measure in part.groupby("measure", sort=False):
             found = {row["test"]: row for row in of_measure.to_dict("records")}
-            counts = [row["n"] for row in found.values()]
+            counts = [row["n"] for row in found.values() if row["n"]] or [0]  # where none is defined the cell says so
             cells = [_tested(found.get(test)) for test in tests]
             texts = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
             rows.append((*(str(named[key]) for key in keys), measure_label(name), texts, *cells))
