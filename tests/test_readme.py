@@ -1,6 +1,7 @@
 """What the documents tell a reader to type is there: files, options, recipe keys, Python that runs."""
 
 import contextlib
+import importlib.util
 import io
 import re
 import shlex
@@ -92,14 +93,21 @@ def test_command(document, words, monkeypatch, tmp_path):
         assert rest[-2] == "--output"
 
 
-def test_what_is_measured_or_reported_was_made_before():
+def test_what_is_measured_or_reported_was_made_before(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    spec = importlib.util.spec_from_file_location("recipes_study", ROOT / "recipes" / "study.py")
+    study = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(study)
     made, used = {recipes.load(ROOT / cli.QUICKSTART).output_dir}, set()
     for words in commands("README.md"):
         for option in ("--output_dir", "--output"):
             if option in words:
                 made.add(words[words.index(option) + 1])
-        if "recipes/measure.py" in words:
-            used.add(words[words.index("recipes/measure.py") + 1])
+        if "recipes/study.py" in words:
+            found = study.cells(study.read_study(Path(words[words.index("--config") + 1])))
+            made |= {study.load_recipe(cell).output_dir for cell in found}
+        for script in {"recipes/measure.py", "recipes/roar.py"} & set(words):
+            used.add(words[words.index(script) + 1])
         if words[:2] == ["attnfaith", "report"]:
             used.add(words[2])
     assert used and used <= made
