@@ -8,7 +8,7 @@ in generated texts, what the label was made of (truth). The tests and their unit
 Shapes: N instances, M measures, S shares of the tokens.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import combinations
@@ -470,6 +470,12 @@ def grids(tables: Mapping[str, pd.DataFrame]) -> list[Grid]:
     return [tests_grid(tables["saliency_tests"]), agreement_grid(tables["saliency_agreement"])]
 
 
+def how_many(counts: Iterable[int]) -> str:
+    """The least and the largest number of texts of some tests, in words; of those without any the cell itself speaks."""
+    known = [count for count in counts if count] or [0]
+    return f"{min(known):,}" if min(known) == max(known) else f"{min(known):,} to {max(known):,}"
+
+
 def tests_grid(df: pd.DataFrame, stem: str = "tables/saliency_tests") -> Grid:
     """Measures down, tests across: mean and rank, and a star on those among the best."""
     keys, tests = differing(df, CELL), list(dict.fromkeys(df["test"]))
@@ -478,9 +484,8 @@ def tests_grid(df: pd.DataFrame, stem: str = "tables/saliency_tests") -> Grid:
         named = dict(zip(CELL, identity, strict=True))
         for name, of_measure in part.groupby("measure", sort=False):
             found = {row["test"]: row for row in of_measure.to_dict("records")}
-            counts = [row["n"] for row in found.values() if row["n"]] or [0]  # where none is defined the cell says so
             cells = [_tested(found.get(test)) for test in tests]
-            texts = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
+            texts = how_many(row["n"] for row in found.values())
             rows.append((*(str(named[key]) for key in keys), measure_label(name), texts, *cells))
     heads = [f"{TESTS[test].label} {'↑' if TESTS[test].better > 0 else '↓'}" for test in tests]
     note = (

@@ -211,8 +211,7 @@ def _grid(df: pd.DataFrame) -> Grid:
     for identity, part in df.groupby([*MODEL, "measure"], sort=False, dropna=False):
         named = dict(zip((*MODEL, "measure"), identity, strict=True))
         by_test = {test: of for test, of in part.groupby("test", sort=False)}
-        counts = part.groupby("test", sort=False)["n"].sum()
-        texts = f"{counts.min():,}" if counts.min() == counts.max() else f"{counts.min():,} to {counts.max():,}"
+        texts = saliency.how_many(part.groupby("test", sort=False)["n"].sum())
         shown = [_shown(by_test.get(test)) for test in tests]
         rows.append((*(str(named[key]) for key in keys), measure_label(named["measure"]), texts, *shown))
     heads = [f"{TESTS[test].label} {'↑' if TESTS[test].better > 0 else '↓'}" for test in tests]
