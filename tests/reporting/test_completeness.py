@@ -1,6 +1,7 @@
 """What parts leave of the number that they are parts of, on records whose sums are known."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -49,6 +50,16 @@ def test_for_reading(record):
     exploded = completeness.table(split_cells(record))
     exploded.loc[1, ["left_median", "left_max"]] = [np.nan, 3e9]
     assert completeness.grid(exploded).rows[1][-5:-3] == ("undefined", "3.0e+09 ×")
+
+
+def test_a_data_set_says_its_revision(record):
+    table = completeness.table(split_cells(record))
+    both = pd.concat([table, table.assign(dataset="another", revision="long")])
+    assert completeness.grid(both).columns[:2] == ("dataset", "measure")
+    two = pd.concat([table, table.assign(revision="other")])
+    assert completeness.grid(two).columns[:2] == ("revision", "measure")
+    same = pd.concat([table, table.assign(dataset="another")])
+    assert completeness.grid(same).columns[:2] == ("dataset", "measure")
 
 
 def test_records_without_it(build_record):
