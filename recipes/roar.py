@@ -9,7 +9,7 @@ taken at random, which are always among the measures. Since each model is traine
 none is shown anything new; but where evidence is redundant, removing what one model used does not keep another from
 learning, and what a new model learns says little of the old one. And which words are gone can itself tell the class (Rong et
 al. 2022): a signed measure takes the evidence for the class that the old model predicted and leaves that against it, from
-which a new model reads the prediction backwards. So each signed measure is there by its size as well (`absolute_`), and a
+which a new model can read the prediction backwards. So each signed measure is there by its size as well (`absolute_`), and a
 measure that seems worse than chance at a large share may have removed too well.
 
 FOLDER holds scores-<split>.parquet (records of the run's model), roar.csv, a row for each trained model, and
