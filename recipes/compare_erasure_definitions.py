@@ -48,7 +48,7 @@ from attnfaith.measurement import BATCH_INSTANCES, PREFIX, load_producers, produ
 from attnfaith.metrics.attention_faithfulness.erasure_curves import BINS, comprehensiveness, erasure_results, sufficiency
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import save_table
-from attnfaith.reporting.statistics import mean
+from attnfaith.stats import mean
 
 
 MEASURES = ("attention", "gradient", "gradient_x_input", "integrated_gradients")

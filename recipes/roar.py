@@ -38,10 +38,10 @@ from attnfaith.cli import guarded
 from attnfaith.data.tokenization import encode
 from attnfaith.experiments.rationale_erasure import check as check_shares
 from attnfaith.experiments.rationale_erasure import rationales
+from attnfaith.files import write_atomically
 from attnfaith.measurement import digest_data, digest_model, load_producers, measure, producers, scores_by_measure
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.reporting.files import write_atomically
 from attnfaith.training import make_trainer
 
 

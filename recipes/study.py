@@ -50,11 +50,11 @@ import yaml
 import attnfaith
 from attnfaith import recipes, record
 from attnfaith.cli import guarded
+from attnfaith.files import write_atomically
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import compare_with_published, save_table, stability
 from attnfaith.reporting.cells import Cell as RecordCell
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.files import write_atomically
 from attnfaith.reporting.study import (
     DEFAULT,
     check_identities,

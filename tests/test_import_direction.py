@@ -15,13 +15,15 @@ PARTS = {file.parts[1].removesuffix(".py") for file in FILES} - {"__init__"}
 
 # Each layer may import those before it. Parts of one layer may not import one another.
 LAYERS = (
-    ("_import_hooks", "_memory", "_random", "provenance"),
+    ("errors",),
+    ("_import_hooks", "_memory", "_random", "provenance", "files"),
     ("models", "metrics"),
     ("record",),
     ("data",),
     ("_parts",),
     ("importance", "experiments", "objectives"),
     ("training", "measurement"),
+    ("stats",),
     ("reporting",),
     ("hub",),
     ("recipes",),
@@ -30,7 +32,7 @@ LAYERS = (
     ("cli",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
-WITHOUT_TORCH = ("record", "metrics", "reporting")
+WITHOUT_TORCH = ("errors", "files", "record", "metrics", "stats", "reporting")
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}
 DEMO = {"gradio", "pyarrow"}  # what app.py of a Space runs on

@@ -162,7 +162,7 @@ def eraser(arguments: Sequence[str] | None = None) -> list[Path]:
     from attnfaith.reporting.cells import one_cell
 
     cell = one_cell(record.load(known.record))
-    annotations, split = saliency.eraser_annotations(cell), cell.identity["split"]
+    annotations, split = saliency.eraser_annotations(cell), cell.heading["split"]
     results = {name: saliency.eraser_rows(cell, name, known.share) for name in saliency.measures(cell)}
     if annotations:
         texts = {row["instance_id"] for row in annotations}

@@ -39,6 +39,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
+from attnfaith.errors import AttnfaithError
 from attnfaith.measurement import digest_model
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
@@ -66,7 +67,7 @@ WAITS = (1, 4)  # seconds before the second and the third try; the client waits 
 PATIENCE = 60  # seconds that the Hub may ask to wait
 
 
-class HubError(ValueError):
+class HubError(AttnfaithError):
     """A run that cannot be pushed, or a push that did not end. The message says what is there now and what to do."""
 
 
@@ -260,7 +261,7 @@ class _Run(NamedTuple):
     shards: dict[str, Path]
 
     @property
-    def identity(self) -> dict:
+    def heading(self) -> dict:
         return records.settings(next(iter(self.tables.values())))[0]["identity"]
 
 
@@ -454,7 +455,7 @@ def _described(repo_id: str, cells: Mapping[str, Mapping]) -> dict[str, bytes]:
 def _model_repo(run: _Run, records_repo: str, results_repo: str) -> Repo:
     figures = run.folder / "report" / "figures"
     at_hand = sorted(path.stem for path in figures.glob("*.png"))
-    dataset = facts(run.identity["dataset"])
+    dataset = facts(run.heading["dataset"])
     files = dict(run.files)
     files[CARD] = cards.model_card(
         run.state,
@@ -487,7 +488,7 @@ def metric_repo(owner: str) -> Repo:
 
 def _report_tables(run: _Run) -> dict[str, pa.Table]:
     found = sorted((run.folder / "report" / "tables").glob("*.parquet"))
-    return {path.stem: _with_checkpoint(pq.read_table(path), {run.repo_id: run.identity}) for path in found}
+    return {path.stem: _with_checkpoint(pq.read_table(path), {run.repo_id: run.heading}) for path in found}
 
 
 def _with_checkpoint(table: pa.Table, identities: Mapping[str, Mapping]) -> pa.Table:

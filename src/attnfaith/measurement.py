@@ -24,6 +24,7 @@ from attnfaith import experiments, importance, record
 from attnfaith.data.collation import pad_attention, pad_batch
 from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import by_words
+from attnfaith.errors import AttnfaithError
 from attnfaith.models.word_level import WordLevel
 
 
@@ -36,7 +37,7 @@ PREFIX = "importance_"
 KEPT = ("rationale", "impermissible", "query_tokens")  # columns of the data that a record keeps as they are
 
 
-class MeasurementError(ValueError):
+class MeasurementError(AttnfaithError):
     """A measurement that cannot start or go on. The message says why and what to do."""
 
 

@@ -13,8 +13,10 @@ from typing import Any, Literal
 
 import yaml
 
+from attnfaith.errors import AttnfaithError
 
-class RecipeError(ValueError):
+
+class RecipeError(AttnfaithError):
     """A recipe that cannot be used. The message says where, what was given, what is allowed."""
 
 

@@ -23,6 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from attnfaith.errors import AttnfaithError
+
 
 IDENTITY = (
     "instance_id",
@@ -53,7 +55,7 @@ MEASURING = (
 """Parts of the package on which the numbers of a record depend, given a trained model."""
 
 
-class RecordError(ValueError):
+class RecordError(AttnfaithError):
     """A record that breaks a rule, or a file that is not one. The message names the column and the row."""
 
 

@@ -24,8 +24,9 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, Repositor
 from huggingface_hub.utils import validate_repo_id
 
 from attnfaith import recipes, record, runs
+from attnfaith.errors import AttnfaithError
+from attnfaith.files import write_atomically
 from attnfaith.recipes import Recipe
-from attnfaith.reporting.files import write_atomically
 
 
 EXACTLY, ROUNDED, NOT = "exactly", "within rounding", "not"
@@ -37,7 +38,7 @@ REACHES_OUT = ("report_to", "run_name")  # training arguments that have no part 
 TABLE = "reproduction.csv"
 
 
-class ReproductionError(ValueError):
+class ReproductionError(AttnfaithError):
     """A run that cannot be carried out again. The message says why and what to do."""
 
 

@@ -33,6 +33,7 @@ from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, load_sp
 from attnfaith.data.registry import get_entry
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors
+from attnfaith.errors import AttnfaithError
 from attnfaith.measurement import (
     CODE,
     Cell,
@@ -60,7 +61,7 @@ TRAINING_CODE = record.code_digest("training.py")  # of the modules as they are 
 BASES = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
 
 
-class RunError(ValueError):
+class RunError(AttnfaithError):
     """A run that cannot start or go on. The message says why and what to do."""
 
 

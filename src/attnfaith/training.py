@@ -11,6 +11,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from attnfaith._random import generator
 from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
+from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import (
     SPARSE_BASE,
@@ -31,7 +32,7 @@ ADVERSARY_SCORES = ("objective", "tvd", "jsd", "kl")
 LOWER_IS_BETTER = ("loss", "objective")
 
 
-class DivergedError(ValueError):
+class DivergedError(AttnfaithError):
     """A training whose loss or weights are no longer finite. The message says when, and what to try."""
 
 

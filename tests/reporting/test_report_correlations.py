@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from attnfaith.reporting import statistics
-from attnfaith.reporting.statistics import COEFFICIENTS, bootstrap_interval, bootstrap_intervals, correlations
+from attnfaith import stats as statistics
+from attnfaith.stats import COEFFICIENTS, bootstrap_interval, bootstrap_intervals, correlations
 
 
 SCIPY = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}

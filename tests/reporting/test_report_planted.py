@@ -21,7 +21,7 @@ def cells(draw_record):
         # of the same lengths: draw_record draws texts by its seed, which is set afterwards
         record = draw_record(60, seed=0, rationale=True, dataset="planted_evidence", revision=revision)
         cell = split_cells(record)[0]
-        cell.identity["seed"] = seed
+        cell.heading["seed"] = seed
         if revision == WHOLE:
             gold = [row.copy() for row in planted.records.rows(cell.table, "rationale")]
             cell.attention = [(marks + 0.01) / (marks + 0.01).sum() for marks in gold]
@@ -32,18 +32,18 @@ def cells(draw_record):
 
 def test_pairs_differ_in_the_evidence_of_their_training_alone(cells):
     found = planted.pairs(cells)
-    assert [(one.identity["seed"], other.identity["seed"]) for one, other in found] == [(10, 10), (11, 11)]
+    assert [(one.heading["seed"], other.heading["seed"]) for one, other in found] == [(10, 10), (11, 11)]
     assert [planted.without_evidence(cell) for pair in found for cell in pair] == [False, True] * 2
     assert planted.pairs(cells[:2]) == [] and planted.tables(cells[:2]) == {} and planted.figures(cells[:2]) == {}
-    cells[2].identity["encoder"] = "average"
+    cells[2].heading["encoder"] = "average"
     assert len(planted.pairs(cells)) == 1, "another encoder is no pair"
     alone = "generated-1(evidence_removed=['train'])"
     assert planted._REMOVED.sub("", alone) == "generated-1()"
 
 
 def test_the_order_of_arguments_does_not_matter(cells):
-    cells[0].identity["revision"] = "generated-1(distractors=2,seed=0)"
-    cells[2].identity["revision"] = "generated-1(distractors=2,evidence_removed=['train'],seed=0)"
+    cells[0].heading["revision"] = "generated-1(distractors=2,seed=0)"
+    cells[2].heading["revision"] = "generated-1(distractors=2,evidence_removed=['train'],seed=0)"
     assert len(planted.pairs(cells)) == 2
 
 

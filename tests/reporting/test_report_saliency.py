@@ -15,8 +15,8 @@ from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_r
 from attnfaith.reporting import interventions, saliency
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.report import write_report
-from attnfaith.reporting.statistics import sign_flip_test, sign_flip_tests
 from attnfaith.reporting.study import study_figures
+from attnfaith.stats import sign_flip_test, sign_flip_tests
 
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5)
@@ -282,7 +282,7 @@ def test_the_command_writes_erasers_files(record, draw_record, tmp_path, capsys)
     records.save(record, tmp_path / "record.parquet")
     assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "out"), "--share", "0.5"]) == 0
     (cell,) = split_cells(record)
-    rows = read_annotations(tmp_path / "out", cell.identity["split"])
+    rows = read_annotations(tmp_path / "out", cell.heading["split"])
     known = [row for row in record.to_pylist() if row["label"] is not None]
     assert [row["text"].split() for row in rows] == [row["tokens"] for row in known]
     assert [row["rationale"] for row in rows] == [row["rationale"] for row in known]

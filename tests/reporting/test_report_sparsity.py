@@ -130,7 +130,7 @@ def test_table6_is_what_scipy_gives():
         for measure in MEASURES:
             row = one(table, projection=projection, statistic=f"tau attention–{measure}")
             seeds = []
-            for cell in (cell for cell in cells if cell.identity["projection"] == projection):
+            for cell in (cell for cell in cells if cell.heading["projection"] == projection):
                 scores = cell.table.column(f"importance_{measure}").to_pylist()
                 pairs = [pair for pair in zip(cell.attention, scores, strict=True) if len(pair[1]) > 1]
                 taus = [kendalltau(*pair).statistic for pair in pairs if np.ptp(pair[1]) > 0]
@@ -194,9 +194,9 @@ def normalised(row):
 def test_table2_is_what_scipy_gives():
     cells = study()
     table = sparsity_tables.meister_table2(cells)
-    swept = [cell for cell in cells if cell.identity["projection"] not in ("softmax", "uniform")]
+    swept = [cell for cell in cells if cell.heading["projection"] not in ("softmax", "uniform")]
     lambdas = np.array([{"sparsegen(-10)": -10, "sparsegen(-0.5)": -0.5, "sparsemax": 0, "sparsegen(0.5)": 0.5}
-                        [cell.identity["projection"]] for cell in swept])  # fmt: skip
+                        [cell.heading["projection"]] for cell in swept])  # fmt: skip
     support = np.array([np.mean([np.count_nonzero(row) for row in cell.attention if len(row)]) for cell in swept])
     share = np.array([np.mean([np.mean(row > 0) for row in cell.attention if len(row)]) for cell in swept])
     sides = {
@@ -212,7 +212,7 @@ def test_table2_is_what_scipy_gives():
             for name, function in (("kendall", kendalltau), ("spearman", spearmanr), ("pearson", pearsonr)):
                 assert row[name] == pytest.approx(function(values, entropies).statistic), (measure, against, name)
                 assert row[f"{name}_ci_low"] <= row[name] <= row[f"{name}_ci_high"]
-            seeds = np.array([cell.identity["seed"] for cell in swept])
+            seeds = np.array([cell.heading["seed"] for cell in swept])
             taus = [kendalltau(values[seeds == seed], entropies[seeds == seed]).statistic for seed in (10, 11, 12)]
             assert row["mean"] == pytest.approx(np.mean(taus)) and row["sd_over_seeds"] == pytest.approx(
                 np.std(taus, ddof=1)
@@ -339,7 +339,7 @@ def test_table5_is_what_scipy_gives():
         for cell in chosen:
             correct = (cell.predicted == cell.labels)[~np.isnan(cell.labels)]
             found["accuracy"].append(np.mean(correct))
-            bases = [base for base in cells if base.identity == {**cell.identity, "objective": "classification"}]
+            bases = [base for base in cells if base.heading == {**cell.heading, "objective": "classification"}]
             for base in bases:
                 pairs = [pair for pair in zip(cell.attention, base.attention, strict=True) if len(pair[0])]
                 found["jsd"].append(np.mean([jensenshannon(*pair) ** 2 for pair in pairs]))

@@ -11,7 +11,7 @@ from scipy import stats
 
 from attnfaith.reporting import sparsity_numbers as numbers
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.statistics import bootstrap_interval
+from attnfaith.stats import bootstrap_interval
 
 
 def panel(values):
@@ -231,8 +231,8 @@ def test_cells_of_one_model_in_one_frame(draw_sparse_cell):
         draw("entmax(1.5)", texts=5),
     ]
     first, second = numbers.models(cells)
-    assert len(second.cells) == 1 and first.identity["alignment"] == "additive" and first.name == "bilstm + additive"
-    assert [cell.identity["projection"] for cell in first.plain] == ["softmax", "softmax", "sparsegen(0.5)", "entmax(1.5)"]
+    assert len(second.cells) == 1 and first.heading["alignment"] == "additive" and first.name == "bilstm + additive"
+    assert [cell.heading["projection"] for cell in first.plain] == ["softmax", "softmax", "sparsegen(0.5)", "entmax(1.5)"]
     assert list(first.dense) == [11, 10] and first.seeds == [10, 11]
     found = first.panel([first.projection("softmax")], numbers.correct)
     assert found.held.sum() == 8 and found.n[0] == 8, "a text that a cell does not hold is none that is undefined"
@@ -246,7 +246,7 @@ def test_cells_of_one_model_in_one_frame(draw_sparse_cell):
 
 def test_the_order_of_rows_and_cells_changes_nothing(draw_sparse_cell):
     cells = [draw_sparse_cell("sparsemax", seed) for seed in (10, 11)]
-    shuffled = [Cell(cell.identity, cell.table.take(np.random.default_rng(0).permutation(len(cell)))) for cell in cells]
+    shuffled = [Cell(cell.heading, cell.table.take(np.random.default_rng(0).permutation(len(cell)))) for cell in cells]
     found = []
     for given in (cells, shuffled[::-1]):
         model = numbers.models(given)[0]
@@ -259,7 +259,7 @@ def test_names_tell_models_of_one_name_apart(draw_sparse_cell):
     import pandas as pd
 
     cells = [draw_sparse_cell("softmax", texts=3, **given) for given in ({}, {"vectors": "glove"}, {"encoder": "average"})]
-    table = pd.DataFrame([model.identity for model in numbers.models(cells)])
+    table = pd.DataFrame([model.heading for model in numbers.models(cells)])
     assert numbers.model_names(table).tolist() == [
         "sst · bilstm + additive, random(0.25)",
         "sst · bilstm + additive, glove",

@@ -93,7 +93,7 @@ def sst(table):
 
 def cell_of(cells, projection, seed=10, objective="classification", alignment="additive", dataset="sst"):
     wanted = {"projection": projection, "seed": seed, "objective": objective, "alignment": alignment, "dataset": dataset}
-    (only,) = [cell for cell in cells if all(cell.identity[name] == value for name, value in wanted.items())]
+    (only,) = [cell for cell in cells if all(cell.heading[name] == value for name, value in wanted.items())]
     return only
 
 
@@ -236,10 +236,10 @@ def one_model(table, measure):
 
 def test_each_cell_has_its_own_row(study, found):
     table = found["question_a_cells"]
-    measured = [cell for cell in study if cell.identity["projection"] != "uniform"]
-    assert len(table) == 5 * len(measured) and not table.duplicated([*measured[0].identity, "measure"]).any()
+    measured = [cell for cell in study if cell.heading["projection"] != "uniform"]
+    assert len(table) == 5 * len(measured) and not table.duplicated([*measured[0].heading, "measure"]).any()
     cell = cell_of(study, "sparsegen(0.5)", alignment="additive(scale 1)")
-    row = one(table, **cell.identity, measure="leave_one_out")
+    row = one(table, **cell.heading, measure="leave_one_out")
     ratio = taus(cell, "leave_one_out") / numbers.ceiling(cell, "leave_one_out")
     assert row["tau"] == pytest.approx(np.nanmean(taus(cell, "leave_one_out")))
     assert row["tau_over_ceiling"] == pytest.approx(np.nanmean(ratio)) and (row["n"], row["n_undefined"]) == (DEFINED, 2)
@@ -485,6 +485,6 @@ def test_cells_of_one_seed_without_an_interval_are_drawn(draw_sparse_cell):
 
 def test_texts_that_only_some_cells_hold(draw_sparse_cell):
     whole, part = draw_sparse_cell("softmax", texts=12), draw_sparse_cell("sparsemax", texts=12)
-    part = Cell(part.identity, part.table.slice(0, 8))
+    part = Cell(part.heading, part.table.slice(0, 8))
     row = one(questions.tables([whole, part])["question_a_tie_ceiling"], projection="sparsemax", measure="gradient_norm")
     assert row["n"] == 6 and row["tau_ties_alone"] == pytest.approx(row["tau"])

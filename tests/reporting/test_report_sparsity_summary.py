@@ -140,7 +140,7 @@ def test_agreement_falls_with_sparsity(make):
 
 
 def test_without_a_softmax_model_the_ceiling_stands_in(make):
-    cells = [cell for cell in make() if cell.identity["projection"] != "softmax"]
+    cells = [cell for cell in make() if cell.heading["projection"] != "softmax"]
     table = judged(cells, "4b")
     assert set(table["verdict"]) == {"artefact of ties"}
     assert set(table[table["decides"] == "yes"]["statistic"]) == {"slope of tau per decade", "slope of tau over its ceiling"}
@@ -151,7 +151,7 @@ def with_column(cell, name, rows):
     """The cell with a column of lists replaced."""
     place = cell.table.column_names.index(name)
     column = pa.array([np.asarray(row).tolist() for row in rows], cell.table.schema.field(name).type)
-    return Cell(cell.identity, cell.table.set_column(place, cell.table.schema.field(name), column))
+    return Cell(cell.heading, cell.table.set_column(place, cell.table.schema.field(name), column))
 
 
 def unrelated(cell):
@@ -184,11 +184,11 @@ def test_states_agree_better_when_attention_is_sparse(make):
     cells = make()
     assert verdicts(cells, "5b") == {"artefact of the construction"}
     assert verdicts([unrelated(cell) for cell in cells], "5b") == {"holds here"}
-    flipped = [cell for cell in cells if cell.identity["projection"] != "sparsemax"]
+    flipped = [cell for cell in cells if cell.heading["projection"] != "sparsemax"]
     flipped += [
         with_column(cell, "importance_gradient_norm_hidden", [-row for row in cell.attention])
         for cell in cells
-        if cell.identity["projection"] == "sparsemax"
+        if cell.heading["projection"] == "sparsemax"
     ]
     table = judged(flipped, "5b")
     assert set(table.loc[table["measure"] == "gradient_norm_hidden", "verdict"]) == {"does not hold here"}
@@ -232,7 +232,7 @@ def test_the_numbers_of_the_table(make):
     table = judged(cells, "4a", PUBLISHED)
     first = table[table["measure"] == "gradient_norm"].iloc[0]
     values = {
-        name: [np.nanmean(cell.tau("attention", "gradient_norm")) for cell in cells if cell.identity["projection"] == name]
+        name: [np.nanmean(cell.tau("attention", "gradient_norm")) for cell in cells if cell.heading["projection"] == name]
         for name in ("softmax", "sparsemax")
     }
     assert first["value"] == pytest.approx(np.mean(values["sparsemax"]) - np.mean(values["softmax"]))

@@ -146,7 +146,7 @@ def test_cells_that_do_not_fit_are_refused():
 
 def test_roles_come_from_the_identity():
     cells = study()
-    assert [cell.identity["seed"] for cell in stability.bases(cells)] == [10, 11], "the seeds that have adversaries"
+    assert [cell.heading["seed"] for cell in stability.bases(cells)] == [10, 11], "the seeds that have adversaries"
     found = stability.beside(stability.bases(cells)[0], cells)
     assert [(pair.name, len(pair.others)) for pair in found] == [
         ("other seeds", 3),
@@ -155,7 +155,7 @@ def test_roles_come_from_the_identity():
         ("adversarial(kl, 0.01)", 1),
         ("adversarial(jsd, 0.1, frozen)", 1),
     ]
-    assert all(other.identity["encoder"] == "bilstm" for pair in found for other in pair.others)
+    assert all(other.heading["encoder"] == "bilstm" for pair in found for other in pair.others)
     without = [draw(1, seed=1), draw(2, seed=2)]
     assert stability.bases(without) == without, "without adversaries every learned model is a base"
 
@@ -174,7 +174,7 @@ def test_trade_off_is_the_mean_over_bases():
     assert list(table.index) == ["other seeds", "uniform attention", *adversaries]
     row = table.loc["adversarial(kl, 0.01)"]
     kinds = (stability.LEARNED, "adversarial(kl, 0.01)")
-    of = {(stability.model_of(c), c.identity["seed"]): c for c in cells if c.identity["encoder"] == "bilstm"}
+    of = {(stability.model_of(c), c.heading["seed"]): c for c in cells if c.heading["encoder"] == "bilstm"}
     pairs = [[of[kind, seed] for kind in kinds] for seed in (10, 11)]
     jsd = np.mean(
         [

@@ -14,7 +14,7 @@ from attnfaith import record as records
 from attnfaith.reporting import bootstrap_interval, holm, paired_comparison, sign_flip_test
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.comparisons import FACTORS
-from attnfaith.reporting.statistics import described, with_interval
+from attnfaith.stats import described, with_interval
 
 
 FEW = arrays(np.float64, st.integers(1, 8), elements=st.integers(-4, 4).map(float))

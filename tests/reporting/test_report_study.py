@@ -18,7 +18,7 @@ def cells(draw_record):
 
 def of_epsilons(cells):
     """A table with a number among what names its rows."""
-    rows = [{**cell.identity, "epsilon": e, "n": 20, "jsd": e * cell.identity["seed"]} for cell in cells for e in (0.5, 1.0)]
+    rows = [{**cell.heading, "epsilon": e, "n": 20, "jsd": e * cell.heading["seed"]} for cell in cells for e in (0.5, 1.0)]
     return {"attack": pd.DataFrame(rows)}
 
 

@@ -14,7 +14,7 @@ def cell(**identity):
         "seed": 10,
     }
     found = object.__new__(Cell)  # an identity is all that is read
-    found.identity = given | identity
+    found.heading = given | identity
     return found
 
 

@@ -17,8 +17,10 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from attnfaith.errors import AttnfaithError
 
-class DatasetError(ValueError):
+
+class DatasetError(AttnfaithError):
     """A data set, file, column, label or text that cannot be used as asked; the message says what to do."""
 
 

@@ -12,7 +12,6 @@ from attnfaith.reporting.figures import (
 from attnfaith.reporting.interventions import instance_statistics
 from attnfaith.reporting.interventions import tables as intervention_tables
 from attnfaith.reporting.report import write_report
-from attnfaith.reporting.statistics import bootstrap_interval, correlations, holm, sign_flip_test
 from attnfaith.reporting.tables import (
     agreement_table,
     compare_with_published,
@@ -21,6 +20,7 @@ from attnfaith.reporting.tables import (
     save_table,
     seed_summary,
 )
+from attnfaith.stats import bootstrap_interval, correlations, holm, sign_flip_test
 
 
 __all__ = [

@@ -21,8 +21,8 @@ from attnfaith.reporting.cells import CELL, Cell, name_class
 from attnfaith.reporting.figures import _histograms_by_class, _own_style, _percent_axis, mean_in_words
 from attnfaith.reporting.heatmap import HUES, MOST_TOKENS, SHADES, SHORTEST_EXAMPLE, Score, query_of, visible
 from attnfaith.reporting.permutation import BINS, FEWEST_FOR_A_VIOLIN, _bin_of, violins_by_max_attention
-from attnfaith.reporting.statistics import bootstrap_interval, described, mean, with_interval
 from attnfaith.reporting.tables import format_number
+from attnfaith.stats import bootstrap_interval, described, mean, with_interval
 
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
         exact = {way.epsilon: way.jsd for way in ways if way.method == "exact"}
         for way in ways:
             for name, members in cell.classes:
-                head = {**cell.identity, "method": way.method, "epsilon": way.epsilon, "class": name}
+                head = {**cell.heading, "method": way.method, "epsilon": way.epsilon, "class": name}
                 rows.append(head | _summary(way, exact.get(way.epsilon), members))
     return {"adversary": pd.DataFrame(rows, columns=list(TABLE_COLUMNS))} if rows else {}
 

@@ -21,9 +21,9 @@ from huggingface_hub.utils import validate_repo_id
 
 from attnfaith import __version__
 from attnfaith import record as records
+from attnfaith.files import write_atomically
 from attnfaith.reporting import citations
 from attnfaith.reporting.cells import CELL, one_cell
-from attnfaith.reporting.files import write_atomically
 from attnfaith.reporting.findings import CARE, MAY, MAY_NOT, RULES, UNKNOWN, Checkpoint, Number
 from attnfaith.reporting.page import MOST_CLASSES, describe_figure
 from attnfaith.reporting.permutation import FIGURE as PERMUTATION_FIGURE
@@ -153,7 +153,7 @@ def _model_card(
     results_repo: str | None = None,
 ) -> str:
     name = _check_name(repo_id).partition("/")[2]
-    identity = _public(checkpoint.identity)
+    identity = _public(checkpoint.heading)
     groups: dict[str, list[Number]] = {}
     for number in checkpoint.numbers.values():
         groups.setdefault(number.group, []).append(number)
@@ -239,7 +239,7 @@ def _metric_values(checkpoint: Checkpoint) -> list[tuple[str, str, float, dict]]
 
 def _metadata(checkpoint: Checkpoint, repo_id: str, dataset: Mapping, records_repo: str | None) -> dict:
     """The YAML front matter: what the Hub reads."""
-    identity = checkpoint.identity
+    identity = checkpoint.heading
     on = {
         "task_type": "text-classification",
         "dataset_type": dataset["hub_id"] or dataset["name"],
@@ -289,7 +289,7 @@ def eval_results(
                 value=value,
                 source_url=source,
                 source_name="the record" if source else None,
-                notes=f"{name}, {checkpoint.identity['split']}, n = {arguments['n']}{interval}",
+                notes=f"{name}, {checkpoint.heading['split']}, n = {arguments['n']}{interval}",
             )
         )
     return {f".eval_results/{dataset['name']}.yaml": _front_matter_list(eval_result_entries_to_yaml(entries))}
@@ -302,7 +302,7 @@ def _front_matter_list(entries: list) -> str:
 def _training(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     """What the recipe and run.json say of the training, for a table."""
     run, recipe = checkpoint.run, _public(checkpoint.recipe)
-    found = [("trained for", checkpoint.identity["objective"])]
+    found = [("trained for", checkpoint.heading["objective"])]
     if sizes := run.get("sizes"):
         found.append(("texts", ", ".join(f"{split} {count:,}" for split, count in sizes.items())))
     if dropped := (run.get("dataset") or {}).get("dropped"):
@@ -315,7 +315,7 @@ def _training(checkpoint: Checkpoint) -> list[tuple[str, str]]:
             found.append(("left out", said))
     if "vocabulary" in run:
         found.append(("vocabulary", f"{run['vocabulary']:,} entries"))
-    found.append(("word vectors at the start", str(_public(checkpoint.identity)["vectors"])))
+    found.append(("word vectors at the start", str(_public(checkpoint.heading)["vectors"])))
     training = recipe.get("training")
     if training and "best" in run:
         found.append(
@@ -333,7 +333,7 @@ def _training(checkpoint: Checkpoint) -> list[tuple[str, str]]:
                 f"{run.get('processes', 1)} process(es)",
             )
         )
-    return [*found, ("seed", str(checkpoint.identity["seed"]))]
+    return [*found, ("seed", str(checkpoint.heading["seed"]))]
 
 
 def _performance(checkpoint: Checkpoint) -> list[tuple[str, str, str]]:
@@ -388,7 +388,7 @@ def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         "libraries": ", ".join(f"{name} {version}" for name, version in libraries.items()),
         "Python": known.get("python"),
         "platform": known.get("platform"),
-        "data": dataset.get("revision") or checkpoint.identity["revision"],
+        "data": dataset.get("revision") or checkpoint.heading["revision"],
         "fingerprint of the data": _fingerprint(dataset.get("fingerprint")),
         "weights (SHA-256)": checkpoint.settings[0].get("model"),
     }
@@ -421,7 +421,7 @@ def _limits(checkpoint: Checkpoint, dataset: Mapping) -> list[str]:
     found = [
         "These numbers are of one trained model and one seed; another seed can give others. The intervals are over texts, "
         "not over seeds.",
-        f"They are of the {checkpoint.identity['split']} texts of this data set, and need not hold for other texts.",
+        f"They are of the {checkpoint.heading['split']} texts of this data set, and need not hold for other texts.",
         "Agreement with an importance measure is not agreement with the truth: the measures disagree with each other too.",
     ]
     limits = checkpoint.recipe.get("data", {}).get("limits") or {}
@@ -434,7 +434,7 @@ def _limits(checkpoint: Checkpoint, dataset: Mapping) -> list[str]:
     if len(checkpoint.cells) > 1:
         counts = ", ".join(f"{len(cell):,}" for cell in checkpoint.cells)
         found.append(f"The numbers come from {len(checkpoint.cells)} measurements of the same weights ({counts} texts).")
-    if str(checkpoint.identity["vectors"]).startswith("random"):
+    if str(checkpoint.heading["vectors"]).startswith("random"):
         found.append("Word vectors started at random, so it knows words of its training texts only.")
     truncated = int(np.sum(checkpoint.cell.table.column("truncated").to_pylist()))
     if truncated:
@@ -472,7 +472,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
     return {
         "model": _check_name(model_repo),
         "rows": len(cell),
-        **{name: _plain(value) for name, value in _public(cell.identity).items()},
+        **{name: _plain(value) for name, value in _public(cell.heading).items()},
         "producers": list(settings.get("producers", [])),
         "label_names": list(settings.get("label_names", [])),
         "code": settings.get("code"),
@@ -561,7 +561,7 @@ def cards_index(cards: Mapping[str, Checkpoint]) -> str:
     rows = []
     for repo_id, checkpoint in cards.items():
         name = _check_name(repo_id).partition("/")[2]
-        identity, numbers = checkpoint.identity, checkpoint.numbers
+        identity, numbers = checkpoint.heading, checkpoint.numbers
         verdicts = {use.name: use.verdict for use in checkpoint.uses}
         rows.append(
             (
@@ -631,7 +631,7 @@ def write_cards(
         text = _model_card(
             checkpoint,
             repo_id,
-            facts(checkpoint.identity["dataset"]),
+            facts(checkpoint.heading["dataset"]),
             figures=at_hand,
             records_repo=records_repo,
             results_repo=results_repo,

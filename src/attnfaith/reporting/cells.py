@@ -21,12 +21,12 @@ PREFIX = "importance_"
 class Cell:
     """The rows of one cell.
 
-    identity: the cell's value of each column in CELL.
+    heading: what its rows of a table begin with: the value of each column in CELL.
     measures: names of the importance measures it holds, without the "importance_" prefix, in column order.
     """
 
-    def __init__(self, identity: Mapping[str, object], table: pa.Table):
-        self.identity = dict(identity)
+    def __init__(self, heading: Mapping[str, object], table: pa.Table):
+        self.heading = dict(heading)
         self.table = table
         self.measures = tuple(name.removeprefix(PREFIX) for name in table.column_names if name.startswith(PREFIX))
         self._taus: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
@@ -64,7 +64,7 @@ class Cell:
         found = records.rows(self.table, "probs")
         if len(counts := sorted({len(row) for row in found})) > 1:
             raise records.RecordError(
-                f"{describe(self.identity)}: instances have {counts} classes; one cell is one model and has one number"
+                f"{describe(self.heading)}: instances have {counts} classes; one cell is one model and has one number"
             )
         return np.stack(found)
 
@@ -102,7 +102,7 @@ class Cell:
         stored = [
             tuple(part["label_names"])
             for part in records.settings(self.table)
-            if "label_names" in part and part.get("identity", {}).get("dataset") == self.identity["dataset"]
+            if "label_names" in part and part.get("identity", {}).get("dataset") == self.heading["dataset"]
         ]
         return stored[0] if len(set(stored)) == 1 else ()
 
@@ -150,7 +150,7 @@ def one_cell(record: "pa.Table | Cell") -> Cell:
         return record
     cells = split_cells(record)
     if len(cells) != 1:
-        known = "; ".join(describe(cell.identity) for cell in cells)
+        known = "; ".join(describe(cell.heading) for cell in cells)
         raise ValueError(f"a figure shows one cell, the record holds {len(cells)} ({known}): filter the record first")
     return cells[0]
 
@@ -183,10 +183,10 @@ def pair_name(first: str, second: str) -> str:
     return f"{first}–{second}"
 
 
-def describe(identity: Mapping[str, object]) -> str:
+def describe(heading: Mapping[str, object]) -> str:
     """One line that tells a cell from the others: data set, split, model, seed."""
-    model = " + ".join(str(identity[name]) for name in ("encoder", "alignment", "projection"))
-    if identity["objective"] != "classification":
-        model += f" · {identity['objective']}"
-    data = f"{identity['dataset']} ({identity['split']})"
-    return f"{data} · {model} · vectors {identity['vectors']} · seed {identity['seed']}"
+    model = " + ".join(str(heading[name]) for name in ("encoder", "alignment", "projection"))
+    if heading["objective"] != "classification":
+        model += f" · {heading['objective']}"
+    data = f"{heading['dataset']} ({heading['split']})"
+    return f"{data} · {model} · vectors {heading['vectors']} · seed {heading['seed']}"

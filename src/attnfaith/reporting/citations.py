@@ -354,7 +354,7 @@ def keys(checkpoint: Checkpoint) -> list[str]:
     """What the card of a checkpoint cites: its data set, its projection and objective, its measurements, and Pruthi et al.,
     whom every card names.
     """
-    identity = checkpoint.identity
+    identity = checkpoint.heading
     found = list(DATASETS.get(identity["dataset"], ()))
     found += _known(PROJECTIONS, [identity["projection"].partition("(")[0]])
     found += _known(OBJECTIVES, [identity["objective"].partition("(")[0]])

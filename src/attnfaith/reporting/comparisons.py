@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from attnfaith.reporting import interventions
 from attnfaith.reporting.cells import CELL, Cell, describe, pair_name, split_cells
-from attnfaith.reporting.statistics import bootstrap_interval, holm, sign_flip_test
+from attnfaith.stats import bootstrap_interval, holm, sign_flip_test
 
 
 FACTORS = ("encoder", "alignment", "projection", "vectors", "objective")
@@ -53,11 +53,11 @@ def paired_comparison(record: "pa.Table | Sequence[Cell]", factor: str, *, seed:
     others = [name for name in CELL if name not in (factor, "seed")]
     groups: dict[tuple, dict[str, dict[int, Cell]]] = {}
     for cell in cells:
-        levels = groups.setdefault(tuple(cell.identity[name] for name in others), {})
-        seeds = levels.setdefault(cell.identity[factor], {})
-        if cell.identity["seed"] in seeds:
-            raise ValueError(f"two cells are of one identity: {describe(cell.identity)}; keep one of them")
-        seeds[cell.identity["seed"]] = cell
+        levels = groups.setdefault(tuple(cell.heading[name] for name in others), {})
+        seeds = levels.setdefault(cell.heading[factor], {})
+        if cell.heading["seed"] in seeds:
+            raise ValueError(f"two cells are of one identity: {describe(cell.heading)}; keep one of them")
+        seeds[cell.heading["seed"]] = cell
     known: dict[int, pd.DataFrame] = {}
     rows = []
     for identity, levels in groups.items():

@@ -65,7 +65,7 @@ def _rows(cell: Cell) -> Iterator[dict]:
         shares = shares[known]
         steps = cell.table.column(steps_column).to_numpy() if steps_column else np.array([])
         yield {
-            **cell.identity,
+            **cell.heading,
             "measure": measure,
             "n": len(shares),
             "n_undefined": len(known) - len(shares),

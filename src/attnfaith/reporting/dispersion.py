@@ -18,8 +18,8 @@ from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entro
 from attnfaith.metrics.attention_faithfulness.divergences import flatten
 from attnfaith.reporting.blocks import Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell, measure_label
-from attnfaith.reporting.statistics import bootstrap_intervals, mean
 from attnfaith.reporting.tables import _cells, _frame, format_number
+from attnfaith.stats import bootstrap_intervals, mean
 
 
 INPUTS_OF_STATES = "hidden_to_input"
@@ -112,7 +112,7 @@ def _rows(cell: Cell, seed: int) -> list[dict]:
             undefined_states = sum(int(np.isnan(row).sum()) for row in records.rows(cell.table, f"{name}_entropy"))
         rows.append(
             {
-                **cell.identity,
+                **cell.heading,
                 "scores": name,
                 "n": len(entropy),
                 "n_undefined": len(cell) - len(entropy),

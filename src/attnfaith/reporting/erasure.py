@@ -16,8 +16,8 @@ from attnfaith.metrics.attention_faithfulness.divergences import decision_flips,
 from attnfaith.reporting.blocks import Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.figures import PALETTE, _figure, _note, _own_style
-from attnfaith.reporting.statistics import bootstrap_interval, described, mean, with_interval
 from attnfaith.reporting.tables import format_number
+from attnfaith.stats import bootstrap_interval, described, mean, with_interval
 
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
     if "minimal_flip_size" in cell.table.column_names:
         size, mass, empty = (_values(cell, f"minimal_flip_{part}") for part in ("size", "mass", "empty"))
         found["minimum", "renormalised"] = Removal(size, mass, empty == 1)
-    if cell.identity["projection"] not in ("softmax", "uniform"):
+    if cell.heading["projection"] not in ("softmax", "uniform"):
         for ranking in ("random", *RANKINGS):
             size = _values(cell, f"erasure_reprojected_flip_size_{ranking}")
             found[ranking, "reprojected"] = Removal(size, np.full(len(cell), np.nan), size == cell.lengths)
@@ -205,11 +205,11 @@ def tables(cells: Sequence[Cell], *, random_reference: str = "other", discard: s
             continue
         left_out = {"n_length1": int((cell.lengths == 1).sum()), "n_undefined": int((cell.lengths < 2).sum())}
         for ranking in RANKINGS:
-            start = {**cell.identity, "ranking": ranking, **left_out}
+            start = {**cell.heading, "ranking": ranking, **left_out}
             test = single_weight(cell, ranking, random_reference=random_reference)
             single.extend({**start, **row} for row in _single_rows(test))
             decisions.extend({**start, **row} for row in _decision_rows(test))
-        several.extend({**cell.identity, **left_out, **row} for row in _multi_rows(cell, discard))
+        several.extend({**cell.heading, **left_out, **row} for row in _multi_rows(cell, discard))
     if not single:
         return {}
     return {

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from attnfaith.files import write_atomically
 from attnfaith.reporting.cells import Cell, describe, measure_label, name_class, one_cell
 from attnfaith.reporting.dispersion import entropies, scores_label
-from attnfaith.reporting.files import write_atomically
 
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _figure(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lines = textwrap.wrap(f"{subject or describe(cell.identity)} · n = {count or len(cell):,}", width=int(width * 12))
+    lines = textwrap.wrap(f"{subject or describe(cell.heading)} · n = {count or len(cell):,}", width=int(width * 12))
     top = 0.62 + 0.2 * len(lines)
     figure = Figure(figsize=(width, height + top), layout="constrained")
     FigureCanvasAgg(figure)

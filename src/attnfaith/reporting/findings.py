@@ -18,8 +18,8 @@ from attnfaith.reporting import adversary, erasure, permutation
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
 from attnfaith.reporting.dispersion import INPUTS_OF_STATES, instance_dispersion
 from attnfaith.reporting.figures import reference_measure
-from attnfaith.reporting.statistics import described, mean
 from attnfaith.reporting.tables import agreement_table, plausibility_table
+from attnfaith.stats import described, mean
 
 
 ALIKE, PARTLY = 0.5, 0.3  # as in `page.DEGREES`: "a similar order", "a somewhat similar order"
@@ -84,8 +84,8 @@ class Checkpoint:
         return self.cells[0]
 
     @property
-    def identity(self) -> dict:
-        return self.cell.identity
+    def heading(self) -> dict:
+        return self.cell.heading
 
     @property
     def recipe(self) -> Mapping:
@@ -115,7 +115,7 @@ class Checkpoint:
     @cached_property
     def uses(self) -> list[Use]:
         """What attention may be used for, in the order of the card."""
-        if self.identity["projection"] == "uniform":
+        if self.heading["projection"] == "uniform":
             reason = f"every {self.unit} of a text has the same weight"
             return [Use("anything", f"to say anything about a {self.unit}", MAY_NOT, reason)]
         return [use for rule in USES if (use := rule(self)) is not None]
@@ -327,7 +327,7 @@ def _seeing(checkpoint: Checkpoint) -> Use:
 
 
 def _mixes(checkpoint: Checkpoint) -> bool:
-    return checkpoint.identity["encoder"] not in CONTEXT_FREE
+    return checkpoint.heading["encoder"] not in CONTEXT_FREE
 
 
 def _ranking(checkpoint: Checkpoint) -> Use:

@@ -136,7 +136,7 @@ def _interval(row: Mapping[str, object]) -> str:
 def summarise(cell: Cell, agreement: pd.DataFrame) -> tuple[str, ...]:
     """What the numbers of one cell say, in plain sentences made from the agreement table."""
     mine = agreement["class"] == "overall"
-    for name, value in cell.identity.items():
+    for name, value in cell.heading.items():
         mine &= (agreement[name] == value) | (agreement[name].isna() & pd.isna(value))
     overall = agreement[mine].set_index("pair").to_dict("index")
     if not overall:
@@ -196,9 +196,7 @@ def _between_sentence(tau: float, rows: Sequence[Mapping[str, float]]) -> str:
 
 def _facts(cells: Sequence[Cell], facts: Mapping[str, object]) -> list[tuple[str, str]]:
     """Identity values that all cells share, then the given facts, one line each."""
-    shared = [
-        (name, str(cells[0].identity[name])) for name in CELL if len({str(cell.identity[name]) for cell in cells}) == 1
-    ]
+    shared = [(name, str(cells[0].heading[name])) for name in CELL if len({str(cell.heading[name]) for cell in cells}) == 1]
     return [*shared, ("cells", str(len(cells))), *_flat(facts)]
 
 
@@ -369,7 +367,7 @@ def _section(cell: Cell, agreement: pd.DataFrame, pictures: Sequence[Picture], n
         note += f" Of longer texts the first {MOST_TOKENS} tokens are shown."
     hues = [*HUES]
     return Section(
-        title=describe(cell.identity),
+        title=describe(cell.heading),
         summary=(*summarise(cell, agreement), *interventions.sentences(cell)),
         pictures=tuple(pictures),
         parts=tuple(Markup(part) for part in interventions.page_parts(cell, n_examples)),

@@ -16,8 +16,8 @@ from attnfaith.metrics.attention_faithfulness.divergences import decision_flips,
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style, mean_in_words
-from attnfaith.reporting.statistics import bootstrap_interval, described, with_interval
 from attnfaith.reporting.tables import format_number
+from attnfaith.stats import bootstrap_interval, described, with_interval
 
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
         tvd, place = found["permutation_tvd"], _bin_of(cell)
         for name, members in cell.classes:
             flips = found["permutation_flips"][members]
-            row = {**cell.identity, "class": name, **_mean_of(tvd[members])}
+            row = {**cell.heading, "class": name, **_mean_of(tvd[members])}
             defined = tvd[members][~np.isnan(tvd[members])]
             row |= described("tvd_median", defined, np.median)
             for bound in (0.05, 0.01):
@@ -98,7 +98,7 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
             whole.append(row)
             for number, label in enumerate(BINS):
                 inside = members & (place == number)
-                binned.append({**cell.identity, "class": name, "max_attention": label, **_mean_of(tvd[inside])})
+                binned.append({**cell.heading, "class": name, "max_attention": label, **_mean_of(tvd[inside])})
     if not whole:
         return {}
     return {

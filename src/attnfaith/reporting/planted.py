@@ -19,7 +19,7 @@ from attnfaith.reporting import interventions
 from attnfaith.reporting.cells import CELL, Cell, measure_label
 from attnfaith.reporting.figures import PALETTE, _figure, _own_style
 from attnfaith.reporting.stability import match
-from attnfaith.reporting.statistics import bootstrap_interval
+from attnfaith.stats import bootstrap_interval
 
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _REMOVED = re.compile(r"evidence_removed=\[[^\]]*\],?")
 
 def without_evidence(cell: Cell) -> bool:
     """Whether the cell's model was trained on texts without their evidence."""
-    return _REMOVED.search(str(cell.identity["revision"])) is not None
+    return _REMOVED.search(str(cell.heading["revision"])) is not None
 
 
 def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
@@ -58,8 +58,8 @@ def pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     """(uses the evidence, cannot) of cells that differ in nothing else."""
 
     def key(cell: Cell) -> tuple:
-        revision = _REMOVED.sub("", str(cell.identity["revision"]))
-        return tuple(revision if name == "revision" else cell.identity[name] for name in CELL)
+        revision = _REMOVED.sub("", str(cell.heading["revision"]))
+        return tuple(revision if name == "revision" else cell.heading[name] for name in CELL)
 
     cannot = {key(cell): cell for cell in cells if without_evidence(cell)}
     return [(cell, cannot[key(cell)]) for cell in cells if not without_evidence(cell) and key(cell) in cannot]
@@ -81,7 +81,7 @@ def tests_table(cells: Sequence[Cell]) -> pd.DataFrame:
         for name in first:
             if name in second:
                 row = _row(first[name], second[name], first[name][mine] - second[name][theirs])
-                rows.append({**uses.identity, "statistic": name, **row})
+                rows.append({**uses.heading, "statistic": name, **row})
     return pd.DataFrame(rows)
 
 
@@ -163,7 +163,7 @@ def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
     names = list(dict.fromkeys(table["statistic"]))[::-1]
     first, encoders = pairs(cells)[0][0], list(dict.fromkeys(table["encoder"]))
     seeds = ", ".join(str(seed) for seed in dict.fromkeys(table["seed"]))
-    subject = f"{first.identity['dataset']} ({first.identity['split']}) · {', '.join(encoders)} · seeds {seeds}"
+    subject = f"{first.heading['dataset']} ({first.heading['split']}) · {', '.join(encoders)} · seeds {seeds}"
     title = "Which test tells a model that uses the evidence?"
     figure = _figure(title, first, 9.0, 0.9 + 0.26 * len(names), subject=subject)
     axes = figure.add_subplot()

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.files import write_atomically
 from attnfaith.reporting import interventions
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
 from attnfaith.reporting.dispersion import dispersion_table
 from attnfaith.reporting.figures import all_figures, require_matplotlib, save_figure
-from attnfaith.reporting.files import write_atomically
 from attnfaith.reporting.page import describe_figure, render_page
 from attnfaith.reporting.tables import agreement_table, performance_table, plausibility_table, save_table, seed_summary
 
@@ -91,7 +91,7 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
             found.append(picture(png.read_bytes(), alt, caption, stem))
         pictures.append(found)
     if title is None:
-        title = f"Does attention explain? {describe(cells[0].identity) if len(cells) == 1 else f'{len(cells)} cells'}"
+        title = f"Does attention explain? {describe(cells[0].heading) if len(cells) == 1 else f'{len(cells)} cells'}"
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
     write_atomically(folder / "index.html", page.encode())
 
@@ -157,9 +157,9 @@ def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
     if len(cells) == 1:
         yield ""
         return
-    differing = [name for name in CELL if len({str(cell.identity[name]) for cell in cells}) > 1]
+    differing = [name for name in CELL if len({str(cell.heading[name]) for cell in cells}) > 1]
     for number, cell in enumerate(cells, start=1):
-        words = "_".join(f"{cell.identity[name]}" for name in differing)
+        words = "_".join(f"{cell.heading[name]}" for name in differing)
         yield f"{number:02d}_{re.sub(r'[^A-Za-z0-9.=-]+', '-', words).strip('-')[:60]}_"
 
 

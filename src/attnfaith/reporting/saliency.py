@@ -33,8 +33,8 @@ from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_ove
 from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell, describe, measure_label
 from attnfaith.reporting.figures import PALETTE, _figure, _own_style
-from attnfaith.reporting.statistics import bootstrap_intervals, holm, sign_flip_tests, with_interval
 from attnfaith.reporting.tables import format_number
+from attnfaith.stats import bootstrap_intervals, holm, sign_flip_tests, with_interval
 
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def measures(cell: Cell) -> list[str]:
     """
     if "rationale_erasure_measures" not in cell.table.column_names:
         raise records.RecordError(
-            f"{describe(cell.identity)}: no measure was tested by erasure; measure the model with rationale_erasure among "
+            f"{describe(cell.heading)}: no measure was tested by erasure; measure the model with rationale_erasure among "
             "--measure.producers"
         )
     return _same(cell, "rationale_erasure_measures")
@@ -138,7 +138,7 @@ def _same(cell: Cell, column: str) -> list:
     if any(row != found[0] for row in found):
         other = next(row for row in found if row != found[0])
         raise records.RecordError(
-            f"{describe(cell.identity)}: column '{column}' holds {found[0]} and {other}; one cell is measured in one way"
+            f"{describe(cell.heading)}: column '{column}' holds {found[0]} and {other}; one cell is measured in one way"
         )
     return found[0]
 
@@ -323,7 +323,7 @@ def _tests(cell: Cell) -> pd.DataFrame:
         for other in ("attention", "random"):
             described |= _against(good, names, other)
         rows += [
-            {**cell.identity, "test": test, "measure": name, **{key: column[place] for key, column in described.items()}}
+            {**cell.heading, "test": test, "measure": name, **{key: column[place] for key, column in described.items()}}
             for place, name in enumerate(names)
         ]
     return pd.DataFrame(rows, columns=list(TEST_COLUMNS))
@@ -375,7 +375,7 @@ def _agreement(cell: Cell) -> pd.DataFrame:
         chance = overlaps[place][1]
         rows.append(
             {
-                **cell.identity,
+                **cell.heading,
                 "first": first,
                 "second": second,
                 "n": defined,
@@ -408,7 +408,7 @@ class Advice:
 
 def counted_tests(cell: Cell, table: pd.DataFrame) -> list[str]:
     """The tests that say something of the model: by erasure, and where the evidence is known for sure, against that."""
-    truth = ("average_precision",) if cell.identity["dataset"] in GENERATED else ()
+    truth = ("average_precision",) if cell.heading["dataset"] in GENERATED else ()
     return [test for test in dict.fromkeys(table["test"]) if not TESTS[test].evidence or test in truth]
 
 

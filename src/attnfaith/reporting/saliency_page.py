@@ -73,7 +73,7 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
 
 def _ranking(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    counted = {tuple(cell.identity[name] for name in MODEL): cell for cell in cells}
+    counted = {tuple(cell.heading[name] for name in MODEL): cell for cell in cells}
     for identity, part in made.groupby(list(MODEL), sort=False, dropna=False):
         tests = saliency.counted_tests(counted[identity], part)
         for measure, of_measure in part.groupby("measure", sort=False):
@@ -145,8 +145,8 @@ def render(cells: Sequence[Cell]) -> str:
     made = saliency.tables(cells)
     own = tables(cells)
     sections = []
-    for dataset in dict.fromkeys(cell.identity["dataset"] for cell in cells):
-        of_data = [cell for cell in cells if cell.identity["dataset"] == dataset]
+    for dataset in dict.fromkeys(cell.heading["dataset"] for cell in cells):
+        of_data = [cell for cell in cells if cell.heading["dataset"] == dataset]
         part, pairs = (made[name][made[name]["dataset"] == dataset] for name in ("saliency_tests", "saliency_agreement"))
         sections.append((dataset, list(_advice(of_data)), [_grid(part), saliency.agreement_grid(_over_seeds(pairs))]))
     return template("saliency.html.j2").render(
@@ -182,10 +182,10 @@ def lead(cells: Sequence[Cell]) -> str:
 
 def _advice(cells: Sequence[Cell]) -> Iterator[tuple[str, str]]:
     """(model, sentence) for each kind of model of a data set."""
-    shown = [name for name in MODEL if len({str(cell.identity[name]) for cell in cells}) > 1] or ["encoder", "projection"]
+    shown = [name for name in MODEL if len({str(cell.heading[name]) for cell in cells}) > 1] or ["encoder", "projection"]
     kinds: dict[tuple, list[Cell]] = {}
     for cell in cells:
-        kinds.setdefault(tuple(str(cell.identity[name]) for name in MODEL), []).append(cell)
+        kinds.setdefault(tuple(str(cell.heading[name]) for name in MODEL), []).append(cell)
     for identity, members in kinds.items():
         values = dict(zip(MODEL, identity, strict=True))
         name = " · ".join(values[key] for key in shown)

@@ -59,16 +59,16 @@ def _data_names(shown: Sequence[Model]) -> list[str]:
     """The data set of each model, with revision, split and vectors where data sets of one name differ in them."""
     found = []
     for model in shown:
-        alike = [other.identity for other in shown if other.identity["dataset"] == model.identity["dataset"]]
+        alike = [other.heading for other in shown if other.heading["dataset"] == model.heading["dataset"]]
         differ = [name for name in ("revision", "split", "vectors") if len({other[name] for other in alike}) > 1]
-        found.append(", ".join(model.identity[name] for name in ("dataset", *differ)))
+        found.append(", ".join(model.heading[name] for name in ("dataset", *differ)))
     return found
 
 
 def _empty(title: str, shown: Sequence[Model], width: float, height: float) -> "Figure":
     """A figure that says which models it is of, and counts the texts of each data set once."""
     data = dict(zip(_data_names(shown), shown, strict=True))
-    seeds = sorted({cell.identity["seed"] for model in shown for group in levels(model).values() for cell in group})
+    seeds = sorted({cell.heading["seed"] for model in shown for group in levels(model).values() for cell in group})
     names = dict.fromkeys(model.name for model in shown)
     subject = f"{', '.join(data)} · {', '.join(names)} · seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
     count = sum(_texts(model) for model in data.values())
@@ -81,7 +81,7 @@ def _texts(model: Model) -> int:
 
 def _published(known: Published, model: Model, projection: str, measure: str) -> float:
     """The mean tau that Table 6 has, NaN where it has none."""
-    place = tuple(model.identity[name] for name in ("dataset", "encoder", "alignment"))
+    place = tuple(model.heading[name] for name in ("dataset", "encoder", "alignment"))
     return known.get(("6", *place, projection, "", f"tau {pair_name('attention', measure)}"), (np.nan, np.nan))[0]
 
 

@@ -26,8 +26,8 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau,
 from attnfaith.metrics.attention_faithfulness.support_agreement import support_auprc, top_k_overlap
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.stability import match
-from attnfaith.reporting.statistics import with_interval
 from attnfaith.reporting.sweep import entmax_alpha, is_plain, plain_alignment, sparsegen_lambda
+from attnfaith.stats import with_interval
 
 
 INPUTS = ("gradient_norm", "leave_one_out")
@@ -420,9 +420,9 @@ class Model:
 
     def __init__(self, cells: Sequence[Cell]):
         self.cells = list(cells)
-        self.identity = {name: str(self.cells[0].identity[name]) for name in IDENTITY}
-        self.identity["alignment"] = plain_alignment(self.cells[0])
-        self.seeds = sorted({cell.identity["seed"] for cell in self.cells})
+        self.heading = {name: str(self.cells[0].heading[name]) for name in IDENTITY}
+        self.heading["alignment"] = plain_alignment(self.cells[0])
+        self.seeds = sorted({cell.heading["seed"] for cell in self.cells})
         names = sorted(set().union(*(cell.instance_ids for cell in self.cells)))
         self._count = len(names)
         place = {name: number for number, name in enumerate(names)}
@@ -431,7 +431,7 @@ class Model:
     @property
     def name(self) -> str:
         """ "bilstm + additive"."""
-        return f"{self.identity['encoder']} + {self.identity['alignment']}"
+        return f"{self.heading['encoder']} + {self.heading['alignment']}"
 
     @cached_property
     def plain(self) -> list[Cell]:
@@ -439,12 +439,12 @@ class Model:
         return sorted((cell for cell in self.cells if is_plain(cell)), key=_order)
 
     def projection(self, name: str) -> list[Cell]:
-        return [cell for cell in self.plain if cell.identity["projection"] == name]
+        return [cell for cell in self.plain if cell.heading["projection"] == name]
 
     @cached_property
     def dense(self) -> dict[int, Cell]:
         """The softmax cell of each seed."""
-        return {cell.identity["seed"]: cell for cell in self.projection("softmax")}
+        return {cell.heading["seed"]: cell for cell in self.projection("softmax")}
 
     def panel(
         self,
@@ -460,7 +460,7 @@ class Model:
         values, held = np.full(shape, np.nan), np.zeros(shape, bool)
         for level, cells in enumerate(levels):
             for cell in cells:
-                seed = cell.identity["seed"]
+                seed = cell.heading["seed"]
                 if beside is not None and seed not in beside:
                     continue
                 found = number(cell, *arguments) if beside is None else number(cell, beside[seed], *arguments)
@@ -474,7 +474,7 @@ def models(cells: Iterable[Cell]) -> list[Model]:
     """The cells by model, in order of first appearance."""
     found: dict[tuple, list[Cell]] = {}
     for cell in cells:
-        key = tuple(cell.identity[name] for name in IDENTITY if name != "alignment")
+        key = tuple(cell.heading[name] for name in IDENTITY if name != "alignment")
         found.setdefault((*key, plain_alignment(cell)), []).append(cell)
     return [Model(group) for group in found.values()]
 
@@ -491,7 +491,7 @@ def model_names(table: pd.DataFrame) -> pd.Series:
 
 def _order(cell: Cell) -> tuple:
     knob, alpha = sparsegen_lambda(cell), entmax_alpha(cell)
-    if cell.identity["projection"] == "softmax":
+    if cell.heading["projection"] == "softmax":
         return (0, 0.0)
     if knob is not None:
         return (1, knob)
@@ -508,7 +508,7 @@ def levels_of(cells: Iterable[Cell], knob: Callable[[Cell], object]) -> dict:
 
 
 def by_projection(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
-    return levels_of(cells, lambda cell: str(cell.identity["projection"]))
+    return levels_of(cells, lambda cell: str(cell.heading["projection"]))
 
 
 def described_levels(panels: Mapping[str, Panel | None], count: int) -> list[dict]:

@@ -39,9 +39,9 @@ def _panels(
     identifies the figure are the cells of the models that it shows.
     """
     known = set(table[list(IDENTITY)].itertuples(index=False, name=None))
-    shown = [cell for model in models(cells) if tuple(model.identity.values()) in known for cell in model.cells]
-    seeds = sorted({cell.identity["seed"] for cell in shown})
-    subject = f"{', '.join(dict.fromkeys(str(cell.identity['dataset']) for cell in shown))} · "
+    shown = [cell for model in models(cells) if tuple(model.heading.values()) in known for cell in model.cells]
+    seeds = sorted({cell.heading["seed"] for cell in shown})
+    subject = f"{', '.join(dict.fromkeys(str(cell.heading['dataset']) for cell in shown))} · "
     subject += f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} · {len(shown)} models"
     parts = list(table.groupby(model_names(table), sort=False))
     size = max(6.5, 0.6 + width * len(columns)), 0.7 + 2.3 * len(parts)

@@ -146,7 +146,7 @@ def _rows(model: Model, levels: Levels, panels: dict[str, Panel | None], **more:
     if next(iter(panels.values())) is not None:
         for (head, _), row in zip(levels, described_levels(panels, len(levels)), strict=True):
             if row["n"]:
-                yield {**model.identity, **head, **more, **row}
+                yield {**model.heading, **head, **more, **row}
 
 
 def _difference(first: Panel | None, second: Panel | None) -> Panel | None:
@@ -222,7 +222,7 @@ def tie_ceiling_of_cells(model: Model) -> Iterator[dict]:
                 "tau_over_ceiling": tau_over_ceiling(cell, measure),
                 "tied_pairs": tied_pairs(cell),
             }
-            row = {**cell.identity, "measure": measure, "n": int(known.sum()), "n_undefined": int((~known).sum())}
+            row = {**cell.heading, "measure": measure, "n": int(known.sum()), "n_undefined": int((~known).sum())}
             yield row | {name: float(values[known].mean()) for name, values in numbers.items()}
 
 
@@ -248,7 +248,7 @@ def fall(model: Model) -> Iterator[dict]:
             continue
         over, alone = take(tau_over_ceiling, measure), _of_inputs(take, measure, tau_of_ties_alone, model)
         moved = _moves("tau_", x, plain)
-        row = {**model.identity, "measure": measure, **_counted(plain), **moved}
+        row = {**model.heading, "measure": measure, **_counted(plain), **moved}
         row |= _moves("tau_over_ceiling_", x, over) | _moves("tau_ties_alone_", x, alone)
         falls = moved["tau_slope_ci_high"] < 0
         row |= _share("left_after_ceiling", x, over if falls else None, plain, lambda share: share)
@@ -384,7 +384,7 @@ def without_ties_trend(model: Model) -> Iterator[dict]:
             found[f"{which}_above_chance"] = own, _of_inputs(take, measure, agreement_of_cut, model, which)
         for name, (own, cut) in found.items():
             if _moves_at_all(own):
-                row = {**model.identity, "measure": measure, "agreement": name, **_counted(own), **_moves("", x, own)}
+                row = {**model.heading, "measure": measure, "agreement": name, **_counted(own), **_moves("", x, own)}
                 row["moves"] = _in_words(row["slope_ci_low"], row["slope_ci_high"])
                 yield row | _moves("beyond_cut_", x, _difference(own, cut))
 
@@ -393,7 +393,7 @@ def _variants(model: Model) -> dict[tuple[str, float], list[Cell]]:
     """Sparsegen cells by scale of scores ("free" or the standard deviation) and learning rate of attention."""
     found: dict[tuple[str, float], list[Cell]] = {}
     for cell in model.cells:
-        trained = cell.identity["objective"].partition("(")[0] == "classification"
+        trained = cell.heading["objective"].partition("(")[0] == "classification"
         if trained and sparsegen_lambda(cell) is not None:
             scale = score_scale(cell)
             found.setdefault(("free" if scale is None else f"{scale:g}", attention_rate(cell)), []).append(cell)
@@ -464,14 +464,14 @@ def undone(model: Model) -> Iterator[dict]:
         for name, panel in _shape(model, levels).items():
             if not _moves_at_all(panel):
                 continue
-            head = {**model.identity, "scale": scale, "attention_rate": rate, "statistic": name}
+            head = {**model.heading, "scale": scale, "attention_rate": rate, "statistic": name}
             row = head | _counted(panel) | _moves("", x, panel)
             yield row | _kept(model, cells, reference if name == "entropy" else None)
 
 
 def _kept(model: Model, cells: Sequence[Cell], reference: Sequence[Cell] | None) -> dict[str, float]:
-    seeds = {cell.identity["seed"] for cell in reference or ()}
-    levels = _sweep([cell for cell in cells if cell.identity["seed"] in seeds])
+    seeds = {cell.heading["seed"] for cell in reference or ()}
+    levels = _sweep([cell for cell in cells if cell.heading["seed"] in seeds])
     if not levels:
         return {"n_kept": 0, **described("kept", np.nan, NOTHING)}
     x = sharpness(head["lambda"] for head, _ in levels)
@@ -502,7 +502,7 @@ def entmax_trend(model: Model) -> Iterator[dict]:
         if _moves_at_all(panel):
             row = _moves("", x, panel)
             words = _in_words(row["slope_ci_low"], row["slope_ci_high"])
-            yield {**model.identity, "statistic": name, **_counted(panel), **row, "moves": words}
+            yield {**model.heading, "statistic": name, **_counted(panel), **row, "moves": words}
 
 
 QUESTIONS: dict[str, Callable[[Model], Iterator[dict]]] = {

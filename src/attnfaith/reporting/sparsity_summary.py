@@ -167,7 +167,7 @@ def _less(first: Panel | None, second: Panel | None) -> Panel | None:
 
 def _untrained(model: Model, projection: str) -> list[Cell]:
     cells = [cell for cell in model.cells if is_untrained(cell) and score_scale(cell) is None]
-    return [cell for cell in cells if cell.identity["projection"] == projection]
+    return [cell for cell in cells if cell.heading["projection"] == projection]
 
 
 def above(found: Evidence, bound: float = 0.0) -> str:
@@ -333,10 +333,10 @@ def _divergence(cell: Cell, base: Cell) -> np.ndarray:
 def _adversaries(model: Model) -> Iterator[Finding]:
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in model.cells:
-        if is_adversary(cell) and score_scale(cell) is None and cell.identity["projection"] not in (DENSE, "uniform"):
-            groups.setdefault((cell.identity["projection"], cell.identity["objective"]), []).append(cell)
+        if is_adversary(cell) and score_scale(cell) is None and cell.heading["projection"] not in (DENSE, "uniform"):
+            groups.setdefault((cell.heading["projection"], cell.heading["objective"]), []).append(cell)
     for (projection, objective), cells in groups.items():
-        bases = {cell.identity["seed"]: cell for cell in model.projection(projection)}
+        bases = {cell.heading["seed"]: cell for cell in model.projection(projection)}
         jsd = _one(model, cells, _divergence, beside=bases)
         change = _less(model.panel([cells], correct), model.panel([list(bases.values())], correct))
         if jsd is None or change is None:
@@ -348,7 +348,7 @@ def _adversaries(model: Model) -> Iterator[Finding]:
         evidence = [found, accuracy]
         seeds = list(bases.values())
         if len(seeds) > 1:
-            following = {one.identity["seed"]: other for one, other in zip(seeds, seeds[1:] + seeds[:1], strict=True)}
+            following = {one.heading["seed"]: other for one, other in zip(seeds, seeds[1:] + seeds[:1], strict=True)}
             evidence.append(_mean("JSD between seeds of the base", model.panel([seeds], _divergence, beside=following)))
         far, accurate = above(found, FAR), above(accuracy, -ACCURACY_MARGIN)
         verdict = HOLDS if far == accurate == HOLDS else FAILS if FAILS in (far, accurate) else UNDECIDED
@@ -479,7 +479,7 @@ def _as_texts(published: pd.DataFrame | None) -> pd.DataFrame | None:
 
 def names_of(groups: Sequence[Model]) -> list[tuple[str, str]]:
     """Data set and name of each model."""
-    named = model_names(pd.DataFrame([model.identity for model in groups], columns=list(IDENTITY)))
+    named = model_names(pd.DataFrame([model.heading for model in groups], columns=list(IDENTITY)))
     return [tuple(name.split(" · ", 1)) for name in named]
 
 
@@ -493,7 +493,7 @@ def _said(published: pd.DataFrame | None, model: Model, finding: Finding, found:
     if published is None or not found.key:
         return np.nan
     names = ("dataset", "encoder", "alignment")
-    mine = published[(published[list(names)] == [model.identity[name] for name in names]).all(axis=1)]
+    mine = published[(published[list(names)] == [model.heading[name] for name in names]).all(axis=1)]
     mine = mine[(mine["statistic"] == found.key) & (mine["training"] == found.training)]
     if finding.projection in (CHANGE, DENSE, SPARSE) and not found.training:
         values = {name: mine.loc[mine["projection"] == name, "mean"] for name in (DENSE, SPARSE)}
@@ -509,7 +509,7 @@ def _never_measured(groups: Sequence[Model], published: pd.DataFrame | None) -> 
     """A row for each data set x model of the published table that the study has no cell of."""
     if published is None:
         return
-    known = {(model.identity["dataset"], model.name) for model in groups}
+    known = {(model.heading["dataset"], model.name) for model in groups}
     for dataset, encoder, alignment in dict.fromkeys(published[["dataset", "encoder", "alignment"]].itertuples(index=False)):
         if encoder and (dataset, f"{encoder} + {alignment}") not in known:
             nothing = {"projection": "", "measure": "", "verdict": MISSING, "decides": "no", **_row(NO_EVIDENCE)}
@@ -560,7 +560,7 @@ def _opening(table: pd.DataFrame, cells: Sequence[Cell]) -> str:
     lines = []
     for model, (dataset, name) in zip(groups, names_of(groups), strict=True):
         lambdas = ", ".join(f"{value:g}".replace("-", "−") for value in levels_of(model.plain, sparsegen_lambda))
-        seeds = [str(seed) for seed in sorted({cell.identity["seed"] for cell in model.plain})]
+        seeds = [str(seed) for seed in sorted({cell.heading["seed"] for cell in model.plain})]
         texts = max(len(cell) for cell in model.cells)
         lines.append(
             f"{dataset} · {name}: {len(model.cells)} models, {texts:,} texts; "

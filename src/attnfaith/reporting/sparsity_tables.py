@@ -44,8 +44,8 @@ from attnfaith.reporting.sparsity_numbers import (
     tau,
 )
 from attnfaith.reporting.stability import adversary_settings, is_adversary, match
-from attnfaith.reporting.statistics import correlations
 from attnfaith.reporting.sweep import attention_rate, entmax_alpha, is_of_the_paper, score_scale, sparsegen_lambda
+from attnfaith.stats import correlations
 
 
 HIDDEN_TO_INPUT = "hidden_to_input_entropy"
@@ -119,7 +119,7 @@ def levels(model: Model) -> dict[str, list[Cell]]:
     found: dict[str, list[Cell]] = {}
     for cell in model.plain:
         if is_of_the_paper(cell):
-            found.setdefault(str(cell.identity["projection"]), []).append(cell)
+            found.setdefault(str(cell.heading["projection"]), []).append(cell)
     return found
 
 
@@ -151,7 +151,7 @@ def _rows(model: Model, groups: Mapping[str, list[Cell]], number: Callable, *arg
     if panel is None:
         return {}
     return {
-        name: {**model.identity, "projection": str(cells[0].identity["projection"]), **found}
+        name: {**model.heading, "projection": str(cells[0].heading["projection"]), **found}
         for (name, cells), found in zip(groups.items(), _described(panel), strict=True)
         if found is not None
     }
@@ -208,7 +208,7 @@ def meister_table2(cells: Sequence[Cell], published: pd.DataFrame | None = None)
     known, rows = read_published(published), []
     for model in paper_models(cells):
         swept = [cell for cell in model.plain if sparsegen_lambda(cell) is not None]
-        swept.sort(key=lambda cell: (sparsegen_lambda(cell), cell.identity["seed"]))  # the same draws whatever their order
+        swept.sort(key=lambda cell: (sparsegen_lambda(cell), cell.heading["seed"]))  # the same draws whatever their order
         lambdas = np.array([sparsegen_lambda(cell) for cell in swept])
         values = {
             **{name: over_texts(swept, entropy, name.removeprefix("entropy of "))[:, 0] for name in OF_THE_SWEEP[:3]},
@@ -217,7 +217,7 @@ def meister_table2(cells: Sequence[Cell], published: pd.DataFrame | None = None)
             "support size": over_texts(swept, support)[:, 0],
             "support share": over_texts(swept, support_share)[:, 0],
         }
-        seeds = np.array([cell.identity["seed"] for cell in swept])
+        seeds = np.array([cell.heading["seed"] for cell in swept])
         for of in OF_THE_SWEEP:
             for against in AGAINST:
                 defined = ~np.isnan(values[of]) & ~np.isnan(values[against])
@@ -226,7 +226,7 @@ def meister_table2(cells: Sequence[Cell], published: pd.DataFrame | None = None)
                 x, y = values[against][defined], values[of][defined]
                 by_seed = [(x[seeds[defined] == seed], y[seeds[defined] == seed]) for seed in np.unique(seeds[defined])]
                 row = {
-                    **model.identity,
+                    **model.heading,
                     "of": of,
                     "against": against,
                     "n": int(defined.sum()),
@@ -284,13 +284,13 @@ def meister_table3(cells: Sequence[Cell], published: pd.DataFrame | None = None)
         groups = levels(model)
         for name, row in _rows(model, groups, correct).items():
             rows.append(beside(_as_statistic("accuracy", row), known, 3, "accuracy" if name == "softmax" else ""))
-        data = {**model.identity, "encoder": "", "alignment": ""}
+        data = {**model.heading, "encoder": "", "alignment": ""}
         for cell in (cell for group in groups.values() for cell in group):
             for split, size in split_sizes(cell).items():
                 sizes.setdefault((*data.items(), ("projection", ""), ("statistic", f"n_{split}")), []).append((cell, size))
     first = []
     for key, found in sizes.items():
-        by_seed = {cell.identity["seed"]: size for cell, size in found}
+        by_seed = {cell.heading["seed"]: size for cell, size in found}
         row = dict(key) | {"n": len(found), "n_undefined": 0, **spread(list(by_seed.values()))}
         first.append(beside(row, known, 3, row["statistic"]))
     return _frame([*first, *rows])
@@ -306,7 +306,7 @@ def split_sizes(cell: Cell) -> dict[str, int]:
     """Texts of the training and the test split of the run that made a cell; {} where the record does not say."""
     for part in records.settings(cell.table):
         identity = part.get("identity", {})
-        if all(identity.get(name) == cell.identity[name] for name in CELL):
+        if all(identity.get(name) == cell.heading[name] for name in CELL):
             sizes = part.get("run", {}).get("sizes", {})
             return {name: sizes[name] for name in ("train", "test") if name in sizes}
     return {}
@@ -327,7 +327,7 @@ def meister_table5(cells: Sequence[Cell], published: pd.DataFrame | None = None)
         groups: dict[tuple[str, str], list[Cell]] = {}
         for cell in model.cells:
             if is_adversary(cell):
-                key = (str(cell.identity["projection"]), str(cell.identity["objective"]))
+                key = (str(cell.heading["projection"]), str(cell.heading["objective"]))
                 groups.setdefault(key, []).append(cell)
         for (projection, objective), group in groups.items():
             kind = adversary_settings(objective)
@@ -345,7 +345,7 @@ def _is_paper_adversary(cell: Cell) -> bool:
 
 
 def _by_seed(cells: Sequence[Cell]) -> dict[int, Cell]:
-    return {cell.identity["seed"]: cell for cell in cells}
+    return {cell.heading["seed"]: cell for cell in cells}
 
 
 def _jsd(cell: Cell, base: Cell) -> np.ndarray:
@@ -410,7 +410,7 @@ def sparsity_sweep(cells: Sequence[Cell]) -> pd.DataFrame:
         values |= {f"entropy_{name}": entropy(cell, name) for name in ("attention", *INPUTS)}
         values["entropy_hidden_to_input"] = over_states(cell, HIDDEN_TO_INPUT)
         values |= {f"tau_{name}": tau(cell, name) for name in (*INPUTS, *STATES)}
-        row = {**cell.identity, "n": len(cell)}
+        row = {**cell.heading, "n": len(cell)}
         for name, knob in KNOBS.items():
             row[name] = np.nan if (value := knob(cell)) is None else value
         for name, found in values.items():

@@ -21,7 +21,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, describe
 from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style
-from attnfaith.reporting.statistics import bootstrap_interval
+from attnfaith.stats import bootstrap_interval
 
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ FAMILY = (*TEXTS, "encoder", "alignment")
 
 def model_of(cell: Cell) -> str:
     """What kind of model a cell is, its seed apart: "learned attention", "uniform attention", or its objective."""
-    if cell.identity["objective"] != "classification":
-        return str(cell.identity["objective"])
-    return UNIFORM if cell.identity["projection"] == "uniform" else LEARNED
+    if cell.heading["objective"] != "classification":
+        return str(cell.heading["objective"])
+    return UNIFORM if cell.heading["projection"] == "uniform" else LEARNED
 
 
 def is_adversary(cell: Cell) -> bool:
@@ -53,14 +53,14 @@ def is_guided(cell: Cell) -> bool:
 
 
 def _key(cell: Cell, columns: Sequence[str]) -> tuple:
-    return tuple(cell.identity[name] for name in columns)
+    return tuple(cell.heading[name] for name in columns)
 
 
 def bases(cells: Sequence[Cell]) -> list[Cell]:
     """The base models: of the learned, unguided models those whose seed an adversary has; without any, all of them."""
     learned = [cell for cell in cells if model_of(cell) == LEARNED]
-    attacked = {(*_key(cell, FAMILY), cell.identity["seed"]) for cell in cells if is_adversary(cell)}
-    found = [cell for cell in learned if (*_key(cell, FAMILY), cell.identity["seed"]) in attacked]
+    attacked = {(*_key(cell, FAMILY), cell.heading["seed"]) for cell in cells if is_adversary(cell)}
+    found = [cell for cell in learned if (*_key(cell, FAMILY), cell.heading["seed"]) in attacked]
     return found or learned
 
 
@@ -120,13 +120,13 @@ def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
     place = {name: row for row, name in enumerate(second.instance_ids)}
     pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
     if not pairs:
-        raise ValueError(f"{describe(first.identity)} and {describe(second.identity)} have no instance in common")
+        raise ValueError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
     rows, others = (np.array(column) for column in zip(*pairs, strict=True))
     if (different := np.flatnonzero(first.lengths[rows] != second.lengths[others])).size:
         name = first.instance_ids[rows[different[0]]]
         raise ValueError(
-            f"instance {name!r} has {first.lengths[rows[different[0]]]} tokens in {describe(first.identity)} and "
-            f"{second.lengths[others[different[0]]]} in {describe(second.identity)}: they did not read the same text"
+            f"instance {name!r} has {first.lengths[rows[different[0]]]} tokens in {describe(first.heading)} and "
+            f"{second.lengths[others[different[0]]]} in {describe(second.heading)}: they did not read the same text"
         )
     return rows, others
 
@@ -148,11 +148,11 @@ def _compare(base: Cell, other: Cell) -> dict[str, np.ndarray]:
 def beside(base: Cell, cells: Sequence[Cell]) -> list[Beside]:
     """What a base is held against: its other seeds, uniform attention of its seed, and each adversary of its seed."""
     family = [cell for cell in cells if _key(cell, FAMILY) == _key(base, FAMILY)]
-    seed = base.identity["seed"]
+    seed = base.heading["seed"]
     groups: dict[str, list[Cell]] = {}
     for cell in family:
-        name, same_seed = model_of(cell), cell.identity["seed"] == seed
-        if name == LEARNED and not same_seed and cell.identity["projection"] == base.identity["projection"]:
+        name, same_seed = model_of(cell), cell.heading["seed"] == seed
+        if name == LEARNED and not same_seed and cell.heading["projection"] == base.heading["projection"]:
             groups.setdefault(RETRAINED, []).append(cell)
         elif (name == UNIFORM or is_adversary(cell)) and same_seed:
             groups.setdefault(name, []).append(cell)
@@ -200,7 +200,7 @@ def _by_bin(found: Beside) -> list[dict]:
             taken = members & inside
             rows.append(
                 {
-                    **base.identity,
+                    **base.heading,
                     "against": found.name,
                     "n_models": len(found.others),
                     "class": class_name,
@@ -237,7 +237,7 @@ def trade_off(base_cells: Sequence[Cell], cells: Sequence[Cell]) -> pd.DataFrame
     gathered: dict[tuple, list[Beside]] = {}
     for base in base_cells:
         for found in beside(base, cells):
-            gathered.setdefault((*_key(base, FAMILY), base.identity["projection"], found.name), []).append(found)
+            gathered.setdefault((*_key(base, FAMILY), base.heading["projection"], found.name), []).append(found)
     rows = []
     for key, founds in gathered.items():
         values = {
@@ -275,16 +275,16 @@ def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
     One row per cell. model: "learned attention", "uniform attention" or the objective. n: instances with a label.
     jsd_mean, tvd_mean: distance to the base of the same seed, for adversaries and uniform attention; NaN for others.
     """
-    base_of = {(*_key(cell, FAMILY), cell.identity["seed"]): cell for cell in bases(cells)}
+    base_of = {(*_key(cell, FAMILY), cell.heading["seed"]): cell for cell in bases(cells)}
     rows = []
     for cell in cells:
         labelled = ~np.isnan(cell.labels)
-        row = {**cell.identity, "model": model_of(cell), "n": int(labelled.sum()), "n_undefined": int((~labelled).sum())}
+        row = {**cell.heading, "model": model_of(cell), "n": int(labelled.sum()), "n_undefined": int((~labelled).sum())}
         draws = resampled_scores([cell.probs[labelled]], cell.labels[labelled])[0]
         for name, value in _scores(cell).items():
             low, high = _interval(draws[name])
             row |= {name: value, f"{name}_ci_low": low, f"{name}_ci_high": high}
-        base = base_of.get((*_key(cell, FAMILY), cell.identity["seed"]))
+        base = base_of.get((*_key(cell, FAMILY), cell.heading["seed"]))
         near = base is not None and (is_adversary(cell) or model_of(cell) == UNIFORM)
         found = Beside(base, "", (cell,)) if near else None
         row |= {name: np.nanmean(getattr(found, name[:3])) if found else np.nan for name in ("jsd_mean", "tvd_mean")}
@@ -312,10 +312,10 @@ def is_attention_needed(cells: Sequence[Cell]) -> pd.DataFrame:
     over the n instances that both hold and that have a label; n_undefined: the other instances of the learned model. Without
     a pair, no rows.
     """
-    uniform = {(*_key(cell, FAMILY), cell.identity["seed"]): cell for cell in cells if model_of(cell) == UNIFORM}
+    uniform = {(*_key(cell, FAMILY), cell.heading["seed"]): cell for cell in cells if model_of(cell) == UNIFORM}
     rows = []
     for cell in cells:
-        other = uniform.get((*_key(cell, FAMILY), cell.identity["seed"]))
+        other = uniform.get((*_key(cell, FAMILY), cell.heading["seed"]))
         if model_of(cell) != LEARNED or other is None:
             continue
         mine, theirs = match(cell, other)
@@ -328,7 +328,7 @@ def is_attention_needed(cells: Sequence[Cell]) -> pd.DataFrame:
             low, high = _interval(draws[0][name] - draws[1][name])
             rows.append(
                 {
-                    **cell.identity,
+                    **cell.heading,
                     "statistic": name,
                     "n": len(mine),
                     "n_undefined": len(cell) - len(mine),
@@ -437,7 +437,7 @@ def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
         families.setdefault(_key(base, FAMILY), []).append(base)
     for members in families.values():
         pairs = [pair for pair in beside(members[0], cells) if pair.name != UNIFORM]
-        prefix = f"{members[0].identity['dataset']}-{members[0].identity['encoder']}"
+        prefix = f"{members[0].heading['dataset']}-{members[0].heading['encoder']}"
         if pairs:
             found[f"{prefix}-attention_of_other_models"] = attention_of_other_models(pairs)
             found[f"{prefix}-attention_and_prediction"] = attention_and_prediction(pairs)

@@ -9,13 +9,13 @@ from types import ModuleType
 
 import pandas as pd
 
+from attnfaith.files import write_atomically
 from attnfaith.record import RecordError
 from attnfaith.reporting import planted, saliency_page, sparsity, sparsity_questions, stability
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
 from attnfaith.reporting.dispersion import dispersion_table
 from attnfaith.reporting.figures import _own_style, all_figures
-from attnfaith.reporting.files import write_atomically
 from attnfaith.reporting.interventions import PLUGINS
 from attnfaith.reporting.tables import agreement_table, performance_table, plausibility_table, seed_summary
 
@@ -44,7 +44,7 @@ def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
     owners: dict[tuple, str] = {}
     for name, parts in cells.items():
         for cell in parts:
-            key = tuple(cell.identity[column] for column in CELL)
+            key = tuple(cell.heading[column] for column in CELL)
             if key in owners:
                 raise RecordError(
                     f"cells {owners[key]!r} and {name!r} have the same {', '.join(CELL)}: tables cannot tell them apart; "
@@ -74,7 +74,7 @@ def study_tables(
             found[name] = OF_A_CELL[name](cells)
         elif name in INTERVENTIONS:
             found |= INTERVENTIONS[name].tables(cells)
-    if len({cell.identity["seed"] for cell in cells}) > 1:
+    if len({cell.heading["seed"] for cell in cells}) > 1:
         found |= {f"{name}_over_seeds": _over_seeds(table) for name, table in list(found.items()) if len(table)}
     for name in names:
         if name in PROTOCOLS:
@@ -122,7 +122,7 @@ def study_figures(
     The figures of a cell are those of the interventions that are named, and with "agreement" those of its measures.
     """
     found = {}
-    first = {cell.identity["dataset"]: cell for cell in reversed(cells)}
+    first = {cell.heading["dataset"]: cell for cell in reversed(cells)}
     for dataset, cell in reversed(first.items()):
         if "agreement" in names and cell.measures:
             found |= {f"{dataset}-{name}": figure for name, figure in all_figures(cell).items()}

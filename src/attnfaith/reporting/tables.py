@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnfaith import record as records
+from attnfaith.files import write_atomically
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, auprc_constant, auprc_random
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, pair_name, split_cells
-from attnfaith.reporting.files import write_atomically
-from attnfaith.reporting.statistics import bootstrap_interval, mean
+from attnfaith.stats import bootstrap_interval, mean
 
 
 AGREEMENT_COLUMNS = (
@@ -105,7 +105,7 @@ def agreement_table(record: "pa.Table | Sequence[Cell]", *, seed: int = 0) -> pd
         for first, second in cell.pairs:
             found = agreement(cell.scores(first), cell.scores(second), cell.predicted, seed=seed)
             for name, values in found.items():
-                rows.append({**cell.identity, "pair": pair_name(first, second), "class": name, **values})
+                rows.append({**cell.heading, "pair": pair_name(first, second), "class": name, **values})
     return _frame(rows, AGREEMENT_COLUMNS)
 
 
@@ -127,7 +127,7 @@ def _performance(cell: Cell) -> dict:
     weights = [row.astype(np.float64) for row in cell.attention if len(row)]
     entropy = normalised_entropy(weights)
     row = {
-        **cell.identity,
+        **cell.heading,
         "n": len(cell),
         "n_without_label": scores.pop("n_unscored"),
         "n_truncated": int(np.sum(cell.table.column("truncated").to_pylist())),
@@ -164,7 +164,7 @@ def plausibility_table(record: "pa.Table | Sequence[Cell]", *, n_bootstrap: int 
             low, high = bootstrap_interval(found[defined], seed=seed, draws=n_bootstrap)
             rows.append(
                 {
-                    **cell.identity,
+                    **cell.heading,
                     "scores": name,
                     "n": len(defined),
                     "n_undefined": len(found) - len(defined),

@@ -1,0 +1,98 @@
+"""Files that are whole or not there, and folders that one process works in: the one atomic write and the one lock."""
+
+import contextlib
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from attnfaith.errors import FileError
+
+
+LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
+    """A temporary path in the same folder to write to; renamed to `path` when the block ends, removed when it fails.
+
+    `path` is the old file or the whole new one at any moment, also after a loss of power: the content is on the disk before
+    the name is. Raises FileError where it cannot be written; the old file then stays.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
+    temporary = Path(name)
+    os.close(handle)
+    try:
+        yield temporary
+        with open(temporary, "rb+") as stream:
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes files only their owner can read; what is written here is for readers
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: str | os.PathLike, content: bytes | str) -> Path:
+    """Write `content` (a text as UTF-8) whole or not at all; returns the path. Raises FileError as `atomic_path` does."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Path(path)
+
+
+@contextlib.contextmanager
+def folder_lock(folder: str | os.PathLike, work: str) -> Iterator[None]:
+    """Hold a folder for one process; the system frees it with the process, however that ends.
+
+    work: what holds it, in words, for the message that another process gets ("a training"). Raises FileError where another
+    process holds it, or the lock cannot be made.
+    """
+    path = Path(folder) / LOCK
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise FileError(f"{folder} is in use{_holder(path)}: wait for it, stop it, or give another folder") from error
+    except OSError as error:
+        raise FileError(f"{folder} cannot be locked: {error.strerror or error}") from error
+    try:
+        _holder_file(path).write_text(f"{work}, process {os.getpid()} on {platform.node()}", encoding="utf-8")
+        yield
+    finally:
+        _holder_file(path).unlink(missing_ok=True)
+        lock.release()
+
+
+def is_locked(folder: str | os.PathLike) -> bool:
+    """Whether a process holds the folder; asked without making anything."""
+    path = Path(folder) / LOCK
+    if not path.is_file():
+        return False
+    try:
+        with FileLock(path).acquire(timeout=0):
+            return False
+    except (Timeout, OSError):
+        return True
+
+
+def _holder_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.holder")
+
+
+def _holder(path: Path) -> str:
+    try:
+        return f" by {_holder_file(path).read_text(encoding='utf-8')}"
+    except OSError:
+        return ""
