@@ -16,9 +16,11 @@ import pandas as pd
 from attnfaith.reporting.cells import Cell, measure_label, pair_name
 from attnfaith.reporting.figures import GRADIENT, LEAVE_ONE_OUT, PALETTE, _figure, _own_style
 
-from .numbers import INPUTS, Model, entropy, sharpness, tau
+from .models import Model
+from .numbers import INPUTS, entropy, tau
 from .sweep import sparsegen_lambda
 from .tables import Published, levels, over_texts, paper_models, read_published
+from .trends import sharpness
 
 
 if TYPE_CHECKING:

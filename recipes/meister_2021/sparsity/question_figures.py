@@ -13,7 +13,9 @@ import pandas as pd
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.figures import _QUIET_COLOUR, _TEXT_COLOUR, PALETTE, _figure, _note, _own_style
 
-from .numbers import IDENTITY, MEASURES, model_names, models, sharpness
+from .models import IDENTITY, model_names, models
+from .numbers import MEASURES
+from .trends import sharpness
 
 
 if TYPE_CHECKING:

@@ -17,32 +17,23 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.reporting.cells import Cell
+from attnfaith.stats import Panel
 
-from . import summary
+from . import claims
+from .models import Model, by_projection, interval_columns, level_columns, levels_of, models
 from .numbers import (
     INPUTS,
     MEASURES,
     RANDOM_SUPPORT,
     STATES,
-    Model,
-    Panel,
     agreement_of_cut,
     agreement_without_ties,
     any_token_differs,
-    by_projection,
     ceiling,
     correct,
-    described,
-    described_levels,
     entropy,
-    levels_of,
     mean_importance,
-    models,
-    moved,
     random_support_tau,
-    rank_correlation,
-    sharpness,
-    slope,
     support,
     support_share,
     tau,
@@ -54,6 +45,7 @@ from .numbers import (
 )
 from .sweep import attention_rate, entmax_alpha, is_untrained, score_scale, sparsegen_lambda
 from .tables import read_published
+from .trends import rank_correlation, sharpness, slope, trend
 
 
 RANDOM, UNTRAINED = "random places", "untrained model"
@@ -83,7 +75,7 @@ def tables(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> dict
     answers = {name: pd.DataFrame(row for model in groups for row in rows(model)) for name, rows in QUESTIONS.items()}
     if published is not None and len(answers["question_b_nulls"]):
         answers["question_b_published"] = published_against_nulls(answers["question_b_nulls"], published)
-    return {name: table for name, table in answers.items() if len(table)} | {"claims": summary.claims(groups, published)}
+    return {name: table for name, table in answers.items() if len(table)} | {"claims": claims.claims(groups, published)}
 
 
 # ------------------------------------------------------------------------------------------------ rows of a table
@@ -115,7 +107,7 @@ def _panels(model: Model, levels: Levels) -> Callable[..., Panel | None]:
 def _rows(model: Model, levels: Levels, panels: dict[str, Panel | None], **more: object) -> Iterator[dict]:
     """One row for each level at which the first panel has a value; none where that panel is not there."""
     if next(iter(panels.values())) is not None:
-        for (head, _), row in zip(levels, described_levels(panels, len(levels)), strict=True):
+        for (head, _), row in zip(levels, level_columns(panels, len(levels)), strict=True):
             if row["n"]:
                 yield {**model.heading, **head, **more, **row}
 
@@ -135,8 +127,8 @@ def _moves(name: str, x: np.ndarray, panel: Panel | None) -> dict[str, float]:
     """Slope and rank correlation (Kendall) of a number with a knob, over the means of its filled levels."""
     row = {}
     for statistic, take in (("slope", slope), ("kendall", rank_correlation)):
-        found = (np.nan, NOTHING) if panel is None else moved(take, x, panel)
-        row |= described(name + statistic, *found)
+        found = (np.nan, NOTHING) if panel is None else trend(take, x, panel)
+        row |= interval_columns(name + statistic, *found)
     return row
 
 
@@ -231,10 +223,10 @@ def _share(
 ) -> dict[str, float]:
     """Slope of a part over the slope of the whole, as `read` takes it, with its interval; NaN without a part."""
     if part is None:
-        return described(name, np.nan, NOTHING)
+        return interval_columns(name, np.nan, NOTHING)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value, draws = (read(np.divide(*pair)) for pair in zip(moved(slope, x, part), moved(slope, x, whole), strict=True))
-    return described(name, float(value), draws)
+        value, draws = (read(np.divide(*pair)) for pair in zip(trend(slope, x, part), trend(slope, x, whole), strict=True))
+    return interval_columns(name, float(value), draws)
 
 
 def nulls(model: Model) -> Iterator[dict]:
@@ -389,7 +381,7 @@ def temperature(model: Model) -> Iterator[dict]:
         places = {head["lambda"]: place for place, (head, _) in enumerate(levels)}
         for row in _rows(model, levels, _shape(model, levels), scale=scale, attention_rate=rate):
             value, draws = (np.nan, NOTHING) if found is None else (part[places[row["lambda"]]] for part in found)
-            yield row | described("effective_lambda", 1 - 10**-value, 1 - 10**-draws)
+            yield row | interval_columns("effective_lambda", 1 - 10**-value, 1 - 10**-draws)
 
 
 def _shape(model: Model, levels: Levels) -> dict[str, Panel | None]:
@@ -444,11 +436,11 @@ def _kept(model: Model, cells: Sequence[Cell], reference: Sequence[Cell] | None)
     seeds = {cell.heading["seed"] for cell in reference or ()}
     levels = _sweep([cell for cell in cells if cell.heading["seed"] in seeds])
     if not levels:
-        return {"n_kept": 0, **described("kept", np.nan, NOTHING)}
+        return {"n_kept": 0, **interval_columns("kept", np.nan, NOTHING)}
     x = sharpness(head["lambda"] for head, _ in levels)
     value, draws = _effective(model, levels, _sweep(reference))
     known = ~np.isnan(value)
-    return {"n_kept": int(known.sum()), **described("kept", float(slope(x, value)), slope(x[known], draws[known]))}
+    return {"n_kept": int(known.sum()), **interval_columns("kept", float(slope(x, value)), slope(x[known], draws[known]))}
 
 
 def _alphas(model: Model) -> Levels:

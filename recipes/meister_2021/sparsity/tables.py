@@ -30,24 +30,13 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cells import CELL, Cell, match, pair_name
-from attnfaith.stats import correlations
+from attnfaith.stats import Panel, correlations
 
 from .adversaries import adversary_settings, is_adversary
-from .numbers import (
-    INPUTS,
-    STATES,
-    Model,
-    Panel,
-    correct,
-    entropy,
-    models,
-    over_states,
-    sharpness,
-    support,
-    support_share,
-    tau,
-)
+from .models import Model, models
+from .numbers import INPUTS, STATES, correct, entropy, over_states, support, support_share, tau
 from .sweep import attention_rate, entmax_alpha, is_of_the_paper, score_scale, sparsegen_lambda
+from .trends import sharpness
 
 
 HIDDEN_TO_INPUT = "hidden_to_input_entropy"

@@ -17,6 +17,7 @@ from attnfaith.reporting.figures import save_figure
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "wiegreffe_pinter_2019" / "analysis.py")
+figures = import_module(".figures", analysis.__package__)
 stability = import_module(".stability", analysis.__package__)
 
 
@@ -277,13 +278,13 @@ def test_beside_published():
 
 
 def test_figures_are_drawn_from_the_numbers(tmp_path):
-    figures = stability.figures(study())
+    drawn = figures.figures(study())
     names = ("attention_of_other_models", "attention_and_prediction", "trade_off")
-    assert set(figures) == {f"sst-bilstm-{name}" for name in names}
-    for name, figure in figures.items():
+    assert set(drawn) == {f"sst-bilstm-{name}" for name in names}
+    for name, figure in drawn.items():
         assert isinstance(figure, Figure)
         save_figure(figure, tmp_path / name)
-    panels = [axes for axes in figures["sst-bilstm-attention_of_other_models"].axes if axes.get_visible()]
+    panels = [axes for axes in drawn["sst-bilstm-attention_of_other_models"].axes if axes.get_visible()]
     assert len(panels) == 4 and {axes.get_ylim() for axes in panels} == {(0, 0.76)}, "same axes"
     title = panels[0].get_title(loc="left")
     assert "other seeds\n3 models" in title and "n = 39 (1 undefined)" in title
@@ -294,7 +295,7 @@ def test_no_class_is_left_out_of_figure_and_table():
     count, order = 45, np.repeat(np.arange(9), [2, 3, 4, 5, 5, 6, 6, 7, 7])
     rows = [(f"t/{place}", [1.0], np.eye(9)[number], 0) for place, number in enumerate(order)]
     pair = stability.Beside(make(rows), "other seeds", (make(rows, seed=11),))
-    figure = stability.attention_of_other_models([pair])
+    figure = figures.attention_of_other_models([pair])
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == [*(f"class {number}" for number in range(3, 9)), "3 others"]
     assert sum(int(text.get_text()) for text in figure.axes[0].texts) == count
@@ -304,4 +305,4 @@ def test_no_class_is_left_out_of_figure_and_table():
 
 def test_one_model_alone_has_little_to_tell():
     tables = stability.tables([draw(1)])
-    assert set(tables) == {"models", "models_by_kind"} and stability.figures([draw(1)]) == {}
+    assert set(tables) == {"models", "models_by_kind"} and figures.figures([draw(1)]) == {}
