@@ -289,9 +289,9 @@ class Panel:
     The number is the mean over seeds of each seed's mean over texts. Its interval is the 95 % percentile interval of a
     bootstrap in two steps: seeds are drawn with replacement, and so are texts. A draw of texts serves all seeds and all
     levels, because these read the same texts, so that differences are paired. With one seed the interval is over texts only.
-    With three, one draw in nine is of one seed alone, so that the interval reaches about as far as the lowest and the highest
-    seed, and an interval without 0 needs all three on one side; three seeds cannot say more. Every draw is fixed by a
-    constant.
+    With three, one draw in nine is of one seed alone, so that the interval reaches about as far as the lowest and the
+    highest seed, and an interval without 0 needs all three on one side; three seeds cannot say more. Every draw is fixed by
+    a constant.
     """
 
     values: np.ndarray
