@@ -116,21 +116,21 @@ def _own_token(model: Model) -> Iterator[Finding]:
         own = one_level(model, model.projection(projection), over_states, "hidden_to_input_own")
         if own is None:
             continue
-        found = mean_of("share of a state's own token", own)
-        evidence = [found]
+        own_share = mean_of("share of a state's own token", own)
+        evidence = [own_share]
         for name, cells in (("", model.projection(projection)), (" before training", untrained(model, projection))):
             panel = one_level(model, cells, over_states, "hidden_to_input_entropy")
             if panel is not None:
                 key = "" if name else "hidden_to_input_entropy"
                 evidence.append(mean_of(f"normalised entropy of a state's inputs{name}", panel, key))
-        yield Finding(projection, "", above(opposite(found), -HALF), evidence)
+        yield Finding(projection, "", above(opposite(own_share), -HALF), evidence)
 
 
 def _fewer_inputs(model: Model) -> Iterator[Finding]:
     pair = pair_of_ends(model, over_states, "hidden_to_input_entropy")
     if pair is not None:
-        found = mean_of("difference of the normalised entropy", pair[1].minus(pair[0]), "hidden_to_input_entropy")
-        yield Finding(CHANGE, "", above(found, -MARGIN), [found])
+        change = mean_of("difference of the normalised entropy", pair[1].minus(pair[0]), "hidden_to_input_entropy")
+        yield Finding(CHANGE, "", above(change, -MARGIN), [change])
 
 
 def _entropy_of_importance(model: Model, sign: int) -> Iterator[Finding]:
@@ -138,13 +138,15 @@ def _entropy_of_importance(model: Model, sign: int) -> Iterator[Finding]:
         swept = sweep_of(model, entropy, measure)
         if swept is None:
             continue
-        found = over_levels("Kendall's tau of lambda and entropy", rank_correlation, *swept, f"lambda–entropy of {measure}")
+        correlation = over_levels(
+            "Kendall's tau of lambda and entropy", rank_correlation, *swept, f"lambda–entropy of {measure}"
+        )
         shrinks = _support_over_lambda(model)
-        evidence = [found, over_levels("slope of the entropy per decade", slope, *swept), shrinks]
+        evidence = [correlation, over_levels("slope of the entropy per decade", slope, *swept), shrinks]
         if sign < 0:
-            yield Finding(SWEEP, measure, above(opposite(found)), evidence)
+            yield Finding(SWEEP, measure, above(opposite(correlation)), evidence)
         else:
-            yield _if_sparser(Finding(SWEEP, measure, above(found), evidence), shrinks)
+            yield _if_sparser(Finding(SWEEP, measure, above(correlation), evidence), shrinks)
 
 
 def _support_over_lambda(model: Model) -> Evidence:
@@ -172,11 +174,11 @@ def _inputs_not_higher(model: Model) -> Iterator[Finding]:
         if pair is None:
             continue
         dense, sparse = pair
-        found = mean_of("difference of tau", sparse.minus(dense), f"tau attention–{measure}")
+        rise = mean_of("difference of tau", sparse.minus(dense), f"tau attention–{measure}")
         over = pair_of_ends(model, tau_over_ceiling, measure)
-        evidence = [found, mean_of("difference of tau over its ceiling", over[1].minus(over[0]))]
-        cut = one_level(model, model.projection(SPARSE), tau_of_ties_alone, measure, beside=model.dense)
-        verdict, also = above(opposite(found), -MARGIN), ()
+        evidence = [rise, mean_of("difference of tau over its ceiling", over[1].minus(over[0]))]
+        cut = one_level(model, model.projection(SPARSE), tau_of_ties_alone, measure, partners=model.dense)
+        verdict, also = above(opposite(rise), -MARGIN), ()
         if (beyond := difference_of(sparse, cut)) is not None:
             evidence.append(mean_of("difference of tau to softmax cut to the same support", beyond))
             if verdict == HOLDS and above(opposite(evidence[-1]), -MARGIN) == FAILS:
@@ -190,17 +192,17 @@ def _falls(model: Model) -> Iterator[Finding]:
         if swept is None:
             continue
         x, plain = swept
-        found = over_levels("slope of tau per decade", slope, x, plain)
-        evidence = [found, over_levels("slope of tau over its ceiling", slope, *sweep_of(model, tau_over_ceiling, measure))]
+        fall = over_levels("slope of tau per decade", slope, x, plain)
+        evidence = [fall, over_levels("slope of tau over its ceiling", slope, *sweep_of(model, tau_over_ceiling, measure))]
         left = evidence[-1]
-        alone = sweep_of(model, tau_of_ties_alone, measure, beside=model.dense)
+        alone = sweep_of(model, tau_of_ties_alone, measure, partners=model.dense)
         if alone is not None and plain.minus(alone[1]).filled.sum() > 1:
             evidence.append(over_levels("slope of tau of softmax cut to the same support", slope, *alone))
             left = over_levels("slope of tau less that of softmax so cut", slope, x, plain.minus(alone[1]))
             evidence.append(left)
         shrinks = _support_over_lambda(model)
         evidence.append(shrinks)
-        verdict, also = above(opposite(found)), ()
+        verdict, also = above(opposite(fall)), ()
         if verdict == HOLDS and above(opposite(left)) != HOLDS:
             verdict, also = TIES, (left,)
         yield _if_sparser(Finding(SWEEP, measure, verdict, evidence, also), shrinks)
@@ -208,11 +210,11 @@ def _falls(model: Model) -> Iterator[Finding]:
 
 def _nulls(model: Model, projection: str, measure: str) -> dict[str, Panel]:
     """tau of attention at random places and of the untrained model, as far as they are there."""
-    found = {
+    nulls = {
         "random places": one_level(model, model.projection(projection), random_support_tau, measure),
         "an untrained model": one_level(model, untrained(model, projection), tau, measure),
     }
-    return {name: panel for name, panel in found.items() if panel is not None}
+    return {name: panel for name, panel in nulls.items() if panel is not None}
 
 
 def _against_nulls(finding: Finding, beyond: Sequence[Evidence]) -> Finding:
@@ -227,12 +229,12 @@ def _states_above_inputs(model: Model) -> Iterator[Finding]:
             states, inputs = (one_level(model, model.projection(projection), tau, name) for name in (measure, input_measure))
             if (difference := difference_of(states, inputs)) is None:
                 continue
-            found = mean_of(f"tau less that with {measure_label(input_measure)} of inputs", difference)
-            evidence = [found, mean_of("tau", states, f"tau attention–{measure}")]
+            excess = mean_of(f"tau less that with {measure_label(input_measure)} of inputs", difference)
+            evidence = [excess, mean_of("tau", states, f"tau attention–{measure}")]
             for name, null in _nulls(model, projection, measure).items():
                 if (beyond := difference_of(states, null)) is not None:
                     evidence.append(mean_of(f"tau less that of {name}", beyond))
-            yield _against_nulls(Finding(projection, measure, above(found), evidence), evidence[2:])
+            yield _against_nulls(Finding(projection, measure, above(excess), evidence), evidence[2:])
 
 
 def _more_when_sparse(model: Model) -> Iterator[Finding]:
@@ -241,22 +243,22 @@ def _more_when_sparse(model: Model) -> Iterator[Finding]:
         if pair is None:
             continue
         rise = pair[1].minus(pair[0])
-        found = mean_of("difference of tau", rise, f"tau attention–{measure}")
-        evidence = [found]
+        difference = mean_of("difference of tau", rise, f"tau attention–{measure}")
+        evidence = [difference]
         nulls = [_nulls(model, projection, measure) for projection in (DENSE, SPARSE)]
         for name in nulls[0]:
             if (beyond := difference_of(rise, difference_of(nulls[1].get(name), nulls[0][name]))) is not None:
                 evidence.append(mean_of(f"difference of tau less that of {name}", beyond))
-        yield _against_nulls(Finding(CHANGE, measure, above(found), evidence), evidence[1:])
+        yield _against_nulls(Finding(CHANGE, measure, above(difference), evidence), evidence[1:])
 
 
 @remembered
 def _divergence(cell: Cell, base: Cell) -> np.ndarray:
     """JSD (nats) of two models' attention on the same text, NaN for an empty one or where the base lacks it."""
     rows, others = match(cell, base)
-    found = np.full(len(cell), np.nan)
-    found[rows] = jensen_shannon_divergence([cell.attention[i] for i in rows], [base.attention[j] for j in others])
-    return found
+    distances = np.full(len(cell), np.nan)
+    distances[rows] = jensen_shannon_divergence([cell.attention[i] for i in rows], [base.attention[j] for j in others])
+    return distances
 
 
 def _adversaries(model: Model) -> Iterator[Finding]:
@@ -266,20 +268,20 @@ def _adversaries(model: Model) -> Iterator[Finding]:
             groups.setdefault((cell.heading["projection"], cell.heading["objective"]), []).append(cell)
     for (projection, objective), cells in groups.items():
         bases = {cell.heading["seed"]: cell for cell in model.projection(projection)}
-        jsd = one_level(model, cells, _divergence, beside=bases)
+        jsd = one_level(model, cells, _divergence, partners=bases)
         change = difference_of(model.panel([cells], correct), model.panel([list(bases.values())], correct))
         if jsd is None or change is None:
             continue
         settings = adversary_settings(objective)
         training = "frozen" if settings["frozen"] == "yes" else "unfrozen"
-        found = mean_of("JSD to the base's attention (nats)", jsd, "jsd", training)
+        divergence = mean_of("JSD to the base's attention (nats)", jsd, "jsd", training)
         accuracy = mean_of("difference of accuracy", change, "accuracy_difference", training)
-        evidence = [found, accuracy]
+        evidence = [divergence, accuracy]
         seeds = list(bases.values())
         if len(seeds) > 1:
             following = {one.heading["seed"]: other for one, other in zip(seeds, seeds[1:] + seeds[:1], strict=True)}
-            evidence.append(mean_of("JSD between seeds of the base", model.panel([seeds], _divergence, beside=following)))
-        far, accurate = above(found, FAR), above(accuracy, -ACCURACY_MARGIN)
+            evidence.append(mean_of("JSD between seeds of the base", model.panel([seeds], _divergence, partners=following)))
+        far, accurate = above(divergence, FAR), above(accuracy, -ACCURACY_MARGIN)
         verdict = HOLDS if far == accurate == HOLDS else FAILS if FAILS in (far, accurate) else UNDECIDED
         label = f"{training}, weight {settings['weight']:g} on {str(settings['divergence']).upper()}"
         yield Finding(projection, label, verdict, evidence, (accuracy,))
@@ -289,11 +291,11 @@ def _accuracy(model: Model) -> Iterator[Finding]:
     pair = pair_of_ends(model, correct)
     if pair is None:
         return
-    found = mean_of("difference of accuracy", pair[1].minus(pair[0]))
-    evidence = [found, *(mean_of(f"accuracy, {name}", panel) for name, panel in zip((DENSE, SPARSE), pair, strict=True))]
+    change = mean_of("difference of accuracy", pair[1].minus(pair[0]))
+    evidence = [change, *(mean_of(f"accuracy, {name}", panel) for name, panel in zip((DENSE, SPARSE), pair, strict=True))]
     if (swept := sweep_of(model, correct)) is not None:
         evidence.append(over_levels("slope of accuracy per decade", slope, *swept))
-    yield Finding(CHANGE, "", above(found, -ACCURACY_MARGIN), evidence)
+    yield Finding(CHANGE, "", above(change, -ACCURACY_MARGIN), evidence)
 
 
 NULLED = (_states_above_inputs, _more_when_sparse)
@@ -389,10 +391,10 @@ def claims(groups: Sequence[Model], published: pd.DataFrame | None = None) -> pd
             findings = list(claim.judge(model)) or [Finding("", "", MISSING, [])]
             for finding in findings:
                 labels = {"projection": finding.projection, "measure": finding.measure, "verdict": finding.verdict}
-                for place, found in enumerate(finding.evidence or [NO_EVIDENCE]):
-                    decides = found.statistic and (place == 0 or any(found is other for other in finding.also))
-                    row = head | labels | _row(found) | {"decides": "yes" if decides else "no"}
-                    rows.append(row | {"published": _said(published, model, finding, found)})
+                for place, evidence in enumerate(finding.evidence or [NO_EVIDENCE]):
+                    decides = evidence.statistic and (place == 0 or any(evidence is other for other in finding.also))
+                    row = head | labels | _row(evidence) | {"decides": "yes" if decides else "no"}
+                    rows.append(row | {"published": _said(published, model, finding, evidence)})
         rows.extend({**row, "claim": claim.number} for row in _never_measured(groups, published))
     return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS))
 
@@ -412,19 +414,19 @@ def names_of(groups: Sequence[Model]) -> list[tuple[str, str]]:
     return [tuple(name.split(" · ", 1)) for name in named]
 
 
-def _row(found: Evidence) -> dict:
-    numbers = {"statistic": found.statistic, "value": found.value, "ci_low": found.low, "ci_high": found.high}
-    return {**numbers, "n_seeds": found.n_seeds, "n": found.n}
+def _row(evidence: Evidence) -> dict:
+    numbers = {"statistic": evidence.statistic, "value": evidence.value, "ci_low": evidence.low, "ci_high": evidence.high}
+    return {**numbers, "n_seeds": evidence.n_seeds, "n": evidence.n}
 
 
-def _said(published: pd.DataFrame | None, model: Model, finding: Finding, found: Evidence) -> float:
+def _said(published: pd.DataFrame | None, model: Model, finding: Finding, evidence: Evidence) -> float:
     """The published value, NaN where there is none."""
-    if published is None or not found.key:
+    if published is None or not evidence.key:
         return np.nan
     names = ("dataset", "encoder", "alignment")
     mine = published[(published[list(names)] == [model.heading[name] for name in names]).all(axis=1)]
-    mine = mine[(mine["statistic"] == found.key) & (mine["training"] == found.training)]
-    if finding.projection in (CHANGE, DENSE, SPARSE) and not found.training:
+    mine = mine[(mine["statistic"] == evidence.key) & (mine["training"] == evidence.training)]
+    if finding.projection in (CHANGE, DENSE, SPARSE) and not evidence.training:
         values = {name: mine.loc[mine["projection"] == name, "mean"] for name in (DENSE, SPARSE)}
         wanted = (SPARSE, DENSE) if finding.projection == CHANGE else (finding.projection,)
         if any(len(values[name]) != 1 for name in wanted):

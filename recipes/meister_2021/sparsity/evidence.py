@@ -51,10 +51,10 @@ def over_levels(statistic: str, take: Callable, x: np.ndarray, panel: Panel, key
 
 
 def one_level(
-    model: Model, cells: Sequence[Cell], number: Callable, *arguments: str, **beside: Mapping[int, Cell]
+    model: Model, cells: Sequence[Cell], number: Callable, *arguments: str, **partners: Mapping[int, Cell]
 ) -> Panel | None:
     """A panel of one level; None where nothing has a value."""
-    panel = model.panel([cells], number, *arguments, **beside)
+    panel = model.panel([cells], number, *arguments, **partners)
     return panel if panel is not None and panel.n[0] else None
 
 
@@ -65,11 +65,11 @@ def pair_of_ends(model: Model, number: Callable, *arguments: str) -> tuple[Panel
 
 
 def sweep_of(
-    model: Model, number: Callable, *arguments: str, **beside: Mapping[int, Cell]
+    model: Model, number: Callable, *arguments: str, **partners: Mapping[int, Cell]
 ) -> tuple[np.ndarray, Panel] | None:
     """`sharpness` and a number at each lambda; None below two filled levels."""
     levels = levels_of(model.plain, sparsegen_lambda)
-    panel = model.panel(list(levels.values()), number, *arguments, **beside)
+    panel = model.panel(list(levels.values()), number, *arguments, **partners)
     return (sharpness(levels), panel) if panel is not None and panel.filled.sum() > 1 else None
 
 
@@ -86,10 +86,10 @@ def untrained(model: Model, projection: str) -> list[Cell]:
     return [cell for cell in cells if cell.heading["projection"] == projection]
 
 
-def above(found: Evidence, bound: float = 0.0) -> str:
+def above(evidence: Evidence, bound: float = 0.0) -> str:
     """ "holds here" where the interval lies above the bound, "does not hold here" where it lies below it."""
-    return HOLDS if found.low > bound else FAILS if found.high < bound else UNDECIDED
+    return HOLDS if evidence.low > bound else FAILS if evidence.high < bound else UNDECIDED
 
 
-def opposite(found: Evidence) -> Evidence:
-    return Evidence(found.statistic, -found.value, -found.high, -found.low, found.n_seeds, found.n)
+def opposite(evidence: Evidence) -> Evidence:
+    return Evidence(evidence.statistic, -evidence.value, -evidence.high, -evidence.low, evidence.n_seeds, evidence.n)

@@ -52,42 +52,42 @@ class Model:
         levels: Sequence[Sequence[Cell]],
         number: Callable,
         *arguments: str,
-        beside: Mapping[int, Cell] | None = None,
+        partners: Mapping[int, Cell] | None = None,
     ) -> Panel | None:
-        """`number(cell, *arguments)` of the cells of each level; None where no cell has it. beside: a cell of each seed that
-        the number takes as its second argument; a seed without one has no value.
+        """`number(cell, *arguments)` of the cells of each level; None where no cell has it. partners: the cell of each seed
+        that the number takes as its second argument; a seed without one has no value.
         """
         shape = (len(levels), len(self.seeds), self._count)
         values, held = np.full(shape, np.nan), np.zeros(shape, bool)
         for level, cells in enumerate(levels):
             for cell in cells:
                 seed = cell.heading["seed"]
-                if beside is not None and seed not in beside:
+                if partners is not None and seed not in partners:
                     continue
-                found = number(cell, *arguments) if beside is None else number(cell, beside[seed], *arguments)
-                if found is not None:
-                    values[level, self.seeds.index(seed), self._places[cell]] = found
+                numbers = number(cell, *arguments) if partners is None else number(cell, partners[seed], *arguments)
+                if numbers is not None:
+                    values[level, self.seeds.index(seed), self._places[cell]] = numbers
                     held[level, self.seeds.index(seed), self._places[cell]] = True
         return Panel(values, held) if held.any() else None
 
 
 def models(cells: Iterable[Cell]) -> list[Model]:
     """The cells by model, in order of first appearance."""
-    found: dict[tuple, list[Cell]] = {}
+    groups: dict[tuple, list[Cell]] = {}
     for cell in cells:
         key = tuple(cell.heading[name] for name in IDENTITY if name != "alignment")
-        found.setdefault((*key, plain_alignment(cell)), []).append(cell)
-    return [Model(group) for group in found.values()]
+        groups.setdefault((*key, plain_alignment(cell)), []).append(cell)
+    return [Model(group) for group in groups.values()]
 
 
 def model_names(table: pd.DataFrame) -> pd.Series:
     """Data set and model of each row of a table, "sst · bilstm + additive", with what else tells two of one name apart."""
     names = ["dataset", "encoder", "alignment"]
-    found = table["dataset"] + " · " + table["encoder"] + " + " + table["alignment"]
+    names_of_rows = table["dataset"] + " · " + table["encoder"] + " + " + table["alignment"]
     for name in ("vectors", "revision", "split"):
         several = table.groupby(names)[name].transform("nunique") > 1
-        found = found.where(~several, found + ", " + table[name])
-    return found
+        names_of_rows = names_of_rows.where(~several, names_of_rows + ", " + table[name])
+    return names_of_rows
 
 
 def _order(cell: Cell) -> tuple:
@@ -101,11 +101,11 @@ def _order(cell: Cell) -> tuple:
 
 def levels_of(cells: Iterable[Cell], knob: Callable[[Cell], object]) -> dict:
     """Cells by their value of a knob, in its order where it has one; cells without it (None) are left out."""
-    found: dict = {}
+    levels: dict = {}
     for cell in cells:
         if (value := knob(cell)) is not None:
-            found.setdefault(value, []).append(cell)
-    return dict(sorted(found.items())) if all(isinstance(value, float) for value in found) else found
+            levels.setdefault(value, []).append(cell)
+    return dict(sorted(levels.items())) if all(isinstance(value, float) for value in levels) else levels
 
 
 def by_projection(cells: Iterable[Cell]) -> dict[str, list[Cell]]:

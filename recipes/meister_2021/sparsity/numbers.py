@@ -33,10 +33,10 @@ def remembered(number: Callable) -> Callable:
 
     @functools.wraps(number)
     def asked(cell: Cell, *arguments):
-        found = known.setdefault(cell, {})
-        if arguments not in found:
-            found[arguments] = number(cell, *arguments)
-        return found[arguments]
+        answers = known.setdefault(cell, {})
+        if arguments not in answers:
+            answers[arguments] = number(cell, *arguments)
+        return answers[arguments]
 
     return asked
 
@@ -76,9 +76,9 @@ def _with_cut(cell: Cell, dense: Cell, measure: str, agreement: Callable) -> np.
     """`agreement` of the cut attention with the dense model's importance, [N of cell]; NaN for texts it lacks."""
     rows, cut, others = _cut(cell, dense)
     importance = dense.scores(measure)
-    found = np.full(len(cell), np.nan)
-    found[rows] = agreement(cut, [importance[row] for row in others])
-    return found
+    values = np.full(len(cell), np.nan)
+    values[rows] = agreement(cut, [importance[row] for row in others])
+    return values
 
 
 @remembered
@@ -97,10 +97,10 @@ def _largest(weights: np.ndarray, count: int) -> np.ndarray:
     """The `count` largest weights where they stand, 0 elsewhere; of equal weights at the border the first."""
     if count >= len(weights):
         return weights
-    found = np.zeros_like(weights)
+    cut = np.zeros_like(weights)
     kept = np.argsort(-weights, kind="stable")[:count]
-    found[kept] = weights[kept]
-    return found
+    cut[kept] = weights[kept]
+    return cut
 
 
 RANDOM_SUPPORT = {
@@ -129,15 +129,15 @@ def _random_support_taus(cell: Cell) -> dict[str, np.ndarray]:
         return {}
     attention, counts = _draws(cell, "random_support_attention")
     owner = np.repeat(np.arange(len(cell)), counts)
-    found = {}
+    taus = {}
     for column in held & set(RANDOM_SUPPORT.values()):
         if column.startswith("random_support"):
             against = _draws(cell, column)[0]
         else:
             importance = records.rows(cell.table, column)
             against = [importance[row] for row in owner]
-        found[column] = _mean_by_owner(kendall_tau(attention, against)[0], owner, len(cell))
-    return found
+        taus[column] = _mean_by_owner(kendall_tau(attention, against)[0], owner, len(cell))
+    return taus
 
 
 def _draws(cell: Cell, column: str) -> tuple[list[np.ndarray], np.ndarray]:

@@ -86,9 +86,9 @@ Levels = Sequence[tuple[dict[str, object], Sequence[Cell]]]
 
 def _projections(model: Model) -> Levels:
     """The plain cells by projection, lambda beside, NaN where there is none."""
-    found = by_projection(model.plain)
-    knobs = {name: sparsegen_lambda(cells[0]) for name, cells in found.items()}
-    return [({"projection": name, "lambda": _number(knobs[name])}, cells) for name, cells in found.items()]
+    groups = by_projection(model.plain)
+    knobs = {name: sparsegen_lambda(cells[0]) for name, cells in groups.items()}
+    return [({"projection": name, "lambda": _number(knobs[name])}, cells) for name, cells in groups.items()]
 
 
 def _number(value: float | None) -> float:
@@ -101,7 +101,7 @@ def _sweep(cells: Sequence[Cell]) -> Levels:
 
 
 def _panels(model: Model, levels: Levels) -> Callable[..., Panel | None]:
-    return lambda number, *arguments, **beside: model.panel([cells for _, cells in levels], number, *arguments, **beside)
+    return lambda number, *arguments, **partners: model.panel([cells for _, cells in levels], number, *arguments, **partners)
 
 
 def _rows(model: Model, levels: Levels, panels: dict[str, Panel | None], **more: object) -> Iterator[dict]:
@@ -127,8 +127,8 @@ def _moves(name: str, x: np.ndarray, panel: Panel | None) -> dict[str, float]:
     """Slope and rank correlation (Kendall) of a number with a knob, over the means of its filled levels."""
     row = {}
     for statistic, take in (("slope", slope), ("kendall", rank_correlation)):
-        found = (np.nan, NOTHING) if panel is None else trend(take, x, panel)
-        row |= interval_columns(name + statistic, *found)
+        estimate = (np.nan, NOTHING) if panel is None else trend(take, x, panel)
+        row |= interval_columns(name + statistic, *estimate)
     return row
 
 
@@ -191,7 +191,7 @@ def tie_ceiling_of_cells(model: Model) -> Iterator[dict]:
 
 def _of_inputs(take: Callable, measure: str, number: Callable, model: Model, *arguments: str) -> Panel | None:
     """A number of the softmax model cut to the support of the cells; None for the importance of states."""
-    return take(number, measure, *arguments, beside=model.dense) if measure in INPUTS else None
+    return take(number, measure, *arguments, partners=model.dense) if measure in INPUTS else None
 
 
 def fall(model: Model) -> Iterator[dict]:
@@ -210,10 +210,10 @@ def fall(model: Model) -> Iterator[dict]:
         if not _moves_at_all(plain):
             continue
         over, alone = take(tau_over_ceiling, measure), _of_inputs(take, measure, tau_of_ties_alone, model)
-        moved = _moves("tau_", x, plain)
-        row = {**model.heading, "measure": measure, **_counted(plain), **moved}
+        slopes = _moves("tau_", x, plain)
+        row = {**model.heading, "measure": measure, **_counted(plain), **slopes}
         row |= _moves("tau_over_ceiling_", x, over) | _moves("tau_ties_alone_", x, alone)
-        falls = moved["tau_slope_ci_high"] < 0
+        falls = slopes["tau_slope_ci_high"] < 0
         row |= _share("left_after_ceiling", x, over if falls else None, plain, lambda share: share)
         yield row | _share("left_beyond_ties", x, alone if falls else None, plain, lambda share: 1 - share)
 
@@ -268,11 +268,11 @@ def published_against_nulls(measured: pd.DataFrame, published: pd.DataFrame) -> 
     wanted = wanted.rename(columns={"mean": "published", "std": "published_std"})[[*keys, "published", "published_std"]]
     numbers = ["null_measure", "n_seeds", "n", "n_undefined", "null_tau", "null_tau_ci_low", "null_tau_ci_high"]
     others = ["revision", "split", "vectors"]
-    found = wanted.merge(measured[[*keys, *others, "null", *numbers]], on=keys)
-    found = found[[*keys, *others, "null", *numbers, "published", "published_std"]]
-    found["difference"] = found["published"] - found["null_tau"]
-    found["exceeds"] = np.where(found["published"] > found["null_tau_ci_high"], "yes", "no")
-    return found
+    joined = wanted.merge(measured[[*keys, *others, "null", *numbers]], on=keys)
+    joined = joined[[*keys, *others, "null", *numbers, "published", "published_std"]]
+    joined["difference"] = joined["published"] - joined["null_tau"]
+    joined["exceeds"] = np.where(joined["published"] > joined["null_tau_ci_high"], "yes", "no")
+    return joined
 
 
 def detached(model: Model) -> Iterator[dict]:
@@ -341,11 +341,11 @@ def without_ties_trend(model: Model) -> Iterator[dict]:
     levels = _sweep(model.plain)
     take, x = _panels(model, levels), sharpness(head["lambda"] for head, _ in levels)
     for measure in MEASURES:
-        found = {"tau": (take(tau, measure), _of_inputs(take, measure, tau_of_ties_alone, model))}
+        panels = {"tau": (take(tau, measure), _of_inputs(take, measure, tau_of_ties_alone, model))}
         for which in ("overlap", "auprc"):
             own = take(agreement_without_ties, measure, which, "above_chance")
-            found[f"{which}_above_chance"] = own, _of_inputs(take, measure, agreement_of_cut, model, which)
-        for name, (own, cut) in found.items():
+            panels[f"{which}_above_chance"] = own, _of_inputs(take, measure, agreement_of_cut, model, which)
+        for name, (own, cut) in panels.items():
             if _moves_at_all(own):
                 row = {**model.heading, "measure": measure, "agreement": name, **_counted(own), **_moves("", x, own)}
                 row["moves"] = _in_words(row["slope_ci_low"], row["slope_ci_high"])
@@ -354,13 +354,13 @@ def without_ties_trend(model: Model) -> Iterator[dict]:
 
 def _variants(model: Model) -> dict[tuple[str, float], list[Cell]]:
     """Sparsegen cells by scale of scores ("free" or the standard deviation) and learning rate of attention."""
-    found: dict[tuple[str, float], list[Cell]] = {}
+    variants: dict[tuple[str, float], list[Cell]] = {}
     for cell in model.cells:
         trained = cell.heading["objective"].partition("(")[0] == "classification"
         if trained and sparsegen_lambda(cell) is not None:
             scale = score_scale(cell)
-            found.setdefault(("free" if scale is None else f"{scale:g}", attention_rate(cell)), []).append(cell)
-    return {key: cells for key, cells in sorted(found.items(), key=lambda item: (item[0][0] != "free", item[0]))}
+            variants.setdefault(("free" if scale is None else f"{scale:g}", attention_rate(cell)), []).append(cell)
+    return {key: cells for key, cells in sorted(variants.items(), key=lambda item: (item[0][0] != "free", item[0]))}
 
 
 def temperature(model: Model) -> Iterator[dict]:
@@ -377,10 +377,10 @@ def temperature(model: Model) -> Iterator[dict]:
         return
     for (scale, rate), cells in variants.items():
         levels, reference = _sweep(cells), _fixed(variants, scale, rate)
-        found = None if reference is None else _effective(model, levels, _sweep(reference))
+        effective = None if reference is None else _effective(model, levels, _sweep(reference))
         places = {head["lambda"]: place for place, (head, _) in enumerate(levels)}
         for row in _rows(model, levels, _shape(model, levels), scale=scale, attention_rate=rate):
-            value, draws = (np.nan, NOTHING) if found is None else (part[places[row["lambda"]]] for part in found)
+            value, draws = (np.nan, NOTHING) if effective is None else (part[places[row["lambda"]]] for part in effective)
             yield row | interval_columns("effective_lambda", 1 - 10**-value, 1 - 10**-draws)
 
 
@@ -445,8 +445,8 @@ def _kept(model: Model, cells: Sequence[Cell], reference: Sequence[Cell] | None)
 
 def _alphas(model: Model) -> Levels:
     """The plain cells by alpha; () where softmax and sparsemax, its ends, are all there is."""
-    found = levels_of(model.plain, entmax_alpha)
-    return [({"alpha": alpha}, cells) for alpha, cells in found.items()] if set(found) - {1.0, 2.0} else []
+    groups = levels_of(model.plain, entmax_alpha)
+    return [({"alpha": alpha}, cells) for alpha, cells in groups.items()] if set(groups) - {1.0, 2.0} else []
 
 
 def entmax(model: Model) -> Iterator[dict]:

@@ -43,8 +43,8 @@ def _answer(tables: Mapping[str, pd.DataFrame], names: Sequence[str], write: Cal
     if names[0] not in tables:
         return "Not measured.\n"
     given = (tables.get(name) for name in names)
-    found = [None if table is None else table.assign(who=model_names(table)) for table in given]
-    return _bullets(write(*found))
+    named = [None if table is None else table.assign(who=model_names(table)) for table in given]
+    return _bullets(write(*named))
 
 
 def _bullets(lines: Iterable[str]) -> str:
@@ -249,12 +249,12 @@ def _on_detached(table: pd.DataFrame) -> list[str]:
     lines = []
     for place, part in table.groupby("place", sort=False):
         low, high = part["tau_detached"].min(), part["tau_detached"].max()
-        moved = part.loc[part["difference"].abs().idxmax()]
+        largest = part.loc[part["difference"].abs().idxmax()]
         clear = (part["difference_ci_low"] > 0) | (part["difference_ci_high"] < 0)
         lines.append(
             f"Gradient in {place}: with attention held fixed tau lies between {_number(low)} and {_number(high)}; in "
             f"{_count(int(clear.sum()), len(part))} rows the interval of the difference to the gradient through attention "
-            f"excludes 0. It is largest for {moved['who']} {moved['projection']}: {_ends(moved, 'difference')}."
+            f"excludes 0. It is largest for {largest['who']} {largest['projection']}: {_ends(largest, 'difference')}."
         )
     return lines
 
@@ -264,11 +264,11 @@ def _on_removal(table: pd.DataFrame) -> list[str]:
     for who, part in table.groupby("who", sort=False):
         most = part.loc[part["tokens_that_differ"].idxmax()]
         clear = (part["difference_ci_low"] > 0) | (part["difference_ci_high"] < 0)
-        moved = part.loc[part["difference"].abs().idxmax()]
+        largest = part.loc[part["difference"].abs().idxmax()]
         lines.append(
             f"{who}: the two importances differ for at most {_ends(most, 'tokens_that_differ')} of the tokens "
             f"({most['projection']}); tau changes in {_count(int(clear.sum()), len(part))} projections, most by "
-            f"{_ends(moved, 'difference')} ({moved['projection']})."
+            f"{_ends(largest, 'difference')} ({largest['projection']})."
         )
     return lines
 

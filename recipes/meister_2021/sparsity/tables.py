@@ -325,7 +325,7 @@ def meister_table5(cells: Sequence[Cell], published: pd.DataFrame | None = None)
             training = "frozen" if kind["frozen"] == "yes" else "unfrozen"
             keys = {"training": training, "divergence": kind["divergence"], "weight": kind["weight"]}
             for statistic, number in OF_AN_ADVERSARY.items():
-                other = {} if statistic == "accuracy" else {"beside": bases.get(projection, {})}
+                other = {} if statistic == "accuracy" else {"partners": bases.get(projection, {})}
                 for row in _rows(model, {objective: group}, number, **other).values():
                     rows.append(beside(_as_statistic(statistic, row, **keys), known, 5, statistic, training=training))
     return _frame(rows)
