@@ -23,7 +23,6 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.reporting.cells import Cell, match, measure_label
 from attnfaith.stats import Panel
 
-from .adversaries import adversary_settings, is_adversary
 from .evidence import (
     DENSE,
     FAILS,
@@ -55,7 +54,7 @@ from .numbers import (
     tau_of_ties_alone,
     tau_over_ceiling,
 )
-from .sweep import score_scale
+from .sweep import is_adversary, score_scale
 from .trends import rank_correlation, slope
 
 
@@ -266,14 +265,14 @@ def _adversaries(model: Model) -> Iterator[Finding]:
     for cell in model.cells:
         if is_adversary(cell) and score_scale(cell) is None and cell.heading["projection"] not in (DENSE, "uniform"):
             groups.setdefault((cell.heading["projection"], cell.heading["objective"]), []).append(cell)
-    for (projection, objective), cells in groups.items():
+    for (projection, _), cells in groups.items():
         bases = {cell.heading["seed"]: cell for cell in model.projection(projection)}
         jsd = one_level(model, cells, _divergence, partners=bases)
         change = difference_of(model.panel([cells], correct), model.panel([list(bases.values())], correct))
         if jsd is None or change is None:
             continue
-        settings = adversary_settings(objective)
-        training = "frozen" if settings["frozen"] == "yes" else "unfrozen"
+        identity = cells[0].identity
+        training = "frozen" if identity.adversary_frozen else "unfrozen"
         divergence = mean_of("JSD to the base's attention (nats)", jsd, "jsd", training)
         accuracy = mean_of("difference of accuracy", change, "accuracy_difference", training)
         evidence = [divergence, accuracy]
@@ -283,7 +282,7 @@ def _adversaries(model: Model) -> Iterator[Finding]:
             evidence.append(mean_of("JSD between seeds of the base", model.panel([seeds], _divergence, partners=following)))
         far, accurate = above(divergence, FAR), above(accuracy, -ACCURACY_MARGIN)
         verdict = HOLDS if far == accurate == HOLDS else FAILS if FAILS in (far, accurate) else UNDECIDED
-        label = f"{training}, weight {settings['weight']:g} on {str(settings['divergence']).upper()}"
+        label = f"{training}, weight {identity.adversary_weight:g} on {identity.adversary_divergence.upper()}"
         yield Finding(projection, label, verdict, evidence, (accuracy,))
 
 

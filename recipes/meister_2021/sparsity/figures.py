@@ -33,6 +33,8 @@ COLOURS = {"gradient_norm": GRADIENT, "leave_one_out": LEAVE_ONE_OUT}
 MARKERS = {"gradient_norm": "o", "leave_one_out": "s"}
 DIAMOND = {"marker": "D", "facecolors": "white", "linewidths": 1.4, "zorder": 5}
 ENDS = ("softmax", "uniform")
+TELLING = ("texts", "training_texts", "split", "vectors")
+"""Identity columns that tell data sets of one name apart."""
 END = 0.26
 """Distance of the end points from the sweep and from one another, as a share of the sweep's width."""
 
@@ -57,11 +59,11 @@ def figures(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> "di
 
 
 def _data_names(shown: Sequence[Model]) -> list[str]:
-    """The data set of each model, with revision, split and vectors where data sets of one name differ in them."""
+    """The data set of each model, with texts, split and vectors where data sets of one name differ in them."""
     names = []
     for model in shown:
         alike = [other.heading for other in shown if other.heading["dataset"] == model.heading["dataset"]]
-        differ = [name for name in ("revision", "split", "vectors") if len({other[name] for other in alike}) > 1]
+        differ = [name for name in TELLING if len({other[name] for other in alike}) > 1]
         names.append(", ".join(model.heading[name] for name in ("dataset", *differ)))
     return names
 

@@ -12,7 +12,7 @@ from attnfaith.stats import Panel, percentile_interval, with_interval
 from .sweep import entmax_alpha, is_plain, plain_alignment, sparsegen_lambda
 
 
-IDENTITY = ("dataset", "revision", "split", "encoder", "alignment", "vectors")
+IDENTITY = ("dataset", "texts", "training_texts", "split", "encoder", "alignment", "vectors")
 """Identity columns of a model; its alignment is named without a scale."""
 
 
@@ -84,7 +84,7 @@ def model_names(table: pd.DataFrame) -> pd.Series:
     """Data set and model of each row of a table, "sst · bilstm + additive", with what else tells two of one name apart."""
     names = ["dataset", "encoder", "alignment"]
     names_of_rows = table["dataset"] + " · " + table["encoder"] + " + " + table["alignment"]
-    for name in ("vectors", "revision", "split"):
+    for name in ("vectors", "texts", "training_texts", "split"):
         several = table.groupby(names)[name].transform("nunique") > 1
         names_of_rows = names_of_rows.where(~several, names_of_rows + ", " + table[name])
     return names_of_rows

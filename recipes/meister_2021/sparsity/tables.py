@@ -29,13 +29,12 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.analysis import StudyError
-from attnfaith.reporting.cells import CELL, Cell, match, pair_name
+from attnfaith.reporting.cells import Cell, match, pair_name
 from attnfaith.stats import Panel, correlations
 
-from .adversaries import adversary_settings, is_adversary
 from .models import Model, models
 from .numbers import INPUTS, STATES, correct, entropy, over_states, support, support_share, tau
-from .sweep import attention_rate, entmax_alpha, is_of_the_paper, score_scale, sparsegen_lambda
+from .sweep import attention_rate, entmax_alpha, is_adversary, is_of_the_paper, score_scale, sparsegen_lambda
 from .trends import sharpness
 
 
@@ -295,12 +294,8 @@ def _as_statistic(statistic: str, row: Mapping, **keys: object) -> dict:
 
 def split_sizes(cell: Cell) -> dict[str, int]:
     """Texts of the training and the test split of the run that made a cell; {} where the record does not say."""
-    for part in records.settings(cell.table):
-        identity = part.get("identity", {})
-        if all(identity.get(name) == cell.heading[name] for name in CELL):
-            sizes = part.get("run", {}).get("sizes", {})
-            return {name: sizes[name] for name in ("train", "test") if name in sizes}
-    return {}
+    sizes = cell.settings.get("run", {}).get("sizes", {})
+    return {name: sizes[name] for name in ("train", "test") if name in sizes}
 
 
 def meister_table5(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -321,9 +316,13 @@ def meister_table5(cells: Sequence[Cell], published: pd.DataFrame | None = None)
                 key = (str(cell.heading["projection"]), str(cell.heading["objective"]))
                 groups.setdefault(key, []).append(cell)
         for (projection, objective), group in groups.items():
-            kind = adversary_settings(objective)
-            training = "frozen" if kind["frozen"] == "yes" else "unfrozen"
-            keys = {"training": training, "divergence": kind["divergence"], "weight": kind["weight"]}
+            identity = group[0].identity
+            training = "frozen" if identity.adversary_frozen else "unfrozen"
+            keys = {
+                "training": training,
+                "divergence": identity.adversary_divergence,
+                "weight": identity.adversary_weight,
+            }
             for statistic, number in OF_AN_ADVERSARY.items():
                 other = {} if statistic == "accuracy" else {"partners": bases.get(projection, {})}
                 for row in _rows(model, {objective: group}, number, **other).values():

@@ -6,23 +6,19 @@ from pathlib import Path
 import pytest
 
 from attnfaith.reporting.analysis import load_analysis
-from attnfaith.reporting.cells import CELL, Cell
+from attnfaith.reporting.cells import Cell
+from tests.identities import typed
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
 sweep = import_module(".sparsity.sweep", analysis.__package__)
 
 
-def cell(**identity):
-    given = dict.fromkeys(CELL, "x") | {
-        "alignment": "additive",
-        "projection": "softmax",
-        "objective": "classification",
-        "seed": 10,
-    }
-    found = object.__new__(Cell)  # an identity is all that is read
-    found.heading = given | identity
-    return found
+def cell(**labels):
+    one = object.__new__(Cell)  # an identity is all that is read
+    one.identity = typed(**labels)
+    one.heading = one.identity.heading
+    return one
 
 
 @pytest.mark.parametrize(

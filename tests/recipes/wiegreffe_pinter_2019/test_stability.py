@@ -14,6 +14,7 @@ from attnfaith import record as records
 from attnfaith.reporting.analysis import load_analysis
 from attnfaith.reporting.cells import match, split_cells
 from attnfaith.reporting.figures import save_figure
+from tests.identities import typed
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "wiegreffe_pinter_2019" / "analysis.py")
@@ -24,15 +25,12 @@ stability = import_module(".stability", analysis.__package__)
 COUNT = 40
 
 
-def make(rows, **identity):
+def make(rows, **labels):
     """One cell of rows (id, attention, probs, label)."""
-    given = {
-        "dataset": "sst", "revision": "r", "split": "test", "encoder": "bilstm", "alignment": "additive",
-        "projection": "softmax", "vectors": "random(1)", "objective": "classification", "seed": 10,
-    } | identity  # fmt: skip
+    identity = typed(**{"vectors": "random(1)", "seed": 10} | labels)
     columns = {
         "instance_id": [row[0] for row in rows],
-        **{name: [value] * len(rows) for name, value in given.items()},
+        **records.as_columns(identity, len(rows)),
         "tokens": [[f"w{place}" for place in range(len(row[1]))] for row in rows],
         "attention": [row[1] for row in rows],
         "probs": [row[2] for row in rows],
@@ -169,10 +167,12 @@ def test_roles_come_from_the_identity():
 
 
 def test_settings_of_an_adversary():
-    assert stability.adversary_settings("adversarial(kl, 0.002)") == {"weight": 0.002, "divergence": "kl", "frozen": "no"}
-    found = stability.adversary_settings("adversarial(jsd, 1e-05, frozen)")
-    assert found == {"weight": 1e-5, "divergence": "jsd", "frozen": "yes"}
-    assert np.isnan(stability.adversary_settings("other seeds")["weight"])
+    def settings(objective):
+        return stability.adversary_settings(draw(0, count=4, objective=objective))
+
+    assert settings("adversarial(kl, 0.002)") == {"weight": 0.002, "divergence": "kl", "frozen": "no"}
+    assert settings("adversarial(jsd, 1e-05, frozen)") == {"weight": 1e-5, "divergence": "jsd", "frozen": "yes"}
+    assert np.isnan(settings("classification")["weight"])
 
 
 def test_trade_off_is_the_mean_over_bases():
