@@ -75,8 +75,8 @@ def sparsemax(scores):
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if np.maximum(scores - middle, 0).sum() > 1 else (low, middle)
-    found = np.maximum(scores - low, 0)
-    return found / found.sum()
+    weights = np.maximum(scores - low, 0)
+    return weights / weights.sum()
 
 
 def entmax(scores, alpha):
@@ -93,8 +93,8 @@ def project(name, scores):
     if name == "uniform":
         return np.full(len(scores), 1 / len(scores))
     if name == "softmax":
-        found = np.exp(scores - scores.max())
-        return found / found.sum()
+        exponentials = np.exp(scores - scores.max())
+        return exponentials / exponentials.sum()
     if name.startswith("entmax"):
         return entmax(scores, float(name[7:-1]))
     return sparsemax(scores / (1 - (0.0 if name == "sparsemax" else float(name[10:-1]))))

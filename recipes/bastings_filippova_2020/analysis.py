@@ -85,8 +85,8 @@ def _ranking(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
                 }
                 | ranks
             )
-    found = [f"rank_{test}" for test in TESTS if any(f"rank_{test}" in row for row in rows)]
-    return pd.DataFrame(rows, columns=[*RANKING_COLUMNS, *found])
+    ranks_shown = [f"rank_{test}" for test in TESTS if any(f"rank_{test}" in row for row in rows)]
+    return pd.DataFrame(rows, columns=[*RANKING_COLUMNS, *ranks_shown])
 
 
 def _training(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
@@ -148,9 +148,9 @@ def render(cells: Sequence[Cell], made: Mapping[str, pd.DataFrame]) -> str:
 
 def lead(cells: Sequence[Cell]) -> str:
     """The answer over all models in one sentence: what a developer should use to see which inputs mattered."""
-    found = [saliency.advise(cell) for cell in cells]
-    counts = Counter(advice.measure for advice in found)
-    of = f"{len(found)} models" if len(found) > 1 else "1 model"
+    advised = [saliency.advise(cell) for cell in cells]
+    counts = Counter(advice.measure for advice in advised)
+    of = f"{len(advised)} models" if len(advised) > 1 else "1 model"
     named = [(name, count) for name, count in counts.most_common() if name is not None]
     if not named:
         return f"Of {of}, none has a measure that orders its tokens better than chance: show none of them."
@@ -159,9 +159,9 @@ def lead(cells: Sequence[Cell]) -> str:
     text = f"To see which inputs mattered, use {' or '.join(ties)}: recommended for {count} of {of}"
     text += "" if len(ties) == 1 else " each"
     if best != "attention" and "attention" not in dict(named[: len(ties)]):
-        wins = sum(advice.attention_wins for advice in found)
+        wins = sum(advice.attention_wins for advice in advised)
         text += f"; attention is recommended for {counts['attention']}, and is among the best measures in {wins} of "
-        text += f"{sum(advice.tests for advice in found)} tests"
+        text += f"{sum(advice.tests for advice in advised)} tests"
     if None in counts:
         text += f"; for {counts[None]} no measure is better than chance"
     return text + "."

@@ -46,16 +46,18 @@ def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
     tau of attention with gradient and leave-one-out (and with each other); the share of attention on the planted words and
     the average precision of attention and of each importance measure against them; all that interventions say.
     """
-    found = {f"tau {measure_label(one)}–{measure_label(other)}": cell.tau(one, other) for one, other in cell.pairs}
+    statistics = {f"tau {measure_label(one)}–{measure_label(other)}": cell.tau(one, other) for one, other in cell.pairs}
     if "rationale" in cell.table.column_names:
         gold = records.rows(cell.table, "rationale")
         mass = [
             np.dot(weights, marks) if marks.any() else np.nan for weights, marks in zip(cell.attention, gold, strict=True)
         ]
-        found["attention on the evidence"] = np.array(mass, dtype=np.float64)
+        statistics["attention on the evidence"] = np.array(mass, dtype=np.float64)
         for name in ("attention", *cell.measures):
-            found[f"average precision of {measure_label(name)}"] = np.asarray(auprc(cell.scores(name), gold), np.float64)
-    return found | interventions.instance_statistics(cell)
+            statistics[f"average precision of {measure_label(name)}"] = np.asarray(
+                auprc(cell.scores(name), gold), np.float64
+            )
+    return statistics | interventions.instance_statistics(cell)
 
 
 def pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
@@ -90,11 +92,11 @@ def tests_table(cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def _row(uses: np.ndarray, cannot: np.ndarray, difference: np.ndarray) -> dict:
-    described = {}
+    row = {}
     for name, values in (("uses", uses), ("cannot", cannot)):
         defined = values[~np.isnan(values)]
         low, high = bootstrap_interval(defined)
-        described |= {
+        row |= {
             f"{name}_n": len(defined),
             f"{name}_n_undefined": len(values) - len(defined),
             f"{name}_mean": defined.mean() if len(defined) else np.nan,
@@ -108,7 +110,7 @@ def _row(uses: np.ndarray, cannot: np.ndarray, difference: np.ndarray) -> dict:
     if not np.isnan(auc):
         beyond = low > 0 or high < 0
         verdict = "yes" if beyond and max(auc, 1 - auc) >= APART else "barely" if beyond else "no"
-    return described | {
+    return row | {
         "n_pairs": len(paired),
         "difference": paired.mean() if len(paired) else np.nan,
         "ci_low": low,

@@ -8,7 +8,19 @@ import numpy as np
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style
 
-from .stability import BIN_NAMES, BINS, FAMILY, RETRAINED, UNIFORM, Beside, _key, bases, beside, is_adversary, trade_off
+from .stability import (
+    BIN_NAMES,
+    BINS,
+    FAMILY,
+    RETRAINED,
+    UNIFORM,
+    Comparison,
+    _key,
+    bases,
+    comparisons_of,
+    is_adversary,
+    trade_off,
+)
 
 
 if TYPE_CHECKING:
@@ -18,22 +30,22 @@ if TYPE_CHECKING:
 
 def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
     """The figures of the protocol, of the first base of each family, and the trade-off over all of its bases."""
-    found = {}
+    drawn = {}
     families: dict[tuple, list[Cell]] = {}
     for base in bases(cells):
         families.setdefault(_key(base, FAMILY), []).append(base)
     for members in families.values():
-        pairs = [pair for pair in beside(members[0], cells) if pair.name != UNIFORM]
+        pairs = [pair for pair in comparisons_of(members[0], cells) if pair.name != UNIFORM]
         prefix = f"{members[0].heading['dataset']}-{members[0].heading['encoder']}"
         if pairs:
-            found[f"{prefix}-attention_of_other_models"] = attention_of_other_models(pairs)
-            found[f"{prefix}-attention_and_prediction"] = attention_and_prediction(pairs)
+            drawn[f"{prefix}-attention_of_other_models"] = attention_of_other_models(pairs)
+            drawn[f"{prefix}-attention_and_prediction"] = attention_and_prediction(pairs)
         if any(is_adversary(other) for pair in pairs for other in pair.others):
-            found[f"{prefix}-trade_off"] = trade_off_curve(members, cells)
-    return found
+            drawn[f"{prefix}-trade_off"] = trade_off_curve(members, cells)
+    return drawn
 
 
-def _panels(title: str, pairs: Sequence[Beside], height: float) -> "tuple[Figure, list[Axes]]":
+def _panels(title: str, pairs: Sequence[Comparison], height: float) -> "tuple[Figure, list[Axes]]":
     columns = min(3, len(pairs))
     lines = -(-len(pairs) // columns)
     figure = _figure(title, pairs[0].base, 4.0 * max(2, columns), height * lines)
@@ -50,7 +62,7 @@ def _panels(title: str, pairs: Sequence[Beside], height: float) -> "tuple[Figure
 
 
 @_own_style
-def attention_of_other_models(pairs: Sequence[Beside]) -> "Figure":
+def attention_of_other_models(pairs: Sequence[Comparison]) -> "Figure":
     """Per-instance JSD between a base's attention and that of other seeds and adversaries, one panel each, same axes.
 
     Violins by the base's largest weight in four bins of .25 and by its predicted class; the bar is the median, the number
@@ -91,7 +103,7 @@ def _violin(axes: "Axes", values: np.ndarray, place: float, width: float, colour
 
 
 @_own_style
-def attention_and_prediction(pairs: Sequence[Beside]) -> "Figure":
+def attention_and_prediction(pairs: Sequence[Comparison]) -> "Figure":
     """Per instance, how far the prediction of other seeds and adversaries moved (TVD) and how far their attention (JSD).
 
     A model whose points lie high and to the left attends elsewhere and says the same. The cross is the mean.

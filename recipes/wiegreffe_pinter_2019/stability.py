@@ -19,7 +19,7 @@ import pandas as pd
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, match
-from attnfaith.stats import bootstrap_interval, percentile_interval
+from attnfaith.stats import bootstrap_interval, percentile_interval, ratio
 
 
 if TYPE_CHECKING:
@@ -59,15 +59,15 @@ def bases(cells: Sequence[Cell]) -> list[Cell]:
     """The base models: of the learned, unguided models those whose seed an adversary has; without any, all of them."""
     learned = [cell for cell in cells if model_of(cell) == LEARNED]
     attacked = {(*_key(cell, FAMILY), cell.heading["seed"]) for cell in cells if is_adversary(cell)}
-    found = [cell for cell in learned if (*_key(cell, FAMILY), cell.heading["seed"]) in attacked]
-    return found or learned
+    attacked_models = [cell for cell in learned if (*_key(cell, FAMILY), cell.heading["seed"]) in attacked]
+    return attacked_models or learned
 
 
 # ------------------------------------------------------------------------------- models beside a base, text by text
 
 
 @dataclass(frozen=True)
-class Beside:
+class Comparison:
     """Models of one kind beside their base, instance by instance of the base.
 
     others: the S models. unmatched: instances of the base that one of them does not hold.
@@ -80,8 +80,8 @@ class Beside:
     @cached_property
     def by_model(self) -> dict[str, np.ndarray]:
         """jsd (nats), tvd and same_class (0 or 1) of each model, [S, N]; NaN where undefined: an empty text, unmatched."""
-        found = [_compare(self.base, other) for other in self.others]
-        return {name: np.stack([values[name] for values in found]) for name in ("jsd", "tvd", "same_class")}
+        distances = [_compare(self.base, other) for other in self.others]
+        return {name: np.stack([values[name] for values in distances]) for name in ("jsd", "tvd", "same_class")}
 
     @property
     def unmatched(self) -> int:
@@ -106,9 +106,9 @@ class Beside:
 def _over_models(values: np.ndarray, take: Callable) -> np.ndarray:
     """`take` over the models that have a value, [S, N] -> [N]; NaN where none has."""
     defined = ~np.isnan(values).all(axis=0)
-    found = np.full(values.shape[1], np.nan)
-    found[defined] = take(values[:, defined], axis=0)
-    return found
+    values_of_texts = np.full(values.shape[1], np.nan)
+    values_of_texts[defined] = take(values[:, defined], axis=0)
+    return values_of_texts
 
 
 def _compare(base: Cell, other: Cell) -> dict[str, np.ndarray]:
@@ -119,13 +119,13 @@ def _compare(base: Cell, other: Cell) -> dict[str, np.ndarray]:
         "tvd": total_variation_distance(base.probs[rows], other.probs[others]),
         "same_class": base.predicted[rows] == other.predicted[others],
     }
-    found = {name: np.full(len(base), np.nan) for name in measured}
+    distances = {name: np.full(len(base), np.nan) for name in measured}
     for name, values in measured.items():
-        found[name][rows] = values
-    return found
+        distances[name][rows] = values
+    return distances
 
 
-def beside(base: Cell, cells: Sequence[Cell]) -> list[Beside]:
+def comparisons_of(base: Cell, cells: Sequence[Cell]) -> list[Comparison]:
     """What a base is held against: its other seeds, uniform attention of its seed, and each adversary of its seed."""
     family = [cell for cell in cells if _key(cell, FAMILY) == _key(base, FAMILY)]
     seed = base.heading["seed"]
@@ -137,7 +137,7 @@ def beside(base: Cell, cells: Sequence[Cell]) -> list[Beside]:
         elif (name == UNIFORM or is_adversary(cell)) and same_seed:
             groups.setdefault(name, []).append(cell)
     order = sorted(groups, key=lambda name: (name != RETRAINED, name != UNIFORM, *_settings_order(groups[name][0])))
-    return [Beside(base, name, tuple(groups[name])) for name in order]
+    return [Comparison(base, name, tuple(groups[name])) for name in order]
 
 
 def adversary_settings(cell: Cell) -> dict[str, object]:
@@ -169,11 +169,11 @@ def seed_variance(base: Cell, others: Sequence[Cell], name: str = RETRAINED) -> 
 
     Raises ValueError where a cell holds none of the base's instances, or other tokens for one of them.
     """
-    return pd.DataFrame(_by_bin(Beside(base, name, tuple(others))))
+    return pd.DataFrame(_by_bin(Comparison(base, name, tuple(others))))
 
 
-def _by_bin(found: Beside) -> list[dict]:
-    base = found.base
+def _by_bin(comparison: Comparison) -> list[dict]:
+    base = comparison.base
     largest = np.array([row.max() if len(row) else np.nan for row in base.attention], dtype=np.float64)
     bins = np.where(np.isnan(largest), -1, np.minimum(np.nan_to_num(largest) * 4, 3).astype(int))
     rows = []
@@ -183,12 +183,12 @@ def _by_bin(found: Beside) -> list[dict]:
             rows.append(
                 {
                     **base.heading,
-                    "against": found.name,
-                    "n_models": len(found.others),
+                    "against": comparison.name,
+                    "n_models": len(comparison.others),
                     "class": class_name,
                     "bin": bin_name,
-                    "n_unmatched": found.unmatched,
-                    **_distances(found.jsd[taken], found.tvd[taken], found.same_class[taken]),
+                    "n_unmatched": comparison.unmatched,
+                    **_distances(comparison.jsd[taken], comparison.tvd[taken], comparison.same_class[taken]),
                 }
             )
     return rows
@@ -196,15 +196,15 @@ def _by_bin(found: Beside) -> list[dict]:
 
 def _distances(jsd: np.ndarray, tvd: np.ndarray, same_class: np.ndarray) -> dict[str, float]:
     defined = ~np.isnan(jsd)
-    described = {"n": int(defined.sum()), "n_undefined": int((~defined).sum())}
+    summary = {"n": int(defined.sum()), "n_undefined": int((~defined).sum())}
     for name, values in (("jsd", jsd), ("tvd", tvd)):
         values = values[~np.isnan(values)]
         low, high = bootstrap_interval(values)
-        described[f"{name}_mean"] = float(values.mean()) if len(values) else np.nan
-        described |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
-    described["jsd_median"] = float(np.median(jsd[defined])) if defined.any() else np.nan
+        summary[f"{name}_mean"] = float(values.mean()) if len(values) else np.nan
+        summary |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
+    summary["jsd_median"] = float(np.median(jsd[defined])) if defined.any() else np.nan
     known = same_class[~np.isnan(same_class)]
-    return described | {"same_class": float(known.mean()) if len(known) else np.nan}
+    return summary | {"same_class": float(known.mean()) if len(known) else np.nan}
 
 
 def trade_off(base_cells: Sequence[Cell], cells: Sequence[Cell]) -> pd.DataFrame:
@@ -216,20 +216,22 @@ def trade_off(base_cells: Sequence[Cell], cells: Sequence[Cell]) -> pd.DataFrame
     interval over instances; n_undefined: instances without a value. n_seeds: bases. n_pairs: pairs of base and model.
     accuracy, f1_class_1: means over the models, with the sample standard deviation (NaN for one).
     """
-    gathered: dict[tuple, list[Beside]] = {}
+    groups: dict[tuple, list[Comparison]] = {}
     for base in base_cells:
-        for found in beside(base, cells):
-            gathered.setdefault((*_key(base, FAMILY), base.heading["projection"], found.name), []).append(found)
+        for comparison in comparisons_of(base, cells):
+            groups.setdefault((*_key(base, FAMILY), base.heading["projection"], comparison.name), []).append(comparison)
     rows = []
-    for key, founds in gathered.items():
+    for key, comparisons in groups.items():
         values = {
-            name: _over_pairs([(found.base.instance_ids, row) for found in founds for row in found.by_model[name]])
+            name: _over_pairs(
+                [(comparison.base.instance_ids, row) for comparison in comparisons for row in comparison.by_model[name]]
+            )
             for name in ("jsd", "tvd", "same_class")
         }
-        models = list({id(other): other for found in founds for other in found.others}.values())
+        models = list({id(other): other for comparison in comparisons for other in comparison.others}.values())
         scores = pd.DataFrame([_scores(cell) for cell in models])
-        row = dict(zip((*FAMILY, "projection", "model"), key, strict=True)) | adversary_settings(founds[0].others[0])
-        row |= {"n_seeds": len(founds), "n_pairs": sum(len(found.others) for found in founds)}
+        row = dict(zip((*FAMILY, "projection", "model"), key, strict=True)) | adversary_settings(comparisons[0].others[0])
+        row |= {"n_seeds": len(comparisons), "n_pairs": sum(len(comparison.others) for comparison in comparisons)}
         row |= _distances(**values)
         for name in ("accuracy", "f1_class_1"):
             row |= {name: scores[name].mean(), f"{name}_std": scores[name].std()}
@@ -247,8 +249,8 @@ def _over_pairs(parts: Sequence[tuple[Sequence[str], np.ndarray]]) -> np.ndarray
 
 
 def _scores(cell: Cell) -> dict[str, float]:
-    found = classification_scores(cell.probs, cell.labels)
-    return {name: found[name] for name in SCORES}
+    scores = classification_scores(cell.probs, cell.labels)
+    return {name: scores[name] for name in SCORES}
 
 
 def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -268,8 +270,10 @@ def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
             row |= {name: value, f"{name}_ci_low": low, f"{name}_ci_high": high}
         base = base_of.get((*_key(cell, FAMILY), cell.heading["seed"]))
         near = base is not None and (is_adversary(cell) or model_of(cell) == UNIFORM)
-        found = Beside(base, "", (cell,)) if near else None
-        row |= {name: np.nanmean(getattr(found, name[:3])) if found else np.nan for name in ("jsd_mean", "tvd_mean")}
+        comparison = Comparison(base, "", (cell,)) if near else None
+        row |= {
+            name: np.nanmean(getattr(comparison, name[:3])) if comparison else np.nan for name in ("jsd_mean", "tvd_mean")
+        }
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -281,8 +285,8 @@ def over_seeds(models: pd.DataFrame) -> pd.DataFrame:
     """
     keys = [name for name in (*CELL, "model") if name not in ("seed", "objective")]
     long = models.melt(keys, [*SCORES, "jsd_mean", "tvd_mean"], var_name="statistic", value_name="value")
-    found = long.groupby([*keys, "statistic"], sort=False)["value"]
-    table = found.agg(n_seeds="size", n="count", mean="mean", std="std", min="min", max="max").reset_index()
+    values = long.groupby([*keys, "statistic"], sort=False)["value"]
+    table = values.agg(n_seeds="size", n="count", mean="mean", std="std", min="min", max="max").reset_index()
     table.insert(table.columns.get_loc("n_seeds") + 1, "n_undefined", table["n_seeds"] - table["n"])
     return table[table["n"] > 0].drop(columns="n").reset_index(drop=True)
 
@@ -342,34 +346,30 @@ def _weighted_scores(probs: np.ndarray, labels: np.ndarray, weights: np.ndarray)
     total = weights.sum(axis=1)
     hits = weights @ ((decisions == 1) & (labels == 1))
     marked = weights @ ((decisions == 1).astype(float) + (labels == 1))
-    found = {"accuracy": _ratio(weights @ (decisions == labels), total), "f1_class_1": _ratio(2 * hits, marked)}
+    scores = {"accuracy": ratio(weights @ (decisions == labels), total), "f1_class_1": ratio(2 * hits, marked)}
     if probs.shape[1] != 2:
-        return found | {"roc_auc": np.full(len(weights), np.nan)}
+        return scores | {"roc_auc": np.full(len(weights), np.nan)}
     # Mann-Whitney: of the pairs, those where class 1 has the larger probability, ties counting one half
     order = np.argsort(probs[:, 1], kind="stable")
     starts = np.flatnonzero(np.diff(probs[order, 1], prepend=-1.0))
     if len(starts) == 0:
-        return found | {"roc_auc": np.full(len(weights), np.nan)}
+        return scores | {"roc_auc": np.full(len(weights), np.nan)}
     positive, negative = (np.add.reduceat((weights * (labels == c))[:, order], starts, axis=1) for c in (1, 0))
     below = np.cumsum(negative, axis=1) - negative / 2
     pairs = positive.sum(axis=1) * negative.sum(axis=1)
-    return found | {"roc_auc": _ratio((positive * below).sum(axis=1), pairs)}
-
-
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return scores | {"roc_auc": ratio((positive * below).sum(axis=1), pairs)}
 
 
 def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     """Every table of the protocol, by file name; one without rows is left out."""
     models = models_table(cells)
     base_cells = bases(cells)
-    pairs = [found for base in base_cells for found in beside(base, cells)]
-    found = {
+    pairs = [pair for base in base_cells for pair in comparisons_of(base, cells)]
+    made = {
         "models": models,
         "models_by_kind": over_seeds(models),
         "attention_needed": is_attention_needed(cells),
         "seed_variance": pd.DataFrame([row for pair in pairs for row in _by_bin(pair)]),
         "trade_off": trade_off(base_cells, cells),
     }
-    return {name: table for name, table in found.items() if len(table)}
+    return {name: table for name, table in made.items() if len(table)}

@@ -53,8 +53,8 @@ def test_tied_pairs_by_hand(one_text):
 
 def test_tau_over_its_ceiling_is_the_gamma_of_goodman_and_kruskal(draw_sparse_cell):
     cell = draw_sparse_cell("sparsemax")
-    found = numbers.tau_over_ceiling(cell, "gradient_norm")
-    for row, importance, value in zip(cell.attention, cell.scores("gradient_norm"), found, strict=True):
+    gammas = numbers.tau_over_ceiling(cell, "gradient_norm")
+    for row, importance, value in zip(cell.attention, cell.scores("gradient_norm"), gammas, strict=True):
         signs = [np.sign((row[i] - row[j]) * (importance[i] - importance[j])) for i, j in combinations(range(len(row)), 2)]
         kept = [sign for sign in signs if sign]
         expected = np.mean(kept) if kept else np.nan
@@ -63,14 +63,14 @@ def test_tau_over_its_ceiling_is_the_gamma_of_goodman_and_kruskal(draw_sparse_ce
 
 def test_ties_alone_cut_the_dense_attention_to_the_support(draw_sparse_cell):
     dense, sparse = draw_sparse_cell("softmax"), draw_sparse_cell("sparsegen(-1)", scale=0.5)
-    found = numbers.tau_of_ties_alone(sparse, dense, "leave_one_out")
+    cut_taus = numbers.tau_of_ties_alone(sparse, dense, "leave_one_out")
     importance = dense.scores("leave_one_out")
     for number in range(2, len(dense)):
         size = np.count_nonzero(sparse.attention[number])
         cut = np.where(dense.attention[number] >= np.sort(dense.attention[number])[-size], dense.attention[number], 0)
-        assert found[number] == pytest.approx(stats.kendalltau(cut, importance[number]).statistic, nan_ok=True)
-    assert np.isnan(found[:2]).all() and np.isfinite(found[2:]).all()
-    assert (found != numbers.tau(dense, "leave_one_out"))[2:].any()
+        assert cut_taus[number] == pytest.approx(stats.kendalltau(cut, importance[number]).statistic, nan_ok=True)
+    assert np.isnan(cut_taus[:2]).all() and np.isfinite(cut_taus[2:]).all()
+    assert (cut_taus != numbers.tau(dense, "leave_one_out"))[2:].any()
     unmeasured = draw_sparse_cell("softmax", without=["importance_leave_one_out"])
     assert numbers.tau_of_ties_alone(sparse, unmeasured, "leave_one_out") is None
 
@@ -83,15 +83,15 @@ def test_of_equal_weights_at_the_border_as_many_stay_as_the_support_has():
 @pytest.mark.parametrize("measure", numbers.MEASURES)
 def test_random_places_are_averaged_over_draws(draw_sparse_cell, measure):
     cell = draw_sparse_cell("sparsemax")
-    found = numbers.random_support_tau(cell, measure)
+    averages = numbers.random_support_tau(cell, measure)
     draws = numbers.records.rows(cell.table, "random_support_attention")
     column = numbers.RANDOM_SUPPORT[measure]
     importance = numbers.records.rows(cell.table, column)
     for number in range(2, len(cell)):
         others = importance[number] if measure in numbers.STATES else [importance[number]] * 2
         taus = [stats.kendalltau(one, other).statistic for one, other in zip(draws[number], others, strict=True)]
-        assert found[number] == pytest.approx(np.mean(taus))
-    assert np.isnan(found[:2]).all()
+        assert averages[number] == pytest.approx(np.mean(taus))
+    assert np.isnan(averages[:2]).all()
     assert numbers.random_support_tau(draw_sparse_cell("softmax", without=[column]), measure) is None
 
 
@@ -166,9 +166,9 @@ def test_slope_and_rank_correlation_against_numpy_and_scipy():
 def test_levels_with_few_values_count_in_no_slope():
     values = np.full((3, 1, 20), np.nan)
     values[0, 0, 0], values[1, 0], values[2, 0] = 100.0, 1.0, 2.0
-    found = panel(values)
-    assert found.filled.tolist() == [False, True, True]
-    value, draws = trends.trend(trends.slope, np.array([0.0, 1.0, 2.0]), found)
+    levels = panel(values)
+    assert levels.filled.tolist() == [False, True, True]
+    value, draws = trends.trend(trends.slope, np.array([0.0, 1.0, 2.0]), levels)
     assert value == 1 and draws == pytest.approx(np.ones(DRAWS))
 
 
@@ -194,9 +194,9 @@ def test_cells_of_one_model_in_one_frame(draw_sparse_cell):
     assert len(second.cells) == 1 and first.heading["alignment"] == "additive" and first.name == "bilstm + additive"
     assert [cell.heading["projection"] for cell in first.plain] == ["softmax", "softmax", "sparsegen(0.5)", "entmax(1.5)"]
     assert list(first.dense) == [11, 10] and first.seeds == [10, 11]
-    found = first.panel([first.projection("softmax")], numbers.correct)
-    assert found.held.sum() == 8 and found.n[0] == 8, "a text that a cell does not hold is none that is undefined"
-    assert found.n_undefined[0] == 0
+    correct = first.panel([first.projection("softmax")], numbers.correct)
+    assert correct.held.sum() == 8 and correct.n[0] == 8, "a text that a cell does not hold is none that is undefined"
+    assert correct.n_undefined[0] == 0
     assert first.panel([first.plain], numbers.tau, "missing") is None
     lacking = draw("softmax", 12, texts=5, without=["importance_gradient_norm"])
     model = models.models([*cells[:2], lacking])[0]
@@ -207,21 +207,23 @@ def test_cells_of_one_model_in_one_frame(draw_sparse_cell):
 def test_the_order_of_rows_and_cells_changes_nothing(draw_sparse_cell):
     cells = [draw_sparse_cell("sparsemax", seed) for seed in (10, 11)]
     shuffled = [Cell(cell.identity, cell.table.take(np.random.default_rng(0).permutation(len(cell)))) for cell in cells]
-    found = []
+    results = []
     for given in (cells, shuffled[::-1]):
         model = models.models(given)[0]
         panel_ = model.panel([model.plain], numbers.tau, "gradient_norm")
-        found.append((panel_.means[0], *np.ravel(panel_.intervals())))
-    assert found[0] == pytest.approx(found[1], abs=1e-12)
+        results.append((panel_.means[0], *np.ravel(panel_.intervals())))
+    assert results[0] == pytest.approx(results[1], abs=1e-12)
 
 
 def test_names_tell_models_of_one_name_apart(draw_sparse_cell):
     import pandas as pd
 
-    cells = [draw_sparse_cell("softmax", texts=3, **given) for given in ({}, {"vectors": "glove"}, {"encoder": "average"})]
+    cells = [
+        draw_sparse_cell("softmax", texts=3, **given) for given in ({}, {"vectors": "random(1)"}, {"encoder": "average"})
+    ]
     table = pd.DataFrame([model.heading for model in models.models(cells)])
     assert models.model_names(table).tolist() == [
         "sst · bilstm + additive, random(0.25)",
-        "sst · bilstm + additive, glove",
+        "sst · bilstm + additive, random(1)",
         "sst · average + additive",
     ]

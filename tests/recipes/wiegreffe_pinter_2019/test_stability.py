@@ -55,7 +55,7 @@ def draw(number, count=COUNT, **identity):
 
 def study(seeds=(10, 11)):
     """What a study of the protocol holds, small."""
-    found, number = [], 0
+    cells, number = [], 0
     kinds = [
         {},
         {"projection": "uniform"},
@@ -70,8 +70,8 @@ def study(seeds=(10, 11)):
     for seed in seeds:
         for kind in kinds:
             number += 1
-            found.append(draw(number, seed=seed, **kind))
-    return [*found, draw(98, seed=50), draw(99, seed=257)]
+            cells.append(draw(number, seed=seed, **kind))
+    return [*cells, draw(98, seed=50), draw(99, seed=257)]
 
 
 BASE = [
@@ -153,15 +153,15 @@ def test_cells_that_do_not_fit_are_refused():
 def test_roles_come_from_the_identity():
     cells = study()
     assert [cell.heading["seed"] for cell in stability.bases(cells)] == [10, 11], "the seeds that have adversaries"
-    found = stability.beside(stability.bases(cells)[0], cells)
-    assert [(pair.name, len(pair.others)) for pair in found] == [
+    comparisons = stability.comparisons_of(stability.bases(cells)[0], cells)
+    assert [(pair.name, len(pair.others)) for pair in comparisons] == [
         ("other seeds", 3),
         ("uniform attention", 1),
         ("adversarial(kl, 0.002)", 1),
         ("adversarial(kl, 0.01)", 1),
         ("adversarial(jsd, 0.1, frozen)", 1),
     ]
-    assert all(other.heading["encoder"] == "bilstm" for pair in found for other in pair.others)
+    assert all(other.heading["encoder"] == "bilstm" for pair in comparisons for other in pair.others)
     without = [draw(1, seed=1), draw(2, seed=2)]
     assert stability.bases(without) == without, "without adversaries every learned model is a base"
 
@@ -254,8 +254,8 @@ def test_models_and_their_seeds():
 
 
 def test_beside_published():
-    found = stability.tables(study())
-    models = found["models"]
+    made = stability.tables(study())
+    models = made["models"]
     published = pd.DataFrame(
         {
             "dataset": ["sst", "sst", "imdb", "sst"],
@@ -266,15 +266,15 @@ def test_beside_published():
             "source": ["somewhere"] * 4,
         }
     )
-    table = analysis.beside_published(found, published)
+    table = analysis.beside_published(made, published)
     assert len(table) == 3, "a data set that was not measured has no row"
     mean = models[(models["model"] == "uniform attention") & (models["encoder"] == "bilstm")]["f1_class_1"].mean()
     assert table.loc[0, "measured"] == pytest.approx(mean) and table.loc[0, "difference"] == pytest.approx(mean - 0.8)
     assert np.isnan(table.loc[1, "measured"]) and table.loc[1, "source"] == "somewhere"
-    retrained = found["trade_off"].set_index("model").loc["other seeds"]
+    retrained = made["trade_off"].set_index("model").loc["other seeds"]
     assert (table.loc[2, "measured"], table.loc[2, "n_seeds"]) == (retrained["jsd_mean"], 2)
     with pytest.raises(ValueError, match=r"columns \['source'\] are missing"):
-        analysis.beside_published(found, published.drop(columns="source"))
+        analysis.beside_published(made, published.drop(columns="source"))
 
 
 def test_figures_are_drawn_from_the_numbers(tmp_path):
@@ -294,7 +294,7 @@ def test_no_class_is_left_out_of_figure_and_table():
     """Nine classes: the two rarest share the last colour; the table has those that are predicted."""
     count, order = 45, np.repeat(np.arange(9), [2, 3, 4, 5, 5, 6, 6, 7, 7])
     rows = [(f"t/{place}", [1.0], np.eye(9)[number], 0) for place, number in enumerate(order)]
-    pair = stability.Beside(make(rows), "other seeds", (make(rows, seed=11),))
+    pair = stability.Comparison(make(rows), "other seeds", (make(rows, seed=11),))
     figure = figures.attention_of_other_models([pair])
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == [*(f"class {number}" for number in range(3, 9)), "3 others"]
