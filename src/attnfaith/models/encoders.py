@@ -1,9 +1,8 @@
 """Encoders: token embeddings to states, one per token, and to one state for a whole text (the query of a pair).
 
-Shapes: B instances, T tokens (padding on the right only), E embedding, H hidden. An encoder takes
-embeddings (B,T,E) and a prefix mask (B,T), and gives states (B,T,H), zero on padding, and a last state (B,H). What it
-gives for a text does not depend on how far the text is padded or with what it is batched. To add an encoder: one class
-and one line in ENCODERS.
+Shapes: B instances, T tokens (padding on the right only), E embedding, H hidden. An encoder takes embeddings (B,T,E) and a
+prefix mask (B,T), and gives states (B,T,H), zero on padding, and a last state (B,H). What it gives for a text does not
+depend on how far the text is padded or with what it is batched. To add an encoder: one class and one line in ENCODERS.
 """
 
 import math

@@ -28,13 +28,13 @@ class LSTMLine(torch.autograd.Function):
         order = reverse_by_length(mask)
         first, step = (_read_both(values, order, 4 * size) * scale for values in (start, change))
         (length, _, texts, _, _), points = first.shape, len(shares)
-        opened = start.new_empty(length, 2, texts, points, 4 * size)
+        activations = start.new_empty(length, 2, texts, points, 4 * size)
         memory = start.new_zeros(length + 1, 2, texts * points, size)
-        squashed, states = start.new_empty(2, length, 2, texts * points, size)
+        half_tanh, states = start.new_empty(2, length, 2, texts * points, size)
         recurrent, shares = 2 * weights.transpose(1, 2), shares.unsqueeze(1)
-        enter, keep, candidate, leave = _by_step(opened)
-        at, tanh, state = memory.unbind(), squashed.unbind(), states.unbind()
-        places = zip(first.unbind(), step.unbind(), opened.unbind(), opened.flatten(2, 3).unbind(), strict=True)
+        enter, keep, candidate, leave = _by_step(activations)
+        at, tanh, state = memory.unbind(), half_tanh.unbind(), states.unbind()
+        places = zip(first.unbind(), step.unbind(), activations.unbind(), activations.flatten(2, 3).unbind(), strict=True)
         for position, (here, further, by_point, gates) in enumerate(places):
             torch.addcmul(here, further, shares, out=by_point)
             if position:
@@ -44,7 +44,7 @@ class LSTMLine(torch.autograd.Function):
             now.addcmul_(enter[position], candidate[position], value=4).sub_(enter[position], alpha=2)
             torch.sigmoid(now, out=tanh[position]).sub_(0.5)
             torch.mul(leave[position], tanh[position], out=state[position])
-        ctx.save_for_backward(opened, memory, squashed, weights, scale, order, mask)
+        ctx.save_for_backward(activations, memory, half_tanh, weights, scale, order, mask)
         states = states.unflatten(2, (texts, points))
         outputs = states.new_empty(texts, points, length, 2 * size)  # as matrix products behind like it
         torch.mul(states[:, 0].permute(1, 2, 0, 3), 2, out=outputs[..., :size])
@@ -54,24 +54,24 @@ class LSTMLine(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, slopes):
-        opened, memory, squashed, weights, scale, order, mask = ctx.saved_tensors
-        length, _, texts, points, size = opened.shape
+        activations, memory, half_tanh, weights, scale, order, mask = ctx.saved_tensors
+        length, _, texts, points, size = activations.shape
         size //= 4
         slopes = _only(slopes, mask).permute(2, 0, 1, 3)
         slopes = torch.stack([slopes[..., :size], _by_text(slopes[..., size:], order)], 1).flatten(2, 3).unbind()
         # a quarter of the gradients of i and g and a half of that of o are followed; what is missing comes with the weights
         missing = scale.new_tensor([4, 1, 4, 2]).repeat_interleave(size)
         recurrent, scale = weights * missing.unsqueeze(1), scale * missing
-        sums = opened.new_empty(length, 2, texts, 4 * size)
+        sums = activations.new_empty(length, 2, texts, 4 * size)
         of_memory, into = torch.zeros_like(memory[0]), torch.empty_like(memory[0])
-        halves, factors = torch.full_like(into, 0.5), opened.new_empty(2, texts * points, 4 * size)
+        halves, factors = torch.full_like(into, 0.5), activations.new_empty(2, texts * points, 4 * size)
         of_gates = torch.empty_like(factors)
         of_points = of_gates.unflatten(1, (texts, points))
         of_enter, of_keep, of_candidate, of_leave = factors.split(size, -1)
-        enter, keep, candidate, leave = _by_step(opened)
-        at, squashed, gates, summed = memory.unbind(), squashed.unbind(), opened.flatten(2, 3).unbind(), sums.unbind()
+        enter, keep, candidate, leave = _by_step(activations)
+        at, half_tanh, gates, totals = memory.unbind(), half_tanh.unbind(), activations.flatten(2, 3).unbind(), sums.unbind()
         for position in range(length - 1, -1, -1):
-            of_state, tanh = slopes[position], squashed[position]
+            of_state, tanh = slopes[position], half_tanh[position]
             if position < length - 1:
                 of_state.baddbmm_(of_gates, recurrent)
             torch.addcmul(halves, tanh, tanh, value=-2, out=into).mul_(leave[position])
@@ -81,16 +81,16 @@ class LSTMLine(torch.autograd.Function):
             torch.mul(of_memory, enter[position], out=of_candidate)
             torch.mul(of_state, tanh, out=of_leave)
             torch.addcmul(gates[position], gates[position], gates[position], value=-1, out=of_gates).mul_(factors)  # s - s^2
-            torch.sum(of_points, 2, out=summed[position])
+            torch.sum(of_points, 2, out=totals[position])
             of_memory.mul_(keep[position])
         sums = sums * scale
         of_start = torch.cat([sums[:, 0], _by_text(sums[:, 1].unsqueeze(2), order).squeeze(2)], -1)
         return of_start.transpose(0, 1), None, None, None, None, None
 
 
-def _by_step(opened: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+def _by_step(activations: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """Gates (T,2,B,P,4D) as four, i, f, g and o, each a view (2,BP,D) for each step."""
-    return (gate.unbind() for gate in opened.flatten(2, 3).chunk(4, -1))
+    return (gate.unbind() for gate in activations.flatten(2, 3).chunk(4, -1))
 
 
 def _only(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -13,10 +13,10 @@ MANY_STATES = 32  # of one text; from here on a matrix of its own at each positi
 
 
 def norm_gradients(encoder, embedded, start, stop) -> Iterator[tuple[slice, torch.Tensor]]:
-    """As `norm_gradients.norm_gradients`, of a `BiLSTM`, with a quarter of the work or less: no pass goes where it is 0.
+    """As `norm_gradients.norm_gradients`, of a `BiLSTM`, with a quarter of the work or less.
 
-    A token before state p reaches it by the onward LSTM alone, a token after it by the backward one; in the state's own
-    token both gradients add up. The gradients of many states go back together.
+    No pass goes where the gradient is 0: a token before state p reaches it by the onward LSTM alone, a token after it by the
+    backward one; in the state's own token both gradients add up.
     """
     batch, length, _ = embedded.shape
     onward, backward = _directions(encoder, embedded)
