@@ -51,7 +51,6 @@ MEASURING = (
     "measurement.py",
     "record.py",
     "_random.py",
-    "_parts.py",
 )
 """Parts of the package on which the numbers of a record depend, given a trained model."""
 

@@ -77,7 +77,7 @@ def asks(needs: Iterable[str]) -> Callable:
     return asking
 
 
-def columns(producer, subject: Subject) -> dict:
+def columns_of(producer, subject: Subject) -> dict:
     """The columns that a producer has of this subject: of its COLUMNS those whose COLUMN_NEEDS the subject can do."""
     needs = getattr(producer, "COLUMN_NEEDS", {})
     return {
@@ -85,4 +85,15 @@ def columns(producer, subject: Subject) -> dict:
     }
 
 
-__all__ = ["Batch", "Pooled", "Subject", "SubjectError", "WordLevel", "asks", "columns", "opened", "require", "subject_of"]
+__all__ = [
+    "Batch",
+    "Pooled",
+    "Subject",
+    "SubjectError",
+    "WordLevel",
+    "asks",
+    "columns_of",
+    "opened",
+    "require",
+    "subject_of",
+]

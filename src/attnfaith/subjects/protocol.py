@@ -111,6 +111,7 @@ class Subject(Protocol):
     num_labels: int
     device: torch.device
     pad_token_id: int | None
+    unknown_token_id: int
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, query)."""
@@ -128,7 +129,7 @@ class Subject(Protocol):
         """(B,T) bool: the places that hold what attention may look at; no markers, no padding."""
 
     def items(self, batch: Batch) -> torch.Tensor | None:
-        """(B,L): the place that an input position belongs to, -1 for none; None where each attendable position is its own."""
+        """(B,L): the place that an input position belongs to, -1 for none; None where places are positions."""
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
         """Logits (B,C). Where embeddings (B,L,E) are given they are read instead of the ids, and gradients reach them.

@@ -47,7 +47,8 @@ class WordLevel:
     def __init__(self, classifier: AttentionClassifierForSequenceClassification):
         if classifier.level != "sentence":
             raise SubjectError(
-                "level='word' is of hierarchical models; this one has hierarchy='none' and attends to words anyway"
+                "level='word' is of hierarchical models; this one has hierarchy='none' and attends to words anyway: "
+                "leave it out"
             )
         self.classifier = classifier
         self.config = classifier.config
