@@ -17,11 +17,11 @@ from attnfaith import measurement, record
 from attnfaith.data.collation import pad_batch
 from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import gradient
-from attnfaith.measurement import Cell, MeasurementError, check_options, digest_data, load_producers, measure
-from attnfaith.record import Column
+from attnfaith.measurement import MeasurementError, check_options, digest_data, load_producers, measure
+from attnfaith.record import Column, Identity
 
 
-CELL = Cell("tiny", "rev", "test", 7)
+CELL = Identity("tiny", "rev", "test", 7)
 LENGTHS = [5, 0, 9, 3, 3, 12, 1, 7, 9, 2, 4, 6, 8, 5, 10, 3, 2, 11, 0, 6]
 NAMES = ["gradient", "gradient_norm", "leave_one_out"]
 
@@ -258,7 +258,7 @@ def test_no_explanation_of_one_class_is_judged_by_another(target):
 @pytest.mark.parametrize(
     ("producer", "options", "model", "message"),
     [
-        ("exact_contribution", {}, {"readout": "tanh"}, "'exact_contribution': logits of readout='tanh' are not affine"),
+        ("exact_contribution", {}, {"readout": "tanh"}, "'exact_contribution' needs 'affine read-out'.*can have: .*integrated_gradients"),
         ("occlusion", {"target": 2}, {}, "'occlusion': target=2: there is no class 2 for instance 'tiny/test/0'"),
         ("occlusion", {"target": "gold"}, {}, "'occlusion': target='gold', and instance 'tiny/test/3' has no label"),
         ("integrated_gradients", {"baseline": "padding"}, {"pad_token_id": None}, "the model has no pad_token_id"),
@@ -522,7 +522,7 @@ def test_a_damaged_shard_is_measured_again(go, counted, tmp_path, damage):
         ({"encoder": "transformer"}, {"encoder": "transformer", "num_attention_heads": 2}, {}, "model"),
         ({}, {}, {"producers": ["leave_one_out"]}, "producers"),
         ({}, {}, {"seed": 1}, "seed"),
-        ({}, {}, {"cell": Cell("tiny", "rev", "validation", 7)}, "identity"),
+        ({}, {}, {"cell": Identity("tiny", "rev", "validation", 7)}, "identity"),
         ({}, {}, {"batch_tokens": 30}, "batch_tokens, shards"),
     ],
 )
@@ -608,7 +608,7 @@ def slow(*args):
 measurement._measure_batch = slow
 model = AttentionClassifierForSequenceClassification.from_pretrained({model!r}).eval()
 rows = datasets.load_from_disk({data!r})
-measurement.measure(model, rows, measurement.Cell("tiny", "rev", "test", 7), ["gradient"], {output!r},
+measurement.measure(model, rows, measurement.Identity("tiny", "rev", "test", 7), ["gradient"], {output!r},
                     shard_instances=5, batch_tokens=24, progress=False)
 """
 
@@ -696,6 +696,7 @@ def test_unknown_and_repeated_producers(go, tmp_path):
 
 def fake(monkeypatch, columns, made):
     module = types.ModuleType("fake")
+    module.NEEDS = frozenset()
     module.COLUMNS = columns
     module.measure = lambda model, batch, *, seed: made(batch)
     monkeypatch.setattr(measurement, "load_producers", lambda names: {"fake": module})
@@ -726,6 +727,7 @@ def test_producers_that_declare_one_column_twice(go, monkeypatch):
 def test_a_producer_gets_the_seed_and_the_instances(go, monkeypatch):
     seen = []
     module = types.ModuleType("fake")
+    module.NEEDS = frozenset()
     module.COLUMNS = {"importance_a": Column(("T",))}
 
     def told(model, batch, *, seed):
@@ -765,6 +767,7 @@ def test_tests_of_scores_come_after_all_that_make_them(go):
 def test_signed_measures_are_tested_by_their_size_too(go, monkeypatch):
     """ "signed" in the column's doc, not "unsigned"; the order by size is another one."""
     signed = types.ModuleType("signed")
+    signed.NEEDS = frozenset()
     signed.COLUMNS = {
         "importance_a": Column(("T",), doc="evidence; signed"),
         "importance_b": Column(("T",), doc="a size; unsigned"),

@@ -154,7 +154,7 @@ def test_a_saturated_probability_keeps_its_ranking(readout, tiny_model, tiny_row
 @pytest.mark.parametrize("projection", ["softmax", "uniform"])
 def test_reprojecting_is_renormalising(projection, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     """Where both are the same nothing is projected again."""
-    monkeypatch.setattr(erasure, "_projection", lambda *_args: 1 / 0)
+    monkeypatch.setattr(erasure, "projected", lambda *_args: 1 / 0)
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection=projection)
     found = erasure.measure(model, batch)
     for name in ORDERS:

@@ -11,8 +11,8 @@ from attnfaith.subjects import asks
 COLUMNS = {
     "importance_exact_contribution": Column(
         ("T",),
-        doc="a (w . h) of a token's attention a, its state h and the class's weights w; with the bias they sum to "
-        "the logit; signed",
+        signed=True,
+        doc="a (w . h) of a token's attention a, its state h and the class's weights w; with the bias they sum to the logit",
     ),
 }
 NEEDS = frozenset({"states", "affine read-out"})

@@ -7,7 +7,7 @@ from attnfaith.record import Column
 from attnfaith.subjects import asks
 
 
-COLUMNS = {"importance_uniform": Column(("T",), doc="1 / T for each of T tokens; >= 0")}
+COLUMNS = {"importance_uniform": Column(("T",), range=(0.0, None), doc="1 / T for each of T tokens")}
 NEEDS: frozenset[str] = frozenset()
 
 

@@ -1,8 +1,9 @@
 """Subjects: models as measures of importance and experiments see them, one file per kind of model.
 
 `protocol` says what may be asked, `pooled` has the classifiers of this package. To add a kind of model: one file with a
-class that answers `Subject` and has `kind`, a few words for people, and `can`, the capabilities that it may have. The
-contract of the tests runs every measure and experiment on it.
+class that answers `Subject` and has `kind`, a few words for people; `can`, the capabilities that it may have; and
+`of(model, level)`, which gives a subject for a model that is of its kind, and None for any other. The contract of the tests
+runs every measure and experiment on it.
 """
 
 import functools
@@ -15,6 +16,7 @@ from attnfaith.subjects.protocol import CAPABILITIES, Batch, Subject, SubjectErr
 from attnfaith.subjects.word_level import WordLevel
 
 
+@functools.cache
 def kinds() -> list[type]:
     """The classes of subjects that this package holds."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
@@ -27,7 +29,7 @@ def kinds() -> list[type]:
 
 
 def subject_of(model, level: str | None = None) -> Subject:
-    """A subject as it is, and one of our classifiers as a subject.
+    """A subject as it is, and a model of a kind that is known as a subject.
 
     level: "word" for the words of a hierarchical model; None or "sentence" for what its attention is over.
 
@@ -35,16 +37,16 @@ def subject_of(model, level: str | None = None) -> Subject:
     """
     if hasattr(model, "capabilities"):
         if level == "word" and getattr(model, "level", None) != "word":
-            raise SubjectError(f"level='word' is of hierarchical models of this package; this is {model.kind}: leave it out")
+            raise SubjectError(
+                f"level='word' is of hierarchical models; this subject ({model.kind}) has no words: leave it out"
+            )
         return model
-    if isinstance(model, WordLevel):
-        return Pooled(model)
-    # by its type's name: a checkpoint may have brought the code of the class itself
-    if getattr(getattr(model, "config", None), "model_type", None) == "attention_classifier" and hasattr(model, "decoder"):
-        return Pooled(WordLevel(model) if level == "word" else model)
+    for kind in kinds():
+        if (subject := kind.of(model, level)) is not None:
+            return subject
     raise SubjectError(
-        f"{type(model).__name__} cannot be measured: give a sequence classifier of this package, or a subject "
-        f"(attnfaith.subjects; there are {', '.join(sorted(kind.kind for kind in kinds()))})"
+        f"{type(model).__name__} cannot be measured; subjects are {', '.join(sorted(kind.kind for kind in kinds()))}, and "
+        "what answers attnfaith.subjects.Subject"
     )
 
 

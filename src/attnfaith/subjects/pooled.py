@@ -40,6 +40,17 @@ class Pooled:
         self.removal_renormalises = stages.removal_renormalises
         self.ignores_weightless = stages.ignores_weightless
 
+    @classmethod
+    def of(cls, model, level: str | None = None) -> "Pooled | None":
+        """A classifier of this package as a subject; level "word" for the words of a hierarchical one. None for others."""
+        if isinstance(model, WordLevel):
+            return cls(model)
+        # by the name of its type: a checkpoint may have brought the code of the class itself
+        name = getattr(getattr(model, "config", None), "model_type", None)
+        if name != "attention_classifier" or not hasattr(model, "decoder"):
+            return None
+        return cls(WordLevel(model) if level == "word" else model)
+
     @property
     def device(self) -> torch.device:
         return self.classifier.device
