@@ -258,7 +258,12 @@ def test_no_explanation_of_one_class_is_judged_by_another(target):
 @pytest.mark.parametrize(
     ("producer", "options", "model", "message"),
     [
-        ("exact_contribution", {}, {"readout": "tanh"}, "'exact_contribution' needs 'affine read-out'.*can have: .*integrated_gradients"),
+        (
+            "exact_contribution",
+            {},
+            {"readout": "tanh"},
+            "'exact_contribution' needs 'affine read-out'.*can have: .*integrated_gradients",
+        ),
         ("occlusion", {"target": 2}, {}, "'occlusion': target=2: there is no class 2 for instance 'tiny/test/0'"),
         ("occlusion", {"target": "gold"}, {}, "'occlusion': target='gold', and instance 'tiny/test/3' has no label"),
         ("integrated_gradients", {"baseline": "padding"}, {"pad_token_id": None}, "the model has no pad_token_id"),
