@@ -27,6 +27,7 @@ LAYERS = (
     ("reporting",),
     ("hub",),
     ("recipes",),
+    ("planned_identity",),
     ("runs",),
     ("reproduction",),
     ("cli",),

@@ -81,7 +81,7 @@ def _reread(subject, batch, read: list[Readout], orders: list[np.ndarray]) -> li
             predictions.append(np.empty((0, len(one.probs))))
             continue
         asked = under(subject, batch, [row])
-        attention = torch.from_numpy(one.attention[order]).to(subject.device, asked.dtype)
-        logits = asked(attention[None])
+        weights = np.pad(one.attention[order], ((0, 0), (0, 0 if len(one.attention) else 1)))  # T is at least 1 there
+        logits = asked(torch.from_numpy(weights).to(subject.device, asked.dtype)[None])
         predictions.append(logits[0].double().softmax(-1).cpu().numpy())
     return predictions
