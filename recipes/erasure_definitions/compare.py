@@ -198,13 +198,8 @@ def instances(model, rows, recipe: Recipe, names: Sequence[str]) -> tuple[list[s
     }
     for name, module in modules.items():
         if hasattr(module, "check_model"):
-<<<<<<< HEAD:recipes/compare_erasure_definitions.py
             module.check_model(subject, rows, **aimed["predicted"][name])
-    found: dict[str, list[np.ndarray]] = {}
-=======
-            module.check_model(model, rows, **aimed["predicted"][name])
     by_name: dict[str, list[np.ndarray]] = {}
->>>>>>> main:recipes/erasure_definitions/compare.py
     for start in range(0, len(rows), BATCH_INSTANCES):
         batch = Batch.of(_batch(model, rows[start : start + BATCH_INSTANCES]), subject)
         values = {key: _scores(subject, batch, modules, given, names, recipe.measure.seed) for key, given in aimed.items()}
@@ -227,11 +222,7 @@ def _batch(model, rows: Mapping[str, list]) -> dict:
 
 def _scores(subject, batch, modules: Mapping, options: Mapping, names: Sequence[str], seed: int) -> dict[str, list]:
     """Measure -> one array (T,) per text of a batch."""
-<<<<<<< HEAD:recipes/compare_erasure_definitions.py
-    found = scores(subject, batch) if "attention" in names else {}
-=======
-    by_measure = scores(model, batch) if "attention" in names else {}
->>>>>>> main:recipes/erasure_definitions/compare.py
+    by_measure = scores(subject, batch) if "attention" in names else {}
     for name, module in modules.items():
         made = module.measure(subject, batch, seed=seed, **options[name])
         kept = [key for key, column in module.COLUMNS.items() if column.axes == ("T",) and not key.endswith("_hidden")]

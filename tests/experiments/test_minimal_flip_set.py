@@ -119,9 +119,9 @@ def test_every_order_of_erasure_step_by_step_and_never_below_the_minimum(case):
     model, batch = asked([(weights, values)], bias)
     found = erasure.measure(model, batch)
     scores = {
-        "attention": model.attention[0].numpy(),
+        "attention": model.given[0].numpy(),
         "gradient": found["erasure_gradient"][0],
-        "attention_gradient": model.attention[0].numpy() * found["erasure_gradient"][0],
+        "attention_gradient": model.given[0].numpy() * found["erasure_gradient"][0],
     }
     orders = {name: [np.argsort(-score, kind="stable")] for name, score in scores.items()}
     for name, ranked in (orders | {"random": found["erasure_order"][0]}).items():

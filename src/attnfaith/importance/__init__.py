@@ -13,7 +13,7 @@ besides; measure returns those that the subject can give, in the order of COLUMN
 
 Keywords of `measure` beside seed are options. A module with options has `check(**options)`, which raises ValueError for a
 value that no subject has; one that not every subject or instance suits for other reasons has
-`check_model(subject, dataset, **options)`, which raises ValueError beforehand. What is explained is an option of the measures
-that ask for it: `target` and `output`, see `_explained`. A signed measure, whose column says so, ranks by value: a token with
-a negative score is evidence against what is explained. Shorter ways for subjects with "layers" are in `_fast`.
+`check_model(subject, dataset, **options)`, which raises ValueError beforehand. What is explained is an option of the
+measures that ask for it: `target` and `output`, see `_explained`. A signed measure, whose column says so, ranks by value: a
+token with a negative score is evidence against what is explained. Shorter ways for subjects with "layers" are in `_fast`.
 """
