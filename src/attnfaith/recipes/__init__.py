@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from attnfaith.recipes.library import QUICKSTART, find
-from attnfaith.recipes.model import model_config
+from attnfaith.recipes.model import check_models, model_config
 from attnfaith.recipes.overrides import apply, describe, parse_overrides
 from attnfaith.recipes.schema import (
     SECTIONS,
@@ -38,6 +38,7 @@ __all__ = [
     "Report",
     "Training",
     "build",
+    "check_models",
     "describe",
     "dump",
     "find",

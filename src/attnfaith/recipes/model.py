@@ -1,8 +1,10 @@
 """The model section of a recipe, as the configuration of a model: the one place where its rules are asked."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from attnfaith.data.registry import get_entry
 from attnfaith.recipes.schema import Recipe, RecipeError
 
 
@@ -30,3 +32,12 @@ def model_config(recipe: Recipe, pair: bool, **fields) -> "AttentionClassifierCo
         return AttentionClassifierConfig(**fields)
     except StrictDataclassError as error:
         raise RecipeError(f"model: {' '.join(str(error.__cause__ or error).split())}") from error
+
+
+def check_models(recipes: Mapping[str, Recipe]) -> None:
+    """Raise RecipeError, naming the recipe, where `model_config` refuses one of many: before the first of them is run."""
+    for name, recipe in recipes.items():
+        try:
+            model_config(recipe, get_entry(recipe.data.name).pair)
+        except RecipeError as error:
+            raise RecipeError(f"{name}: {error}") from error

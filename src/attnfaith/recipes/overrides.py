@@ -1,6 +1,7 @@
 """Keys of a recipe on the command line: how they are read, and the help that lists them all."""
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -61,12 +62,7 @@ def _full(key: str) -> str:
 
 def describe(*names: str) -> str:
     """Every key of a recipe, or of the sections named, as lines of help: type, default and meaning."""
-    lines = []
-    if not names:
-        lines = [
-            "recipe: every key of it, in the file or here; sections need naming only where two have that key",
-            *_keys(Recipe),
-        ]
+    lines = [] if names else ["keys of the recipe; a section needs naming only where two have that key", *_keys(Recipe)]
     for name, kind in SECTIONS.items():
         if not names or name in names:
             lines += ["", f"{name}: {kind.__doc__.splitlines()[0]}", *_keys(kind, f"{name}.")]
@@ -76,11 +72,9 @@ def describe(*names: str) -> str:
 def _keys(kind: type, prefix: str = "") -> Iterator[str]:
     for name, key in kind.__pydantic_fields__.items():
         if name not in SECTIONS:
-            default = key.get_default(call_default_factory=True)
-            said = (
-                "required" if key.is_required() else f"default {yaml.safe_dump(default, default_flow_style=True, width=999)}"
-            )
-            said = said.removesuffix("\n").removesuffix("\n...")
+            default = None if key.is_required() else key.get_default(call_default_factory=True)
+            written = yaml.safe_dump(default, default_flow_style=True, width=sys.maxsize).splitlines()[0]
+            said = "required" if key.is_required() else f"default {written}"
             yield f"  --{prefix}{name}  {_kind(key.annotation)}, {said}"
             yield f"      {key.description}"
 

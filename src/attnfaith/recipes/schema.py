@@ -234,7 +234,7 @@ class Measure:
     split: str = "test"
     """the split that is measured"""
     limit: Count | None = None
-    """its first texts only; null: all"""
+    """that many of its texts, drawn at random; null: all"""
     seed: Seed = 0
     """of what is drawn while measuring"""
     batch_tokens: Count = 8192
