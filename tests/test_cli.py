@@ -137,7 +137,7 @@ def test_train_measure_report(tmp_path, capsys):
     written = (tmp_path / "run" / "report" / "index.html").read_bytes()
     shutil.rmtree(tmp_path / "run" / "report")
     assert cli.main(["report", "run"]) == 0, "the folder of a run is its record, and its report the output"
-    assert "report: run/report/index.html" in capsys.readouterr().out
+    assert f"report: {tmp_path}/run/report/index.html" in capsys.readouterr().out
     assert (tmp_path / "run" / "report" / "index.html").read_bytes() == written
 
     assert cli.main(["train", "--config", "tiny.yaml", "--output_dir", "other", "--seed=4"]) == 0
@@ -204,6 +204,30 @@ def test_mistakes_of_the_other_commands(fails, tmp_path):
     fails("report", "nowhere.parquet", "--output", "r", says="no record at nowhere.parquet")
     (tmp_path / "bad.parquet").write_text("bad")
     fails("report", "bad.parquet", "--output", "r", says="bad.parquet is not a readable record")
+
+
+def test_a_data_set_without_a_recipe(fails, tmp_path, capfd):
+    """The quickstart's settings are for its own texts: another data set has the defaults and a folder of its own."""
+    fails("train", "--data.name", "sst", says="Cannot read 'sst' from the Hub")
+    assert cli.main(["train", "--data.name=planted_evidence", "--num_train_epochs", "0"]) == 2
+    assert "no --config is given: " not in capfd.readouterr().out, "a recipe that is refused is not announced"
+    assert cli.main(["train", "--data.name", "sst"]) == 2
+    assert "no --config is given: sst, in runs/sst\n" in capfd.readouterr().out
+    assert recipes.load(tmp_path / "runs" / "sst" / "recipe.yaml").data == recipes.Data("sst")
+
+
+def test_mistakes_about_reports(fails, tmp_path, monkeypatch):
+    assert cli.main(["train", "--config", "tiny.yaml", "--measure.producers", "[gradient]"]) == 0
+    fails("report", "run", "--examples", "0", says="n_examples is 0; a report shows at least 1 text")
+    (tmp_path / "file").write_text("mine")
+    fails("report", "run", "--output", "file", says="file is a file; a report is a folder: give another path")
+    fails("report", "run/model", says="no recipe at run/model/recipe.yaml")
+    fails("cards", ".", "--to", "somebody", says="no recipe at recipe.yaml")
+    fails("cards", "run", "run", "--to", "somebody", says="two of the runs are called tiny")
+    for module in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    fails("report", "run", says=r"figures need matplotlib, an optional extra: pip install 'attnfaith\[plots\]'")
 
 
 def test_a_message_of_several_lines_is_one(fails, tmp_path):

@@ -44,14 +44,14 @@ def parsed(script, arguments, monkeypatch):
     load = recipes.load
     # the run's own recipe is not there before it has run
     monkeypatch.setattr(
-        recipes, "load", lambda path, extra=(): load(ROOT / (path if path.name != "recipe.yaml" else cli.QUICKSTART), extra)
+        recipes, "load", lambda path=None, extra=(): load(None if path and path.name == "recipe.yaml" else path, extra)
     )
     {"recipes/train.py": cli.train, "recipes/measure.py": cli.measure, "train": cli.train, "measure": cli.measure}[script](
         arguments
     )
     (recipe,) = called
     runs.training_arguments(recipe)
-    runs.model_config(recipe, runs.get_entry(recipe.data.name).pair)
+    recipes.model_config(recipe, runs.get_entry(recipe.data.name).pair)
     return recipe
 
 
@@ -98,7 +98,7 @@ def test_what_is_measured_or_reported_was_made_before(monkeypatch):
     spec = importlib.util.spec_from_file_location("recipes_study", ROOT / "recipes" / "study.py")
     study = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(study)
-    made, used = {recipes.load(ROOT / cli.QUICKSTART).output_dir}, set()
+    made, used = {recipes.load().output_dir}, set()
     for words in commands("README.md"):
         for option in ("--output_dir", "--output"):
             if option in words:

@@ -82,6 +82,19 @@ def test_bare_name(run, program):
     run(program)
 
 
+def test_another_evaluate_works_without_our_metric(run):
+    """Where its look-up has another name, importing attnfaith breaks nothing, whatever is made of warnings."""
+    program = (
+        EVALUATE
+        + "import evaluate.loading, logging, warnings\n"
+        + "warnings.simplefilter('error')\n"
+        + "del evaluate.loading.evaluation_module_factory\n"
+        + "import attnfaith\n"
+        + "import evaluate.hub\n"
+    )
+    assert run(program) == ""
+
+
 def test_a_folder_of_that_name_in_the_current_directory_wins(run, tmp_path):
     folder = tmp_path / "cwd" / METRIC_DIR.name
     shutil.copytree(METRIC_DIR, folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -147,6 +147,49 @@ def test_auto_classes_in_any_order(order, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("early", [True, False])
+def test_another_transformers_works_without_our_models(early, tmp_path):
+    """Where its tables have other names, importing attnfaith breaks nothing: what does not work is logged, and none of its
+    tables has half of an entry.
+    """
+    keep = """
+        import logging
+        lines = []
+        class Kept(logging.Handler):
+            def emit(self, record):
+                lines.append(record.getMessage())
+        logging.getLogger("attnfaith").addHandler(Kept())
+    """
+    spoil = {
+        True: """
+            from transformers.models.auto import modeling_auto
+            del modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+        """,
+        False: """
+            from attnfaith.models import registration
+            del registration._fill
+        """,
+    }
+    use = """
+        import attnfaith
+        from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig
+        from transformers.models.auto import modeling_auto
+        assert type(AutoConfig.for_model("bert")) is BertConfig
+        small = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=9)
+        assert type(AutoModelForSequenceClassification.from_config(small)).__name__ == "BertForSequenceClassification"
+        assert "attention_classifier" not in modeling_auto.MODEL_MAPPING_NAMES
+        assert "AttentionClassifierConfig" not in modeling_auto.MODEL_MAPPING._reverse_config_mapping
+        print(json.dumps(lines))
+    """
+    script = "".join(map(textwrap.dedent, (keep, spoil[early], use)))
+    lines = python(script, tmp_path)
+    assert len(lines) == (1 if early else 2), lines
+    for line in lines:
+        assert line.startswith("attnfaith and this transformers.models.auto.")
+        assert line.endswith("load them by attnfaith.AttentionClassifierForSequenceClassification.from_pretrained")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("blocked", [("attnfaith",), ("attnfaith", "entmax")], ids="+".join)
 def test_remote_code(blocked, tmp_path):
     """Where attnfaith is not installed: the same numbers for every encoder, again after saving from the loaded code."""

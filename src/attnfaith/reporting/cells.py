@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 
 
@@ -119,7 +120,7 @@ class Cell:
         if name == "attention":
             return self.attention
         if name not in self.measures:
-            raise ValueError(f"the record holds no importance '{name}'; it holds {list(self.measures)}")
+            raise AttnfaithError(f"the record holds no importance '{name}'; it holds {list(self.measures)}")
         return records.rows(self.table, PREFIX + name)
 
     def tau(self, first: str, second: str) -> np.ndarray:
@@ -151,7 +152,7 @@ def one_cell(record: "pa.Table | Cell") -> Cell:
     cells = split_cells(record)
     if len(cells) != 1:
         known = "; ".join(describe(cell.heading) for cell in cells)
-        raise ValueError(f"a figure shows one cell, the record holds {len(cells)} ({known}): filter the record first")
+        raise AttnfaithError(f"a figure shows one cell, the record holds {len(cells)} ({known}): filter the record first")
     return cells[0]
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.metrics.classification import classification_scores
@@ -68,14 +69,14 @@ def read_published(published: pd.DataFrame | None) -> Published:
     if published is None:
         return {}
     if missing := [name for name in PUBLISHED if name not in published.columns]:
-        raise ValueError(f"published numbers: columns {missing} are missing; needed: {', '.join(PUBLISHED)}")
+        raise AttnfaithError(f"published numbers: columns {missing} are missing; needed: {', '.join(PUBLISHED)}")
     for name in ("mean", "std"):
         if not pd.api.types.is_numeric_dtype(published[name]):
-            raise ValueError(f"published numbers: the column '{name}' holds a value that is no number")
+            raise AttnfaithError(f"published numbers: the column '{name}' holds a value that is no number")
     keys = list(PUBLISHED[:-2])
     text = published[keys].astype(object).where(published[keys].notna(), "").astype(str)
     if (repeated := text.duplicated()).any():
-        raise ValueError(f"a published number comes twice: {text[repeated].iloc[0].to_dict()}; keep one of the two")
+        raise AttnfaithError(f"a published number comes twice: {text[repeated].iloc[0].to_dict()}; keep one of the two")
     values = zip(published["mean"].astype(float), published["std"].astype(float), strict=True)
     return dict(zip(text.itertuples(index=False, name=None), values, strict=True))
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, describe
@@ -120,11 +121,11 @@ def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
     place = {name: row for row, name in enumerate(second.instance_ids)}
     pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
     if not pairs:
-        raise ValueError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
+        raise AttnfaithError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
     rows, others = (np.array(column) for column in zip(*pairs, strict=True))
     if (different := np.flatnonzero(first.lengths[rows] != second.lengths[others])).size:
         name = first.instance_ids[rows[different[0]]]
-        raise ValueError(
+        raise AttnfaithError(
             f"instance {name!r} has {first.lengths[rows[different[0]]]} tokens in {describe(first.heading)} and "
             f"{second.lengths[others[different[0]]]} in {describe(second.heading)}: they did not read the same text"
         )
@@ -410,7 +411,7 @@ def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame)
     """
     needed = ["dataset", "encoder", "model", "statistic", "value", "source"]
     if missing := [name for name in needed if name not in published.columns]:
-        raise ValueError(f"published numbers: columns {missing} are missing; needed: {needed}")
+        raise AttnfaithError(f"published numbers: columns {missing} are missing; needed: {needed}")
     keys = ["dataset", "encoder", "model", "statistic"]
     columns = [*keys, "vectors", "n_seeds", "mean", "min", "max"]
     measured = [found["models_by_kind"][columns]]

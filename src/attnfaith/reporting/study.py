@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pandas as pd
 
+from attnfaith.errors import AttnfaithError
 from attnfaith.files import write_atomically
 from attnfaith.record import RecordError
 from attnfaith.reporting import planted, saliency_page, sparsity, sparsity_questions, stability
@@ -109,9 +110,9 @@ def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
 def check_names(names: Sequence[str], compare: Sequence[str]) -> None:
     """Raises ValueError for the name of a table, or of a column to compare by, that does not exist."""
     if unknown := [name for name in names if name not in KNOWN]:
-        raise ValueError(f"tables {unknown} are not known; choose from {', '.join(KNOWN)}")
+        raise AttnfaithError(f"tables {unknown} are not known; choose from {', '.join(KNOWN)}")
     if unknown := [name for name in compare if name not in FACTORS]:
-        raise ValueError(f"compare {unknown}: cells can be compared by {', '.join(FACTORS)}")
+        raise AttnfaithError(f"compare {unknown}: cells can be compared by {', '.join(FACTORS)}")
 
 
 def study_figures(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.files import write_atomically
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
@@ -188,12 +189,12 @@ def seed_summary(table: pd.DataFrame) -> pd.DataFrame:
     Raises ValueError where the table has no `seed` column or one seed comes twice for the same row.
     """
     if "seed" not in table.columns:
-        raise ValueError(f"a summary over seeds needs a column 'seed'; the table has {list(table.columns)}")
+        raise AttnfaithError(f"a summary over seeds needs a column 'seed'; the table has {list(table.columns)}")
     statistics = [name for name in table.columns if name != "seed" and pd.api.types.is_numeric_dtype(table[name])]
     keys = [name for name in table.columns if name != "seed" and name not in statistics]
     if (repeated := table.duplicated([*keys, "seed"])).any():
         row = table.loc[repeated, [*keys, "seed"]].iloc[0].to_dict()
-        raise ValueError(f"a seed comes twice for one row: {row}; keep one of the two before summarising")
+        raise AttnfaithError(f"a seed comes twice for one row: {row}; keep one of the two before summarising")
     long = table.melt([*keys, "seed"], statistics, var_name="statistic", value_name="value", ignore_index=False)
     long = long.sort_index(kind="stable")  # the statistics of one row beside one another
     groups = long.groupby([*keys, "statistic"], sort=False, dropna=False)["value"]
@@ -218,11 +219,11 @@ def compare_with_published(agreement_df: pd.DataFrame, published_df: pd.DataFram
     """
     needed = ("dataset", "encoder", "alignment", "class", "statistic", "value")
     if missing := [name for name in needed if name not in published_df.columns]:
-        raise ValueError(f"published numbers: columns {missing} are missing; needed: {list(needed)}")
+        raise AttnfaithError(f"published numbers: columns {missing} are missing; needed: {list(needed)}")
     if missing := [name for name in AGREEMENT_COLUMNS if name not in agreement_df.columns]:
-        raise ValueError(f"not an agreement table: columns {missing} are missing")
+        raise AttnfaithError(f"not an agreement table: columns {missing} are missing")
     if "pair" not in published_df.columns and agreement_df["pair"].nunique() > 1:
-        raise ValueError(
+        raise AttnfaithError(
             f"the agreement table holds several pairs ({sorted(agreement_df['pair'].unique())}) and the published "
             "numbers have no column 'pair': add one, or keep one pair of the agreement table"
         )
@@ -232,10 +233,10 @@ def compare_with_published(agreement_df: pd.DataFrame, published_df: pd.DataFram
     )
     keys = [name for name in published_df.columns if name in long.columns and name != "measured"]
     if unknown := sorted(set(published_df["statistic"].astype(str)) - set(statistics)):
-        raise ValueError(f"published statistics {unknown} are not in the agreement table; it has {statistics}")
+        raise AttnfaithError(f"published statistics {unknown} are not in the agreement table; it has {statistics}")
     if (repeated := published_df.duplicated(keys)).any():
         row = published_df.loc[repeated, keys].iloc[0].to_dict()
-        raise ValueError(f"a published number comes twice: {row}")
+        raise AttnfaithError(f"a published number comes twice: {row}")
     published = published_df.rename(columns={"value": "published"})
     text = [name for name in keys if name != "seed"]
     published, long = published.astype(dict.fromkeys(text, str)), long.astype(dict.fromkeys(text, str))
