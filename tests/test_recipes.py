@@ -83,13 +83,13 @@ def test_study_builds(path):
 def test_an_output_folder_is_of_one_recipe():
     """Studies may share runs, so that each shows its part of them; then they must agree on how a run is made."""
     script, made = study_script(), {}
-    found = [recipes.load(path) for path in RECIPES]
-    assert len({recipe.output_dir for recipe in found}) == len(found)
+    read = [recipes.load(path) for path in RECIPES]
+    assert len({recipe.output_dir for recipe in read}) == len(read)
     for path in STUDIES:
-        found += [
+        read += [
             script.load_recipe(cell._replace(recipe=ROOT / cell.recipe)) for cell in script.cells(script.read_study(path))
         ]
-    for recipe in found:
+    for recipe in read:
         other = made.setdefault(recipe.output_dir, recipe)
         assert dataclasses.replace(recipe, note=other.note) == other, recipe.output_dir
 

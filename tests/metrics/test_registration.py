@@ -11,8 +11,8 @@ from attnfaith.metrics.registration import METRIC_DIR
 
 
 USE = """
-found = {load}("attention_faithfulness").compute(attention=[[0.1, 0.2, 0.7]], importance=[[1.0, 3.0, 2.0]])
-assert round(found["kendall_tau"], 12) == round(1 / 3, 12), found
+scores = {load}("attention_faithfulness").compute(attention=[[0.1, 0.2, 0.7]], importance=[[1.0, 3.0, 2.0]])
+assert round(scores["kendall_tau"], 12) == round(1 / 3, 12), scores
 """
 # evaluate does without transformers, whose import would take most of the time
 EVALUATE = "import sys\nsys.modules['transformers'] = None\nimport evaluate\ndel sys.modules['transformers']\n"

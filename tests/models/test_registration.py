@@ -208,7 +208,7 @@ def test_remote_code(blocked, tmp_path):
         from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
         ids, types = torch.tensor({IDS.tolist()}), torch.tensor({TYPES.tolist()})
-        found = {{}}
+        outputs = {{}}
 
         def check(path, name, query):
             inputs = {{"input_ids": ids, "token_type_ids": types if query == "text" else None}}
@@ -223,17 +223,17 @@ def test_remote_code(blocked, tmp_path):
 
         for folder in sorted(Path("checkpoints").iterdir()):
             query = folder.name.split("-")[1]
-            base, model, found[folder.name] = check(folder / "classifier", folder.name, query)
+            base, model, outputs[folder.name] = check(folder / "classifier", folder.name, query)
             AutoModel.from_pretrained(folder / "model", trust_remote_code=True)
             for kind, saved in (("classifier", model), ("model", base)):
                 again = Path("again") / folder.name / kind
                 saved.save_pretrained(again)
                 assert json.loads((again / "config.json").read_text())["auto_map"] == {AUTO_MAP!r}
                 assert {{path.name for path in again.glob("*.py")}} == {CODE!r}
-            assert check(Path("again") / folder.name / "classifier", folder.name, query)[2] == found[folder.name]
+            assert check(Path("again") / folder.name / "classifier", folder.name, query)[2] == outputs[folder.name]
             AutoModel.from_pretrained(Path("again") / folder.name / "model", trust_remote_code=True)
         assert not any(name.partition(".")[0] in {blocked!r} for name in sys.modules)
-        print(json.dumps(found))
+        print(json.dumps(outputs))
     """
     assert python(script, tmp_path, blocked) == expected
 
