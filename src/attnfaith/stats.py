@@ -162,11 +162,11 @@ def mean(values: Sequence[float]) -> float:
 
 
 def with_interval(name: str) -> tuple[str, str, str]:
-    """The columns that `described` makes."""
+    """The columns that `estimate` makes."""
     return name, f"{name}_ci_low", f"{name}_ci_high"
 
 
-def described(name: str, values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> dict[str, float]:
+def estimate(name: str, values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> dict[str, float]:
     """A mean, share or median of values [N] without NaN, as columns of a table: name, name_ci_low and name_ci_high, its 95 %
     bootstrap interval. NaN of nothing.
     """

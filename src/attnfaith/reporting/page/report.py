@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.files import write_atomically
-from attnfaith.reporting import interventions
+from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
-from attnfaith.reporting.dispersion import dispersion_table
-from attnfaith.reporting.figures import all_figures, require_matplotlib, save_figure
-from attnfaith.reporting.page import describe_figure, render_page
-from attnfaith.reporting.tables import agreement_table, performance_table, plausibility_table, save_table, seed_summary
+from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.sections import drawings
+from attnfaith.reporting.style import require_matplotlib, save_figure
+from attnfaith.reporting.tables import save_table
 
 
 MARK = '<meta name="generator" content="attnfaith report'
@@ -68,28 +68,17 @@ def write_report(
 
 
 def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapping[str, object], n_examples: int) -> None:
-    agreement = agreement_table(cells)
-    seeds = seed_summary(agreement)
-    tables = {
-        "agreement": agreement,
-        "performance": performance_table(cells),
-        "plausibility": plausibility_table(cells),
-        "dispersion": dispersion_table(cells),
-        "seeds": seeds[seeds["n_seeds"] > 1],
-        **interventions.tables(cells),
-    }
+    tables = sections.frames(cells)
     for name, table in tables.items():
-        if len(table):
-            save_table(table, folder / "tables" / name)
+        save_table(table, folder / "tables" / name)
     pictures = []
     for cell, prefix in zip(cells, _prefixes(cells), strict=True):
-        own = {name: (figure, *describe_figure(cell, name)) for name, figure in all_figures(cell).items()}
-        found = []
-        for name, (figure, alt, caption) in {**own, **interventions.figures(cell)}.items():
-            stem = f"figures/{prefix}{name}"
-            png, _ = save_figure(figure, folder / stem)
-            found.append(picture(png.read_bytes(), alt, caption, stem))
-        pictures.append(found)
+        of_cell = []
+        for drawing in drawings(cell):
+            stem = f"figures/{prefix}{drawing.name}"
+            png, _ = save_figure(drawing.figure, folder / stem)
+            of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem))
+        pictures.append(of_cell)
     if title is None:
         title = f"Does attention explain? {describe(cells[0].heading) if len(cells) == 1 else f'{len(cells)} cells'}"
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
