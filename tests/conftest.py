@@ -147,11 +147,35 @@ def hub(tmp_path):
 @pytest.fixture
 def quick_report(monkeypatch):
     """Reports with one small empty picture: drawing the real ones takes most of a tiny run's time."""
-    from matplotlib.figure import Figure
+    from tests.figures import REPORT, one_small_figure
 
-    monkeypatch.setattr(
-        "attnfaith.reporting.report.all_figures", lambda _cell: {"attention_overview": Figure(figsize=(1, 1))}
-    )
+    monkeypatch.setattr(REPORT, one_small_figure())
+
+
+@pytest.fixture
+def quick_figures(quick_report):
+    """The same, by the name that tests of pages know."""
+
+
+@pytest.fixture
+def build_record():
+    from tests.records import build
+
+    return build
+
+
+@pytest.fixture
+def draw_record():
+    from tests.records import draw
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def draw_sparse_cell():
+    from tests.records import draw_sparse
+
+    return draw_sparse
 
 
 @pytest.fixture

@@ -50,8 +50,7 @@ from attnfaith.measurement import (
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.reporting import write_report
-from attnfaith.reporting.report import run_facts
+from attnfaith.reporting import run_facts, write_report
 from attnfaith.training import LOWER_IS_BETTER, DivergedError, check_processes, check_selection, make_trainer
 
 

@@ -6,10 +6,11 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import agreement_table, heatmap, write_report
+from attnfaith.reporting import agreement_table, write_report
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.heatmap import HUES, NEGATIVE_HUE, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
-from attnfaith.reporting.page import DEGREES, degree, summarise
+from attnfaith.reporting.page import heatmap
+from attnfaith.reporting.page.heatmap import HUES, NEGATIVE_HUE, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
+from attnfaith.reporting.sections.agreement import DEGREES, degree, summarise
 
 
 VOID = {"meta", "img", "br", "link", "input"}
@@ -383,7 +384,7 @@ def test_summary_comes_from_the_numbers(draw_record):
     table = agreement_table(record)
     overall = table[table["class"] == "overall"].set_index("pair")
     gradient, between = overall.loc["attention–gradient"], overall.loc["gradient–leave_one_out"]
-    first, second, third = summarise(one_cell(record), table)
+    first, second, third = summarise(one_cell(record), table.to_dict("records"))
     assert first.startswith(f"Attention and gradient put the tokens of a text in {degree(gradient['tau_mean'])}: ")
     assert f"{gradient['tau_mean']:.2f} on average over 77 texts" in first
     assert f"{gradient['ci_low']:.2f} to {gradient['ci_high']:.2f}" in first
@@ -397,7 +398,7 @@ def test_summary_says_when_ties_limit_tau(build_record):
     sparse = [0.5, 0.3, 0.2] + [0.0] * 7
     record = build_record([{"attention": sparse, "gradient": np.arange(10.0)[::-1]}] * 1, measures=("gradient",))
     table = agreement_table(record)
-    (sentence,) = summarise(one_cell(record), table)
+    (sentence,) = summarise(one_cell(record), table.to_dict("records"))
     ceiling = np.sqrt(1 - 7 * 6 / 90)
     assert f"Tied tokens allow {ceiling:.2f} at most; of that, 100% is reached." in sentence
     assert "interval undefined" in sentence
@@ -413,10 +414,10 @@ def test_summary_compares_the_measures(draw_record, taus, expected):
     table = agreement_table(record)
     names = ("attention–gradient", "attention–leave_one_out", "gradient–leave_one_out")
     table["tau_mean"] = table["pair"].map(dict(zip(names, taus, strict=True)))
-    assert expected in summarise(one_cell(record), table)[-1]
+    assert expected in summarise(one_cell(record), table.to_dict("records"))[-1]
 
 
 def test_summary_of_nothing_defined(build_record):
     record = build_record([{"attention": [1.0], "gradient": [1.0]}], measures=("gradient",))
-    (sentence,) = summarise(one_cell(record), agreement_table(record))
+    (sentence,) = summarise(one_cell(record), agreement_table(record).to_dict("records"))
     assert sentence == "Between attention and gradient no text has a defined rank correlation (1 undefined)."

@@ -5,6 +5,7 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.plausibility import mean_share, top_tokens
 from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.explanation_tests import column, measures, shared, stacked, token_scores
 
 
@@ -14,10 +15,10 @@ def annotations(cell: Cell) -> list[dict]:
     [] where the record knows no evidence; a text without a label is left out, as ERASER has no place for it. label: the
     class by its name where the record knows it, else its number.
 
-    Raises ValueError where the tokens are sentences, which have no evidence word by word.
+    Raises ReportError where the tokens are sentences, which have no evidence word by word.
     """
     if cell.words is not None:
-        raise ValueError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
+        raise ReportError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
     if "rationale" not in cell.table.column_names:
         return []
     rows = zip(cell.instance_ids, cell.table.column("tokens").to_pylist(), cell.labels, strict=True)
@@ -42,11 +43,11 @@ def results(cell: Cell, measure: str, share: float | None = None) -> list[dict]:
     none. classification: the predicted class by its name where the record knows it, else its number. Of the scores by class
     those of the predicted one are there, the only one that AOPC reads. Texts where the measure is undefined are left out.
 
-    Raises ValueError for a measure that was not tested and for a share out of range.
+    Raises ReportError for a measure that was not tested and for a share out of range.
     """
     names = measures(cell)
     if measure not in names:
-        raise ValueError(f"no tests of {measure!r}; the cell holds those of {', '.join(names)}")
+        raise ReportError(f"no tests of {measure!r}; the cell holds those of {', '.join(names)}")
     values, place = token_scores(cell, measure), names.index(measure)
     if share is None and "rationale" in cell.table.column_names:
         share = mean_share(records.rows(cell.table, "rationale"))

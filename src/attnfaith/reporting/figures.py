@@ -57,9 +57,9 @@ class Drawn(Kind):
 class Histograms(Kind):
     """Numbers per text, one histogram per predicted class.
 
-    ways: {heading: name of the numbers}; a single way may have the heading "". Up to three classes lie over one another, in a
-    panel for each way; more have a panel each, in a column for each way. bins: edges. finish: makes an axis ready. in_words:
-    what is said of the numbers of a class. alt: start of the alternative text.
+    ways: {heading: name of the numbers}; a single way may have the heading "". Up to three classes lie over one another, in
+    a panel for each way; more have a panel each, in a column for each way. bins: edges. finish: makes an axis ready.
+    in_words: what is said of the numbers of a class. alt: start of the alternative text.
     """
 
     title: str

@@ -11,8 +11,9 @@ import pandas as pd
 
 from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell
+from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.figures import Kind
-from attnfaith.reporting.spec import Case, ReportError, Row, Section, Sentence, Table
+from attnfaith.reporting.spec import Case, Row, Section, Sentence, Table
 
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def file_name(name: str) -> str:
 
 
 def numbers(section: Section, cell: Cell) -> dict[str, np.ndarray]:
-    """The section's numbers per text of a cell, {name: [N] float64}; {} where it has none."""
-    return section.per_text(cell) if section.per_text else {}
+    """The section's numbers per text of a cell, {name: [N] float64}; {} where it has none or does not apply."""
+    return section.per_text(cell) if section.per_text and section.applies(cell) else {}
 
 
 # ------------------------------------------------------------------------------------------------- tables
@@ -138,7 +139,12 @@ class Drawing(NamedTuple):
 
 
 def kinds(section: Section, cell: Cell) -> Sequence[Kind]:
-    """The section's figures of a cell, not drawn yet. Raises ReportError for a name that no file can have."""
+    """The section's figures of a cell, not drawn yet; none where it does not apply.
+
+    Raises ReportError for a name that no file can have.
+    """
+    if not section.applies(cell):
+        return []
     declared = list(section.figures(cell) if callable(section.figures) else section.figures)
     for kind in declared:
         file_name(kind.name)
@@ -146,7 +152,7 @@ def kinds(section: Section, cell: Cell) -> Sequence[Kind]:
 
 
 def drawings(section: Section, cell: Cell) -> Iterator[Drawing]:
-    """The section's figures of a cell that it applies to, drawn one after the other."""
+    """The section's figures of a cell, drawn one after the other; none where it does not apply."""
     for kind in kinds(section, cell):
         of_text = numbers(section, cell)
         yield Drawing(kind.name, kind.draw(cell, of_text), *kind.words(cell, of_text))
@@ -156,8 +162,8 @@ def drawings(section: Section, cell: Cell) -> Iterator[Drawing]:
 
 
 def sentences(section: Section, cell: Cell) -> list[str]:
-    """What the section's numbers say of a cell that it applies to."""
-    said = section.sentences
+    """What the section's numbers say of a cell; nothing where it does not apply."""
+    said = section.sentences if section.applies(cell) else None
     if isinstance(said, Sentence):
         return _said(said, next(iter(rows(said.table, cell)), None))
     return list(said(cell)) if said else []
@@ -173,7 +179,7 @@ def _said(sentence: Sentence, row: Row | None) -> list[str]:
 
 
 def interval_in_words(row: Row) -> str:
-    """ " (95 % interval 0.100 to 0.150)" of a row with ci_low and ci_high, to stand behind the number; "" where undefined."""
+    """ " (95 % interval 0.100 to 0.150)" of a row with ci_low and ci_high, for behind the number; "" where undefined."""
     if np.isnan(row.get("ci_low", np.nan)):
         return ""
     return f" (95 % interval {row['ci_low']:.3f} to {row['ci_high']:.3f})"

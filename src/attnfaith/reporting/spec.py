@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.errors import AttnfaithError
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, number_with_interval
 from attnfaith.reporting.cells import Cell, split_cells
 from attnfaith.reporting.tables import format_number
@@ -27,13 +26,9 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, object]
 OWN, MAIN = "{name}_", ""
-"""What precedes ci_low and ci_high in the names of an interval's columns: the number's name; nothing, for the main number."""
+"""What precedes ci_low and ci_high in the names of an interval's columns: the number's name; nothing for the main one."""
 WEIGHT_EDGES = (0.25, 0.5, 0.75)
 WEIGHT_BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
-
-
-class ReportError(AttnfaithError):
-    """A record that cannot be reported as it is."""
 
 
 @dataclass(frozen=True, eq=False)

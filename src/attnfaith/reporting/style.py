@@ -16,6 +16,7 @@ import numpy as np
 
 from attnfaith.files import write_atomically
 from attnfaith.reporting.cells import Cell, describe, name_class
+from attnfaith.reporting.errors import PlotsError
 
 
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ TEXT_COLOUR, QUIET_COLOUR = "#1a1a1a", "#555555"
 
 
 def require_matplotlib() -> None:
-    """Raises ImportError, naming the extra to install, where matplotlib is missing."""
+    """Raises PlotsError, an ImportError, naming the extra to install, where matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError("figures need matplotlib, an optional extra: pip install 'attnfaith[plots]'") from error
+        raise PlotsError("figures need matplotlib, an optional extra: pip install 'attnfaith[plots]'") from error
 
 
 def own_style(draw: Callable) -> Callable:

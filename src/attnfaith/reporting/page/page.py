@@ -61,8 +61,8 @@ def render_page(
 ) -> str:
     """The page's HTML.
 
-    tables: those of `reporting.sections`, by file name. pictures: those of each cell. facts: what to say of the run, by name;
-    nested ones are written out with dots.
+    tables: those of `reporting.sections`, by file name. pictures: those of each cell. facts: what to say of the run, by
+    name; nested ones are written out with dots.
     """
     parts = tuple(_cell_part(cell, of_cell, n_examples) for cell, of_cell in zip(cells, pictures, strict=True))
     known = {cell.class_names for cell in cells}
@@ -116,7 +116,7 @@ def _flat(facts: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]
 
 
 def _of_classes(grid: Grid, cells: Sequence[Cell]) -> Grid:
-    """The grid with the rows of those predicted classes that `largest_classes` keeps, and a word on the others in its note."""
+    """The grid with the rows of those predicted classes that `largest_classes` keeps, the others named in its note."""
     if CLASS_COLUMN not in grid.columns:
         return grid
     place = grid.columns.index(CLASS_COLUMN)

@@ -14,6 +14,7 @@ from attnfaith.files import write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
+from attnfaith.reporting.errors import FolderError, ReportError
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections import drawings
 from attnfaith.reporting.style import require_matplotlib, save_figure
@@ -41,12 +42,12 @@ def write_report(
 
     All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole.
 
-    Raises RecordError where the record breaks a rule or has no rows, ValueError for n_examples below 1,
-    FileExistsError where `out_dir` is a file or a folder with anything in it but a report, ImportError where
-    matplotlib is missing.
+    Raises RecordError where the record breaks a rule or has no rows, ReportError for n_examples below 1 and for a column
+    after which no file can be named, FolderError where `out_dir` is a file or a folder with anything in it but a report,
+    PlotsError where matplotlib is missing.
     """
     if n_examples < 1:
-        raise ValueError(f"n_examples is {n_examples}; a report shows at least 1 text")
+        raise ReportError(f"n_examples is {n_examples}; a report shows at least 1 text")
     require_matplotlib()
     records.validate(record)
     if record.num_rows == 0:
@@ -74,7 +75,7 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
     pictures = []
     for cell, prefix in zip(cells, _prefixes(cells), strict=True):
         of_cell = []
-        for drawing in drawings(cell):
+        for drawing in list(drawings(cell)):  # all before any is saved, which the last digits of a layout depend on
             stem = f"figures/{prefix}{drawing.name}"
             png, _ = save_figure(drawing.figure, folder / stem)
             of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem))
@@ -153,21 +154,21 @@ def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _refuse_foreign(target: Path) -> None:
-    """Raises FileExistsError unless `target` is absent, an empty folder, or a report and nothing else."""
+    """Raises FolderError unless `target` is absent, an empty folder, or a report and nothing else."""
     if not target.exists():
         return
     if not target.is_dir():
-        raise FileExistsError(f"{target} is a file; a report is a folder: give another path")
+        raise FolderError(f"{target} is a file; a report is a folder: give another path")
     entries = sorted(path.relative_to(target) for path in target.rglob("*"))
     if not entries:
         return
     index = target / "index.html"
     if not index.is_file() or MARK not in index.read_text(encoding="utf-8", errors="replace"):
-        raise FileExistsError(f"{target} is not empty and not a report: give another path, or empty it first")
+        raise FolderError(f"{target} is not empty and not a report: give another path, or empty it first")
     for entry in entries:
         inside = len(entry.parts) == 2 and entry.suffix in _KINDS.get(entry.parts[0], ())
         if not inside and str(entry) not in ("index.html", *_KINDS):
-            raise FileExistsError(f"{target} holds '{entry}', which no report wrote: move it away first")
+            raise FolderError(f"{target} holds '{entry}', which no report wrote: move it away first")
 
 
 def _put_in_place(building: Path, target: Path) -> None:

@@ -174,8 +174,8 @@ TABLE = Table(
         Mean(**_or_dash("share_of_exact", "share of it reached"), of="share_of_exact"),
     ),
     caption="Adversarial attention",
-    note="Per text, the largest Jensen-Shannon divergence (nats, at most ln 2 = 0.693) between the model’s attention and one "
-    "that moves the prediction by a total variation distance of ε at most. Search: the best of its restarts within ε, a "
+    note="Per text, the largest Jensen-Shannon divergence (nats, at most ln 2 = 0.693) between the model’s attention and "
+    "one that moves the prediction by a total variation distance of ε at most. Search: the best of its restarts within ε, a "
     "lower bound. Exact: a closed form, the maximum; “bounded” (more than two classes) and “lower bound” (a read-out "
     "that is not affine) are the best attention found. One token suffices: texts where one token given all weight keeps "
     "the prediction. Undefined: texts of fewer than two tokens; they are in no mean. –: does not apply.",
@@ -237,7 +237,9 @@ def _jsd_axis(axes: "Axes") -> None:
 
 def _sentences(cell: Cell) -> list[str]:
     overall = [row for row in rows(TABLE, cell) if row["class"] == "overall"]
-    shown = [next(row for row in overall if (row["method"], row["epsilon"]) == (way.method, way.epsilon)) for way in _shown(cell)]
+    shown = [
+        next(row for row in overall if (row["method"], row["epsilon"]) == (way.method, way.epsilon)) for way in _shown(cell)
+    ]
     if not shown:
         return []
     row, exact = shown[0], shown[0]["method"] == "exact"
@@ -340,6 +342,7 @@ def _adversary(cell: Cell, way: Way, row: int) -> tuple[np.ndarray, np.ndarray]:
 def _weights(values: np.ndarray, name: str) -> list[Score]:
     shades = np.rint(values / values.max() * (SHADES - 1)).astype(int)
     return [Score(f"{100 * v:.0f}", int(s), f"{name}: {v:.4g}") for v, s in zip(values, shades, strict=True)]
+
 
 SECTION = Section(
     name="adversary",

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.blocks import number_with_interval
-from attnfaith.reporting.cells import Cell, measure_label, one_cell, pair_name
+from attnfaith.reporting.cells import CELL, Cell, measure_label, one_cell, pair_name
 from attnfaith.reporting.figures import Drawn, Histograms, Kind
 from attnfaith.reporting.render import frame, rows
 from attnfaith.reporting.spec import Case, Classes, Column, Key, Row, Section, Table, cells_of, largest_weights, per_cell
@@ -109,6 +109,9 @@ TABLE = Table(
     "Undefined: texts with fewer than two tokens or with all scores equal; they are in no mean. Significant: "
     "share of texts with p ≤ 0.05. Tie ceiling: the largest τ that tied scores allow, mean over texts.",
 )
+
+
+COLUMNS = (*CELL, *TABLE.names)
 
 
 def agreement_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
@@ -362,6 +365,7 @@ def _tau_by_length(axes: "Axes", cell: Cell, measure: str) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
     return None
 
+
 def _overview_words(cell: Cell) -> tuple[str, str]:
     largest = [float(weights.max()) for weights in cell.attention if len(weights)]
     mean = f"mean {np.mean(largest):.2f}" if largest else "no text has tokens"
@@ -372,7 +376,9 @@ def _overview_words(cell: Cell) -> tuple[str, str]:
 
 def _yardstick_words(cell: Cell) -> tuple[str, str]:
     parts = [f"{measure_label(a)} and {measure_label(b)}: {tau_in_words(cell.tau(a, b))}" for a, b in YARDSTICK]
-    caption = "How far two importance measures agree with each other is the yardstick for how far attention agrees with them."
+    caption = (
+        "How far two importance measures agree with each other is the yardstick for how far attention agrees with them."
+    )
     return f"Histograms of τ per text. {'; '.join(parts)}.", caption
 
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.metrics.attention_faithfulness.divergences import flatten
-from attnfaith.reporting.blocks import number_with_interval, number_or_dash
+from attnfaith.reporting.blocks import number_or_dash, number_with_interval
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
 from attnfaith.reporting.figures import Drawn
 from attnfaith.reporting.render import frame
-from attnfaith.reporting.spec import Case, Column, Deviation, Key, Mean, Row, Section, Table, cells_of, counts, per_cell
+from attnfaith.reporting.spec import Case, Column, Deviation, Key, Mean, Section, Table, cells_of, counts, per_cell
 from attnfaith.reporting.style import ATTENTION, PALETTE, mean_in_words, note, own_style, titled_figure
 from attnfaith.stats import bootstrap_intervals
 

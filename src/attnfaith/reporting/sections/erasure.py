@@ -14,7 +14,6 @@ import pandas as pd
 
 from attnfaith.reporting.blocks import Grid, differing, number_or_dash
 from attnfaith.reporting.cells import CELL, Cell
-from attnfaith.reporting.figures import Drawn
 from attnfaith.reporting.erased_weights import (
     RANKINGS,
     Removal,
@@ -24,6 +23,7 @@ from attnfaith.reporting.erased_weights import (
     removals,
     single_weight,
 )
+from attnfaith.reporting.figures import Drawn
 from attnfaith.reporting.spec import MAIN, Bins, Case, Column, Count, Key, Mean, Median, Row, Section, Share, Table, per_cell
 from attnfaith.reporting.style import PALETTE, note, own_style, titled_figure
 
@@ -196,8 +196,8 @@ def tables(*, random_reference: str = "other", discard: str = "never") -> tuple[
             Share("share_negative", "share below 0", of="delta", below=0),
         ),
         caption="One weight removed",
-        note="How much further the prediction moves (Jensen–Shannon divergence, nats, at most 0.693) without the weight that "
-        "the ranking puts first (i*) than without a random other one (r). Below 0: the random one mattered more. Undefined: "
+        note="How much further the prediction moves (Jensen–Shannon divergence, nats, at most 0.693) without the "
+        "weight that the ranking puts first (i*) than without a random other one (r). Below 0: the random one mattered more. Undefined: "
         "texts with fewer than two tokens.",
         page_rows=lambda df: df[(df["weight_difference"] == "all") | (df["n"] > 0)],
     )
@@ -412,6 +412,7 @@ def _removed_sentence(cell: Cell, ranking: str, removal: Removal) -> str:
     if not len(fraction):
         return f"{by}, no decision changes"
     return f"{by} {fraction.mean():.0%} on average" + (f" ({never:,} never change)" if never else "")
+
 
 SECTION = Section(
     name="erasure",

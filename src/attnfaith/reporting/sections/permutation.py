@@ -33,8 +33,8 @@ from attnfaith.reporting.spec import (
 
 
 def changes(cell: Cell, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """How far the predictions [K][C] in a column lie from the cell's own: per text [N] float64, NaN without draws, the median
-    TVD over the draws and the share of draws with another decision, both 0..1.
+    """How far the predictions [K][C] in a column lie from the cell's own: per text [N] float64, NaN without draws, the
+    median TVD over the draws and the share of draws with another decision, both 0..1.
     """
     draws = records.rows(cell.table, column)
     draw_counts = np.array([len(drawn) for drawn in draws])
@@ -74,8 +74,8 @@ WHOLE = Table(
         Mean("flip_share", "draws that flip the decision", of="permutation_flips"),
     ),
     caption="Permuted attention",
-    note="Per text, the median over random permutations of its attention weights of the total variation distance between the "
-    "prediction and the prediction then: 0 no change, 1 another decision with certainty. Undefined: texts of fewer than "
+    note="Per text, the median over random permutations of its attention weights of the total variation distance between "
+    "the prediction and the prediction then: 0 no change, 1 another decision with certainty. Undefined: texts of fewer than "
     "two tokens; they are in no mean.",
 )
 BINNED = Table(

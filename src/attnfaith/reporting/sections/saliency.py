@@ -367,7 +367,8 @@ def _tests_words(cell: Cell) -> tuple[str, str]:
 def _agreement_words(cell: Cell) -> tuple[str, str]:
     table = frame(AGREEMENT_TABLE, [cell]).sort_values("tau", ascending=False, kind="stable")
     parts = [
-        f"{measure_label(row['first'])} and {measure_label(row['second'])} {row['tau']:.2f}" for row in table.to_dict("records")
+        f"{measure_label(row['first'])} and {measure_label(row['second'])} {row['tau']:.2f}"
+        for row in table.to_dict("records")
     ]
     alt = f"Heat map of the mean rank correlation of every two measures. Highest first: {'; '.join(parts[:5])}."
     return alt, "How far every two measures rank the tokens of a text alike: mean τ-b, 1 the same order, 0 no relation."
