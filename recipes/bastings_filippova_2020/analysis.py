@@ -1,8 +1,8 @@
 """The page "attention or saliency?": over models and data sets, which measure shows a developer what a model used?
 
-From the cells that hold tests of explanations (`reporting.saliency`): the ranking of measures by each test, one row per kind
-of model and measure, means over training seeds; what is left of it in a model that was trained with tokens erased, to which
-a shortened text is nothing new; and in one sentence per model what to use.
+From the cells that hold tests of explanations (`reporting.sections.saliency`): the ranking of measures by each test, one
+row per kind of model and measure, means over training seeds; what is left of it in a model that was trained with tokens
+erased, to which a shortened text is nothing new; and in one sentence per model what to use.
 """
 
 from collections import Counter
@@ -51,8 +51,8 @@ def without_erasure(objective: str) -> str | None:
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """The page and its tables, of the cells that were tested; nothing without such a cell. `reporting.saliency` draws the
-    tests of each cell.
+    """The page and its tables, of the cells that were tested; nothing without such a cell. `reporting.sections.saliency`
+    draws the tests of each cell.
 
     "saliency_ranking", one row per kind of model x measure. n_seeds: cells. n_tests: tests that count, as `advise` counts
     them. rank_mean: mean rank over these tests and the seeds. share_among_best: share of tests x seeds in which the measure
@@ -137,7 +137,7 @@ def _first(part: pd.DataFrame) -> str:
 def render(cells: Sequence[Cell], made: Mapping[str, pd.DataFrame]) -> str:
     """The page's HTML: the answer, a section per data set, and what training with tokens erased changes.
 
-    made: the tables of `reporting.saliency` and of this analysis.
+    made: the tables of `reporting.sections.saliency` and of this analysis.
     """
     sections = []
     for dataset in dict.fromkeys(cell.heading["dataset"] for cell in cells):

@@ -6,10 +6,12 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import agreement_table, write_report
+from attnfaith.reporting import agreement_table, sections, write_report
 from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.page import heatmap
 from attnfaith.reporting.page.heatmap import HUES, NEGATIVE_HUE, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
+from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections.agreement import DEGREES, degree, summarise
 
 
@@ -76,10 +78,9 @@ def test_texts_facts_and_names_are_escaped(build_record, page_of):
                 "tokens": HOSTILE,
                 "attention": weights,
                 "gradient": weights[::-1],
-                "<b>m</b>": weights,
             }
         ],
-        measures=("gradient", "<b>m</b>"),
+        measures=("gradient",),
         dataset="<script>d</script>",
     )
     html = page_of(record, title="<script>t</script>", facts={"<u>k</u>": "<script>v</script>", "n": {"x": ["<", 1]}})
@@ -87,7 +88,7 @@ def test_texts_facts_and_names_are_escaped(build_record, page_of):
     assert page.open == []
     names = {tag for tag, _ in page.tags}
     assert not names & {"script", "i", "b", "u"} - {"i", "b"}  # our own page uses i (legend) and b (tau)
-    assert "<b>m</b>" not in html and "<i>id</i>" not in html and "<u>" not in html
+    assert "<i>id</i>" not in html and "<u>" not in html
     assert len([tag for tag, _ in page.tags if tag == "img"]) == 1  # our figure only
     for part in ("<script>t</script>", "<script>d</script>", "<i>id</i>", "<u>k</u>", "<script>v</script>", "{{ 7*7 }}"):
         assert part in page.text()
@@ -96,6 +97,19 @@ def test_texts_facts_and_names_are_escaped(build_record, page_of):
     for token in HOSTILE:
         assert visible(token) in cells
     assert not re.search("[\x00-\x08\x0e-\x1f\u202e]", html)
+
+
+@pytest.mark.parametrize("name", ["<b>m</b>", "../../m", "m/../../n", "/m", "m\nn", "m" * 300])
+def test_no_file_is_called_what_a_record_likes(build_record, tmp_path, name):
+    """Files have no name but a plain one, and nothing is written; the page itself shows the measure as text."""
+    text = {"attention": [0.6, 0.4], name: [0.6, 0.4]}
+    record = build_record([text], measures=(name,))
+    with pytest.raises(ReportError, match="no file is called"):
+        write_report(record, tmp_path / "deep" / "report")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    cell = one_cell(record)
+    html = render_page([cell], sections.frames([cell]), [[]], title="t", facts={}, n_examples=1)
+    assert Page(html).open == [] and "<b>m</b>" not in html and name.split("\n")[0] in Page(html).text()
 
 
 @pytest.mark.parametrize(

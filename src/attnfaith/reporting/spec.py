@@ -158,6 +158,9 @@ class Count(Column):
             return {}
         return {self.name: int((np.isnan(case.values[self.of][members]) == self.undefined).sum())}
 
+    def _plain(self, row: Row) -> str:
+        return "–" if np.isnan(row[self.name]) else f"{int(row[self.name]):,}"
+
 
 def counts(of: str) -> tuple[Count, Count]:
     """The two columns that stand before the numbers of a table."""

@@ -52,7 +52,7 @@ def template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def front_matter(data: Mapping) -> Markdown:
+def yaml_head(data: Mapping) -> Markdown:
     """The YAML at the head of a card, as it is."""
     return Markdown(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120))
 

@@ -13,7 +13,7 @@ from attnfaith import __version__
 from attnfaith.reporting.blocks import MOST_CLASSES
 from attnfaith.reporting.cards import citations
 from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, RULES, UNKNOWN, Checkpoint, Number
-from attnfaith.reporting.cards.markdown import Markdown, check_name, front_matter, template
+from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.tables import format_number
 
@@ -91,7 +91,7 @@ def card_of(
         groups.setdefault(number.group, []).append(number)
     uses = {words: [use for use in checkpoint.uses if use.verdict == verdict] for verdict, words in VERDICTS.items()}
     return template("model_card.md.j2").render(
-        front_matter=front_matter(_metadata(checkpoint, repo_id, dataset, records_repo)),
+        front_matter=yaml_head(_metadata(checkpoint, repo_id, dataset, records_repo)),
         name=name,
         repo_id=Markdown(repo_id),
         identity=identity,
@@ -224,10 +224,10 @@ def eval_results(
                 notes=f"{name}, {checkpoint.heading['split']}, n = {arguments['n']}{interval}",
             )
         )
-    return {f".eval_results/{dataset['name']}.yaml": _front_matter_list(eval_result_entries_to_yaml(entries))}
+    return {f".eval_results/{dataset['name']}.yaml": _yaml_list(eval_result_entries_to_yaml(entries))}
 
 
-def _front_matter_list(entries: list) -> str:
+def _yaml_list(entries: list) -> str:
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=120)
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting.cards.findings import RULES, Checkpoint
-from attnfaith.reporting.cards.markdown import Markdown, check_name, template
+from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
 from attnfaith.reporting.cards.model import LICENCE, licence, public, shown
 from attnfaith.reporting.cells import CELL, one_cell
 
@@ -69,7 +69,7 @@ def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mappin
         for name, column in cell["columns"].items():
             columns.setdefault(name, column)
     return template("records_card.md.j2").render(
-        front_matter=front_matter(front_matter),
+        front_matter=yaml_head(front_matter),
         repo_id=Markdown(check_name(repo_id)),
         cells=cells,
         cell_names=[name for name in CELL if name not in ("revision", "split")],
@@ -95,7 +95,7 @@ def results_card(tables: Mapping[str, Mapping], *, repo_id: str) -> str:
         "configs": configs,
     }
     return template("results_card.md.j2").render(
-        front_matter=front_matter(front_matter),
+        front_matter=yaml_head(front_matter),
         repo_id=Markdown(check_name(repo_id)),
         tables=tables,
         first=next(iter(tables), None),

@@ -197,8 +197,8 @@ def tables(*, random_reference: str = "other", discard: str = "never") -> tuple[
         ),
         caption="One weight removed",
         note="How much further the prediction moves (Jensen–Shannon divergence, nats, at most 0.693) without the "
-        "weight that the ranking puts first (i*) than without a random other one (r). Below 0: the random one mattered more. Undefined: "
-        "texts with fewer than two tokens.",
+        "weight that the ranking puts first (i*) than without a random other one (r). Below 0: the random one mattered "
+        "more. Undefined: texts with fewer than two tokens.",
         page_rows=lambda df: df[(df["weight_difference"] == "all") | (df["n"] > 0)],
     )
     decisions = Table(

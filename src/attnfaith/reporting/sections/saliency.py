@@ -104,7 +104,6 @@ def _agreement_cases(cell: Cell) -> Iterator[Case]:
     taus = np.stack([cell.tau(*pair) for pair in pairs], axis=1)
     overlaps = [top_k_overlap(raised[first], given[second]) for first, second in pairs]
     shared = np.stack([overlap for overlap, _ in overlaps], axis=1)
-    chances = _means(np.stack([chance for _, chance in overlaps], axis=1))
     bounds, shared_bounds = bootstrap_intervals(taus), bootstrap_intervals(shared)
     means, shared_means = _means(taus), _means(shared)
     for place, (first, second) in enumerate(pairs):
@@ -115,7 +114,7 @@ def _agreement_cases(cell: Cell) -> Iterator[Case]:
             **dict(zip(with_interval("tau"), (means[place], *bounds[place]), strict=True)),
             "n_overlap_undefined": int(np.isnan(shared[:, place]).sum()),
             **dict(zip(with_interval("top_k_overlap"), (shared_means[place], *shared_bounds[place]), strict=True)),
-            "top_k_overlap_chance": chances[place],
+            "top_k_overlap_chance": _means(overlaps[place][1][:, None])[0],
         }
         yield Case(keys={"first": first, "second": second}, given=summary)
 
