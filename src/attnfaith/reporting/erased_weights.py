@@ -11,6 +11,7 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, jensen_shannon_divergence
 from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.spec import per_cell
 
 
@@ -45,7 +46,7 @@ def single_weight(cell: Cell, ranking: str, *, random_reference: str = "other") 
     the text, whatever i* is, so that r may be i*. The code of Serrano & Smith draws a rank below the first and uses it as a
     position; this reproduces it. r comes from the first random order of the record.
 
-    Raises ValueError for another random_reference.
+    Raises ReportError for another random_reference.
     """
     check_reference(random_reference)
     columns = {name: records.rows(cell.table, f"erasure_{name}") for name in ("probs", "gradient", "order")}
@@ -72,7 +73,7 @@ def single_weight(cell: Cell, ranking: str, *, random_reference: str = "other") 
 
 def check_reference(random_reference: str) -> None:
     if random_reference not in ("other", "s19_code"):
-        raise ValueError(f"random_reference is {random_reference!r}; it is 'other' or 's19_code'")
+        raise ReportError(f"random_reference is {random_reference!r}; it is 'other' or 's19_code'")
 
 
 @per_cell
@@ -89,7 +90,7 @@ def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
     if "minimal_flip_size" in cell.table.column_names:
         size, mass, empty = (_values(cell, f"minimal_flip_{part}") for part in ("size", "mass", "empty"))
         every["minimum", "renormalised"] = Removal(size, mass, empty == 1)
-    if cell.heading["projection"] not in ("softmax", "uniform"):
+    if cell.identity.projection not in ("softmax", "uniform"):
         for ranking in ("random", *RANKINGS):
             size = _values(cell, f"erasure_reprojected_flip_size_{ranking}")
             every[ranking, "reprojected"] = Removal(size, np.full(len(cell), np.nan), size == cell.lengths)

@@ -24,12 +24,12 @@ def keys(checkpoint: Checkpoint) -> list[str]:
     """What the card of a checkpoint cites: its data set, its projection and objective, its measurements, and Pruthi et al.,
     whom every card names.
     """
-    heading = checkpoint.heading
+    identity = checkpoint.cell.identity
     measured = [name for settings in checkpoint.settings for name in settings.get("producers", ())]
     subjects = {
-        "datasets": [heading["dataset"]],
-        "projections": [heading["projection"].partition("(")[0]],
-        "objectives": [heading["objective"].partition("(")[0]],
+        "datasets": [identity.dataset],
+        "projections": [identity.projection],
+        "objectives": [identity.objective],
         "producers": measured,
     }
     cited = [key for kind, names in subjects.items() for name in names for key in CITED[kind].get(name, ())]

@@ -10,6 +10,7 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
 from attnfaith import __version__
+from attnfaith.record import Identity
 from attnfaith.reporting.blocks import MOST_CLASSES
 from attnfaith.reporting.cards import citations
 from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, RULES, UNKNOWN, Checkpoint, Number
@@ -95,7 +96,7 @@ def card_of(
         name=name,
         repo_id=Markdown(repo_id),
         identity=identity,
-        encoder=_encoder_in_words(identity["encoder"]),
+        encoder=_encoder_in_words(checkpoint.cell.identity),
         projection=PROJECTIONS.get(identity["projection"], f"{identity['projection']}: words can get no weight at all"),
         sparse=identity["projection"] not in PROJECTIONS,
         unit=checkpoint.unit,
@@ -125,9 +126,10 @@ def card_of(
     )
 
 
-def _encoder_in_words(label: str) -> str:
-    kind, _, hierarchy = label.partition("(")
-    return ENCODERS.get(kind, kind) + (", once over the words of a sentence and once over sentences" if hierarchy else "")
+def _encoder_in_words(identity: Identity) -> str:
+    hierarchical = identity.hierarchy == "sentence"
+    twice = ", once over the words of a sentence and once over sentences"
+    return ENCODERS.get(identity.encoder, identity.encoder) + (twice if hierarchical else "")
 
 
 def public(value: object) -> object:
@@ -319,7 +321,7 @@ def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         "libraries": ", ".join(f"{name} {version}" for name, version in libraries.items()),
         "Python": known.get("python"),
         "platform": known.get("platform"),
-        "data": dataset.get("revision") or checkpoint.heading["revision"],
+        "data": dataset.get("revision") or checkpoint.heading["texts"],
         "fingerprint of the data": _fingerprint(dataset.get("fingerprint")),
         "weights (SHA-256)": checkpoint.settings[0].get("model"),
     }
@@ -340,7 +342,7 @@ def _measured(settings: Mapping) -> str:
     for name, value in {
         "seed": settings.get("seed"),
         "attnfaith": settings.get("version"),
-        "code": settings.get("code"),
+        "code": known.get("code"),
         "commit": known.get("commit"),
     }.items():
         said += f"; {name} {'not recorded' if value is None else value}"
@@ -365,7 +367,7 @@ def _limits(checkpoint: Checkpoint, dataset: Mapping) -> list[str]:
     if len(checkpoint.cells) > 1:
         counts = ", ".join(f"{len(cell):,}" for cell in checkpoint.cells)
         sentences.append(f"The numbers come from {len(checkpoint.cells)} measurements of the same weights ({counts} texts).")
-    if str(checkpoint.heading["vectors"]).startswith("random"):
+    if checkpoint.cell.identity.vectors == "random":
         sentences.append("Word vectors started at random, so it knows words of its training texts only.")
     truncated = int(np.sum(checkpoint.cell.table.column("truncated").to_pylist()))
     if truncated:

@@ -21,12 +21,8 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
     settings = next(iter(records.settings(record)), {})
     columns = {}
     for field in record.schema:
-        said = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
-        common = records.COLUMNS.get(field.name) or records.OPTIONAL_COLUMNS.get(field.name)
-        columns[field.name] = {
-            "axes": list(records.axes(field)),
-            "doc": said.get("doc") or (common.doc if common else ""),
-        }
+        column = records.column_of(field)
+        columns[field.name] = {"axes": list(column.axes), "doc": column.doc}
     known = settings.get("provenance") or run.get("provenance") or {}
     return {
         "model": check_name(model_repo),
@@ -34,7 +30,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
         **{name: _plain(value) for name, value in public(cell.heading).items()},
         "producers": list(settings.get("producers", [])),
         "label_names": list(settings.get("label_names", [])),
-        "code": settings.get("code"),
+        "code": known.get("code"),
         "commit": known.get("commit"),
         "columns": columns,
     }
@@ -72,7 +68,7 @@ def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mappin
         front_matter=yaml_head(front_matter),
         repo_id=Markdown(check_name(repo_id)),
         cells=cells,
-        cell_names=[name for name in CELL if name not in ("revision", "split")],
+        cell_names=[name for name in CELL if name not in ("texts", "training_texts", "split")],
         columns={name: ("".join(f"[{axis}]" for axis in column["axes"]), column["doc"]) for name, column in columns.items()},
         licences={name: licence(datasets.get(name)) for name in used},
         first=next(iter(cells), None),

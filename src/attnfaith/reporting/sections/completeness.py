@@ -64,8 +64,9 @@ def _steps(name: str, heading: str) -> Column:
 def grid(df: pd.DataFrame, cells: Sequence[Cell] = ()) -> Grid:
     """The table for reading."""
     keys = differing(df, CELL)
-    if "revision" in keys and df.groupby("dataset")["revision"].nunique().max() == 1:
-        keys.remove("revision")  # the data set says it, and that of generated texts is long
+    for name in ("texts", "training_texts"):
+        if name in keys and df.groupby("dataset")[name].nunique().max() == 1:
+            keys.remove(name)  # the data set says it
     return declared_grid(TABLE, df, keys)
 
 

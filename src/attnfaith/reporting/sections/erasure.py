@@ -14,6 +14,7 @@ import pandas as pd
 
 from attnfaith.reporting.blocks import Grid, differing, number_or_dash
 from attnfaith.reporting.cells import CELL, Cell
+from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.erased_weights import (
     RANKINGS,
     Removal,
@@ -175,11 +176,11 @@ def tables(*, random_reference: str = "other", discard: str = "never") -> tuple[
     random_reference: see `single_weight`. discard: "never" leaves texts whose decision never changes out of
     fraction_mean and fraction_median, as the paper does; "nothing" keeps them with a fraction of 1. They are counted anyway.
 
-    Raises ValueError for another random_reference or discard.
+    Raises ReportError for another random_reference or discard.
     """
     check_reference(random_reference)
     if discard not in ("never", "nothing"):
-        raise ValueError(f"discard is {discard!r}; it is 'never' or 'nothing'")
+        raise ReportError(f"discard is {discard!r}; it is 'never' or 'nothing'")
     first_by = Key("ranking", "i* first by", _ranking)
     single = Table(
         name=SINGLE,
