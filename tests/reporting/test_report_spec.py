@@ -348,8 +348,8 @@ def test_columns_that_a_section_uses():
 
 def without_the_rest(section, cell):
     """The cell with identity, tokens and the columns that the section says it uses."""
-    kept = {*records.IDENTITY, "tokens", *section.columns(cell.table.column_names)}
-    return Cell(cell.heading, cell.table.select([name for name in cell.table.column_names if name in kept]))
+    kept = {"instance_id", *records.IDENTITY_COLUMNS, "tokens", *section.columns(cell.table.column_names)}
+    return Cell(cell.identity, cell.table.select([name for name in cell.table.column_names if name in kept]))
 
 
 @pytest.mark.parametrize("name", ["agreement", "plausibility", "performance", "dispersion"])

@@ -14,7 +14,6 @@ import pandas as pd
 
 from attnfaith.reporting.blocks import Grid, differing, number_or_dash
 from attnfaith.reporting.cells import CELL, Cell
-from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.erased_weights import (
     RANKINGS,
     Removal,
@@ -24,6 +23,7 @@ from attnfaith.reporting.erased_weights import (
     removals,
     single_weight,
 )
+from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.figures import Drawn
 from attnfaith.reporting.spec import MAIN, Bins, Case, Column, Count, Key, Mean, Median, Row, Section, Share, Table, per_cell
 from attnfaith.reporting.style import PALETTE, note, own_style, titled_figure
