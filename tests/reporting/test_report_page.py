@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.reporting import agreement_table, sections, write_report
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.errors import ReportError
@@ -101,13 +102,15 @@ def test_texts_facts_and_names_are_escaped(build_record, page_of):
 
 @pytest.mark.parametrize("name", ["<b>m</b>", "../../m", "m/../../n", "/m", "m\nn", "m" * 300])
 def test_no_file_is_called_what_a_record_likes(build_record, tmp_path, name):
-    """Files have no name but a plain one, and nothing is written; the page itself shows the measure as text."""
-    text = {"attention": [0.6, 0.4], name: [0.6, 0.4]}
-    record = build_record([text], measures=(name,))
-    with pytest.raises(ReportError, match="no file is called"):
+    """A record of such a column is refused, and so is the file; the page itself shows the measure as text."""
+    record = build_record([{"attention": [0.6, 0.4], "m": [0.6, 0.4]}], measures=("m",))
+    record = record.rename_columns([f"importance_{name}" if old == "importance_m" else old for old in record.column_names])
+    with pytest.raises(AttnfaithError, match="name"):
         write_report(record, tmp_path / "deep" / "report")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     cell = one_cell(record)
+    with pytest.raises(ReportError, match="no file is called"):
+        list(sections.drawings(cell))
     html = render_page([cell], sections.frames([cell]), [[]], title="t", facts={}, n_examples=1)
     assert Page(html).open == [] and "<b>m</b>" not in html and name.split("\n")[0] in Page(html).text()
 

@@ -162,7 +162,7 @@ def test_class_names_of_another_data_set_are_not_used(draw_record, tmp_path):
 
 @pytest.mark.usefixtures("quick_figures")
 def test_models_trained_for_something_else(draw_record, tmp_path):
-    objectives = ("classification", "adversarial(kl, 0.001)", "guided(sst-bilstm)")
+    objectives = ("classification", "adversarial(kl, 0.001)", "guided(bilstm+additive+softmax)")
     parts = [random_draws(draw_record(30, objective=name), seed=number) for number, name in enumerate(objectives)]
     index = write_report(records.concatenate(parts), tmp_path / "report", n_examples=1)
     html = index.read_text(encoding="utf-8")
