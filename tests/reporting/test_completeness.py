@@ -9,6 +9,7 @@ from attnfaith import record as records
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.sections import completeness
+from tests.sections import check_columns
 
 
 def with_column(table, name, values, dtype="float64"):
@@ -66,3 +67,8 @@ def test_a_data_set_says_its_texts(record):
 def test_records_without_it(build_record):
     bare = split_cells(build_record([{"attention": [0.5, 0.5], "lrp": [1, 2]}], measures=("lrp",)))
     assert frame(completeness.TABLE, bare).empty and completeness.grid(frame(completeness.TABLE, bare)).rows == ()
+
+
+def test_it_uses_no_more_than_it_says(record):
+    (cell,) = split_cells(record)
+    check_columns(completeness.SECTION, cell)

@@ -12,6 +12,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.reporting.sections import adversary
+from tests.sections import check_columns
 
 
 def tables(cells):
@@ -285,3 +286,7 @@ def test_the_page_holds_it(drawn):
     assert grid.columns[0] == "seed" and len(grid.rows) == len(made["adversary"])
     every = [text for section in sections.of_cell(cells[0]) for text in render.sentences(section, cells[0])]
     assert said(cells[0])[0] in every
+
+
+def test_it_uses_no_more_than_it_says(build_record):
+    check_columns(adversary.SECTION, one_cell(two_texts(build_record)[0]))

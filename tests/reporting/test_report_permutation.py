@@ -11,6 +11,7 @@ from attnfaith import record as records
 from attnfaith.reporting import paired_comparison, render, sections, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.sections import permutation
+from tests.sections import check_columns
 
 
 COLUMN = records.Column(("K", "C"), distribution=True)
@@ -188,3 +189,7 @@ def test_the_figure_counts_every_text(draw_record, count, classes):
     figure.draw_without_rendering()
     box = axes.get_legend().get_window_extent()
     assert box.x1 <= figure.bbox.x1 and box.y0 >= 0
+
+
+def test_it_uses_no_more_than_it_says(draw_record):
+    check_columns(permutation.SECTION, one_cell(random_draws(draw_record(12))))

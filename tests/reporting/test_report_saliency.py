@@ -18,6 +18,7 @@ from attnfaith.reporting.page.report import write_report
 from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.study import study_figures
 from attnfaith.stats import sign_flip_test, sign_flip_tests
+from tests.sections import check_columns
 
 
 def tables(cells):
@@ -367,3 +368,7 @@ def test_many_columns_at_once_are_tested_as_one_alone():
     np.testing.assert_allclose(found, alone, atol=5 * np.sqrt(0.5 / 9999))
     assert found[3] < 0.01 < found[0]
     assert np.isnan(sign_flip_tests(np.full((20, 1), np.nan))).all() and sign_flip_tests(np.zeros((20, 1))) == 1
+
+
+def test_it_uses_no_more_than_it_says(cell):
+    check_columns(saliency.SECTION, cell)

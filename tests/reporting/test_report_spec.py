@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from attnfaith import record as records
 from attnfaith.reporting import render, save_table, sections, write_report
-from attnfaith.reporting.cells import CELL, Cell, one_cell, split_cells
+from attnfaith.reporting.cells import CELL, one_cell, split_cells
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.figures import Drawn, Histograms, Violins
 from attnfaith.reporting.spec import (
@@ -33,6 +32,7 @@ from attnfaith.reporting.spec import (
 )
 from attnfaith.reporting.study import study_figures, study_tables
 from attnfaith.stats import bootstrap_interval
+from tests.sections import check_columns
 
 
 SIZES = np.array([0.0, 1.0, 2.0, 6.0, np.nan])
@@ -346,17 +346,6 @@ def test_columns_that_a_section_uses():
     ]
 
 
-def without_the_rest(section, cell):
-    """The cell with identity, tokens and the columns that the section says it uses."""
-    kept = {"instance_id", *records.IDENTITY_COLUMNS, "tokens", *section.columns(cell.table.column_names)}
-    return Cell(cell.identity, cell.table.select([name for name in cell.table.column_names if name in kept]))
-
-
 @pytest.mark.parametrize("name", ["agreement", "plausibility", "performance", "dispersion"])
 def test_a_section_uses_no_more_than_it_says(name, draw_record):
-    section, cell = sections.known()[name], one_cell(draw_record(12, rationale=True))
-    made, again = (render.frames(section, [of]) for of in (cell, without_the_rest(section, cell)))
-    assert made and made.keys() == again.keys()
-    for key, df in made.items():
-        pd.testing.assert_frame_equal(again[key], df)
-    assert render.sentences(section, without_the_rest(section, cell)) == render.sentences(section, cell)
+    check_columns(sections.known()[name], one_cell(draw_record(12, rationale=True)))
