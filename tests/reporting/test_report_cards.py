@@ -77,7 +77,7 @@ def made_of(table, **settings):
         "producers": ["gradient", "gradient_norm", "leave_one_out", "permutation"],
         "model": "d" * 64,
         "version": "0.1.0",
-        "code": "fedcba987654",
+        "columns": {"attention": {"producer": "measurement", "code": "fedcba987654"}},
         "seed": 0,
         "recipe": RECIPE,
         **settings,

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
-from attnfaith.reporting.cells import Cell, match, measure_label
+from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.stats import Panel
 
 from .evidence import (
@@ -44,11 +43,11 @@ from .evidence import (
 from .models import IDENTITY, Model, model_names
 from .numbers import (
     INPUTS,
+    attention_divergence,
     correct,
     entropy,
     over_states,
     random_support_tau,
-    remembered,
     support,
     tau,
     tau_of_ties_alone,
@@ -251,15 +250,6 @@ def _more_when_sparse(model: Model) -> Iterator[Finding]:
         yield _against_nulls(Finding(CHANGE, measure, above(difference), evidence), evidence[1:])
 
 
-@remembered
-def _divergence(cell: Cell, base: Cell) -> np.ndarray:
-    """JSD (nats) of two models' attention on the same text, NaN for an empty one or where the base lacks it."""
-    rows, others = match(cell, base)
-    distances = np.full(len(cell), np.nan)
-    distances[rows] = jensen_shannon_divergence([cell.attention[i] for i in rows], [base.attention[j] for j in others])
-    return distances
-
-
 def _adversaries(model: Model) -> Iterator[Finding]:
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in model.cells:
@@ -267,7 +257,7 @@ def _adversaries(model: Model) -> Iterator[Finding]:
             groups.setdefault((cell.heading["projection"], cell.heading["objective"]), []).append(cell)
     for (projection, _), cells in groups.items():
         bases = {cell.heading["seed"]: cell for cell in model.projection(projection)}
-        jsd = one_level(model, cells, _divergence, partners=bases)
+        jsd = one_level(model, cells, attention_divergence, partners=bases)
         change = difference_of(model.panel([cells], correct), model.panel([list(bases.values())], correct))
         if jsd is None or change is None:
             continue
@@ -279,7 +269,9 @@ def _adversaries(model: Model) -> Iterator[Finding]:
         seeds = list(bases.values())
         if len(seeds) > 1:
             following = {one.heading["seed"]: other for one, other in zip(seeds, seeds[1:] + seeds[:1], strict=True)}
-            evidence.append(mean_of("JSD between seeds of the base", model.panel([seeds], _divergence, partners=following)))
+            evidence.append(
+                mean_of("JSD between seeds of the base", model.panel([seeds], attention_divergence, partners=following))
+            )
         far, accurate = above(divergence, FAR), above(accuracy, -ACCURACY_MARGIN)
         verdict = HOLDS if far == accurate == HOLDS else FAILS if FAILS in (far, accurate) else UNDECIDED
         label = f"{training}, weight {identity.adversary_weight:g} on {identity.adversary_divergence.upper()}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, support_size
+from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau, tie_ceiling
 from attnfaith.metrics.attention_faithfulness.support_agreement import support_auprc, top_k_overlap
 from attnfaith.reporting.cells import Cell, match
@@ -254,3 +255,34 @@ def any_token_differs(cell: Cell, first: str, second: str) -> np.ndarray | None:
     """1 where some token's two importances differ by more than .0001, 0 where none does; NaN for an empty text."""
     share = tokens_that_differ(cell, first, second)
     return None if share is None else np.where(np.isnan(share), np.nan, share > 0)
+
+
+# ------------------------------------------------------------------------------------------ numbers per text of two models
+
+
+def _paired(cell: Cell, base: Cell, number: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """A number of the rows of two cells that hold the same text, [N of cell]; NaN for texts that the base lacks."""
+    rows, others = match(cell, base)
+    values = np.full(len(cell), np.nan)
+    values[rows] = number(rows, others)
+    return values
+
+
+@remembered
+def attention_divergence(cell: Cell, base: Cell) -> np.ndarray:
+    """JSD of two models' attention, 0..ln 2 nats; NaN for an empty text too."""
+
+    def divergence(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        return jensen_shannon_divergence([cell.attention[i] for i in rows], [base.attention[j] for j in others])
+
+    return _paired(cell, base, divergence)
+
+
+def prediction_change(cell: Cell, base: Cell) -> np.ndarray:
+    """TVD of two models' predictions, 0..1."""
+    return _paired(cell, base, lambda rows, others: total_variation_distance(cell.probs[rows], base.probs[others]))
+
+
+def accuracy_difference(cell: Cell, base: Cell) -> np.ndarray:
+    """1 where this model alone is right, -1 where the base alone is, else 0; NaN without a label."""
+    return _paired(cell, base, lambda rows, others: correct(cell)[rows] - correct(base)[others])

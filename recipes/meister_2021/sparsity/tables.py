@@ -25,15 +25,26 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.analysis import StudyError
-from attnfaith.reporting.cells import Cell, match, pair_name
+from attnfaith.reporting.cells import Cell, pair_name
 from attnfaith.stats import Panel, correlations
 
 from .models import Model, models
-from .numbers import INPUTS, STATES, correct, entropy, over_states, support, support_share, tau
+from .numbers import (
+    INPUTS,
+    STATES,
+    accuracy_difference,
+    attention_divergence,
+    correct,
+    entropy,
+    over_states,
+    prediction_change,
+    support,
+    support_share,
+    tau,
+)
 from .sweep import attention_rate, entmax_alpha, is_adversary, is_of_the_paper, score_scale, sparsegen_lambda
 from .trends import sharpness
 
@@ -346,28 +357,12 @@ def _by_seed(cells: Sequence[Cell]) -> dict[int, Cell]:
     return {cell.heading["seed"]: cell for cell in cells}
 
 
-def _jsd(cell: Cell, base: Cell) -> np.ndarray:
-    mine, theirs = match(cell, base)
-    distances = np.full(len(cell), np.nan)
-    distances[mine] = jensen_shannon_divergence([cell.attention[i] for i in mine], [base.attention[i] for i in theirs])
-    return distances
-
-
-def _tvd(cell: Cell, base: Cell) -> np.ndarray:
-    mine, theirs = match(cell, base)
-    distances = np.full(len(cell), np.nan)
-    distances[mine] = total_variation_distance(cell.probs[mine], base.probs[theirs])
-    return distances
-
-
-def _accuracy_difference(cell: Cell, base: Cell) -> np.ndarray:
-    mine, theirs = match(cell, base)
-    differences = np.full(len(cell), np.nan)
-    differences[mine] = correct(cell)[mine] - correct(base)[theirs]
-    return differences
-
-
-OF_AN_ADVERSARY = {"jsd": _jsd, "tvd": _tvd, "accuracy": correct, "accuracy_difference": _accuracy_difference}
+OF_AN_ADVERSARY = {
+    "jsd": attention_divergence,
+    "tvd": prediction_change,
+    "accuracy": correct,
+    "accuracy_difference": accuracy_difference,
+}
 
 
 def meister_table6(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -342,7 +342,7 @@ def _measured(settings: Mapping) -> str:
     for name, value in {
         "seed": settings.get("seed"),
         "attnfaith": settings.get("version"),
-        "code": known.get("code"),
+        "code": settings.get("columns", {}).get("attention", {}).get("code"),
         "commit": known.get("commit"),
     }.items():
         said += f"; {name} {'not recorded' if value is None else value}"

@@ -30,7 +30,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
         **{name: _plain(value) for name, value in public(cell.heading).items()},
         "producers": list(settings.get("producers", [])),
         "label_names": list(settings.get("label_names", [])),
-        "code": known.get("code"),
+        "code": settings.get("columns", {}).get("attention", {}).get("code"),
         "commit": known.get("commit"),
         "columns": columns,
     }
