@@ -14,7 +14,7 @@ from attnfaith import measurement, recipes, record, runs, training
 from attnfaith.errors import DatasetError
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.recipes import RecipeError
-from attnfaith.reporting import report
+from attnfaith.reporting.page import report
 from attnfaith.runs import RunError
 
 

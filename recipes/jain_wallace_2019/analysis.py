@@ -14,7 +14,7 @@ import pandas as pd
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.published import for_stand_ins, join_published, read_published
-from attnfaith.reporting.tables import AGREEMENT_COLUMNS
+from attnfaith.reporting.sections.agreement import COLUMNS as AGREEMENT_COLUMNS
 
 
 KEYS = (*CELL, "pair", "class")

@@ -199,12 +199,12 @@ def eraser(arguments: Sequence[str] | None = None) -> list[Path]:
     known = parser.parse_args(arguments)
     from attnfaith import record
     from attnfaith.data.eraser import write_annotations, write_results
-    from attnfaith.reporting import saliency
+    from attnfaith.reporting import eraser
     from attnfaith.reporting.cells import one_cell
 
     cell = one_cell(record.load(_record_of(known.run)))
-    annotations, split = saliency.eraser_annotations(cell), cell.heading["split"]
-    results = {name: saliency.eraser_rows(cell, name, known.share) for name in saliency.measures(cell)}
+    annotations, split = eraser.annotations(cell), cell.heading["split"]
+    results = {name: eraser.results(cell, name, known.share) for name in eraser.measures(cell)}
     if annotations:
         texts = {row["instance_id"] for row in annotations}
         results = {name: [row for row in rows if row["instance_id"] in texts] for name, rows in results.items()}

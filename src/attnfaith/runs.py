@@ -48,8 +48,7 @@ from attnfaith.measurement import (
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.planned_identity import RECIPE, training_fields
 from attnfaith.recipes import Recipe, RecipeError, model_config
-from attnfaith.reporting import write_report
-from attnfaith.reporting.report import run_facts
+from attnfaith.reporting import run_facts, write_report
 from attnfaith.training import LOWER_IS_BETTER, DivergedError, check_processes, check_selection, make_trainer
 
 

@@ -112,7 +112,7 @@ def test_a_failure_leaves_the_old_report_whole(draw_record, tmp_path, monkeypatc
         calls.append(None)
         raise OSError("disk full")
 
-    monkeypatch.setattr(f"attnfaith.reporting.report.{broken}", fail_late)
+    monkeypatch.setattr(f"attnfaith.reporting.page.report.{broken}", fail_late)
     with pytest.raises(OSError, match="disk full"):
         write_report(draw_record(9), folder)
     assert calls
@@ -131,7 +131,7 @@ def test_the_old_report_comes_back_when_the_last_rename_fails(draw_record, tmp_p
             raise OSError("no")
         rename(source, target)
 
-    monkeypatch.setattr("attnfaith.reporting.report.os.rename", fail_into_place)
+    monkeypatch.setattr("attnfaith.reporting.page.report.os.rename", fail_into_place)
     with pytest.raises(OSError, match="no"):
         write_report(draw_record(9), folder)
     assert contents(folder) == before

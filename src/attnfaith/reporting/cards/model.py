@@ -1,38 +1,25 @@
-"""Cards of what is released: models, records, results and their index, as Markdown made from records and run.json.
+"""The card of a model: README.md of its repository, with its metadata, and its `.eval_results/`."""
 
-Every number is computed from the record here; every sentence about results is put together from the numbers by rules that
-the card prints (`attnfaith.reporting.findings`). Texts that come from data, recipes and runs are escaped: they show as they
-are and format nothing. The same inputs give the same bytes.
-"""
-
-import functools
 import json
-import os
-import re
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
-import jinja2
 import numpy as np
 import pyarrow as pa
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
-from huggingface_hub.utils import validate_repo_id
 
 from attnfaith import __version__
-from attnfaith import record as records
-from attnfaith.errors import AttnfaithError
-from attnfaith.files import write_atomically
-from attnfaith.reporting import citations
-from attnfaith.reporting.cells import CELL, one_cell
-from attnfaith.reporting.findings import CARE, MAY, MAY_NOT, RULES, UNKNOWN, Checkpoint, Number
-from attnfaith.reporting.page import MOST_CLASSES, describe_figure
-from attnfaith.reporting.permutation import FIGURE as PERMUTATION_FIGURE
-from attnfaith.reporting.permutation import describe_figure as describe_permutation
+from attnfaith.record import Identity
+from attnfaith.reporting.blocks import MOST_CLASSES
+from attnfaith.reporting.cards import citations
+from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, RULES, UNKNOWN, Checkpoint, Number
+from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
+from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.tables import format_number
 
 
-FIGURES = ("gradient_vs_leave_one_out", PERMUTATION_FIGURE, "attention_overview")  # of these, two at most
+FIGURES = ("gradient_vs_leave_one_out", "permutation_by_max_attention", "attention_overview")  # of these, two at most
 DECIMALS = 6  # of numbers in metadata
 LICENCE = "apache-2.0"  # of code and weights
 ENCODERS = {
@@ -64,61 +51,6 @@ METRICS = {
 }
 
 
-class Markdown(str):
-    """Text that is Markdown already; any other that a template prints is escaped."""
-
-    __slots__ = ()
-
-
-_SPECIAL = re.compile(r"[\\`*_\[\]|#~$]")
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-
-
-def escape(text: object) -> Markdown:
-    """Text as Markdown that shows it and formats nothing: one line, no HTML, no link, no column or code of its own."""
-    if isinstance(text, Markdown):
-        return text
-    line = re.sub(r"\s+", " ", str(text))
-    return Markdown(_SPECIAL.sub(r"\\\g<0>", re.sub("[&<>]", lambda found: _ENTITIES[found[0]], line)))
-
-
-def code(text: object) -> Markdown:
-    """Text as inline code in a table, whatever it holds."""
-    line = " ".join(str(text).split()).replace("|", "\\|")
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
-    space = " " if "`" in line else ""
-    return Markdown(f"{ticks}{space}{line}{space}{ticks}") if line else Markdown("")
-
-
-@functools.cache
-def _template(name: str) -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("attnfaith.reporting"),
-        finalize=escape,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["code"] = code
-    return environment.get_template(name)
-
-
-def _front_matter(data: Mapping) -> Markdown:
-    return Markdown(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120))
-
-
-def _check_name(repo_id: str) -> str:
-    """Raises ValueError for what is no "owner/name" that the Hub allows."""
-    validate_repo_id(repo_id)
-    if repo_id.count("/") != 1:
-        raise AttnfaithError(f"{repo_id!r} is no name of a repository: give owner/name")
-    return repo_id
-
-
-# -------------------------------------------------------------------------------------------------- a model
-
-
 def model_card(
     run: Mapping,
     record: "pa.Table | Sequence[pa.Table]",
@@ -139,12 +71,12 @@ def model_card(
 
     Raises ValueError for a name that the Hub does not allow, a record of several cells, and records of other weights.
     """
-    return _model_card(
+    return card_of(
         Checkpoint(run, record), repo_id, dataset, figures=figures, records_repo=records_repo, results_repo=results_repo
     )
 
 
-def _model_card(
+def card_of(
     checkpoint: Checkpoint,
     repo_id: str,
     dataset: Mapping,
@@ -153,14 +85,14 @@ def _model_card(
     records_repo: str | None = None,
     results_repo: str | None = None,
 ) -> str:
-    name = _check_name(repo_id).partition("/")[2]
-    identity = _public(checkpoint.heading)
+    name = check_name(repo_id).partition("/")[2]
+    identity = public(checkpoint.heading)
     groups: dict[str, list[Number]] = {}
     for number in checkpoint.numbers.values():
         groups.setdefault(number.group, []).append(number)
     uses = {words: [use for use in checkpoint.uses if use.verdict == verdict] for verdict, words in VERDICTS.items()}
-    return _template("model_card.md.j2").render(
-        front_matter=_front_matter(_metadata(checkpoint, repo_id, dataset, records_repo)),
+    return template("model_card.md.j2").render(
+        front_matter=yaml_head(_metadata(checkpoint, repo_id, dataset, records_repo)),
         name=name,
         repo_id=Markdown(repo_id),
         identity=identity,
@@ -174,42 +106,42 @@ def _model_card(
         pair=dataset["pair"],
         dataset=dataset,
         hub_url=dataset["hub_id"] and Markdown(f"https://huggingface.co/datasets/{dataset['hub_id']}"),
-        licence=_licence(dataset),
+        licence=licence(dataset),
         training=_training(checkpoint),
         note=checkpoint.recipe.get("note", ""),
         performance=_performance(checkpoint),
         groups={group: rows for group, rows in groups.items() if group != "classification"},
-        uses={words: found for words, found in uses.items() if found},
+        uses={words: of_verdict for words, of_verdict in uses.items() if of_verdict},
         rules=RULES,
         figures=_pictures(checkpoint, repo_id, figures),
         provenance=_provenance(checkpoint),
         command=(checkpoint.run.get("provenance") or {}).get("command"),
         measurements=[_measured(settings) for settings in checkpoint.settings],
         limits=_limits(checkpoint, dataset),
-        records_repo=records_repo and Markdown(_check_name(records_repo)),
-        results_repo=results_repo and Markdown(_check_name(results_repo)),
+        records_repo=records_repo and Markdown(check_name(records_repo)),
+        results_repo=results_repo and Markdown(check_name(results_repo)),
         bibtex=Markdown(citations.bibtex(citations.keys(checkpoint)).rstrip("\n")),
-        shown=_shown,
+        shown=shown,
         version=__version__,
     )
 
 
-def _encoder_in_words(identity: records.Identity) -> str:
+def _encoder_in_words(identity: Identity) -> str:
     hierarchical = identity.hierarchy == "sentence"
     twice = ", once over the words of a sentence and once over sentences"
     return ENCODERS.get(identity.encoder, identity.encoder) + (twice if hierarchical else "")
 
 
-def _public(value):
+def public(value: object) -> object:
     """Settings without the folders of a machine: of an absolute path the last part."""
     if isinstance(value, Mapping):
-        return {key: _public(item) for key, item in value.items()}
+        return {key: public(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_public(item) for item in value]
+        return [public(item) for item in value]
     return PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute() else value
 
 
-def _shown(number: Number) -> Markdown:
+def shown(number: Number) -> Markdown:
     """ "0.123 [0.100, 0.150]"."""
     interval = "" if np.isnan(number.low) else f" [{format_number(number.low)}, {format_number(number.high)}]"
     return Markdown(format_number(number.value) + interval)
@@ -221,7 +153,7 @@ def _rounded(value: float) -> float:
 
 def _metric_values(checkpoint: Checkpoint) -> list[tuple[str, str, float, dict]]:
     """(metric, name for reading, value, arguments) of every defined number that goes into metadata."""
-    found = []
+    values = []
     for key, number in checkpoint.numbers.items():
         kind, _, about = key.partition(".")
         metric = METRICS.get(key, METRICS.get(kind))
@@ -230,13 +162,13 @@ def _metric_values(checkpoint: Checkpoint) -> list[tuple[str, str, float, dict]]
         arguments = {"compared_with": about} if kind in METRICS and about else {}
         bounds = {"ci_low": number.low, "ci_high": number.high}
         arguments |= {name: _rounded(bound) for name, bound in bounds.items() if not np.isnan(bound)}
-        found.append(
+        values.append(
             (metric, number.label, _rounded(number.value), arguments | {"n": number.n, "undefined": number.n_undefined})
         )
     roc_auc = checkpoint.scores["roc_auc"]
     if not np.isnan(roc_auc):
-        found.insert(1, ("roc_auc", "area under the ROC curve", _rounded(roc_auc), {"n": checkpoint.scores["n_scored"]}))
-    return found
+        values.insert(1, ("roc_auc", "area under the ROC curve", _rounded(roc_auc), {"n": checkpoint.scores["n_scored"]}))
+    return values
 
 
 def _metadata(checkpoint: Checkpoint, repo_id: str, dataset: Mapping, records_repo: str | None) -> dict:
@@ -279,7 +211,7 @@ def eval_results(
     if not dataset["hub_id"]:
         return {}
     checkpoint = Checkpoint({}, record)
-    source = f"https://huggingface.co/datasets/{_check_name(records_repo)}" if records_repo else None
+    source = f"https://huggingface.co/datasets/{check_name(records_repo)}" if records_repo else None
     entries = []
     for metric, name, value, arguments in _metric_values(checkpoint):
         about = arguments.pop("compared_with", None)
@@ -294,19 +226,19 @@ def eval_results(
                 notes=f"{name}, {checkpoint.heading['split']}, n = {arguments['n']}{interval}",
             )
         )
-    return {f".eval_results/{dataset['name']}.yaml": _front_matter_list(eval_result_entries_to_yaml(entries))}
+    return {f".eval_results/{dataset['name']}.yaml": _yaml_list(eval_result_entries_to_yaml(entries))}
 
 
-def _front_matter_list(entries: list) -> str:
+def _yaml_list(entries: list) -> str:
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _training(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     """What the recipe and run.json say of the training, for a table."""
-    run, recipe = checkpoint.run, _public(checkpoint.recipe)
-    found = [("trained for", checkpoint.heading["objective"])]
+    run, recipe = checkpoint.run, public(checkpoint.recipe)
+    lines = [("trained for", checkpoint.heading["objective"])]
     if sizes := run.get("sizes"):
-        found.append(("texts", ", ".join(f"{split} {count:,}" for split, count in sizes.items())))
+        lines.append(("texts", ", ".join(f"{split} {count:,}" for split, count in sizes.items())))
     if dropped := (run.get("dataset") or {}).get("dropped"):
         reasons: dict[str, int] = {}
         for part in dropped.values():
@@ -314,20 +246,20 @@ def _training(checkpoint: Checkpoint) -> list[tuple[str, str]]:
                 reasons[reason] = reasons.get(reason, 0) + count
         if any(reasons.values()):
             said = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in reasons.items() if count)
-            found.append(("left out", said))
+            lines.append(("left out", said))
     if "vocabulary" in run:
-        found.append(("vocabulary", f"{run['vocabulary']:,} entries"))
-    found.append(("word vectors at the start", str(_public(checkpoint.heading)["vectors"])))
+        lines.append(("vocabulary", f"{run['vocabulary']:,} entries"))
+    lines.append(("word vectors at the start", str(public(checkpoint.heading)["vectors"])))
     training = recipe.get("training")
     if training and "best" in run:
-        found.append(
+        lines.append(
             (
                 "epochs",
                 f"{run['epochs']:g} of at most {training['num_train_epochs']:g}; kept is that of the best "
                 f"{run['best']['metric'].removeprefix('eval_')} on validation, {run['best']['value']:.4f}",
             )
         )
-        found.append(
+        lines.append(
             (
                 "optimiser",
                 f"learning rate {training['learning_rate']:g}, weight decay {training['weight_decay']:g}, batches of "
@@ -335,13 +267,13 @@ def _training(checkpoint: Checkpoint) -> list[tuple[str, str]]:
                 f"{run.get('processes', 1)} process(es)",
             )
         )
-    return [*found, ("seed", str(checkpoint.heading["seed"]))]
+    return [*lines, ("seed", str(checkpoint.heading["seed"]))]
 
 
 def _performance(checkpoint: Checkpoint) -> list[tuple[str, str, str]]:
     scores, names = checkpoint.scores, checkpoint.cell.class_names
     accuracy = checkpoint.numbers["accuracy"]
-    rows = [("accuracy", _shown(accuracy), f"{accuracy.n:,}")]
+    rows = [("accuracy", shown(accuracy), f"{accuracy.n:,}")]
     if not np.isnan(scores["roc_auc"]):
         rows.append(("area under the ROC curve", format_number(scores["roc_auc"]), f"{scores['n_scored']:,}"))
     n_classes = checkpoint.cell.probs.shape[1]
@@ -360,17 +292,16 @@ def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:
 
     The path holds the checkpoint's name, so that cards of many checkpoints can lie in one folder.
     """
-    name = _check_name(repo_id).partition("/")[2]
+    name = check_name(repo_id).partition("/")[2]
     return {f"figures/{name}-{figure}.png": figure for figure in [one for one in FIGURES if one in names][:2]}
 
 
 def _pictures(checkpoint: Checkpoint, repo_id: str, names: Sequence[str]) -> list[tuple[Markdown, str, str]]:
     """Path, alternative text and caption."""
-    found = []
+    pictures = []
     for path, figure in card_figures(repo_id, names).items():
-        describe = describe_permutation if figure == PERMUTATION_FIGURE else describe_figure
-        found.append((Markdown(path), *describe(checkpoint.cell, figure)))
-    return found
+        pictures.append((Markdown(path), *figure_words(checkpoint.cell, figure)))
+    return pictures
 
 
 def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
@@ -420,7 +351,7 @@ def _measured(settings: Mapping) -> str:
 
 def _limits(checkpoint: Checkpoint, dataset: Mapping) -> list[str]:
     run, unit = checkpoint.run, checkpoint.unit
-    found = [
+    sentences = [
         "These numbers are of one trained model and one seed; another seed can give others. The intervals are over texts, "
         "not over seeds.",
         f"They are of the {checkpoint.heading['split']} texts of this data set, and need not hold for other texts.",
@@ -430,212 +361,28 @@ def _limits(checkpoint: Checkpoint, dataset: Mapping) -> list[str]:
     limit = checkpoint.recipe.get("measure", {}).get("limit")
     if limits:
         drawn = ", ".join(f"{count:,} of {split}" for split, count in limits.items())
-        found.append(f"Not the whole data set was used: {drawn}, drawn at random.")
+        sentences.append(f"Not the whole data set was used: {drawn}, drawn at random.")
     if limit is not None:
-        found.append(f"Measured were {len(checkpoint.cell):,} texts, drawn at random.")
+        sentences.append(f"Measured were {len(checkpoint.cell):,} texts, drawn at random.")
     if len(checkpoint.cells) > 1:
         counts = ", ".join(f"{len(cell):,}" for cell in checkpoint.cells)
-        found.append(f"The numbers come from {len(checkpoint.cells)} measurements of the same weights ({counts} texts).")
+        sentences.append(f"The numbers come from {len(checkpoint.cells)} measurements of the same weights ({counts} texts).")
     if checkpoint.cell.identity.vectors == "random":
-        found.append("Word vectors started at random, so it knows words of its training texts only.")
+        sentences.append("Word vectors started at random, so it knows words of its training texts only.")
     truncated = int(np.sum(checkpoint.cell.table.column("truncated").to_pylist()))
     if truncated:
-        found.append(f"{truncated:,} of the measured texts were cut at the length limit.")
+        sentences.append(f"{truncated:,} of the measured texts were cut at the length limit.")
     if not run.get("provenance"):
-        found.append("It was trained before commit, command and libraries were recorded, so they are not known here.")
+        sentences.append("It was trained before commit, command and libraries were recorded, so they are not known here.")
     if not dataset["licence"]:
-        found.append("The terms of the training texts are not known here.")
+        sentences.append("The terms of the training texts are not known here.")
     if unit == "sentence":
-        found.append(
+        sentences.append(
             "Attention is over sentences; words inside a sentence have an attention of their own, not measured here."
         )
-    return found
+    return sentences
 
 
-# ------------------------------------------------------------------------------------------- data sets, index
-
-
-def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
-    """What `records_card` says of one cell, as plain JSON.
-
-    Raises ValueError for a record of several cells.
-    """
-    cell = one_cell(record)
-    settings = next(iter(records.settings(record)), {})
-    columns = {}
-    for field in record.schema:
-        column = records.column_of(field)
-        columns[field.name] = {"axes": list(column.axes), "doc": column.doc}
-    known = settings.get("provenance") or run.get("provenance") or {}
-    return {
-        "model": _check_name(model_repo),
-        "rows": len(cell),
-        **{name: _plain(value) for name, value in _public(cell.heading).items()},
-        "producers": list(settings.get("producers", [])),
-        "label_names": list(settings.get("label_names", [])),
-        "code": settings.get("columns", {}).get("attention", {}).get("code"),
-        "commit": known.get("commit"),
-        "columns": columns,
-    }
-
-
-def _plain(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _licence(dataset: Mapping | None) -> str:
+def licence(dataset: Mapping | None) -> str:
+    """What is known of the terms of a data set's texts."""
     return "see the data set’s own card" if dataset is None else dataset["licence"] or UNKNOWN_LICENCE
-
-
-def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mapping[str, Mapping] | None = None) -> str:
-    """README.md of a data set repository of records, one configuration per cell: {configuration: `cell_facts`}.
-
-    The shards of a cell are <configuration>/<split>-*.parquet. Front matter: `configs`, so that load_dataset(repo_id,
-    configuration) and the viewer find them. datasets: name -> what `attnfaith.data.registry.facts` says of it; for the
-    terms of the others the card sends the reader there.
-    """
-    datasets = datasets or {}
-    configs = [
-        {"config_name": name, "data_files": [{"split": cell["split"], "path": f"{name}/{cell['split']}-*.parquet"}]}
-        for name, cell in cells.items()
-    ]
-    front_matter = {
-        "license": "other",
-        "license_name": "as-the-texts",
-        "pretty_name": "Records of attention classifiers",
-        "tags": ["attention", "interpretability", "faithfulness", "attnfaith"],
-        "configs": configs,
-    }
-    used = dict.fromkeys(cell["dataset"] for cell in cells.values())
-    columns: dict[str, Mapping] = {}
-    for cell in cells.values():
-        for name, column in cell["columns"].items():
-            columns.setdefault(name, column)
-    return _template("records_card.md.j2").render(
-        front_matter=_front_matter(front_matter),
-        repo_id=Markdown(_check_name(repo_id)),
-        cells=cells,
-        cell_names=[name for name in CELL if name not in ("texts", "training_texts", "split")],
-        columns={name: ("".join(f"[{axis}]" for axis in column["axes"]), column["doc"]) for name, column in columns.items()},
-        licences={name: _licence(datasets.get(name)) for name in used},
-        first=next(iter(cells), None),
-    )
-
-
-def results_card(tables: Mapping[str, Mapping], *, repo_id: str) -> str:
-    """README.md of a data set repository of result tables, one configuration per table.
-
-    tables: configuration -> {"rows": n, "columns": [names]}; the table is <configuration>/results-*.parquet, its split
-    "results".
-    """
-    configs = [
-        {"config_name": name, "data_files": [{"split": "results", "path": f"{name}/results-*.parquet"}]} for name in tables
-    ]
-    front_matter = {
-        "license": LICENCE,
-        "pretty_name": "Does attention explain? Result tables",
-        "tags": ["attention", "interpretability", "faithfulness", "attnfaith"],
-        "configs": configs,
-    }
-    return _template("results_card.md.j2").render(
-        front_matter=_front_matter(front_matter),
-        repo_id=Markdown(_check_name(repo_id)),
-        tables=tables,
-        first=next(iter(tables), None),
-    )
-
-
-INDEX_USES = {
-    "ranking": "rank words",
-    "picking": "pick out a few",
-    "naming": "name the one",
-    "unused": "little weight, did not matter",
-    "reason": "the reason",
-}
-
-
-def cards_index(cards: Mapping[str, Checkpoint]) -> str:
-    """model_cards/README.md: one row a checkpoint, from {repo id: checkpoint}; the card is <name>.md beside it."""
-    rows = []
-    for repo_id, checkpoint in cards.items():
-        name = _check_name(repo_id).partition("/")[2]
-        identity, numbers = checkpoint.heading, checkpoint.numbers
-        verdicts = {use.name: use.verdict for use in checkpoint.uses}
-        rows.append(
-            (
-                Markdown(f"[{name}]({name}.md)"),
-                *(identity[key] for key in ("dataset", "encoder", "alignment", "projection")),
-                identity["seed"],
-                f"{len(checkpoint.cell):,}",
-                *(
-                    _shown(numbers[key]) if key in numbers else "not measured"
-                    for key in ("accuracy", "kendall_tau.gradient", "kendall_tau.leave_one_out")
-                ),
-                *(verdicts.get(use, verdicts.get("anything", "")) for use in INDEX_USES),
-            )
-        )
-    columns = ("checkpoint", "data", "encoder", "alignment", "projection", "seed", "texts", "accuracy")
-    columns += ("τ attention–gradient", "τ attention–leave-one-out", *INDEX_USES.values())
-    return _template("cards_index.md.j2").render(columns=columns, rows=rows, rules=RULES)
-
-
-# ------------------------------------------------------------------------------------------------- from runs
-
-
-def read_checkpoint(folder: str | os.PathLike) -> Checkpoint:
-    """The checkpoint of a finished run's folder: run.json, record.parquet, and other records of the same weights beside it.
-
-    Raises ValueError where the folder is no run, or one that is not complete, and RecordError for a broken record.
-    """
-    folder = Path(folder)
-    try:
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise AttnfaithError(f"{folder} is no run: its run.json cannot be read; give the output_dir of one") from error
-    if run.get("status") != "complete":
-        raise AttnfaithError(
-            f"{folder} is not complete (its run.json says {run.get('status')!r}): finish it with --resume_from_checkpoint"
-        )
-    own = folder / "record.parquet"
-    others = sorted(path for path in folder.glob("*.parquet") if path != own)
-    return Checkpoint(run, [records.load(path) for path in (own, *others)])
-
-
-def checkpoint_name(name: str) -> str:
-    """A recipe's name as that of a repository, which may not hold "--": "sparsegen--100" is "sparsegen-minus-100"."""
-    return name.replace("--", "-minus-")
-
-
-def write_cards(
-    folders: Mapping[str, str | os.PathLike],
-    output: str | os.PathLike,
-    facts: Callable[[str], Mapping],
-    *,
-    records_repo: str | None = None,
-    results_repo: str | None = None,
-) -> list[Path]:
-    """Write <output>/<name>.md of each run, {repo id: folder of the run}, their figures and README.md, the index.
-
-    facts: `attnfaith.data.registry.facts`. Returns the paths written. Raises ValueError as `read_checkpoint`, before
-    anything is written.
-    """
-    output = Path(output)
-    files: dict[Path, bytes] = {}
-    checkpoints = {}
-    for repo_id, folder in folders.items():
-        checkpoint = checkpoints[repo_id] = read_checkpoint(folder)
-        pictures = Path(folder) / "report" / "figures"
-        at_hand = sorted(path.stem for path in pictures.glob("*.png"))
-        text = _model_card(
-            checkpoint,
-            repo_id,
-            facts(checkpoint.heading["dataset"]),
-            figures=at_hand,
-            records_repo=records_repo,
-            results_repo=results_repo,
-        )
-        files[output / f"{repo_id.partition('/')[2]}.md"] = text.encode()
-        for path, figure in card_figures(repo_id, at_hand).items():
-            files[output / path] = (pictures / f"{figure}.png").read_bytes()
-    files[output / "README.md"] = cards_index(checkpoints).encode()
-    return [write_atomically(path, content) for path, content in files.items()]

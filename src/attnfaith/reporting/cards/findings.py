@@ -12,18 +12,19 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_overlap
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.reporting import adversary, erasure, permutation
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
-from attnfaith.reporting.dispersion import INPUTS_OF_STATES, instance_dispersion
-from attnfaith.reporting.figures import reference_measure
-from attnfaith.reporting.tables import agreement_table, plausibility_table
-from attnfaith.stats import described, mean
+from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.render import frame, frames
+from attnfaith.reporting.sections import adversary, erasure, permutation
+from attnfaith.reporting.sections.agreement import agreement_table, reference_measure
+from attnfaith.reporting.sections.dispersion import INPUTS_OF_STATES, instance_dispersion
+from attnfaith.reporting.sections.plausibility import plausibility_table
+from attnfaith.stats import estimate, mean
 
 
-ALIKE, PARTLY = 0.5, 0.3  # as in `page.DEGREES`: "a similar order", "a somewhat similar order"
+ALIKE, PARTLY = 0.5, 0.3  # as in `sections.agreement.DEGREES`: "a similar order", "a somewhat similar order"
 MOST_MISSED = 0.05
 SMALL = 0.05  # change of a prediction (TVD)
 HALFWAY = np.log(2) / 2  # nats
@@ -65,20 +66,20 @@ class Checkpoint:
     run: the parsed run.json. tables: its records, of one cell each and of the same weights; what several of them hold is
     taken from the first.
 
-    Raises ValueError where there is no record, a record holds several cells, or two are of different weights.
+    Raises ReportError where there is no record, a record holds several cells, or two are of different weights.
     """
 
     def __init__(self, run: Mapping, tables: "pa.Table | Sequence[pa.Table]"):
         tables = [tables] if isinstance(tables, pa.Table) else list(tables)
         if not tables:
-            raise AttnfaithError("a card needs a record of the model; none was given")
+            raise ReportError("a card needs a record of the model; none was given")
         self.run = run
         self.cells = [one_cell(_of_inputs(table)) for table in tables]
         self.settings = [next(iter(records.settings(table)), {}) for table in tables]
         weights = [part.get("model") for part in self.settings]
         if len(tables) > 1 and (None in weights or len(set(weights)) > 1):
             shown = ", ".join(str(digest)[:12] for digest in weights)
-            raise AttnfaithError(f"the records are not of the same weights ({shown}): a card is of one model")
+            raise ReportError(f"the records are not of the same weights ({shown}): a card is of one model")
 
     @property
     def cell(self) -> Cell:
@@ -101,12 +102,12 @@ class Checkpoint:
     @cached_property
     def numbers(self) -> dict[str, Number]:
         """Every number of the card by its key, in the order of the table."""
-        found: dict[str, Number] = {}
+        numbers: dict[str, Number] = {}
         for measured in MEASURED:
             for cell in self.cells:
                 for key, number in measured(cell).items():
-                    found.setdefault(key, number)
-        return found
+                    numbers.setdefault(key, number)
+        return numbers
 
     @cached_property
     def scores(self) -> dict[str, float]:
@@ -139,7 +140,7 @@ def _of_inputs(table: pa.Table) -> pa.Table:
 def _number(group: str, label: str, values: np.ndarray, against: float = np.nan, note: str = "") -> Number:
     """The mean of values [N] per text, NaN undefined."""
     defined = values[~np.isnan(values)]
-    value, low, high = described("", defined).values()
+    value, low, high = estimate("", defined).values()
     return Number(group, label, value, low, high, len(defined), len(values) - len(defined), against, note)
 
 
@@ -156,7 +157,7 @@ def _performance(cell: Cell) -> dict[str, Number]:
 
 def _agreement(cell: Cell) -> dict[str, Number]:
     """Rank correlation of attention with each importance of inputs, and of two of those with each other."""
-    group, found = "agreement with importance", {}
+    group, numbers = "agreement with importance", {}
     table = agreement_table([cell])
     for row in table[table["class"] == "overall"].to_dict("records"):
         first, second = row["pair"].split("–")
@@ -165,13 +166,13 @@ def _agreement(cell: Cell) -> dict[str, Number]:
         if row["n"] and row["tie_ceiling"] < NO_TIES:
             note = f"ties allow {row['tie_ceiling']:.3f}; over that, {row['tau_over_ceiling']:.3f}"
         key = f"kendall_tau.{second}" if first == "attention" else f"kendall_tau.{first}.{second}"
-        found[key] = _of_row(group, label, row, "tau_mean", against=row["tie_ceiling"], note=note)
+        numbers[key] = _of_row(group, label, row, "tau_mean", against=row["tie_ceiling"], note=note)
     for name in cell.measures:
         overlap, chance = top_k_overlap(cell.attention, cell.scores(name))
         chance = mean(chance[~np.isnan(chance)])
         label = f"share of the heaviest fifth of tokens among the fifth that {measure_label(name)} puts first"
-        found[f"top_k_overlap.{name}"] = _number(group, label, overlap, chance, _chance(chance))
-    return found
+        numbers[f"top_k_overlap.{name}"] = _number(group, label, overlap, chance, _chance(chance))
+    return numbers
 
 
 def _chance(chance: float) -> str:
@@ -207,15 +208,15 @@ def _heaviest(cell: Cell) -> dict[str, Number]:
 
 
 def _concentration(cell: Cell) -> dict[str, Number]:
-    found, group = instance_dispersion(cell), "concentration"
+    values, group = instance_dispersion(cell), "concentration"
     numbers = {
-        "normalised_entropy": _number(group, "entropy over its maximum; 1: all tokens alike", found["entropy attention"]),
-        "support_size": _number(group, "tokens with weight", found["support attention"]),
-        "share_of_zeros": _number(group, "share of a text’s tokens without weight", found["zeros attention"]),
+        "normalised_entropy": _number(group, "entropy over its maximum; 1: all tokens alike", values["entropy attention"]),
+        "support_size": _number(group, "tokens with weight", values["support attention"]),
+        "share_of_zeros": _number(group, "share of a text’s tokens without weight", values["zeros attention"]),
     }
-    if (own := f"own {INPUTS_OF_STATES}") in found:
+    if (own := f"own {INPUTS_OF_STATES}") in values:
         label = "share of its own token in what a state depends on"
-        numbers["own_share"] = _number("what is attended to", label, found[own])
+        numbers["own_share"] = _number("what is attended to", label, values[own])
     return numbers
 
 
@@ -223,7 +224,7 @@ def _shuffled(column: str, cell: Cell) -> dict[str, Number]:
     """What the same weights do in another order."""
     if column not in cell.table.column_names:
         return {}
-    distance, flips = permutation.moved(cell, column)
+    distance, flips = permutation.changes(cell, column)
     draws = max((len(rows) for rows in records.rows(cell.table, column)), default=0)
     small = np.where(np.isnan(distance), np.nan, distance < SMALL)
     group, start = "other weights, same states", f"weights shuffled {draws} times: "
@@ -236,39 +237,38 @@ def _shuffled(column: str, cell: Cell) -> dict[str, Number]:
 
 def _adversary(cell: Cell) -> dict[str, Number]:
     """At the smallest epsilon of the record; the exact solution where it holds one, else the search."""
-    tables = adversary.tables([cell])
-    if not tables:
+    rows = frame(adversary.TABLE, [cell])
+    if rows.empty:
         return {}
-    rows = tables["adversary"]
     rows = rows[(rows["class"] == "overall") & (rows["epsilon"] == rows["epsilon"].min())].to_dict("records")
     row = next((row for row in rows if row["method"] == "exact"), rows[0])
     largest = "largest" if row["method"] == "exact" and row["share_exact"] == 1 else "largest found"
     group, start = "other weights, same states", f"attention that moves the prediction by at most {row['epsilon']:g}: "
     label = f"{start}its {largest} distance from the model’s (JSD in nats)"
-    found = {"adversary.jsd": _of_row(group, label, row, "jsd_mean", against=np.log(2), note="at most ln 2 = 0.693")}
+    numbers = {"adversary.jsd": _of_row(group, label, row, "jsd_mean", against=np.log(2), note="at most ln 2 = 0.693")}
     if row["method"] == "exact":
         label = f"{start}texts where one token can have all the weight"
-        found["adversary.one_token"] = _of_row(group, label, row, "share_one_token", bounds="share_one_token_")
-    return found
+        numbers["adversary.one_token"] = _of_row(group, label, row, "share_one_token", bounds="share_one_token_")
+    return numbers
 
 
 def _erasure(cell: Cell) -> dict[str, Number]:
-    tables = erasure.tables([cell])
+    tables = frames(erasure.SECTION, [cell])
     if not tables:
         return {}
-    found, group = {}, "weights removed"
+    numbers, group = {}, "weights removed"
     flips, several = tables["erasure_decision_flips"], tables["erasure_multi_weight"]
     words = {"only_top": "without the largest weight but not without a random other one", "only_random": "the reverse"}
     for outcome, text in words.items():
         (row,) = flips[(flips["ranking"] == "attention") & (flips["outcome"] == outcome)].to_dict("records")
-        found[f"erasure.{outcome}"] = _of_row(group, f"texts whose decision changes: {text}", row, "share")
+        numbers[f"erasure.{outcome}"] = _of_row(group, f"texts whose decision changes: {text}", row, "share")
     several = several[(several["removal"] == "renormalised") & several["allow_empty"]]
     for ranking, text in (("attention", "by decreasing weight"), ("minimum", "smallest set")):
         for row in several[several["ranking"] == ranking].to_dict("records"):
             label = f"share of tokens removed until the decision changes: {text}"
             note = f"never changes in {row['n_never']:,}"
-            found[f"removed.{ranking}"] = _of_row(group, label, row, "fraction_mean", "n_averaged", note=note)
-    return found
+            numbers[f"removed.{ranking}"] = _of_row(group, label, row, "fraction_mean", "n_averaged", note=note)
+    return numbers
 
 
 def _plausibility(cell: Cell) -> dict[str, Number]:
@@ -408,9 +408,9 @@ def _unused(checkpoint: Checkpoint) -> Use:
 def _reason(checkpoint: Checkpoint) -> Use:
     what = "as the reason for a decision: these weights, and no others, lead to it"
     numbers = checkpoint.numbers
-    moved, distance = (numbers.get(key) for key in ("shuffled.tvd", "adversary.jsd"))
+    shift, distance = (numbers.get(key) for key in ("shuffled.tvd", "adversary.jsd"))
     parts, against, known = [], False, False
-    if moved is None or np.isnan(moved.low):
+    if shift is None or np.isnan(shift.low):
         parts.append("What shuffled weights do is not known.")
     else:
         small, flips, known = numbers["shuffled.small"], numbers["shuffled.flips"], True

@@ -11,7 +11,8 @@ import numpy as np
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.figures import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE, reference_measure
+from attnfaith.reporting.sections.agreement import main_measures, reference_measure
+from attnfaith.reporting.style import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
 
 
 SHADES = 11
@@ -82,12 +83,12 @@ def shades(hue: str, theme: str) -> list[tuple[str, str]]:
     start, end = _channels(PAPER[theme]), _channels(hue)
     if theme == "dark":
         end = end + (255 - end) * 0.35
-    found = []
+    colours = []
     for step in range(SHADES):
         mixed = np.rint(start + (end - start) * step / (SHADES - 1)).astype(int)
         background = "#" + "".join(f"{value:02x}" for value in mixed)
-        found.append((background, max(INK, key=lambda ink: contrast(ink, background))))
-    return found
+        colours.append((background, max(INK, key=lambda ink: contrast(ink, background))))
+    return colours
 
 
 def visible(token: str) -> str:
@@ -110,12 +111,6 @@ def _visible(character: str) -> str:
     if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp") and character not in joiners:
         return f"[U+{code:04X}]"
     return character
-
-
-def main_measures(cell: Cell) -> tuple[str, ...]:
-    """What the page speaks of: attention, then gradient and leave-one-out; without either, the first measure there is."""
-    known = tuple(name for name in ("gradient", "leave_one_out") if name in cell.measures)
-    return ("attention", *(known or cell.measures[:1]))
 
 
 def shown_measures(cell: Cell) -> tuple[str, ...]:
@@ -208,13 +203,13 @@ def _tau(value: float) -> str:
 def _scores(values: np.ndarray, name: str) -> list[Score]:
     """Each value against the largest absolute value of its row; all at 0 % where the row is zero."""
     largest = np.nanmax(np.abs(values), initial=0.0)
-    found = []
+    scores = []
     for value in values:
         if np.isnan(value):
-            found.append(Score("–", 0, f"{name}: undefined"))
+            scores.append(Score("–", 0, f"{name}: undefined"))
             continue
         share = float(value / largest) if largest > 0 else 0.0
         percent = f"{round(100 * share):d}".replace("-", "−")
         said = f"{name}: {value:.4g}, {percent} % of the largest"
-        found.append(Score(percent, round(abs(share) * (SHADES - 1)), said, negative=share < 0))
-    return found
+        scores.append(Score(percent, round(abs(share) * (SHADES - 1)), said, negative=share < 0))
+    return scores

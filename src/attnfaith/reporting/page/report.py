@@ -10,15 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError, FileError
 from attnfaith.files import write_atomically
-from attnfaith.reporting import interventions
+from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
-from attnfaith.reporting.dispersion import dispersion_table
-from attnfaith.reporting.figures import all_figures, require_matplotlib, save_figure
-from attnfaith.reporting.page import describe_figure, render_page
-from attnfaith.reporting.tables import agreement_table, performance_table, plausibility_table, save_table, seed_summary
+from attnfaith.reporting.errors import FolderError, ReportError
+from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.sections import drawings
+from attnfaith.reporting.style import require_matplotlib, save_figure
+from attnfaith.reporting.tables import save_table
 
 
 MARK = '<meta name="generator" content="attnfaith report'
@@ -42,12 +42,12 @@ def write_report(
 
     All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole.
 
-    Raises RecordError where the record breaks a rule or has no rows, AttnfaithError for n_examples below 1,
-    FileError where `out_dir` is a file or a folder with anything in it but a report, AttnfaithError where
-    matplotlib is missing.
+    Raises RecordError where the record breaks a rule or has no rows, ReportError for n_examples below 1 and for a column
+    after which no file can be named, FolderError where `out_dir` is a file or a folder with anything in it but a report,
+    PlotsError where matplotlib is missing.
     """
     if n_examples < 1:
-        raise AttnfaithError(f"n_examples is {n_examples}; a report shows at least 1 text")
+        raise ReportError(f"n_examples is {n_examples}; a report shows at least 1 text")
     require_matplotlib()
     records.validate(record)
     if record.num_rows == 0:
@@ -69,28 +69,17 @@ def write_report(
 
 
 def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapping[str, object], n_examples: int) -> None:
-    agreement = agreement_table(cells)
-    seeds = seed_summary(agreement)
-    tables = {
-        "agreement": agreement,
-        "performance": performance_table(cells),
-        "plausibility": plausibility_table(cells),
-        "dispersion": dispersion_table(cells),
-        "seeds": seeds[seeds["n_seeds"] > 1],
-        **interventions.tables(cells),
-    }
+    tables = sections.frames(cells)
     for name, table in tables.items():
-        if len(table):
-            save_table(table, folder / "tables" / name)
+        save_table(table, folder / "tables" / name)
     pictures = []
     for cell, prefix in zip(cells, _prefixes(cells), strict=True):
-        own = {name: (figure, *describe_figure(cell, name)) for name, figure in all_figures(cell).items()}
-        found = []
-        for name, (figure, alt, caption) in {**own, **interventions.figures(cell)}.items():
-            stem = f"figures/{prefix}{name}"
-            png, _ = save_figure(figure, folder / stem)
-            found.append(picture(png.read_bytes(), alt, caption, stem))
-        pictures.append(found)
+        of_cell = []
+        for drawing in list(drawings(cell)):  # all before any is saved, which the last digits of a layout depend on
+            stem = f"figures/{prefix}{drawing.name}"
+            png, _ = save_figure(drawing.figure, folder / stem)
+            of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem))
+        pictures.append(of_cell)
     if title is None:
         title = f"Does attention explain? {describe(cells[0].heading) if len(cells) == 1 else f'{len(cells)} cells'}"
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
@@ -165,21 +154,21 @@ def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _refuse_foreign(target: Path) -> None:
-    """Raises FileError unless `target` is absent, an empty folder, or a report and nothing else."""
+    """Raises FolderError unless `target` is absent, an empty folder, or a report and nothing else."""
     if not target.exists():
         return
     if not target.is_dir():
-        raise FileError(f"{target} is a file; a report is a folder: give another path")
+        raise FolderError(f"{target} is a file; a report is a folder: give another path")
     entries = sorted(path.relative_to(target) for path in target.rglob("*"))
     if not entries:
         return
     index = target / "index.html"
     if not index.is_file() or MARK not in index.read_text(encoding="utf-8", errors="replace"):
-        raise FileError(f"{target} is not empty and not a report: give another path, or empty it first")
+        raise FolderError(f"{target} is not empty and not a report: give another path, or empty it first")
     for entry in entries:
         inside = len(entry.parts) == 2 and entry.suffix in _KINDS.get(entry.parts[0], ())
         if not inside and str(entry) not in ("index.html", *_KINDS):
-            raise FileError(f"{target} holds '{entry}', which no report wrote: move it away first")
+            raise FolderError(f"{target} holds '{entry}', which no report wrote: move it away first")
 
 
 def _put_in_place(building: Path, target: Path) -> None:
