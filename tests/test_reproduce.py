@@ -58,7 +58,7 @@ def changed(folder, change):
 
 def test_a_run_says_where_it_comes_from(finished):
     made = runs.read_state(finished)["provenance"]
-    assert made["of"] == "training" and made["seed"] == 3 and made["code"] == runs.TRAINING_CODE
+    assert made["of"] == "training" and made["seed"] == 3 and made["code"] == runs.train.TRAINING_CODE
     assert (made["commit"], made["dirty"]) == provenance.checkout()
     assert set(made["data"]["fingerprint"]) == {"train", "validation"}
     assert made["data"]["revision"] == runs.read_state(finished)["dataset"]["revision"]
@@ -83,7 +83,7 @@ def test_a_training_that_goes_on_with_other_code_says_so(tmp_path, quick_report,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("attnfaith.runs.make_trainer", stops)
+        patch.setattr("attnfaith.runs.train.make_trainer", stops)
         with pytest.raises(KeyboardInterrupt):
             runs.run(recipe)
     changed(tmp_path / "run", lambda run: run["provenance"].update(commit="another"))

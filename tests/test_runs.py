@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
 from attnfaith import measurement, recipes, record, runs, training
-from attnfaith.data.registry import DatasetError
+from attnfaith.data.loading import LoadedDataset
+from attnfaith.data.registry import DatasetError, get_entry
+from attnfaith.files import is_locked
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.recipes import RecipeError
 from attnfaith.reporting import report
@@ -56,12 +59,18 @@ def content(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def entries(folder):
+    """What lies in a run's folder beside the lock, which nobody holds."""
+    assert not is_locked(folder)
+    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+
+
 # ------------------------------------------------------------------------------------------------ a whole run
 
 
 def test_what_a_run_leaves(finished):
     folder, recipe = finished
-    assert sorted(path.name for path in folder.iterdir()) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
+    assert entries(folder) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
     assert recipes.load(folder / "recipe.yaml") == recipe
     state = runs.read_state(folder)
     assert state["status"] == "complete" and state["processes"] == 1 and state["epochs"] == 2
@@ -69,7 +78,7 @@ def test_what_a_run_leaves(finished):
     assert set(state["attention_faithfulness"]) == {"gradient", "gradient_norm", "gradient_norm_detached", "leave_one_out"}
     assert state["attention_faithfulness"]["gradient"]["n"] == 24
     assert (folder / "report" / "index.html").read_text().count("a note") >= 1
-    assert not [path for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name.startswith(".")]
+    assert not [path for path in folder.rglob("*") if path.name.startswith(".") and path.name != ".lock"]
 
 
 @pytest.mark.parametrize(("count", "said"), [(2, "0 a0, 1 a1"), (21, "21: 0 a0, 1 a1, ")])
@@ -80,9 +89,9 @@ def test_classes_as_a_page_names_them(count, said):
 
 def test_the_tokenizer_of_a_run_knows_rare_answers(finished):
     _, recipe = finished
-    loaded = runs.LoadedDataset(
+    loaded = LoadedDataset(
         splits={},
-        entry=runs.get_entry("babi_1"),
+        entry=get_entry("babi_1"),
         revision="r",
         label_names=[],
         dropped={},
@@ -164,13 +173,13 @@ def test_scores_of_interventions(tmp_path, capsys):
     assert (
         found["adversary_search"]["jsd"] == pytest.approx(np.log(2) / 2) and found["adversary_search"]["jsd_undefined"] == 1
     )
-    runs._print(found)
+    runs.summary.print_scores(found)
     assert capsys.readouterr().out.splitlines() == [
         "adversary search: JSD 0.347 nats over 2 draws, undefined for 1 texts",
         "permutation: TVD 0.250, decisions flipped 0.333 over 3 draws, undefined for 1 texts",
     ]
     record.save(record.build(columns, extra).slice(2), tmp_path / "record.parquet")
-    runs._print(runs.faithfulness(tmp_path / "record.parquet"))
+    runs.summary.print_scores(runs.faithfulness(tmp_path / "record.parquet"))
     assert capsys.readouterr().out.splitlines() == [
         "adversary search: no draws, undefined for 1 texts",
         "permutation: no draws, undefined for 1 texts",
@@ -204,7 +213,7 @@ def test_pairs_and_other_factors(tiny_recipe, tmp_path):
 
 def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
     """A base over sentences, an adversary of it and a guided model: all in sentences, whose words are in the record."""
-    monkeypatch.setattr(runs, "report", lambda path, output, recipe: Path(output) / "index.html")
+    monkeypatch.setattr(runs.execute, "report", lambda path, output, recipe: Path(output) / "index.html")
     base = str(tmp_path / "base")
     common = {
         "model__hierarchy": "sentence",
@@ -234,7 +243,7 @@ def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
     assert tables["guided"].column("objective")[0].as_py() == "guided(bilstm(sentence)+additive+softmax)"
     # the same trained model at its other level: another record
     recipe = tiny_recipe(**{**common, **others["base"], "output_dir": base, "name": "base"}, measure__level="word")
-    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     outputs = (tmp_path / "base" / "outputs" / "test.parquet").read_bytes()
     runs.run(recipe, resume=True)
     table = record.load(tmp_path / "base" / "record.parquet")
@@ -281,8 +290,8 @@ def test_a_file_in_the_folders_place(tiny_recipe, tmp_path):
 
 def test_an_empty_folder_is_used(tiny_recipe, tmp_path):
     (tmp_path / "run").mkdir()
-    runs._open(tmp_path / "run", tiny_recipe(), runs.PartialState(cpu=True), overwrite=False, resume=False)
-    assert runs.read_state(tmp_path / "run")["status"] == "started"
+    with runs.folder.opened(tmp_path / "run", tiny_recipe(), PartialState(cpu=True)):
+        assert runs.read_state(tmp_path / "run")["status"] == "started"
 
 
 def test_overwriting_leaves_nothing_of_the_old_run(copied):
@@ -291,7 +300,7 @@ def test_overwriting_leaves_nothing_of_the_old_run(copied):
     (folder / "checkpoints").mkdir()
     changed = recipes.build({**recipes.dataclasses.asdict(recipe), "seed": 4})
     runs.run(changed, overwrite=True)
-    assert sorted(path.name for path in folder.iterdir()) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
+    assert entries(folder) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
     assert not (folder / "report" / "old.html").exists()
     assert recipes.load(folder / "recipe.yaml").seed == 4
     assert record.load(folder / "record.parquet").column("seed").unique().to_pylist() == [4]
@@ -330,7 +339,7 @@ def test_stopped_while_reporting_measures_nothing_again(copied, monkeypatch):
     def measure(*args, **kwargs):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(runs, "measure", measure)
+    monkeypatch.setattr(runs.measure, "measure", measure)
     assert runs.run(recipe, resume=True).is_file()
     assert (folder / "record.parquet").read_bytes() == before
 
@@ -357,7 +366,7 @@ def test_stopped_while_measuring(tiny_recipe, finished, tmp_path, monkeypatch, c
     assert "go on with --resume_from_checkpoint" in capsys.readouterr().err
     assert runs.read_state(tmp_path / "run")["status"] == "trained"
     monkeypatch.setattr(measurement, "_measure_batch", inner)
-    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     runs.run(recipe, resume=True)
     one, other = (record.load(path / "record.parquet") for path in (finished[0], tmp_path / "run"))
     assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
@@ -373,7 +382,7 @@ def again(recipe, *overrides):
 def test_going_on_may_change_the_measurement(copied, monkeypatch):
     folder, recipe = copied
     weights = (folder / "model" / "model.safetensors").stat().st_mtime_ns
-    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     changed = again(recipe, "--measure.producers=[permutation]", "--measure.options={permutation: {draws: 3}}", "--limit=7")
     runs.run(changed, resume=True)
     table = record.load(folder / "record.parquet")
@@ -422,7 +431,7 @@ def test_a_recipe_written_before_there_were_objectives(copied, monkeypatch):
     table = record.load(folder / "record.parquet")
     (settings,) = record.settings(table)
     record.save(record.with_settings(table, [{**settings, "recipe": tree}]), folder / "record.parquet")
-    monkeypatch.setattr(runs, "measure", lambda *_a, **_k: pytest.fail("measured again"))
+    monkeypatch.setattr(runs.measure, "measure", lambda *_a, **_k: pytest.fail("measured again"))
     runs.run(recipe, resume=True)
     assert recipes.load(folder / "recipe.yaml").objective.kind == "classification"
 
@@ -453,7 +462,7 @@ def test_outputs_that_lie_there_are_kept_and_others_made(family, tmp_path, monke
     shutil.copytree(base, folder)
     (folder / "outputs" / "train.parquet").write_bytes(b"half")
     before = {name: (folder / "outputs" / name).stat().st_mtime_ns for name in ("test.parquet", "validation.parquet")}
-    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     runs.run(again(recipe, f"--output_dir={folder}"), resume=True)
     assert {name: (folder / "outputs" / name).stat().st_mtime_ns for name in before} == before
     one, other = (record.load(path / "outputs" / "train.parquet") for path in (base, folder))
@@ -511,7 +520,7 @@ def family(tmp_path_factory):
     }
     made = {}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(runs, "report", lambda path, output, recipe: Path(output) / "index.html")
+        patched.setattr(runs.execute, "report", lambda path, output, recipe: Path(output) / "index.html")
         for name, changes in parts.items():
             tree = {"name": name, "output_dir": str(root / name), "seed": 3, "data": data, "training": training}
             tree |= {"model": {"embedding_size": 8, "hidden_size": 8}, "measure": measure, **changes}
@@ -628,7 +637,7 @@ def test_an_adversary_starts_where_its_base_started(against, monkeypatch):
         trainer.data_collator = lambda rows: mine.append([row["input_ids"] for row in rows]) or collator(rows)
         return trainer
 
-    monkeypatch.setattr(runs, "make_trainer", spy)
+    monkeypatch.setattr(runs.train, "make_trainer", spy)
     runs.run(make())
     runs.run(again(recipes.load(base / "recipe.yaml"), f"--output_dir={base.parent / 'again'}"))
     (first, *batches), (theirs, *their_batches) = seen["adversarial"], seen["classification"]
@@ -659,7 +668,7 @@ def killed_after_an_epoch(recipe, monkeypatch):
         return trainer
 
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "make_trainer", spy)
+        patched.setattr(runs.train, "make_trainer", spy)
         with pytest.raises(KeyboardInterrupt):
             runs.run(recipe)
 
@@ -783,12 +792,12 @@ def other_words(base):
 )
 def test_outputs_that_do_not_fit_are_refused(against, tmp_path, monkeypatch, name, change, overrides, message):
     base, make = against
-    monkeypatch.setattr(runs.transformers.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
+    monkeypatch.setattr(runs.train.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
     if change:
         change(base)
     with pytest.raises(RunError, match=f"objective.base=.*{message}"):
         runs.run(make(name, *overrides))
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["recipe.yaml", "run.json"]  # still free
+    assert entries(tmp_path / "run") == ["recipe.yaml", "run.json"]  # still free
 
 
 @pytest.mark.parametrize("name", ["adversary", "guided"])
@@ -827,9 +836,9 @@ def test_a_record_of_other_code_is_measured_anew_where_asked(copied, monkeypatch
     assert made["code"] == record.code_digest() and made["run"]["code"] == record.code_digest("training.py")
     assert f"code {made['code']}" in (folder / "report" / "index.html").read_text()
     record.save(record.with_settings(table, [{**made, "code": "000000000000"}]), folder / "record.parquet")
-    monkeypatch.setattr(runs, "_train", lambda *_a: pytest.fail("trained again"))
-    measured, inner = [], runs._measure
-    monkeypatch.setattr(runs, "_measure", lambda *given: measured.append(given) or inner(*given))
+    monkeypatch.setattr(runs.train, "train", lambda *_a: pytest.fail("trained again"))
+    measured, inner = [], runs.measure.Measurement.record
+    monkeypatch.setattr(runs.measure.Measurement, "record", lambda *given: measured.append(given) or inner(*given))
     runs.run(recipe, resume=True)
     assert measured == [] and record.settings(record.load(folder / "record.parquet"))[0]["code"] == "000000000000"
     runs.run(recipe, resume=True, remeasure=True)
@@ -850,7 +859,7 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
         drawn.append({name: value.clone() for name, value in model.state_dict().items()})
         return training.make_trainer(model, *args, **kwargs)
 
-    monkeypatch.setattr(runs, "make_trainer", spy)
+    monkeypatch.setattr(runs.train, "make_trainer", spy)
     runs.run(tiny_recipe(output_dir=str(tmp_path / "trained"), measure__producers=[]))
     recipe = tiny_recipe(output_dir=str(tmp_path / "untrained"), objective__kind="untrained", measure__outputs=["train"])
     page = runs.run(recipe)
@@ -860,7 +869,7 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
 
     folder = tmp_path / "untrained"
     names = ["model", "outputs", "recipe.yaml", "record.parquet", "report", "run.json"]
-    assert sorted(path.name for path in folder.iterdir()) == names
+    assert entries(folder) == names
     state = runs.read_state(folder)
     assert state["status"] == "complete" and state["epochs"] == 0 and "best" not in state and "training_seconds" not in state
     twin = runs.read_state(tmp_path / "trained")
@@ -894,7 +903,7 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
     ],
 )
 def test_names_of_objectives(overrides, label):
-    assert runs.objective_label(recipes.parse("name: a\noutput_dir: b\n", overrides)) == label
+    assert runs.measure.objective_label(recipes.parse("name: a\noutput_dir: b\n", overrides)) == label
 
 
 # ------------------------------------------------------------------------------------------------ refused early
@@ -945,11 +954,11 @@ def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message)
     ],
 )
 def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, error, message):
-    monkeypatch.setattr(runs.transformers.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
+    monkeypatch.setattr(runs.train.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
     with pytest.raises(error, match=message):
         runs.run(tiny_recipe(**change))
-    state = runs.PartialState(cpu=True)
-    runs._open(tmp_path / "run", tiny_recipe(), state, overwrite=False, resume=False)  # the folder is still free
+    with runs.folder.opened(tmp_path / "run", tiny_recipe(), PartialState(cpu=True)):  # the folder is still free
+        pass
 
 
 # ------------------------------------------------------------------------------------------------ measured again
@@ -1043,7 +1052,7 @@ def test_a_path_that_exists_comes_before_the_data_root(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path))
     (tmp_path / "v.vec").write_text("x")
     monkeypatch.chdir(tmp_path)
-    assert runs._vectors_path("v.vec") == Path("v.vec")
+    assert runs.prepare.vectors_path("v.vec") == Path("v.vec")
     monkeypatch.chdir(os.path.dirname(tmp_path))
-    assert runs._vectors_path("v.vec") == tmp_path / "v.vec"
-    assert runs._vectors_path("w.vec") == Path("w.vec")
+    assert runs.prepare.vectors_path("v.vec") == tmp_path / "v.vec"
+    assert runs.prepare.vectors_path("w.vec") == Path("w.vec")
