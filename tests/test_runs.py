@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trai
 from attnfaith import measurement, recipes, record, runs, training
 from attnfaith.data.loading import LoadedDataset
 from attnfaith.data.registry import DatasetError, get_entry
+from attnfaith.errors import FileError
 from attnfaith.files import is_locked
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.recipes import RecipeError
@@ -63,6 +66,14 @@ def entries(folder):
     """What lies in a run's folder beside the lock, which nobody holds."""
     assert not is_locked(folder)
     return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing that the code would still do is done."""
+
+
+def killed(*_given, **_more):
+    raise Killed
 
 
 # ------------------------------------------------------------------------------------------------ a whole run
@@ -415,12 +426,20 @@ def test_measuring_anew_is_not_stopped_by_an_older_measurement(copied, monkeypat
 def test_more_outputs_leave_a_measurement_under_way_alone(copied, monkeypatch):
     folder, recipe = copied
     (folder / "record.parquet").unlink()
-    shards = folder / "record.parquet.shards"
-    shards.mkdir()
-    (shards / "plan.json").write_text("{")
-    with pytest.raises(measurement.MeasurementError, match="plan.json is not readable"):  # it was looked at, not deleted
-        runs.run(again(recipe, "--measure.outputs=[test]"), resume=True)
-    assert (folder / "outputs" / "test.parquet").is_file()
+    with monkeypatch.context() as patch:
+        patch.setattr(measurement, "_merge", killed)
+        with pytest.raises(Killed):
+            runs.run(recipe, resume=True)
+    measured, inner = [], measurement._measure_batch
+
+    def measure(model, rows, identity, modules, *more):
+        measured.append(list(modules))
+        return inner(model, rows, identity, modules, *more)
+
+    monkeypatch.setattr(measurement, "_measure_batch", measure)
+    runs.run(again(recipe, "--measure.outputs=[test]"), resume=True)
+    assert measured == [[]]  # the outputs alone: the shards of the record were whole
+    assert (folder / "outputs" / "test.parquet").is_file() and record.load(folder / "record.parquet").num_rows == 24
 
 
 def test_a_recipe_written_before_there_were_objectives(copied, monkeypatch):
@@ -1056,3 +1075,201 @@ def test_a_path_that_exists_comes_before_the_data_root(tmp_path, monkeypatch):
     monkeypatch.chdir(os.path.dirname(tmp_path))
     assert runs.prepare.vectors_path("v.vec") == tmp_path / "v.vec"
     assert runs.prepare.vectors_path("w.vec") == Path("w.vec")
+
+
+# ------------------------------------------------------------------------------------------------ one process, one reading
+
+
+@pytest.fixture
+def read_and_encoded(monkeypatch):
+    """Names of the data sets that are read, and the number of texts of each split that is encoded."""
+    read, encoded = [], []
+    read_source, encode = runs.prepare.read_source, runs.prepare.encode
+    monkeypatch.setattr(runs.prepare, "read_source", lambda name, **how: read.append(name) or read_source(name, **how))
+    monkeypatch.setattr(runs.prepare, "encode", lambda rows, *more: encoded.append(len(rows)) or encode(rows, *more))
+    return read, encoded
+
+
+def test_a_run_reads_its_data_once_and_encodes_a_split_once(tiny_recipe, read_and_encoded):
+    read, encoded = read_and_encoded
+    recipe = tiny_recipe(measure__outputs=["train", "validation", "test"], measure__producers=["gradient"])
+    runs.run(recipe)
+    assert read == ["planted_evidence"] and sorted(encoded) == [24, 24, 64]
+    runs.run(again(recipe, "--measure.producers=[leave_one_out]"), resume=True)
+    assert len(read) == 2 and len(encoded) == 6
+    runs.measure_run(Path(recipe.output_dir), again(recipe, "--measure.outputs=[]"))
+    assert len(read) == 3 and encoded[6:] == [24]
+    runs.run(again(recipe, "--measure.outputs=[]"), resume=True)  # nothing is left to do, and nothing is read
+    assert len(read) == 3
+
+
+def test_a_limit_is_drawn_from_the_same_reading(tiny_recipe, read_and_encoded):
+    read, encoded = read_and_encoded
+    recipe = tiny_recipe(measure__limit=7, data__limits={"train": 40}, measure__producers=["gradient"])
+    runs.run(recipe)
+    assert len(read) == 1 and sorted(encoded) == [7, 24, 40]
+    measured = record.load(Path(recipe.output_dir) / "record.parquet").column("instance_id").to_pylist()
+    assert measured == runs.load_data(recipe, {"test": 7}).splits["test"]["instance_id"][:]
+    assert runs.read_state(recipe.output_dir)["sizes"] == {"train": 40, "validation": 24, "test": 24}
+
+
+def test_a_run_against_a_base_reads_its_data_once(against, read_and_encoded):
+    _, make = against
+    runs.run(make("guided"))
+    read, encoded = read_and_encoded
+    assert read == ["planted_evidence"] and sorted(encoded) == [24, 24, 64]
+
+
+HOLD = """
+import sys, time
+from attnfaith.files import folder_lock
+with folder_lock(sys.argv[1], "a training"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_folder_in_use_is_left_alone(copied):
+    folder, recipe = copied
+    before = content(folder)
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        for start in (
+            lambda: runs.run(recipe, overwrite=True),
+            lambda: runs.run(again(recipe, "--limit=5"), resume=True),
+            lambda: runs.measure_run(folder, again(recipe, "--limit=5")),
+        ):
+            with pytest.raises(FileError, match=rf"is in use by a training, process {holder.pid} on "):
+                start()
+    finally:
+        holder.communicate()
+    assert {name: text for name, text in content(folder).items() if name != ".lock"} == {
+        name: text for name, text in before.items() if name != ".lock"
+    }
+    runs.measure_run(folder, again(recipe, "--limit=5"))
+
+
+@pytest.mark.slow
+def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe):
+    """Of two processes that start at once with other recipes, one trains and the other says who does."""
+    folder, processes = tmp_path / "run", []
+    command = "import sys; from attnfaith import cli; sys.exit(cli.main())"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for seed in (3, 4):
+        path = tmp_path / f"{seed}.yaml"
+        path.write_text(small_recipe("together", folder).replace("seed: 3", f"seed: {seed}"))
+        arguments = [sys.executable, "-c", command, "train", "--config", str(path), "--resume_from_checkpoint"]
+        processes.append(subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL))
+    ends = [(process.communicate()[1].decode(), process.returncode) for process in processes]
+    assert sorted(code for _, code in ends) == [0, 2], ends
+    (refused,) = (said for said, code in ends if code == 2)
+    assert "is in use by a run, process " in refused or "is a run of another recipe (different: seed)" in refused
+    (seed,) = (seed for seed, (_, code) in zip((3, 4), ends, strict=True) if code == 0)
+    assert recipes.load(folder / "recipe.yaml").seed == seed
+    assert record.load(folder / "record.parquet").column("seed").unique().to_pylist() == [seed]
+
+
+# ------------------------------------------------------------------------------------------------ killed
+
+
+@pytest.mark.parametrize("step", ["write_recipe", "_write_state"])
+@pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"resume": True}])
+def test_killed_between_the_first_files(tiny_recipe, tmp_path, monkeypatch, step, how):
+    """The folder is free for another recipe, whatever is asked for."""
+    with monkeypatch.context() as patch:
+        patch.setattr(runs.folder, step, killed)
+        with pytest.raises(Killed), runs.folder.opened(tmp_path / "run", tiny_recipe(), PartialState(cpu=True)):
+            pass
+    (tmp_path / "run" / ".recipe.yaml.abc.tmp").write_text("half")
+    (tmp_path / "run" / ".lock.holder").write_text("a run, process 1 on nowhere")
+    with runs.folder.opened(tmp_path / "run", tiny_recipe(seed=5), PartialState(cpu=True), **how):
+        pass
+    assert entries(tmp_path / "run") == ["recipe.yaml", "run.json"]
+    assert recipes.load(tmp_path / "run" / "recipe.yaml").seed == 5
+    assert runs.read_state(tmp_path / "run")["status"] == "started"
+
+
+@pytest.mark.parametrize("step", ["rename", "mkdir", "rmtree"])
+def test_killed_while_a_run_is_overwritten(copied, tmp_path, monkeypatch, step):
+    """Before the old run is put aside, after it, and while it is deleted: never a mixture."""
+    folder, recipe = copied
+    before = content(folder)
+    other = recipes.build({**recipes.dataclasses.asdict(recipe), "seed": 5})
+    with monkeypatch.context() as patch:
+        if step == "mkdir":
+            rename = os.rename
+            patch.setattr(runs.folder.os, "rename", lambda *paths: rename(*paths) or killed())
+        else:
+            patch.setattr(runs.folder.shutil if step == "rmtree" else runs.folder.os, step, killed)
+            if step == "rmtree":
+                patch.setattr(runs.folder, "_sweep", lambda _folder: None)
+        with pytest.raises(Killed), runs.folder.opened(folder, other, PartialState(cpu=True), overwrite=True):
+            pass
+    left = {name: text for name, text in content(folder).items() if not name.startswith(".lock")} if folder.exists() else {}
+    assert left == ({} if step != "rename" else {name: text for name, text in before.items() if name != ".lock"})
+    assert (tmp_path / ".run.replaced").exists() == (step != "rename")
+    with runs.folder.opened(folder, other, PartialState(cpu=True), overwrite=True):
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+        assert recipes.load(folder / "recipe.yaml").seed == 5 and not (folder / "model").exists()
+
+
+def test_overwriting_what_a_link_leads_to(copied, tmp_path):
+    folder, recipe = copied
+    (tmp_path / "link").symlink_to(folder)
+    linked = recipes.build({**recipes.dataclasses.asdict(recipe), "output_dir": str(tmp_path / "link")})
+    with runs.folder.opened(tmp_path / "link", linked, PartialState(cpu=True), overwrite=True):
+        pass
+    assert (tmp_path / "link").is_symlink() and entries(folder) == ["recipe.yaml", "run.json"]
+
+
+def test_what_killed_processes_left_goes_at_the_next_start(copied):
+    folder, recipe = copied
+    before = entries(folder)
+    for name in (".model.tmp", ".report.1234.tmp", ".report.1234.old"):
+        (folder / name).mkdir()
+        (folder / name / "part").write_text("half")
+    (folder / ".record.parquet.abc.tmp").write_text("half")
+    shards = folder / "record.parquet.shards"
+    shards.mkdir()
+    (shards / "plan.json").write_text('{"of": "another measurement"}')
+    runs.run(recipe, resume=True)
+    assert entries(folder) == before
+
+
+# ------------------------------------------------------------------------------------------------ measured by itself
+
+
+def test_measuring_a_run_anew_changes_all_that_is_said_of_it(copied):
+    folder, recipe = copied
+    old = runs.read_state(folder)
+    assert (folder / "report" / "tables" / "agreement.csv").read_text().count("leave_one_out")
+    changed = again(recipe, "--measure.producers=[gradient]", "--limit=9")
+    runs.measure_run(folder, changed)
+    assert record.load(folder / "record.parquet").num_rows == 9
+    assert recipes.load(folder / "recipe.yaml").measure == changed.measure
+    assert "leave_one_out" not in (folder / "report" / "tables" / "agreement.csv").read_text()
+    state = runs.read_state(folder)
+    assert state["status"] == "complete" and state["attention_faithfulness"]["gradient"]["n"] == 9
+    assert "leave_one_out" in old["attention_faithfulness"] and "leave_one_out" not in state["attention_faithfulness"]
+    before = (folder / "record.parquet").stat().st_mtime_ns
+    runs.run(changed, resume=True)  # nothing is left to do
+    assert (folder / "record.parquet").stat().st_mtime_ns == before
+
+
+def test_stopped_while_a_run_is_measured_anew(copied, monkeypatch):
+    folder, recipe = copied
+    with monkeypatch.context() as patch:
+        patch.setattr(measurement, "_measure_batch", killed)
+        with pytest.raises(Killed):
+            runs.measure_run(folder, again(recipe, "--limit=9"))
+    assert runs.read_state(folder)["status"] == "trained"  # record and report are of the older measurement
+    runs.run(again(recipe, "--limit=9"), resume=True)
+    assert record.load(folder / "record.parquet").num_rows == 9 and runs.read_state(folder)["status"] == "complete"
+
+
+def test_another_output_leaves_the_run_as_it_was(copied, tmp_path):
+    folder, recipe = copied
+    before = content(folder)
+    runs.measure_run(folder, again(recipe, "--limit=9"), tmp_path / "part.parquet")
+    assert content(folder) == before and record.load(tmp_path / "part.parquet").num_rows == 9
