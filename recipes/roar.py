@@ -35,6 +35,7 @@ from transformers import AutoTokenizer, set_seed
 from attnfaith import AttentionClassifierForSequenceClassification, recipes, record, runs
 from attnfaith._random import generator
 from attnfaith.cli import guarded
+from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.tokenization import encode
 from attnfaith.experiments.rationale_erasure import check as check_shares
 from attnfaith.experiments.rationale_erasure import rationales
@@ -164,7 +165,7 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
     path = output / f"scores-{split}.parquet"
     wanted = [name for name in names if name != "attention"]
     if not path.exists():
-        cell = runs.Cell(recipe.data.name, loaded.revision, split, recipe.seed)
+        cell = record.Identity(recipe.data.name, fingerprint(loaded.splits[split]), split, recipe.seed)
         options = {name: given for name, given in recipe.measure.options.items() if name in wanted}
         measure(model, rows, cell, wanted, path, options=options, seed=recipe.measure.seed)
     table = record.load(path)

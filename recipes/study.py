@@ -47,7 +47,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 import yaml
 
-import attnfaith
 from attnfaith import recipes, record
 from attnfaith.cli import guarded
 from attnfaith.files import write_atomically
@@ -293,8 +292,7 @@ def of_this_code(recipe: Recipe) -> bool:
     """Whether this very code measured the record in the recipe's folder."""
     made = pq.read_schema(Path(recipe.output_dir) / "record.parquet").metadata or {}
     parts = json.loads(made.get(b"attnfaith", b"[]"))
-    here = (attnfaith.__version__, record.code_digest())
-    return all((part.get("version"), part.get("code")) == here for part in parts)
+    return not any(record.stale(part["columns"]) for part in parts)
 
 
 def _weights(folder: Path) -> str:
@@ -711,7 +709,8 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     tables = {name: record.load(folder / "record.parquet") for name, folder in folders.items()}
     if not mix_versions:
         record.check_one_code(
-            tables.values(), "--remeasure measures anew what other code measured, --mix-versions takes all as they are"
+            tables.values(),
+            remedy="--remeasure measures anew what other code measured, --mix-versions takes all as they are",
         )
     parts = {name: split_cells(table) for name, table in tables.items()}
     check_identities(parts)

@@ -15,12 +15,15 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trai
 
 from attnfaith import measurement, recipes, record, runs, training
 from attnfaith.data.loading import LoadedDataset
-from attnfaith.data.registry import DatasetError, get_entry
-from attnfaith.errors import FileError
+from attnfaith.data.registry import get_entry
+from attnfaith.data.vectors import file_digest
+from attnfaith.errors import DatasetError, FileError
 from attnfaith.files import is_locked
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
+from attnfaith.planned_identity import objective_fields
 from attnfaith.recipes import RecipeError
 from attnfaith.reporting import report
+from attnfaith.reporting.cells import split_cells
 from attnfaith.runs import RunError
 
 
@@ -60,6 +63,11 @@ def copied(finished, tmp_path):
 
 def content(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def labels(table, name):
+    """What the rows of a table say of each cell of a record."""
+    return [cell.heading[name] for cell in split_cells(table)]
 
 
 def entries(folder):
@@ -129,7 +137,7 @@ def test_the_record_of_a_run(finished):
         table.column_names
     )
     assert table.column("seed").unique().to_pylist() == [3]
-    assert table.column("revision").unique().to_pylist() == [runs.read_state(folder)["dataset"]["revision"]]
+    assert table.column("texts").unique().to_pylist() == [runs.read_state(folder)["texts"]["test"]]
     (settings,) = record.settings(table)
     assert settings["recipe"]["training"]["learning_rate"] == 0.01 and settings["run"]["best"]
     assert record.rows(table, "rationale")[0].sum() == 1
@@ -218,7 +226,8 @@ def test_pairs_and_other_factors(tiny_recipe, tmp_path):
     )
     runs.run(recipe)
     table = record.load(tmp_path / "run" / "record.parquet")
-    assert table.column("projection").unique().to_pylist() == ["sparsegen(0.5)"]
+    assert table.column("projection").unique().to_pylist() == ["sparsegen"]
+    assert table.column("projection_parameter").unique().to_pylist() == [0.5]
     assert {len(row) for row in record.rows(table, "probs")} == {6}
 
 
@@ -245,20 +254,20 @@ def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
         runs.run(recipe)
         tables[name] = record.load(tmp_path / name / "record.parquet")
     for table in tables.values():
-        assert table.column("encoder").unique().to_pylist() == ["bilstm(sentence)"]
+        assert labels(table, "encoder") == ["bilstm(sentence)"]
         words = record.rows(table, "words")
         assert {len(sentences) for sentences in words} == {2, 3} and table.column("truncated").to_pylist().count(True) > 3
         assert max(len(sentence) for sentences in words for sentence in sentences) == 6
     given = (record.rows(tables[name], "attention") for name in ("base", "guided"))
     assert all(np.array_equal(one, other) for one, other in zip(*given, strict=True))
-    assert tables["guided"].column("objective")[0].as_py() == "guided(bilstm(sentence)+additive+softmax)"
+    assert labels(tables["guided"], "objective") == ["guided(bilstm(sentence)+additive+softmax)"]
     # the same trained model at its other level: another record
     recipe = tiny_recipe(**{**common, **others["base"], "output_dir": base, "name": "base"}, measure__level="word")
     monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     outputs = (tmp_path / "base" / "outputs" / "test.parquet").read_bytes()
     runs.run(recipe, resume=True)
     table = record.load(tmp_path / "base" / "record.parquet")
-    assert table.column("encoder").unique().to_pylist() == ["bilstm(sentence, words)"]
+    assert labels(table, "encoder") == ["bilstm(sentence, words)"]
     assert table.column("tokens").to_pylist() == [sum(row, []) for row in tables["base"].column("words").to_pylist()]
     np.testing.assert_allclose(
         np.stack(record.rows(table, "probs")), np.stack(record.rows(tables["base"], "probs")), atol=1e-6
@@ -574,10 +583,7 @@ def outputs_of(folder, split="test"):
 
 
 def test_the_record_says_what_a_model_was_trained_for(family):
-    labels = {
-        name: record.load(folder / "record.parquet")["objective"].unique().to_pylist()
-        for name, (_, folder, _) in family.items()
-    }
+    labels = {name: labels(record.load(folder / "record.parquet"), "objective") for name, (_, folder, _) in family.items()}
     assert labels == {
         "base": ["classification"],
         "adversary": ["adversarial(kl, 0.05)"],
@@ -673,7 +679,7 @@ def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
     changed = {name for name in one if not torch.equal(one[name], other[name])}
     assert changed == {name for name in one if ".alignment." in name}
     table = record.load(base.parent / "run" / "record.parquet")
-    assert table.column("objective").unique().to_pylist() == ["adversarial(kl, 1, frozen)"]
+    assert labels(table, "objective") == ["adversarial(kl, 1, frozen)"]
 
 
 def killed_after_an_epoch(recipe, monkeypatch):
@@ -715,7 +721,7 @@ def test_a_sparse_base(against, family, tmp_path):
         runs.run(recipe)
     runs.run(again(recipe, "--divergence=jsd"))  # the folder is still free
     table = record.load(tmp_path / "run" / "record.parquet")
-    assert table.column("objective").unique().to_pylist() == ["adversarial(jsd, 0.05)"]
+    assert labels(table, "objective") == ["adversarial(jsd, 0.05)"]
 
 
 # The base of a run, wrong in each way: nothing is trained and nothing is left.
@@ -894,7 +900,7 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
     twin = runs.read_state(tmp_path / "trained")
     assert all(state[name] == twin[name] for name in ("dataset", "sizes", "truncated", "vocabulary", "processes"))
     table = record.load(folder / "record.parquet")
-    assert table.column("objective").unique().to_pylist() == ["untrained"]
+    assert labels(table, "objective") == ["untrained"]
     assert {"importance_gradient", "importance_gradient_norm", "importance_leave_one_out"} <= set(table.column_names)
     text = page.read_text()
     assert "none: the model as it was drawn" in text and "selected on validation" not in text
@@ -917,12 +923,14 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
         (["--kind=untrained"], "untrained"),
         (
             ["--kind=adversarial", "--base=b", "--divergence=jsd", "--weight=1", "--attention_learning_rate_factor=10"],
-            "adversarial(jsd, 1)",
+            "adversarial(jsd, 1, attention rate x 10)",
         ),
     ],
 )
 def test_names_of_objectives(overrides, label):
-    assert runs.measure.objective_label(recipes.parse("name: a\noutput_dir: b\n", overrides)) == label
+    recipe = recipes.parse("name: a\noutput_dir: b\n", overrides)
+    fields = {"dataset": "d", "texts": "t", "split": "test", "seed": 0, **objective_fields(recipe)}
+    assert record.Identity(**fields).objective_label == label
 
 
 # ------------------------------------------------------------------------------------------------ refused early
@@ -1063,7 +1071,7 @@ def test_word_vectors_from_the_data_root(tiny_recipe, tmp_path, monkeypatch, mis
     spread = float(vectors[rest].std())
     assert spread == pytest.approx(0.5, abs=0.1) if missing == "random" else spread < 1e-4
     table = record.load(tmp_path / "run" / "record.parquet")
-    assert table.column("vectors").unique().to_pylist() == ["vectors/tiny.vec"]
+    assert labels(table, "vectors") == [f"pretrained({file_digest(root / 'vectors' / 'tiny.vec')})"]
     assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["embedding_size"] == 4
 
 

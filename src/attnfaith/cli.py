@@ -135,7 +135,7 @@ def report(arguments: Sequence[str] | None = None) -> Path:
 
     tables = [record.load(path) for path in known.record]
     if not known.mix_versions:
-        record.check_one_code(tables, "measure them anew with one, or give --mix-versions")
+        record.check_one_code(tables, remedy="measure them anew with one, or give --mix-versions")
     joined = record.concatenate(tables, mix_versions=True)
     page = write_report(joined, known.output, n_examples=known.examples)
     print(f"report: {page}")

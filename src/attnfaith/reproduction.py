@@ -260,7 +260,7 @@ def compare_records(recorded: pa.Table, now: pa.Table) -> Iterator[Compared]:
     yield Compared("record: weights (SHA-256)", *weights, *(math.nan,) * 2, EXACTLY if weights[0] == weights[1] else TOLD)
     known = _columns(recorded)
     kept, aligned = recorded.filter(places.is_valid()), now.take(places.drop_null())
-    for name in (name for name in recorded.column_names if name not in record.IDENTITY):
+    for name in (name for name in recorded.column_names if name not in ("instance_id", *record.IDENTITY_COLUMNS)):
         if name not in now.column_names:
             yield Compared(f"record: {name}", "there", "missing", math.nan, math.nan, NOT)
             continue

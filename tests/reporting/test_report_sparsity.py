@@ -1,5 +1,6 @@
 """Meister et al.'s tables and figures, by scipy and by hand; variants stay out, what is missing is left out."""
 
+from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from attnfaith import record as records
 from attnfaith.reporting import sparsity, sparsity_tables
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.study import KNOWN, save_png, study_figures, study_tables
+from tests.identities import typed
 
 
 MEASURES = (
@@ -28,15 +30,12 @@ PUBLISHED = Path(__file__).parents[2] / "recipes" / "meister_2021" / "published.
 TEXTS = 12
 
 
-def make(rows, *, sizes=None, columns=(), **identity):
+def make(rows, *, sizes=None, columns=(), **labels):
     """One cell of rows: dicts of id, attention, probs, label, and token scores of any of the columns."""
-    given = {
-        "dataset": "sst", "revision": "r", "split": "test", "encoder": "bilstm", "alignment": "additive",
-        "projection": "softmax", "vectors": "random(1)", "objective": "classification", "seed": 10,
-    } | identity  # fmt: skip
+    identity = typed(**{"vectors": "random(1)", "seed": 10} | labels)
     values = {
         "instance_id": [row["id"] for row in rows],
-        **{name: [value] * len(rows) for name, value in given.items()},
+        **records.as_columns(identity, len(rows)),
         "tokens": [[f"w{place}" for place in range(len(row["attention"]))] for row in rows],
         "attention": [row["attention"] for row in rows],
         "probs": [row.get("probs", [0.4, 0.6]) for row in rows],
@@ -46,7 +45,7 @@ def make(rows, *, sizes=None, columns=(), **identity):
     }
     table = records.build(values, {name: records.Column(("T",)) for name in columns})
     if sizes:
-        table = records.with_settings(table, [{"identity": given, "run": {"sizes": sizes}}])
+        table = records.with_settings(table, [{"identity": asdict(identity), "run": {"sizes": sizes}}])
     return split_cells(table)[0]
 
 

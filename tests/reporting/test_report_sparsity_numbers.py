@@ -246,7 +246,7 @@ def test_cells_of_one_model_in_one_frame(draw_sparse_cell):
 
 def test_the_order_of_rows_and_cells_changes_nothing(draw_sparse_cell):
     cells = [draw_sparse_cell("sparsemax", seed) for seed in (10, 11)]
-    shuffled = [Cell(cell.heading, cell.table.take(np.random.default_rng(0).permutation(len(cell)))) for cell in cells]
+    shuffled = [Cell(cell.identity, cell.table.take(np.random.default_rng(0).permutation(len(cell)))) for cell in cells]
     found = []
     for given in (cells, shuffled[::-1]):
         model = numbers.models(given)[0]

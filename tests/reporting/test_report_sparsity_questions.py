@@ -485,6 +485,6 @@ def test_cells_of_one_seed_without_an_interval_are_drawn(draw_sparse_cell):
 
 def test_texts_that_only_some_cells_hold(draw_sparse_cell):
     whole, part = draw_sparse_cell("softmax", texts=12), draw_sparse_cell("sparsemax", texts=12)
-    part = Cell(part.heading, part.table.slice(0, 8))
+    part = Cell(part.identity, part.table.slice(0, 8))
     row = one(questions.tables([whole, part])["question_a_tie_ceiling"], projection="sparsemax", measure="gradient_norm")
     assert row["n"] == 6 and row["tau_ties_alone"] == pytest.approx(row["tau"])

@@ -151,7 +151,7 @@ def with_column(cell, name, rows):
     """The cell with a column of lists replaced."""
     place = cell.table.column_names.index(name)
     column = pa.array([np.asarray(row).tolist() for row in rows], cell.table.schema.field(name).type)
-    return Cell(cell.heading, cell.table.set_column(place, cell.table.schema.field(name), column))
+    return Cell(cell.identity, cell.table.set_column(place, cell.table.schema.field(name), column))
 
 
 def unrelated(cell):

@@ -11,20 +11,18 @@ from attnfaith import record as records
 from attnfaith.reporting import stability
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.figures import save_figure
+from tests.identities import typed
 
 
 COUNT = 40
 
 
-def make(rows, **identity):
+def make(rows, **labels):
     """One cell of rows (id, attention, probs, label)."""
-    given = {
-        "dataset": "sst", "revision": "r", "split": "test", "encoder": "bilstm", "alignment": "additive",
-        "projection": "softmax", "vectors": "random(1)", "objective": "classification", "seed": 10,
-    } | identity  # fmt: skip
+    identity = typed(**{"vectors": "random(1)", "seed": 10} | labels)
     columns = {
         "instance_id": [row[0] for row in rows],
-        **{name: [value] * len(rows) for name, value in given.items()},
+        **records.as_columns(identity, len(rows)),
         "tokens": [[f"w{place}" for place in range(len(row[1]))] for row in rows],
         "attention": [row[1] for row in rows],
         "probs": [row[2] for row in rows],
@@ -161,10 +159,12 @@ def test_roles_come_from_the_identity():
 
 
 def test_settings_of_an_adversary():
-    assert stability.adversary_settings("adversarial(kl, 0.002)") == {"weight": 0.002, "divergence": "kl", "frozen": "no"}
-    found = stability.adversary_settings("adversarial(jsd, 1e-05, frozen)")
-    assert found == {"weight": 1e-5, "divergence": "jsd", "frozen": "yes"}
-    assert np.isnan(stability.adversary_settings("other seeds")["weight"])
+    def settings(objective):
+        return stability.adversary_settings(draw(0, count=4, objective=objective))
+
+    assert settings("adversarial(kl, 0.002)") == {"weight": 0.002, "divergence": "kl", "frozen": "no"}
+    assert settings("adversarial(jsd, 1e-05, frozen)") == {"weight": 1e-5, "divergence": "jsd", "frozen": "yes"}
+    assert np.isnan(settings("classification")["weight"])
 
 
 def test_trade_off_is_the_mean_over_bases():

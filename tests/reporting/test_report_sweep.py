@@ -3,19 +3,15 @@
 import pytest
 
 from attnfaith.reporting import sweep
-from attnfaith.reporting.cells import CELL, Cell
+from attnfaith.reporting.cells import Cell
+from tests.identities import typed
 
 
-def cell(**identity):
-    given = dict.fromkeys(CELL, "x") | {
-        "alignment": "additive",
-        "projection": "softmax",
-        "objective": "classification",
-        "seed": 10,
-    }
-    found = object.__new__(Cell)  # an identity is all that is read
-    found.heading = given | identity
-    return found
+def cell(**labels):
+    one = object.__new__(Cell)  # an identity is all that is read
+    one.identity = typed(**labels)
+    one.heading = one.identity.heading
+    return one
 
 
 @pytest.mark.parametrize(

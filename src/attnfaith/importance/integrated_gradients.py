@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from attnfaith.importance._explained import check_data, check_target, explaining
+from attnfaith.importance._fast.lines import line_reader
 from attnfaith.importance._inputs import attended, gradients, item_sums, items, text_inputs, without_parameters
 from attnfaith.record import Column, ragged
 
@@ -17,15 +18,20 @@ from attnfaith.record import Column, ragged
 COLUMNS = {
     "importance_integrated_gradients": Column(
         ("T",),
-        doc="the token's part of f - f at the baseline, f what is explained; signed; NaN where the line leaves float range",
+        signed=True,
+        undefined="where the line leaves float range",
+        doc="the token's part of f - f at the baseline, f what is explained",
     ),
     "importance_integrated_gradients_hidden": Column(
-        ("T",), doc="the same of encoder states, from states of 0; signed; NaN where the line leaves float range"
+        ("T",),
+        signed=True,
+        undefined="where the line leaves float range",
+        doc="the same of encoder states, from states of 0",
     ),
     "integrated_gradients_residual": Column(
-        doc="sum of the tokens' parts - (f - f at the baseline), in units of f; 0 is complete; NaN where a part is"
+        undefined="where a part is", doc="sum of the tokens' parts - (f - f at the baseline), in units of f; 0 is complete"
     ),
-    "integrated_gradients_residual_hidden": Column(doc="the same for encoder states; NaN where a part is"),
+    "integrated_gradients_residual_hidden": Column(undefined="where a part is", doc="the same for encoder states"),
     "integrated_gradients_steps": Column(dtype="int64", doc="points of the line that were taken"),
     "integrated_gradients_steps_hidden": Column(dtype="int64", doc="the same for encoder states"),
 }
@@ -148,8 +154,8 @@ def lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line,
         start = torch.where(ours.unsqueeze(-1), baseline_vector(model, baseline).to(embedded), embedded)
         read = model.model.read(**text_inputs(batch)) if model.level == "token" else None
         if read is not None:
-            encoder = model.model.encoder
-            start, embedded = encoder.enter(start), encoder.enter(embedded)
+            reader = line_reader(model.model.encoder)
+            start, embedded = reader.enter(start), reader.enter(embedded)
 
     def read_off(states, rows):
         """(n,P) of states (n,P,l,H)."""
@@ -164,7 +170,7 @@ def lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line,
         return read_off(start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1), rows)
 
     def of_entered(start, change, shares, rows):
-        return read_off(encoder.along(start, change, shares, read.present[rows, : start.shape[1]]), rows)
+        return read_off(reader.along(start, change, shares, read.present[rows, : start.shape[1]]), rows)
 
     def of_inputs(start, change, shares, rows):
         points = (start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)).flatten(0, 1)

@@ -5,7 +5,6 @@ The two models of a pair differ in their training texts alone: those of the seco
 same test texts, which hold the evidence. A number that does not differ between the two says nothing of what a model uses.
 """
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -28,12 +27,11 @@ if TYPE_CHECKING:
 APART = 0.75
 """Least AUC, in either direction, at which a statistic is said to tell the two models apart."""
 
-_REMOVED = re.compile(r"evidence_removed=\[[^\]]*\],?")
-
 
 def without_evidence(cell: Cell) -> bool:
     """Whether the cell's model was trained on texts without their evidence."""
-    return _REMOVED.search(str(cell.heading["revision"])) is not None
+    recipe = cell.settings.get("recipe", {})
+    return bool(recipe.get("data", {}).get("arguments", {}).get("evidence_removed"))
 
 
 def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
@@ -58,8 +56,7 @@ def pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     """(uses the evidence, cannot) of cells that differ in nothing else."""
 
     def key(cell: Cell) -> tuple:
-        revision = _REMOVED.sub("", str(cell.heading["revision"]))
-        return tuple(revision if name == "revision" else cell.heading[name] for name in CELL)
+        return tuple(cell.heading[name] for name in CELL if name != "training_texts")
 
     cannot = {key(cell): cell for cell in cells if without_evidence(cell)}
     return [(cell, cannot[key(cell)]) for cell in cells if not without_evidence(cell) and key(cell) in cannot]

@@ -7,6 +7,7 @@ a shortened text is nothing new; and in one sentence per model what to use.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -37,16 +38,6 @@ TRAINING_COLUMNS = (
 )
 
 
-def without_erasure(objective: str) -> str | None:
-    """The objective of the same model trained on whole texts; None for one that was."""
-    kind, _, rest = objective.partition("(")
-    parts = rest.removesuffix(")").split(", ")
-    kept = [part for part in parts if not part.startswith("tokens erased ")]
-    if len(kept) == len(parts):
-        return None
-    return f"{kind}({', '.join(kept)})" if kept else kind
-
-
 def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     """Of the cells that were tested; none without such a cell.
 
@@ -66,7 +57,7 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     made = saliency.tables(cells)["saliency_tests"]
     return {
         "saliency_ranking": _ranking(cells, made),
-        "saliency_training": _training(made),
+        "saliency_training": _training(cells, made),
         "saliency_completeness": completeness.table(cells),
     }
 
@@ -94,24 +85,26 @@ def _ranking(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*RANKING_COLUMNS, *found])
 
 
-def _training(made: pd.DataFrame) -> pd.DataFrame:
-    groups = {identity: part for identity, part in made.groupby([*CELL, "test"], sort=False, dropna=False)}
-    place, rows = CELL.index("objective"), []
-    for identity, erased in groups.items():
-        plain_objective = without_erasure(str(identity[place]))
-        plain = groups.get((*identity[:place], plain_objective, *identity[place + 1 :]))
+def _training(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
+    groups = {key: part for key, part in made.groupby([*CELL, "test"], sort=False, dropna=False)}
+    known = {tuple(cell.heading.values()): cell.identity for cell in cells}
+    rows = []
+    for key, erased in groups.items():
+        identity = known[key[:-1]]
+        whole = replace(identity, random_erasure=0.0)  # the same model trained on whole texts
+        plain = None if whole == identity else groups.get((*whole.heading.values(), key[-1]))
         if plain is None:
             continue
         one, other = plain.set_index("measure"), erased.set_index("measure")
         both = [name for name in one.index if name in other.index]
         means = one.loc[both, "mean"], other.loc[both, "mean"]
-        known = means[0].notna() & means[1].notna()
-        enough = known.sum() > 1
+        both_defined = means[0].notna() & means[1].notna()
+        enough = both_defined.sum() > 1
         rows.append(
-            dict(zip((*CELL, "test"), identity, strict=True))
+            dict(zip((*CELL, "test"), key, strict=True))
             | {
-                "n_measures": int(known.sum()),
-                "tau": float(kendalltau(means[0][known], means[1][known]).statistic) if enough else np.nan,
+                "n_measures": int(both_defined.sum()),
+                "tau": float(kendalltau(means[0][both_defined], means[1][both_defined]).statistic) if enough else np.nan,
                 "first_plain": _first(one),
                 "first_erased": _first(other),
                 **{

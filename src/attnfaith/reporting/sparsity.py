@@ -56,11 +56,13 @@ def figures(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> "di
 
 
 def _data_names(shown: Sequence[Model]) -> list[str]:
-    """The data set of each model, with revision, split and vectors where data sets of one name differ in them."""
+    """The data set of each model, with texts, split and vectors where data sets of one name differ in them."""
     found = []
     for model in shown:
         alike = [other.heading for other in shown if other.heading["dataset"] == model.heading["dataset"]]
-        differ = [name for name in ("revision", "split", "vectors") if len({other[name] for other in alike}) > 1]
+        differ = [
+            name for name in ("texts", "training_texts", "split", "vectors") if len({other[name] for other in alike}) > 1
+        ]
         found.append(", ".join(model.heading[name] for name in ("dataset", *differ)))
     return found
 

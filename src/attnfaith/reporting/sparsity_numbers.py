@@ -33,7 +33,7 @@ from attnfaith.stats import with_interval
 INPUTS = ("gradient_norm", "leave_one_out")
 STATES = ("gradient_norm_hidden", "leave_one_out_hidden", "leave_one_out_reproject_hidden")
 MEASURES = (*INPUTS, *STATES)
-IDENTITY = ("dataset", "revision", "split", "encoder", "alignment", "vectors")
+IDENTITY = ("dataset", "texts", "training_texts", "split", "encoder", "alignment", "vectors")
 """Identity columns of a model; its alignment is named without a scale."""
 DRAWS = 1000
 FEWEST = 0.1
@@ -483,7 +483,7 @@ def model_names(table: pd.DataFrame) -> pd.Series:
     """Data set and model of each row of a table, "sst · bilstm + additive", with what else tells two of one name apart."""
     names = ["dataset", "encoder", "alignment"]
     found = table["dataset"] + " · " + table["encoder"] + " + " + table["alignment"]
-    for name in ("vectors", "revision", "split"):
+    for name in ("vectors", "texts", "training_texts", "split"):
         several = table.groupby(names)[name].transform("nunique") > 1
         found = found.where(~several, found + ", " + table[name])
     return found

@@ -304,7 +304,7 @@ def published_against_nulls(measured: pd.DataFrame, published: pd.DataFrame) -> 
     wanted = wanted.assign(measure=wanted["statistic"].str.removeprefix("tau attention–"))
     wanted = wanted.rename(columns={"mean": "published", "std": "published_std"})[[*keys, "published", "published_std"]]
     numbers = ["null_measure", "n_seeds", "n", "n_undefined", "null_tau", "null_tau_ci_low", "null_tau_ci_high"]
-    others = ["revision", "split", "vectors"]
+    others = ["texts", "training_texts", "split", "vectors"]
     found = wanted.merge(measured[[*keys, *others, "null", *numbers]], on=keys)
     found = found[[*keys, *others, "null", *numbers, "published", "published_std"]]
     found["difference"] = found["published"] - found["null_tau"]
@@ -393,7 +393,7 @@ def _variants(model: Model) -> dict[tuple[str, float], list[Cell]]:
     """Sparsegen cells by scale of scores ("free" or the standard deviation) and learning rate of attention."""
     found: dict[tuple[str, float], list[Cell]] = {}
     for cell in model.cells:
-        trained = cell.heading["objective"].partition("(")[0] == "classification"
+        trained = cell.identity.objective == "classification"
         if trained and sparsegen_lambda(cell) is not None:
             scale = score_scale(cell)
             found.setdefault(("free" if scale is None else f"{scale:g}", attention_rate(cell)), []).append(cell)

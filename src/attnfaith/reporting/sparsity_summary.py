@@ -335,13 +335,13 @@ def _adversaries(model: Model) -> Iterator[Finding]:
     for cell in model.cells:
         if is_adversary(cell) and score_scale(cell) is None and cell.heading["projection"] not in (DENSE, "uniform"):
             groups.setdefault((cell.heading["projection"], cell.heading["objective"]), []).append(cell)
-    for (projection, objective), cells in groups.items():
+    for (projection, _), cells in groups.items():
         bases = {cell.heading["seed"]: cell for cell in model.projection(projection)}
         jsd = _one(model, cells, _divergence, beside=bases)
         change = _less(model.panel([cells], correct), model.panel([list(bases.values())], correct))
         if jsd is None or change is None:
             continue
-        settings = adversary_settings(objective)
+        settings = adversary_settings(cells[0])
         training = "frozen" if settings["frozen"] == "yes" else "unfrozen"
         found = _mean("JSD to the base's attention (nats)", jsd, "jsd", training)
         accuracy = _mean("difference of accuracy", change, "accuracy_difference", training)

@@ -28,7 +28,7 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.reporting.cells import CELL, Cell, pair_name
+from attnfaith.reporting.cells import Cell, pair_name
 from attnfaith.reporting.sparsity_numbers import (
     INPUTS,
     STATES,
@@ -304,12 +304,8 @@ def _as_statistic(statistic: str, row: Mapping, **keys: object) -> dict:
 
 def split_sizes(cell: Cell) -> dict[str, int]:
     """Texts of the training and the test split of the run that made a cell; {} where the record does not say."""
-    for part in records.settings(cell.table):
-        identity = part.get("identity", {})
-        if all(identity.get(name) == cell.heading[name] for name in CELL):
-            sizes = part.get("run", {}).get("sizes", {})
-            return {name: sizes[name] for name in ("train", "test") if name in sizes}
-    return {}
+    sizes = cell.settings.get("run", {}).get("sizes", {})
+    return {name: sizes[name] for name in ("train", "test") if name in sizes}
 
 
 def meister_table5(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -330,7 +326,7 @@ def meister_table5(cells: Sequence[Cell], published: pd.DataFrame | None = None)
                 key = (str(cell.heading["projection"]), str(cell.heading["objective"]))
                 groups.setdefault(key, []).append(cell)
         for (projection, objective), group in groups.items():
-            kind = adversary_settings(objective)
+            kind = adversary_settings(group[0])
             training = "frozen" if kind["frozen"] == "yes" else "unfrozen"
             keys = {"training": training, "divergence": kind["divergence"], "weight": kind["weight"]}
             for statistic, number in OF_AN_ADVERSARY.items():

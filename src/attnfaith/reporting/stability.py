@@ -8,7 +8,6 @@ their position; those that only one of two cells holds are counted and compared 
 Source: Wiegreffe & Pinter (2019), "Attention is not not Explanation"; frozen adversaries: Meister et al. (2021), Table 5.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +31,7 @@ LEARNED, UNIFORM, RETRAINED = "learned attention", "uniform attention", "other s
 BINS = np.linspace(0, 1, 5)
 BIN_NAMES = ("[0, .25)", "[.25, .5)", "[.5, .75)", "[.75, 1]")
 SCORES = ("accuracy", "f1_class_1", "roc_auc")
-TEXTS = ("dataset", "revision", "split", "vectors")
+TEXTS = ("dataset", "texts", "training_texts", "split", "vectors")
 """Identity columns in which cells that are compared agree: the same texts in the same word vectors."""
 FAMILY = (*TEXTS, "encoder", "alignment")
 
@@ -45,11 +44,13 @@ def model_of(cell: Cell) -> str:
 
 
 def is_adversary(cell: Cell) -> bool:
-    return model_of(cell).startswith("adversarial(")
+    """Whether the model was trained to attend otherwise than another one."""
+    return cell.identity.objective == "adversarial"
 
 
 def is_guided(cell: Cell) -> bool:
-    return model_of(cell).startswith("guided(")
+    """Whether the model was trained under another one's attention."""
+    return cell.identity.objective == "guided"
 
 
 def _key(cell: Cell, columns: Sequence[str]) -> tuple:
@@ -156,21 +157,23 @@ def beside(base: Cell, cells: Sequence[Cell]) -> list[Beside]:
             groups.setdefault(RETRAINED, []).append(cell)
         elif (name == UNIFORM or is_adversary(cell)) and same_seed:
             groups.setdefault(name, []).append(cell)
-    order = sorted(groups, key=lambda name: (name != RETRAINED, name != UNIFORM, *_settings_order(name)))
+    order = sorted(groups, key=lambda name: (name != RETRAINED, name != UNIFORM, *_settings_order(groups[name][0])))
     return [Beside(base, name, tuple(groups[name])) for name in order]
 
 
-def adversary_settings(name: str) -> dict[str, object]:
+def adversary_settings(cell: Cell) -> dict[str, object]:
     """Weight, divergence and whether only attention was free, of an adversary's objective; NaN and "" for other models."""
-    found = re.fullmatch(r"adversarial\((\w+), ([^,)]+)(.*)\)", name)
-    if not found:
+    identity = cell.identity
+    if not is_adversary(cell):
         return {"weight": np.nan, "divergence": "", "frozen": ""}
-    return {"weight": float(found[2]), "divergence": found[1], "frozen": "yes" if "frozen" in found[3] else "no"}
+    frozen = "yes" if identity.adversary_frozen else "no"
+    return {"weight": identity.adversary_weight, "divergence": identity.adversary_divergence, "frozen": frozen}
 
 
-def _settings_order(name: str) -> tuple:
-    found = adversary_settings(name)
-    return found["frozen"], found["divergence"], -1.0 if np.isnan(found["weight"]) else found["weight"], name
+def _settings_order(cell: Cell) -> tuple:
+    settings = adversary_settings(cell)
+    weight = -1.0 if np.isnan(settings["weight"]) else settings["weight"]
+    return settings["frozen"], settings["divergence"], weight, model_of(cell)
 
 
 # -------------------------------------------------------------------------------------------------------- tables
@@ -246,7 +249,7 @@ def trade_off(base_cells: Sequence[Cell], cells: Sequence[Cell]) -> pd.DataFrame
         }
         models = list({id(other): other for found in founds for other in found.others}.values())
         scores = pd.DataFrame([_scores(cell) for cell in models])
-        row = dict(zip((*FAMILY, "projection", "model"), key, strict=True)) | adversary_settings(key[-1])
+        row = dict(zip((*FAMILY, "projection", "model"), key, strict=True)) | adversary_settings(founds[0].others[0])
         row |= {"n_seeds": len(founds), "n_pairs": sum(len(found.others) for found in founds)}
         row |= _distances(**values)
         for name in ("accuracy", "f1_class_1"):

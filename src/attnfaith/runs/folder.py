@@ -22,10 +22,11 @@ import attnfaith
 from attnfaith import provenance, recipes
 from attnfaith.errors import AttnfaithError
 from attnfaith.files import LOCK, folder_lock, write_atomically
+from attnfaith.planned_identity import RECIPE
 from attnfaith.recipes import Recipe
 
 
-STATE, RECIPE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "recipe.yaml", "model", "record.parquet", "report", "outputs"
+STATE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "model", "record.parquet", "report", "outputs"
 CHECKPOINTS = "checkpoints"
 LOCKS = (LOCK, f"{LOCK}.holder")
 LEFTOVERS = (

@@ -5,16 +5,20 @@ import os
 from pathlib import Path
 
 from accelerate import PartialState
+from datasets import Dataset
 
-import attnfaith
 from attnfaith import recipes, record
-from attnfaith.measurement import CODE, Cell, MeasurementError, digest_data, digest_model, measure, read_outputs
-from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
+from attnfaith.data.fingerprint import fingerprint
+from attnfaith.measurement import MeasurementError, digest_data, digest_model, measure, read_outputs
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base
-from attnfaith.runs.folder import MODEL, OUTPUTS, RECIPE, RECORD, note, origin, read_state
+from attnfaith.runs.folder import MODEL, OUTPUTS, RECORD, note, origin, read_state
 from attnfaith.runs.prepare import Texts
+
+
+CODE = record.code_digest(record.CORE)  # of the modules as they are loaded
 
 
 def is_measured(path: Path, recipe: Recipe) -> bool:
@@ -29,9 +33,8 @@ def is_measured(path: Path, recipe: Recipe) -> bool:
 
 
 def is_measured_by_this_code(path: Path) -> bool:
-    return [(part.get("version"), part.get("code")) for part in record.settings(record.load(path))] == [
-        (attnfaith.__version__, CODE)
-    ]
+    """Whether the code that made each column of a record is what is installed here."""
+    return not any(record.stale(part["columns"]) for part in record.settings(record.load(path)))
 
 
 class Measurement:
@@ -60,6 +63,7 @@ class Measurement:
             note(self.folder, provenance={**made, "of": "measurement"})  # older code trained it
         path = self._measure(
             section.split,
+            self.texts.drawn,
             rows,
             section.producers,
             self.folder / RECORD if output is None else Path(output),
@@ -82,17 +86,41 @@ class Measurement:
             try:
                 read_outputs(path, rows, weights)
             except MeasurementError:
-                self._measure(split, rows, [], path, discard=True)
+                self._measure(split, self.texts.loaded.splits[split], rows, [], path, discard=True)
 
-    def _measure(self, split: str, rows, producers: list[str], path: Path, *, provenance: dict | None = None, **how) -> Path:
-        loaded, section = self.texts.loaded, self.recipe.measure
-        settings = {"recipe": dataclasses.asdict(self.recipe), "run": read_state(self.folder)}
-        settings |= {"label_names": list(loaded.label_names)} | ({"provenance": provenance} if provenance else {})
+    def _measure(
+        self,
+        split: str,
+        drawn: Dataset,
+        rows: Dataset,
+        producers: list[str],
+        path: Path,
+        *,
+        provenance: dict | None = None,
+        **how,
+    ) -> Path:
+        """drawn: the texts of a split as they were read; rows: the same, encoded."""
+        section, state = self.recipe.measure, read_state(self.folder)
+        settings = {
+            "recipe": dataclasses.asdict(self.recipe),
+            "run": state,
+            "label_names": list(self.texts.loaded.label_names),
+        }
+        if provenance:
+            settings["provenance"] = provenance
         attention = None
         if self.recipe.objective.kind == "guided":
             self.base.check_unchanged(self.folder)
             attention = self.base.attention(split, self.texts.rows(split))
-        cell = Cell(self.recipe.data.name, loaded.revision, split, self.recipe.seed, objective_label(self.recipe))
+        trained = state.get("texts") or {"train": fingerprint(self.texts.loaded.splits["train"])}
+        cell = record.Identity(
+            dataset=self.recipe.data.name,
+            texts=fingerprint(drawn),
+            training_texts=trained["train"],
+            split=split,
+            seed=self.recipe.seed,
+            **training_fields(self.recipe),
+        )
         return measure(
             self.model,
             rows,
@@ -105,25 +133,3 @@ class Measurement:
             settings=settings,
             **how,
         )
-
-
-def objective_label(recipe: Recipe) -> str:
-    """What the model of a recipe is trained for, as records name it: "classification", "classification(attention rate x 10)"
-    where the alignment learns at another rate than the rest, "classification(tokens erased 0.5)" where it was trained with
-    `training.random_erasure`, "untrained", "adversarial(kl, 0.002)",
-    "guided(bilstm+additive+softmax)", "guided(adversarial(kl, 0.002))".
-    """
-    objective = recipe.objective
-    if objective.kind == "adversarial":
-        return f"adversarial({objective.divergence}, {objective.weight:g}{', frozen' if objective.frozen else ''})"
-    if objective.kind == "guided":
-        base = recipes.load(Path(objective.base) / RECIPE)
-        config = AttentionClassifierConfig.from_pretrained(Path(objective.base) / MODEL)
-        source = f"{config.encoder_label}+{config.alignment_label}+{config.projection_label}"
-        return f"guided({source if base.objective.kind == 'classification' else objective_label(base)})"
-    if objective.kind == "untrained":
-        return objective.kind
-    rate, share = recipe.training.attention_learning_rate_factor, recipe.training.random_erasure
-    parts = [f"attention rate x {rate:g}"] if rate != 1 else []
-    parts += [f"tokens erased {share:g}"] if share else []
-    return f"{objective.kind}({', '.join(parts)})" if parts else objective.kind

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, TrainingArguments
 from attnfaith import recipes
 from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, Source, read_source
 from attnfaith.data.tokenization import build_tokenizer, encode
-from attnfaith.data.vectors import load_vectors
+from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError
@@ -103,6 +103,11 @@ class Texts:
         """The data set with the recipe's limits."""
         return self._read[0]
 
+    @property
+    def drawn(self) -> Dataset:
+        """The texts that a record of this recipe holds: `measure.limit` of `measure.split`."""
+        return self._read[1]
+
     @cached_property
     def tokenizer(self):
         if (self.folder / MODEL).is_dir():
@@ -117,9 +122,9 @@ class Texts:
 
     @cached_property
     def measured(self) -> Dataset:
-        """The texts that a record of this recipe holds, encoded: `measure.limit` of `measure.split`."""
+        """`drawn`, encoded."""
         section = self.recipe.measure
-        return self.rows(section.split) if section.limit is None else encode(self._read[1], self.tokenizer)
+        return self.rows(section.split) if section.limit is None else encode(self.drawn, self.tokenizer)
 
 
 def load_data(recipe: Recipe, limits: Mapping[str, int] | None = None) -> LoadedDataset:
@@ -200,14 +205,15 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionCla
         fields["sentence_token_id"] = tokenizer.sentence_token_id
     vectors = None
     if data.vectors:
+        path = vectors_path(data.vectors)
         vectors, present = load_vectors(
-            vectors_path(data.vectors),
+            path,
             tokenizer.get_vocab(),
             missing=data.missing_vectors,
             std=recipe.model.embedding_std,
             seed=recipe.seed,
         )
-        fields |= {"embedding_size": vectors.shape[1], "vectors": data.vectors}
+        fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)}
         print(f"{present.sum()} of {len(present)} vocabulary entries have a vector in {data.vectors}")
     model = AttentionClassifierForSequenceClassification(model_config(recipe, loaded.entry.pair, **fields))
     if vectors is not None:

@@ -13,6 +13,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from attnfaith import record
+from attnfaith.data.fingerprint import fingerprint
 from attnfaith.files import write_atomically
 from attnfaith.measurement import check, digest_data
 from attnfaith.recipes import Recipe
@@ -22,7 +23,7 @@ from attnfaith.runs.prepare import Texts, make_model, remarks
 from attnfaith.training import DivergedError, make_trainer
 
 
-TRAINING_CODE = record.code_digest("training.py")  # of the modules as they are loaded
+TRAINING_CODE = record.code_digest("training")  # of the modules as they are loaded
 USED = ("train", "validation")
 COLUMNS = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
 
@@ -101,6 +102,7 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
             "empty_pair": loaded.empty_pair,
             "unknown_candidates": loaded.unknown_candidates,
         },
+        "texts": {split: fingerprint(part) for split, part in loaded.splits.items()},
         "sizes": {split: len(part) for split, part in loaded.splits.items()},
         "truncated": {split: int(sum(part["truncated"])) for split, part in rows.items()},
         "vocabulary": len(texts.tokenizer),
