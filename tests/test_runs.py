@@ -583,8 +583,8 @@ def outputs_of(folder, split="test"):
 
 
 def test_the_record_says_what_a_model_was_trained_for(family):
-    labels = {name: labels(record.load(folder / "record.parquet"), "objective") for name, (_, folder, _) in family.items()}
-    assert labels == {
+    named = {name: labels(record.load(folder / "record.parquet"), "objective") for name, (_, folder, _) in family.items()}
+    assert named == {
         "base": ["classification"],
         "adversary": ["adversarial(kl, 0.05)"],
         "guided": ["guided(bilstm+additive+softmax)"],
@@ -858,18 +858,19 @@ def test_a_record_of_other_code_is_measured_anew_where_asked(copied, monkeypatch
     folder, recipe = copied
     table = record.load(folder / "record.parquet")
     (made,) = record.settings(table)
-    assert made["code"] == record.code_digest() and made["run"]["code"] == record.code_digest("training.py")
-    assert f"code {made['code']}" in (folder / "report" / "index.html").read_text()
-    record.save(record.with_settings(table, [{**made, "code": "000000000000"}]), folder / "record.parquet")
+    gradient = {"producer": "importance.gradient", "code": record.code_digest("importance.gradient")}
+    assert made["columns"]["importance_gradient"] == gradient and made["run"]["code"] == record.code_digest("training")
+    columns = {**made["columns"], "importance_gradient": {**gradient, "code": "000000000000"}}
+    record.save(record.with_settings(table, [{**made, "columns": columns}]), folder / "record.parquet")
     monkeypatch.setattr(runs.train, "train", lambda *_a: pytest.fail("trained again"))
     measured, inner = [], runs.measure.Measurement.record
     monkeypatch.setattr(runs.measure.Measurement, "record", lambda *given: measured.append(given) or inner(*given))
     runs.run(recipe, resume=True)
-    assert measured == [] and record.settings(record.load(folder / "record.parquet"))[0]["code"] == "000000000000"
+    assert measured == [] and record.settings(record.load(folder / "record.parquet"))[0]["columns"] == columns
     runs.run(recipe, resume=True, remeasure=True)
     assert len(measured) == 1 and runs.read_state(folder)["status"] == "complete"
     again = record.load(folder / "record.parquet")
-    assert record.settings(again)[0]["code"] == record.code_digest() and again.equals(table)
+    assert record.settings(again)[0]["columns"] == made["columns"] and again.equals(table)
     runs.run(recipe, resume=True, remeasure=True)  # this very code measured it
     assert len(measured) == 1
 

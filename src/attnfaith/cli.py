@@ -232,7 +232,7 @@ def reproduce(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="reproduce",
         description="Carry out the recipe of a finished run, or of a checkpoint on the Hub, in a folder of its own and "
-        "compare every number: exactly, within rounding (0.0005), or not.",
+        "compare every result: exactly, within its tolerance, or not (reproduction.csv has them all).",
     )
     parser.add_argument("source", help="folder of a run, or OWNER/NAME of a model on the Hub")
     parser.add_argument("--output", type=Path, help="folder of the new run (default: runs/reproduced/NAME)")

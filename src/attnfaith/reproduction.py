@@ -35,6 +35,7 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, Repositor
 from huggingface_hub.utils import validate_repo_id
 
 from attnfaith import recipes, record, runs
+from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError
 from attnfaith.files import write_atomically
 from attnfaith.measurement import load_producers, producers
@@ -114,10 +115,12 @@ def reproduce(
     records_repo: data set repository of the record, by default the one that the model's card names. revision: of the model
     repository.
 
-    Writes <output>/reproduction.csv. Raises ReproductionError where the source is no finished run or cannot be read, and
-    what `runs.run` raises; all before the training starts.
+    Writes <output>/reproduction.csv. Raises ReproductionError where the source is no finished run or cannot be read, or the
+    texts that are here are others than those it was trained and measured on, and what `runs.run` raises; all before the
+    training starts.
     """
     source = read(source, records_repo=records_repo, revision=revision)
+    _check_texts(source)
     folder = Path(output) if output is not None else Path("runs") / "reproduced" / source.name
     recipe = dataclasses.replace(source.recipe, output_dir=str(folder))
     runs.run(recipe, resume=True)
@@ -191,6 +194,26 @@ def _downloaded_record(repo_id: str, records_repo: str | None, revision: str | N
     if not shards:
         return None
     return pa.concat_tables([record.load(hf_hub_download(records_repo, path, repo_type="dataset")) for path in shards])
+
+
+def _check_texts(source: Source) -> None:
+    """Raise ReproductionError where the texts are others than those of the source; what the data set is called is no matter.
+
+    Of a run whose texts were not fingerprinted, the columns of its record tell.
+    """
+    recorded = source.run.get("texts") or {}
+    if not recorded:
+        return
+    loaded = runs.load_data(source.recipe)
+    present = {split: fingerprint(rows) for split, rows in loaded.splits.items()}
+    if other := [split for split in recorded if recorded[split] != present.get(split)]:
+        sizes = source.run.get("sizes") or {}
+        counts = ", ".join(f"{split} {sizes.get(split, '?')} recorded, {len(loaded.splits[split])} here" for split in other)
+        raise ReproductionError(
+            f"{source.name} was made of other texts: those of {', '.join(other)} are not the ones that "
+            f"{source.recipe.data.name} gives here (texts: {counts}; read here: {loaded.revision}, then: "
+            f"{(source.run.get('dataset') or {}).get('revision', 'unknown')}): get the data set that it was made of"
+        )
 
 
 # ------------------------------------------------------------------------------------------------ comparing
