@@ -8,7 +8,7 @@ from pathlib import Path
 
 from huggingface_hub import get_token
 
-from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp
+from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp_of
 from attnfaith.measurement import digest_model
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.models.registration import CLASSIFIER, CONFIG, MODEL, MODEL_TYPE
@@ -31,7 +31,7 @@ def stamps_of(folder: Path) -> dict[Path, tuple]:
         raise HubError(f"{folder} is no run (run.json, recipe.yaml): give the output_dir of one")
     named = [folder / name for name in ("run.json", "recipe.yaml", "model", "report")] + sorted(folder.glob("*.parquet"))
     named += [path for part in ("model", "report") for path in sorted((folder / part).rglob("*"))]
-    return {path: stamp(path) for path in named if path.exists()}
+    return {path: stamp_of(path) for path in named if path.exists()}
 
 
 def check_finished(folder: Path, state: Mapping) -> None:

@@ -29,9 +29,9 @@ from attnfaith.hub.repo import (
     check_same,
     repo_id_of,
     shared_repos,
-    stamp,
+    stamp_of,
 )
-from attnfaith.hub.tables import joined, report_tables, results_repo, with_checkpoint
+from attnfaith.hub.tables import joined, results_repo, with_checkpoint
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME
 from attnfaith.reporting import cards
 
@@ -81,7 +81,7 @@ def plan(
     records_repo, results_repo = shared["records_repo"], shared["results_repo"]
     repos = [metric_repo(owner), _records_repo(records_repo, read)]
     if with_results:
-        tables = joined([report_tables(one) for one in read])
+        tables = joined([_report_tables(one) for one in read])
         repos.append(results_repo(results_repo, tables, tuple(names)))
     repos += [_model_repo(one, records_repo, results_repo) for one in read]
     for repo in repos:
@@ -103,7 +103,7 @@ def plan_results(
     A row that is about one of the runs names its checkpoint, <owner>/<name>; a row about several names none.
     """
     folder = Path(tables)
-    sources = {path: stamp(path) for path in sorted(folder.glob("*.parquet"))}
+    sources = {path: stamp_of(path) for path in sorted(folder.glob("*.parquet"))}
     if not sources:
         raise HubError(f"{folder} holds no tables (*.parquet): make the study's tables first")
     identities = {}
@@ -253,3 +253,8 @@ def metric_repo(owner: str) -> Repo:
         if path.is_file() and "__pycache__" not in path.parts
     }
     return Repo("space", repo_id_of(owner, METRIC_NAME), files, "metric")
+
+
+def _report_tables(run: _Run) -> dict[str, pa.Table]:
+    paths = sorted((run.folder / "report" / "tables").glob("*.parquet"))
+    return {path.stem: with_checkpoint(pq.read_table(path), {run.repo_id: run.heading}) for path in paths}

@@ -26,7 +26,7 @@ class HubError(AttnfaithError):
     """A run that cannot be pushed, or a push that did not end. The message says what is there now and what to do."""
 
 
-def stamp(path: Path) -> tuple:
+def stamp_of(path: Path) -> tuple:
     """What changes when a file does."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
@@ -35,7 +35,7 @@ def stamp(path: Path) -> tuple:
 def check_same(stamps: Mapping[Path, tuple]) -> None:
     for path, stamp in stamps.items():
         try:
-            same = stamp(path) == stamp
+            same = stamp_of(path) == stamp
         except OSError:
             same = False
         if not same:

@@ -6,18 +6,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from attnfaith.hub.planning import _Run
 from attnfaith.hub.repo import CARD, SPLIT, HubError, Repo
 from attnfaith.reporting import cards
 from attnfaith.reporting.cells import CELL
 
 
 CHECKPOINT = "checkpoint"
-
-
-def report_tables(run: _Run) -> dict[str, pa.Table]:
-    paths = sorted((run.folder / "report" / "tables").glob("*.parquet"))
-    return {path.stem: with_checkpoint(pq.read_table(path), {run.repo_id: run.heading}) for path in paths}
 
 
 def with_checkpoint(table: pa.Table, identities: Mapping[str, Mapping]) -> pa.Table:
