@@ -31,7 +31,7 @@ from attnfaith.hub.repo import (
     shared_repos,
     stamp_of,
 )
-from attnfaith.hub.tables import joined, results_repo, with_checkpoint
+from attnfaith.hub.tables import joined, repo_of_results, with_checkpoint
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME
 from attnfaith.reporting import cards
 
@@ -82,7 +82,7 @@ def plan(
     repos = [metric_repo(owner), _records_repo(records_repo, read)]
     if with_results:
         tables = joined([_report_tables(one) for one in read])
-        repos.append(results_repo(results_repo, tables, tuple(names)))
+        repos.append(repo_of_results(results_repo, tables, tuple(names)))
     repos += [_model_repo(one, records_repo, results_repo) for one in read]
     for repo in repos:
         refuse_secrets(repo, folders if repo.role != "metric" else [])
@@ -111,7 +111,7 @@ def plan_results(
         made = (pq.read_schema(Path(run) / "record.parquet").metadata or {}).get(b"attnfaith", b"[]")
         identities[repo_id_of(owner, name)] = without_places(json.loads(made)[0]["identity"])
     results = {path.stem: with_checkpoint(pq.read_table(path), identities) for path in sources}
-    repo = results_repo(repo_id_of(owner, RESULTS), results, tuple(identities))
+    repo = repo_of_results(repo_id_of(owner, RESULTS), results, tuple(identities))
     refuse_secrets(repo, runs.values())
     return Plan([repo], private, revision, create_pr, sources)
 

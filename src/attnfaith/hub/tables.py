@@ -62,7 +62,7 @@ def ordered(name: str, tables: Sequence[pa.Table]) -> pa.Table:
     return joined.take(places)
 
 
-def results_repo(repo_id: str, tables: Mapping[str, pa.Table], checkpoints: tuple[str, ...]) -> Repo:
+def repo_of_results(repo_id: str, tables: Mapping[str, pa.Table], checkpoints: tuple[str, ...]) -> Repo:
     return Repo("dataset", repo_id, table_files(repo_id, tables), "results", checkpoints)
 
 
