@@ -428,9 +428,10 @@ def _prepare(folder: Path, plan: dict, discard: bool) -> None:
         changed = sorted(key for key in {*plan, *planned} if plan.get(key) != planned.get(key))
         if not changed:
             return
-        if not discard and not {"columns", "version"}.issuperset(changed):
+        asked = [key for key in changed if key not in ("columns", "version")]
+        if asked and not discard:
             raise MeasurementError(
-                f"{folder} holds part of another measurement (different: {', '.join(changed)}); "
+                f"{folder} holds part of another measurement (different: {', '.join(asked)}); "
                 "finish that one, or delete the folder to start anew"
             )
     # shards of other code, or without a plan, left when the folder was being deleted: nobody can finish those

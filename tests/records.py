@@ -1,8 +1,8 @@
+"""Records whose truth is known, for tests of what is made from records."""
+
 from dataclasses import asdict
 
 import numpy as np
-import pytest
-from matplotlib.figure import Figure
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import split_cells
@@ -69,32 +69,14 @@ def draw(count, *, classes=2, longest=25, seed=0, measures=("gradient", "leave_o
     return build(instances, seed=seed, measures=measures, **identity)
 
 
-@pytest.fixture
-def quick_figures(monkeypatch):
-    """Reports with one small empty picture per cell: drawing the real ones takes most of a report's time."""
-    monkeypatch.setattr(
-        "attnfaith.reporting.report.all_figures", lambda _cell: {"attention_overview": Figure(figsize=(1, 1))}
-    )
-
-
-@pytest.fixture
-def build_record():
-    return build
-
-
-@pytest.fixture
-def draw_record():
-    return draw
-
-
 def sparsemax(scores):
     """The nearest distribution to the scores, by bisection on the threshold."""
     low, high = scores.max() - 1, scores.max()
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if np.maximum(scores - middle, 0).sum() > 1 else (low, middle)
-    found = np.maximum(scores - low, 0)
-    return found / found.sum()
+    weights = np.maximum(scores - low, 0)
+    return weights / weights.sum()
 
 
 def entmax(scores, alpha):
@@ -111,8 +93,8 @@ def project(name, scores):
     if name == "uniform":
         return np.full(len(scores), 1 / len(scores))
     if name == "softmax":
-        found = np.exp(scores - scores.max())
-        return found / found.sum()
+        exponentials = np.exp(scores - scores.max())
+        return exponentials / exponentials.sum()
     if name.startswith("entmax"):
         return entmax(scores, float(name[7:-1]))
     return sparsemax(scores / (1 - (0.0 if name == "sparsemax" else float(name[10:-1]))))
@@ -179,8 +161,3 @@ def draw_sparse(
     draws = {name: records.Column(("K", "T")) for name in columns if name.startswith("random_support")}
     tokens = {name: records.Column(("T",)) for name in columns if name.startswith(("importance_", "hidden_to_input"))}
     return split_cells(records.build(columns, draws | tokens))[0]
-
-
-@pytest.fixture(scope="session")
-def draw_sparse_cell():
-    return draw_sparse

@@ -6,8 +6,9 @@ a shortened text is nothing new; and in one sentence per model what to use.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from scipy.stats import kendalltau
 
 from attnfaith import __version__
 from attnfaith.reporting import completeness, saliency
+from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.blocks import Grid, differing, template
 from attnfaith.reporting.cells import CELL, Cell, measure_label
 from attnfaith.reporting.saliency import TESTS
@@ -38,8 +40,9 @@ TRAINING_COLUMNS = (
 )
 
 
-def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
-    """Of the cells that were tested; none without such a cell.
+def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
+    """The page and its tables, of the cells that were tested; nothing without such a cell. `reporting.saliency` draws the
+    tests of each cell.
 
     "saliency_ranking", one row per kind of model x measure. n_seeds: cells. n_tests: tests that count, as `advise` counts
     them. rank_mean: mean rank over these tests and the seeds. share_among_best: share of tests x seeds in which the measure
@@ -53,13 +56,14 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     """
     cells = [cell for cell in cells if saliency.holds(cell)]
     if not cells:
-        return {}
-    made = saliency.tables(cells)["saliency_tests"]
-    return {
-        "saliency_ranking": _ranking(cells, made),
-        "saliency_training": _training(cells, made),
+        return Analysis()
+    made = saliency.tables(cells)
+    own = {
+        "saliency_ranking": _ranking(cells, made["saliency_tests"]),
+        "saliency_training": _training(cells, made["saliency_tests"]),
         "saliency_completeness": completeness.table(cells),
     }
+    return Analysis(own, {PAGE: render(cells, made | own)})
 
 
 def _ranking(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
@@ -81,8 +85,8 @@ def _ranking(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
                 }
                 | ranks
             )
-    found = [f"rank_{test}" for test in TESTS if any(f"rank_{test}" in row for row in rows)]
-    return pd.DataFrame(rows, columns=[*RANKING_COLUMNS, *found])
+    ranks_shown = [f"rank_{test}" for test in TESTS if any(f"rank_{test}" in row for row in rows)]
+    return pd.DataFrame(rows, columns=[*RANKING_COLUMNS, *ranks_shown])
 
 
 def _training(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
@@ -122,41 +126,31 @@ def _first(part: pd.DataFrame) -> str:
     return " = ".join(part.index[part["rank"] == 1])
 
 
-def figures(cells: Sequence[Cell]) -> dict:
-    """None of its own: the tests of each cell are drawn by `reporting.saliency`."""
-    return {}
+def render(cells: Sequence[Cell], made: Mapping[str, pd.DataFrame]) -> str:
+    """The page's HTML: the answer, a section per data set, and what training with tokens erased changes.
 
-
-def texts(cells: Sequence[Cell]) -> dict[str, str]:
-    """The page, by its file name; {} where no cell was tested."""
-    cells = [cell for cell in cells if saliency.holds(cell)]
-    return {PAGE: render(cells)} if cells else {}
-
-
-def render(cells: Sequence[Cell]) -> str:
-    """The page's HTML: the answer, a section per data set, and what training with tokens erased changes."""
-    made = saliency.tables(cells)
-    own = tables(cells)
+    made: the tables of `reporting.saliency` and of this analysis.
+    """
     sections = []
     for dataset in dict.fromkeys(cell.heading["dataset"] for cell in cells):
         of_data = [cell for cell in cells if cell.heading["dataset"] == dataset]
         part, pairs = (made[name][made[name]["dataset"] == dataset] for name in ("saliency_tests", "saliency_agreement"))
         sections.append((dataset, list(_advice(of_data)), [_grid(part), saliency.agreement_grid(_over_seeds(pairs))]))
-    return template("saliency.html.j2").render(
+    return template("page.html.j2", Path(__file__).parent).render(
         title="Attention or saliency?",
         lead=lead(cells),
         sections=sections,
-        training=_training_grid(own["saliency_training"]),
-        completeness=completeness.grid(own["saliency_completeness"]),
+        training=_training_grid(made["saliency_training"]),
+        completeness=completeness.grid(made["saliency_completeness"]),
         version=__version__,
     )
 
 
 def lead(cells: Sequence[Cell]) -> str:
     """The answer over all models in one sentence: what a developer should use to see which inputs mattered."""
-    found = [saliency.advise(cell) for cell in cells]
-    counts = Counter(advice.measure for advice in found)
-    of = f"{len(found)} models" if len(found) > 1 else "1 model"
+    advised = [saliency.advise(cell) for cell in cells]
+    counts = Counter(advice.measure for advice in advised)
+    of = f"{len(advised)} models" if len(advised) > 1 else "1 model"
     named = [(name, count) for name, count in counts.most_common() if name is not None]
     if not named:
         return f"Of {of}, none has a measure that orders its tokens better than chance: show none of them."
@@ -165,9 +159,9 @@ def lead(cells: Sequence[Cell]) -> str:
     text = f"To see which inputs mattered, use {' or '.join(ties)}: recommended for {count} of {of}"
     text += "" if len(ties) == 1 else " each"
     if best != "attention" and "attention" not in dict(named[: len(ties)]):
-        wins = sum(advice.attention_wins for advice in found)
+        wins = sum(advice.attention_wins for advice in advised)
         text += f"; attention is recommended for {counts['attention']}, and is among the best measures in {wins} of "
-        text += f"{sum(advice.tests for advice in found)} tests"
+        text += f"{sum(advice.tests for advice in advised)} tests"
     if None in counts:
         text += f"; for {counts[None]} no measure is better than chance"
     return text + "."

@@ -5,7 +5,9 @@ The two models of a pair differ in their training texts alone: those of the seco
 same test texts, which hold the evidence. A number that does not differ between the two says nothing of what a model uses.
 """
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +17,9 @@ from scipy.stats import rankdata
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.rank_agreement import auprc
 from attnfaith.reporting import interventions
-from attnfaith.reporting.cells import CELL, Cell, measure_label
+from attnfaith.reporting.analysis import Analysis, Settings
+from attnfaith.reporting.cells import CELL, Cell, match, measure_label
 from attnfaith.reporting.figures import PALETTE, _figure, _own_style
-from attnfaith.reporting.stability import match
 from attnfaith.stats import bootstrap_interval
 
 
@@ -30,8 +32,12 @@ APART = 0.75
 
 def without_evidence(cell: Cell) -> bool:
     """Whether the cell's model was trained on texts without their evidence."""
-    recipe = cell.settings.get("recipe", {})
-    return bool(recipe.get("data", {}).get("arguments", {}).get("evidence_removed"))
+    return bool(_arguments(cell).get("evidence_removed"))
+
+
+def _arguments(cell: Cell) -> dict[str, object]:
+    """What the texts that the cell's model was trained on were generated from; {} where the record does not say."""
+    return cell.settings.get("recipe", {}).get("data", {}).get("arguments") or {}
 
 
 def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
@@ -40,23 +46,26 @@ def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
     tau of attention with gradient and leave-one-out (and with each other); the share of attention on the planted words and
     the average precision of attention and of each importance measure against them; all that interventions say.
     """
-    found = {f"tau {measure_label(one)}–{measure_label(other)}": cell.tau(one, other) for one, other in cell.pairs}
+    statistics = {f"tau {measure_label(one)}–{measure_label(other)}": cell.tau(one, other) for one, other in cell.pairs}
     if "rationale" in cell.table.column_names:
         gold = records.rows(cell.table, "rationale")
         mass = [
             np.dot(weights, marks) if marks.any() else np.nan for weights, marks in zip(cell.attention, gold, strict=True)
         ]
-        found["attention on the evidence"] = np.array(mass, dtype=np.float64)
+        statistics["attention on the evidence"] = np.array(mass, dtype=np.float64)
         for name in ("attention", *cell.measures):
-            found[f"average precision of {measure_label(name)}"] = np.asarray(auprc(cell.scores(name), gold), np.float64)
-    return found | interventions.instance_statistics(cell)
+            statistics[f"average precision of {measure_label(name)}"] = np.asarray(
+                auprc(cell.scores(name), gold), np.float64
+            )
+    return statistics | interventions.instance_statistics(cell)
 
 
 def pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     """(uses the evidence, cannot) of cells that differ in nothing else."""
 
     def key(cell: Cell) -> tuple:
-        return tuple(cell.heading[name] for name in CELL if name != "training_texts")
+        others = {name: value for name, value in _arguments(cell).items() if name != "evidence_removed"}
+        return replace(cell.identity, training_texts=None), json.dumps(others, sort_keys=True)
 
     cannot = {key(cell): cell for cell in cells if without_evidence(cell)}
     return [(cell, cannot[key(cell)]) for cell in cells if not without_evidence(cell) and key(cell) in cannot]
@@ -83,11 +92,11 @@ def tests_table(cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def _row(uses: np.ndarray, cannot: np.ndarray, difference: np.ndarray) -> dict:
-    described = {}
+    row = {}
     for name, values in (("uses", uses), ("cannot", cannot)):
         defined = values[~np.isnan(values)]
         low, high = bootstrap_interval(defined)
-        described |= {
+        row |= {
             f"{name}_n": len(defined),
             f"{name}_n_undefined": len(values) - len(defined),
             f"{name}_mean": defined.mean() if len(defined) else np.nan,
@@ -101,7 +110,7 @@ def _row(uses: np.ndarray, cannot: np.ndarray, difference: np.ndarray) -> dict:
     if not np.isnan(auc):
         beyond = low > 0 or high < 0
         verdict = "yes" if beyond and max(auc, 1 - auc) >= APART else "barely" if beyond else "no"
-    return described | {
+    return row | {
         "n_pairs": len(paired),
         "difference": paired.mean() if len(paired) else np.nan,
         "ci_low": low,
@@ -145,20 +154,22 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
-    """Both tables, by file name; {} where no two cells make a pair."""
+def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
+    """Both tables and their figure; nothing where no two cells make a pair."""
     table = tests_table(cells)
-    return {"planted_tests": table, "planted_tests_over_seeds": over_seeds(table)} if len(table) else {}
+    if not len(table):
+        return Analysis()
+    return Analysis(
+        {"planted_tests": table, "planted_tests_over_seeds": over_seeds(table)},
+        figures={"planted_tests": auc_of_tests(table, pairs(cells)[0][0])},
+    )
 
 
 @_own_style
-def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
-    """One figure: the AUC of every test, a point per seed and encoder; {} where no two cells make a pair."""
-    table = tests_table(cells)
-    if not len(table):
-        return {}
+def auc_of_tests(table: pd.DataFrame, first: Cell) -> "Figure":
+    """The AUC of every test, a point per seed and encoder. table: `tests_table`; first: the first cell that it is of."""
     names = list(dict.fromkeys(table["statistic"]))[::-1]
-    first, encoders = pairs(cells)[0][0], list(dict.fromkeys(table["encoder"]))
+    encoders = list(dict.fromkeys(table["encoder"]))
     seeds = ", ".join(str(seed) for seed in dict.fromkeys(table["seed"]))
     subject = f"{first.heading['dataset']} ({first.heading['split']}) · {', '.join(encoders)} · seeds {seeds}"
     title = "Which test tells a model that uses the evidence?"
@@ -174,4 +185,4 @@ def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.7, len(names) - 0.3))
     axes.set_xlabel("AUC: larger in the model that uses the evidence (grey: says little), one point per seed")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return {"planted_tests": figure}
+    return figure

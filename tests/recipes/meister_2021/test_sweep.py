@@ -1,10 +1,17 @@
 """What identities say of a cell's sparsity knob and of its variant."""
 
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 
-from attnfaith.reporting import sweep
+from attnfaith.reporting.analysis import load_analysis
 from attnfaith.reporting.cells import Cell
 from tests.identities import typed
+
+
+analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
+sweep = import_module(".sparsity.sweep", analysis.__package__)
 
 
 def cell(**labels):
@@ -69,10 +76,3 @@ def test_entmax_is_plain_and_not_the_papers(projection):
 
 def test_untrained():
     assert sweep.is_untrained(cell(objective="untrained")) and not sweep.is_untrained(cell())
-
-
-def test_groups_keep_order_and_ignore_what_varies():
-    cells = [cell(seed=2), cell(encoder="y"), cell(seed=1, projection="sparsemax")]
-    groups = list(sweep.by_model(cells).values())
-    assert groups == [[cells[0], cells[2]], [cells[1]]]
-    assert len(sweep.by_model(cells, ("seed",))) == 3

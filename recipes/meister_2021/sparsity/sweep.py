@@ -4,13 +4,7 @@ Sparsegen's knob is lambda < 1, 0 for sparsemax; entmax's is alpha >= 1, 1 for s
 sparsity. Softmax and uniform attention lie on no lambda axis: they are its end points.
 """
 
-from collections.abc import Iterable, Sequence
-
 from attnfaith.reporting.cells import Cell
-
-
-MODEL = ("dataset", "texts", "training_texts", "split", "encoder", "alignment", "vectors", "objective")
-"""Identity columns in which the cells of one sweep agree; seed and projection are what varies."""
 
 
 def sparsegen_lambda(cell: Cell) -> float | None:
@@ -45,6 +39,11 @@ def is_untrained(cell: Cell) -> bool:
     return cell.identity.objective == "untrained"
 
 
+def is_adversary(cell: Cell) -> bool:
+    """Whether the model was trained to attend otherwise than another one."""
+    return cell.identity.objective == "adversarial"
+
+
 def is_plainly_trained(cell: Cell) -> bool:
     """Whether the model was trained on labels, all of it at one rate, on whole texts."""
     identity = cell.identity
@@ -59,11 +58,3 @@ def is_plain(cell: Cell) -> bool:
 def is_of_the_paper(cell: Cell) -> bool:
     """Whether the cell is plain and has a projection of the paper's: softmax, sparsemax, sparsegen, or uniform attention."""
     return is_plain(cell) and (sparsegen_lambda(cell) is not None or cell.identity.projection in ("softmax", "uniform"))
-
-
-def by_model(cells: Iterable[Cell], columns: Sequence[str] = MODEL) -> dict[tuple, list[Cell]]:
-    """Cells in groups that agree in the given identity columns, in order of first appearance."""
-    found: dict[tuple, list[Cell]] = {}
-    for cell in cells:
-        found.setdefault(tuple(cell.heading[name] for name in columns), []).append(cell)
-    return found
