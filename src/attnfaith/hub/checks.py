@@ -65,7 +65,7 @@ def check_one_run(folder: Path, recipe: Mapping, state: Mapping, made: Mapping[P
     for path, settings in made.items():
         measured = settings["recipe"]
         sections = ("data", "model", "training", "objective") + (("measure",) if path.name == RECORD else ())
-        other = [name for name in ("name", "seed") if measured.get(name) != recipe.get(name)]
+        other = ["seed"] if measured.get("seed") != recipe.get("seed") else []
         for section in sections:
             one, two = (dict(tree.get(section) or {}) for tree in (measured, recipe))
             other += [f"{section}.{key}" for key in sorted({*one, *two} - {"outputs"}) if one.get(key) != two.get(key)]
