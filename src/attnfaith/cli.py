@@ -107,7 +107,9 @@ def measure(arguments: Sequence[str] | None = None) -> Path:
         "Without overrides, as the run's recipe says.",
     )
     parser.add_argument("run", type=Path, help="folder of a run")
-    parser.add_argument("--output", type=Path, help="path of the record (default: the run's record.parquet)")
+    parser.add_argument(
+        "--output", type=Path, help="path of the record (default: the run's own, and its report is written anew)"
+    )
     known, overrides = parser.parse_known_args(arguments)
     from attnfaith import recipes
 
