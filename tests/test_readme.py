@@ -11,6 +11,7 @@ import pytest
 from accelerate.commands.launch import launch_command_parser
 
 from attnfaith import cli, recipes, runs
+from attnfaith.data.registry import get_entry
 
 
 ROOT = Path(__file__).parents[1]
@@ -51,7 +52,7 @@ def parsed(script, arguments, monkeypatch):
     )
     (recipe,) = called
     runs.training_arguments(recipe)
-    recipes.model_config(recipe, runs.get_entry(recipe.data.name).pair)
+    recipes.model_config(recipe, get_entry(recipe.data.name).pair)
     return recipe
 
 

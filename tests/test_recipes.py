@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import recipes, runs
+from attnfaith.data.loading import SPLITS
 from attnfaith.data.registry import get_entry
 from attnfaith.measurement import load_producers
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
@@ -50,7 +51,7 @@ def builds(recipe):
     assert model(**batch).logits.shape == (1, num_labels)
     load_producers(recipe.measure.producers)
     runs.training_arguments(recipe)
-    assert recipe.measure.split in runs.SPLITS
+    assert recipe.measure.split in SPLITS
 
 
 def test_there_are_recipes_and_studies():
@@ -329,8 +330,8 @@ def test_the_family_of_wiegreffe_and_pinter_fits_together():
     base = family["base"]
     for name in ("guided", "adversarial"):
         assert family[name].objective.kind == name and family[name].objective.base == base.output_dir
-        assert set(runs._needed_outputs(family[name])) <= set(base.measure.outputs)
-    assert set(runs._needed_outputs(family["guided"])) <= set(family["adversarial"].measure.outputs)
+        assert set(runs.base.needed_outputs(family[name])) <= set(base.measure.outputs)
+    assert set(runs.base.needed_outputs(family["guided"])) <= set(family["adversarial"].measure.outputs)
     assert family["adversarial"].model == base.model and family["guided"].model == family["mlp"].model
     assert all(recipe.data == base.data and recipe.seed == base.seed for recipe in family.values())
 
