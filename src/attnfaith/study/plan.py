@@ -1,0 +1,309 @@
+"""The plan of a study: a YAML file read into cells, each a command, the folder that it fills and the cells it needs.
+
+A study is a YAML file with the keys
+
+    output_dir   folder of the runs, one folder and one log for each cell
+    results      folder of the tables and figures made from all of them
+    analysis     (optional) the paper's own tables and figures: a Python file, by its path from the study's. It is run: a
+                 study file is code (`attnfaith.reporting.analysis`)
+    published    (optional) CSV of published numbers, for the analysis to show beside the measured ones
+    stand_ins    (optional) data set: the one of the paper that it stands in for, whose published numbers are shown beside it
+    tables       (optional) which tables; all that single cells allow by default
+    compare      (optional) identity columns; cells that differ in one of them are compared in pairs
+    mix_versions (optional) true: tabulate records together that different code measured
+    blocks       list of: recipe, and optionally name, set, grid, after
+
+A block is a recipe, what it `set`s in it, and a `grid`, key: [values]. Each combination is a cell, called <name>-<values>
+(name: that of the recipe's file unless given). `after` names cells whose runs a cell reads; values in `set` and `after` may
+hold {key} of the block's grid, and {output_dir}.
+"""
+
+import dataclasses
+import fnmatch
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import yaml
+
+import attnfaith
+from attnfaith import recipes, record
+from attnfaith.recipes import Recipe, RecipeError
+
+
+KEYS = {
+    "output_dir": str,
+    "results": str,
+    "analysis": str,
+    "published": str,
+    "stand_ins": dict,
+    "tables": list,
+    "compare": list,
+    "mix_versions": bool,
+    "blocks": list,
+}
+BLOCK_KEYS = {"recipe": str, "name": str, "set": dict, "grid": dict, "after": list}
+KINDS = {str: "a text", list: "a list", dict: "keys and values", bool: "true or false"}
+TRAIN = (sys.executable, "-m", "attnfaith.cli", "train")
+# The alpha at which entmax is a projection that has a name of its own.
+ENTMAX = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a study: its name, recipe, what is set in it, the cells whose runs it reads, the name of its block."""
+
+    name: str
+    recipe: str
+    overrides: Sequence[str]
+    after: Sequence[str] = ()
+    block: str = ""
+
+    @property
+    def command(self) -> list[str]:
+        """What makes the run, or goes on with it where it was stopped."""
+        return [*TRAIN, "--config", self.recipe, "--resume_from_checkpoint", *self.overrides]
+
+
+def read_study(path: Path) -> dict:
+    """The study of a YAML file.
+
+    Raises RecipeError for a file that is none, for keys it lacks or nobody knows, and values of another kind than theirs.
+    """
+    try:
+        study = yaml.load(path.read_text(encoding="utf-8"), Loader=recipes.Loader)
+    except OSError as error:
+        raise RecipeError(f"no study at {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not YAML: {error}") from error
+    if not isinstance(study, dict):
+        raise RecipeError(f"{path} must hold keys and values: {', '.join(KEYS)}")
+    if unknown := sorted(set(study) - set(KEYS)):
+        raise RecipeError(f"{path}: unknown keys {unknown}; known: {', '.join(KEYS)}")
+    if missing := sorted({"output_dir", "results", "blocks"} - set(study)):
+        raise RecipeError(f"{path} lacks {missing}")
+    _check_kinds(study, KEYS, str(path))
+    if "analysis" in study:
+        study["analysis"] = str(path.parent / study["analysis"])
+    if not study["blocks"]:
+        raise RecipeError(f"{path}: blocks is empty, so there is nothing to run; give a list of blocks with a recipe each")
+    return study
+
+
+def _check_kinds(values: Mapping, kinds: Mapping[str, type], where: str) -> None:
+    for key, value in values.items():
+        if not isinstance(value, kinds[key]):
+            raise RecipeError(f"{where}: {key} is {value!r}; it must be {KINDS[kinds[key]]}")
+
+
+def cells(study: Mapping) -> list[Cell]:
+    """The cells of a study, in its order.
+
+    Raises RecipeError for a block that is none, a grid that gives a value twice, two cells of one name or a name that is no
+    name of a folder, an `after` that names no cell or leads back to its own, and a {key} that the block's grid does not
+    have.
+    """
+    planned = [
+        cell for number, block in enumerate(study["blocks"], start=1) for cell in _block_cells(study, block, f"block {number}")
+    ]
+    names = [cell.name for cell in planned]
+    if wrong := [name for name in names if Path(name).name != name or set("{}\n") & set(name)]:
+        raise RecipeError(
+            f"the cell {wrong[0]!r} is no name for a folder: keep '/', '{{' and '}}' out of the name and the grid, use `set`"
+        )
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RecipeError(f"the study has cells of one name: {twice}; vary a key of the grid, or give the block a name")
+    for cell in planned:
+        if strangers := [name for name in cell.after if name not in names]:
+            raise RecipeError(f"cell {cell.name} is after {strangers}, which the study does not have; it has {names}")
+    _check_order(planned)
+    return planned
+
+
+def _block_cells(study: Mapping, block, where: str) -> Iterator[Cell]:
+    """The cells of one block, the values of its grid checked."""
+    if not isinstance(block, Mapping):
+        raise RecipeError(f"{where} is {block!r}; it must hold keys and values: {', '.join(BLOCK_KEYS)}")
+    if unknown := sorted(set(block) - set(BLOCK_KEYS)):
+        raise RecipeError(f"{where}: unknown keys {unknown}; known: {', '.join(BLOCK_KEYS)}")
+    if "recipe" not in block:
+        raise RecipeError(f"{where} lacks a recipe")
+    _check_kinds(block, BLOCK_KEYS, where)
+    grid, prefix = block.get("grid", {}), block.get("name", Path(block["recipe"]).stem)
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise RecipeError(f"{where}: grid.{key} is {values!r}; give a list of one or more values")
+        if twice := [value for place, value in enumerate(values) if any(_equal(value, it) for it in values[:place])]:
+            raise RecipeError(f"{where}: grid.{key} is {values!r}: {twice[0]!r} is there twice; give each value once")
+    for values in itertools.product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        name = "-".join([prefix, *(f"{value}" for value in values)])
+        known = {**chosen, "output_dir": study["output_dir"]}
+        settings = {**_fill(block.get("set", {}), known, f"{where}, set"), **chosen}
+        settings |= {"output_dir": str(Path(study["output_dir"]) / name), "name": name}
+        after = _fill(block.get("after", []), known, f"{where}, after")
+        # JSON is YAML that can be read in one way only: "yes" stays a text, and "a #1" keeps its end
+        overrides = [f"--{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
+        yield Cell(name, block["recipe"], overrides, after, prefix)
+
+
+def _equal(one, other) -> bool:
+    """Whether two values of a grid are the same, 0 and -0.0 too; false is no number."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _fill(value, known: Mapping[str, object], where: str):
+    """A value with each {key} in it replaced; lists and dictionaries item by item."""
+    if isinstance(value, Mapping):
+        return {key: _fill(item, known, where) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_fill(item, known, where) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def replaced(match: re.Match) -> str:
+        if match[1] not in known:
+            raise RecipeError(f"{where}: {match[0]} in {value!r} is no key of the block's grid; known: {', '.join(known)}")
+        return str(known[match[1]])
+
+    return re.sub(r"\{([^{}]*)\}", replaced, value)
+
+
+def _check_order(planned: Sequence[Cell]) -> None:
+    """Raises RecipeError where cells wait for one another in a circle."""
+    waiting = {cell.name: set(cell.after) for cell in planned}
+    while free := [name for name, after in waiting.items() if not after & set(waiting)]:
+        for name in free:
+            del waiting[name]
+    if waiting:
+        raise RecipeError(f"cells wait for one another in a circle, so none of them can start: {sorted(waiting)}")
+
+
+def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
+    """The cells whose names match a shell pattern, and those they wait for. Raises RecipeError where none does."""
+    if pattern is None:
+        return list(planned)
+    by_name = {cell.name: cell for cell in planned}
+    wanted = fnmatch.filter(by_name, pattern)
+    if not wanted:
+        raise RecipeError(f"--only {pattern}: no cell has such a name; the study has {', '.join(by_name)}")
+    chosen = set()
+    while wanted:
+        name = wanted.pop()
+        if name not in chosen:
+            chosen.add(name)
+            wanted += by_name[name].after
+    return [cell for cell in planned if cell.name in chosen]
+
+
+def load_recipe(cell: Cell) -> Recipe:
+    """Raises RecipeError, naming the cell, for a recipe that is missing or wrong."""
+    try:
+        return recipes.load(cell.recipe, cell.overrides)
+    except RecipeError as error:
+        raise RecipeError(f"cell {cell.name}: {error}") from error
+
+
+# ------------------------------------------------------------------------------------------- cells told apart
+
+
+def check_distinct(wanted: Mapping[str, Recipe]) -> None:
+    """Raises RecipeError where two recipes differ in nothing that a record tells cells apart by, or only in the name of the
+    projection: sparsegen at lambda 0 is sparsemax.
+
+    Sooner than `reporting.study.check_identities`, which sees the records.
+    """
+    owners: dict[str, tuple[str, str]] = {}
+    for name, recipe in wanted.items():
+        projection = _projection_name(recipe.model)
+        other, named = owners.setdefault(repr(_identity(recipe)), (name, projection))
+        if other != name and named != projection:
+            raise RecipeError(
+                f"cells {other!r} and {name!r} are one model under two names: {named} and {projection} attend alike; leave "
+                "one of them out"
+            )
+        if other != name:
+            raise RecipeError(
+                f"cells {other!r} and {name!r} have the same data, split, model, objective and seed: tables cannot "
+                "tell them apart; give them different seeds or keep them in different studies"
+            )
+
+
+def _identity(recipe: Recipe) -> tuple:
+    """What decides the fields of a record's identity, with one projection for one mapping."""
+    model, data = recipe.model, recipe.data
+    fields = ("encoder", "hierarchy", "alignment", "score_scale", "readout")
+    return (
+        data,
+        None if data.vectors else model.embedding_std,
+        recipe.measure.split,
+        recipe.measure.level,
+        [getattr(model, name) for name in fields],
+        _projection(model),
+        recipe.objective,
+        [recipe.training.attention_learning_rate_factor, recipe.training.random_erasure]
+        if recipe.objective.kind == "classification"
+        else None,
+        recipe.seed,
+    )
+
+
+def _projection(model) -> tuple[str, float | None]:
+    """The mapping by family and parameter: sparsemax is sparsegen at lambda 0, and with softmax it is an entmax."""
+    if model.projection == "sparsegen":
+        return ("sparsegen", model.sparsegen_lambda) if model.sparsegen_lambda else ("entmax", ENTMAX["sparsemax"])
+    if model.projection == "entmax":
+        return "entmax", model.entmax_alpha
+    return ("entmax", ENTMAX[model.projection]) if model.projection in ENTMAX else (model.projection, None)
+
+
+def _projection_name(model) -> str:
+    parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
+    return model.projection if parameter is None else f"{model.projection}({parameter + 0.0:g})"  # -0.0 + 0.0 is 0.0
+
+
+# ------------------------------------------------------------------------------------------- what is done already
+
+
+def complete(recipe: Recipe) -> bool:
+    """Whether the recipe's folder holds its whole run: a page, and a record made by this very recipe."""
+    folder = Path(recipe.output_dir)
+    try:
+        state = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        made = pq.read_schema(folder / "record.parquet")
+        parts = json.loads((made.metadata or {}).get(b"attnfaith", b"[]"))
+        same = [_deciding(recipes.build(part["recipe"])) for part in parts] == [_deciding(recipe)]
+        if recipe.objective.base and same:
+            same = state["base"]["weights (SHA-256)"] == _weights(Path(recipe.objective.base))
+    except (OSError, ValueError, KeyError):  # absent, half-written, or of another version: to be run
+        return False
+    page = folder / "report" / "index.html"
+    return state["status"] == "complete" and page.is_file() and same and set(record.COLUMNS) <= set(made.names)
+
+
+def kept(recipe: Recipe, *, remeasure: bool = False) -> bool:
+    """Whether nothing is to be done; with remeasure, a record that other code measured is to be made anew."""
+    return complete(recipe) and not (remeasure and not of_this_code(recipe))
+
+
+def of_this_code(recipe: Recipe) -> bool:
+    """Whether this very code measured the record in the recipe's folder."""
+    made = pq.read_schema(Path(recipe.output_dir) / "record.parquet").metadata or {}
+    parts = json.loads(made.get(b"attnfaith", b"[]"))
+    here = (attnfaith.__version__, record.code_digest())
+    return all((part.get("version"), part.get("code")) == here for part in parts)
+
+
+def _weights(folder: Path) -> str:
+    """The digest of the model that a run's record was measured with."""
+    return json.loads(pq.read_schema(folder / "record.parquet").metadata[b"attnfaith"])[0]["model"]
+
+
+def _deciding(recipe: Recipe) -> dict:
+    """What decides a run's numbers: all but its place, its words and its report."""
+    return {key: value for key, value in dataclasses.asdict(recipe).items() if key not in ("output_dir", "note", "report")}
