@@ -4,7 +4,9 @@ A study is a YAML file with the keys
 
     output_dir   folder of the runs, one folder and one log for each cell
     results      folder of the tables and figures made from all of them
-    published    (optional) CSV of published numbers, shown beside the measured ones
+    analysis     (optional) the paper's own tables and figures: a Python file, by its path from the study's. It is run: a
+                 study file is code (`attnfaith.reporting.analysis`)
+    published    (optional) CSV of published numbers, for the analysis to show beside the measured ones
     stand_ins    (optional) data set: the one of the paper that it stands in for, whose published numbers are shown beside it
     tables       (optional) which tables; all that single cells allow by default
     compare      (optional) identity columns; cells that differ in one of them are compared in pairs
@@ -52,23 +54,24 @@ from attnfaith import recipes, record
 from attnfaith.cli import guarded
 from attnfaith.files import write_atomically
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.reporting import compare_with_published, save_table, stability
+from attnfaith.reporting import save_table
 from attnfaith.reporting.cells import Cell as RecordCell
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.study import (
     DEFAULT,
+    analyse,
     check_identities,
     check_names,
     save_png,
     study_figures,
     study_tables,
-    study_texts,
 )
 
 
 KEYS = {
     "output_dir": str,
     "results": str,
+    "analysis": str,
     "published": str,
     "stand_ins": dict,
     "tables": list,
@@ -119,6 +122,8 @@ def read_study(path: Path) -> dict:
     if missing := sorted({"output_dir", "results", "blocks"} - set(study)):
         raise RecipeError(f"{path} lacks {missing}")
     _check_kinds(study, KEYS, str(path))
+    if "analysis" in study:
+        study["analysis"] = str(path.parent / study["analysis"])
     if not study["blocks"]:
         raise RecipeError(f"{path}: blocks is empty, so there is nothing to run; give a list of blocks with a recipe each")
     return study
@@ -708,25 +713,22 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
 
     Raises RecordError where different code measured the records, unless mix_versions, and where two have one identity.
     """
-    tables = {name: record.load(folder / "record.parquet") for name, folder in folders.items()}
+    records = {name: record.load(folder / "record.parquet") for name, folder in folders.items()}
     if not mix_versions:
         record.check_one_code(
-            tables.values(), "--remeasure measures anew what other code measured, --mix-versions takes all as they are"
+            records.values(), "--remeasure measures anew what other code measured, --mix-versions takes all as they are"
         )
-    parts = {name: split_cells(table) for name, table in tables.items()}
+    parts = {name: split_cells(table) for name, table in records.items()}
     check_identities(parts)
     every: list[RecordCell] = [cell for found in parts.values() for cell in found]
     names, output = study.get("tables", DEFAULT), Path(study["results"])
-    published = read_published(study)
-    for_protocols = published if published is not None and "table" in published.columns else None
-    found = study_tables(every, names, study.get("compare", ()), for_protocols)
-    if published is not None:
-        found |= beside_published(found, published, study)
-    for name, table in found.items():
+    tables = study_tables(every, names, study.get("compare", ()))
+    analysis = analyse(study, every, tables)
+    for name, table in (tables | analysis.tables).items():
         save_table(table, output / name)
-    for name, text in study_texts(every, names, for_protocols).items():
+    for name, text in analysis.texts.items():
         write_atomically(output / name, text.encode())
-    for name, figure in study_figures(every, names, for_protocols).items():
+    for name, figure in (study_figures(every, names) | analysis.figures).items():
         save_png(figure, output / "figures" / f"{name}.png")
 
 
@@ -743,105 +745,6 @@ def write_cells(study: Mapping, planned: Sequence[Cell], ready: Mapping[str, Pat
     table = pd.DataFrame(rows).astype({"n": "Int64"})
     text = table.to_csv(index=False, na_rep="NaN", lineterminator="\n")
     write_atomically(Path(study["results"]) / "cells.csv", text.encode())
-
-
-def read_published(study: Mapping) -> pd.DataFrame | None:
-    """Raises RecipeError where a file is missing or not such a table, or what it stands beside is not asked for."""
-    if not study.get("published"):
-        if study.get("stand_ins"):
-            raise RecipeError("stand_ins without published: name the CSV of published numbers, or leave stand_ins out")
-        return None
-    published = _read_csv(study["published"])
-    kinds = {"table": {"sparsity"}, "model": {"stability"}}
-    needed = next((kinds[key] for key in kinds if key in published.columns), {"agreement", "performance"})
-    if missing := sorted(needed - set(study.get("tables", DEFAULT))):
-        raise RecipeError(f"published: {study['published']} stands beside the tables {missing}: name them under tables")
-    if "table" in published.columns:
-        needed = ["table", "dataset", "encoder", "alignment", "projection", "training", "statistic", "mean", "std", "source"]
-        _check_table(study["published"], published, needed)
-        return published
-    if "model" in published.columns:
-        _check_table(study["published"], published, ["dataset", "encoder", "model", "statistic", "value", "source"])
-        return published
-    _check_table(study["published"], published, ["dataset", "encoder", "alignment", "pair", "class", "statistic", "value"])
-    scores = _performance(study["published"])
-    _check_table(scores, _read_csv(scores), ["dataset", "encoder", "alignment"])
-    return for_stand_ins(published, study)
-
-
-def for_stand_ins(published: pd.DataFrame, study: Mapping) -> pd.DataFrame:
-    """Published numbers once more for each data set that stands in for one of the paper; `published_for` names the latter.
-
-    Raises RecipeError where nothing is published for a data set that is stood in for.
-    """
-    known = published["dataset"].unique()
-    parts = [published.assign(published_for=published["dataset"])]
-    for name, original in study.get("stand_ins", {}).items():
-        if original not in known or name in known:
-            raise RecipeError(
-                f"stand_ins: {name}: {original}; give a data set without published numbers, and one that has them: "
-                f"{', '.join(sorted(known))}"
-            )
-        rows = published[published["dataset"] == original]
-        parts.append(rows.assign(dataset=name, published_for=original))
-    return pd.concat(parts, ignore_index=True)
-
-
-def _performance(path: str | Path) -> Path:
-    """The file of published scores that stands beside one of published taus."""
-    return Path(path).with_name(f"{Path(path).stem}_performance.csv")
-
-
-def _read_csv(path: str | Path) -> pd.DataFrame:
-    try:
-        return pd.read_csv(path)
-    except OSError as error:
-        raise RecipeError(f"published: no file at {path}") from error
-    except ValueError as error:
-        raise RecipeError(f"published: {path} is no CSV table: {error}") from error
-
-
-def _check_table(path: str | Path, table: pd.DataFrame, needed: Sequence[str]) -> None:
-    if missing := [name for name in needed if name not in table.columns]:
-        raise RecipeError(f"published: {path} lacks the columns {missing}; needed: {', '.join(needed)}")
-    for name in ("value", "mean", "std"):
-        if name in needed and not pd.api.types.is_numeric_dtype(table[name]):
-            raise RecipeError(
-                f"published: {path} holds a value that is no number; its column '{name}' is {table[name].dtype}"
-            )
-
-
-def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame, study: Mapping) -> dict[str, pd.DataFrame]:
-    """Measured beside published numbers: tau by pair and class, or scores by kind of model, as the file's columns say.
-
-    Numbers by table of the paper stand in the tables of the protocol itself.
-    """
-    if "table" in published.columns:
-        return {}
-    if "model" in published.columns:
-        return {"beside_published": stability.beside_published(found, published)}
-    scores = for_stand_ins(_read_csv(_performance(study["published"])), study)
-    return {
-        "beside_published": compare_with_published(found["agreement"], published),
-        "side_by_side": side_by_side(found["performance"], found["agreement"], scores, published),
-    }
-
-
-def side_by_side(
-    performance: pd.DataFrame, agreement: pd.DataFrame, scores: pd.DataFrame, taus: pd.DataFrame
-) -> pd.DataFrame:
-    """One row per cell: accuracy and mean tau of each pair over all texts, measured and published (NaN where it is not)."""
-    factors = ["dataset", "encoder", "alignment"]
-    cell = [*factors, "vectors", "seed"]
-    agreement, performance = (table.astype(dict.fromkeys(cell[:-1], str)) for table in (agreement, performance))
-    rows = performance[[*cell, "n", "accuracy", "roc_auc"]].merge(scores, how="left", on=factors)
-    for pair in dict.fromkeys(taus["pair"]):
-        mine = agreement[(agreement["pair"] == pair) & (agreement["class"] == "overall")]
-        theirs = taus[(taus["pair"] == pair) & (taus["class"] == "overall") & (taus["statistic"] == "tau_mean")]
-        mine = mine[[*cell, "tau_mean"]].rename(columns={"tau_mean": f"tau {pair}"})
-        theirs = theirs[[*factors, "value"]].rename(columns={"value": f"published tau {pair}"})
-        rows = rows.merge(mine, how="left", on=cell).merge(theirs, how="left", on=factors)
-    return rows.sort_values(cell, ignore_index=True)
 
 
 def main(arguments=None) -> None:
@@ -912,7 +815,7 @@ def carry_out(
 def settle(study: Mapping) -> tuple[list[Cell], dict[str, Recipe]]:
     """The cells of a study and their recipes by name. Raises RecipeError for what could not be run or tabulated."""
     check_names(study.get("tables", DEFAULT), study.get("compare", ()))
-    read_published(study)
+    analyse(study)
     planned = cells(study)
     wanted = {cell.name: load_recipe(cell) for cell in planned}
     check_distinct(wanted)

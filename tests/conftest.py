@@ -155,6 +155,32 @@ def quick_report(monkeypatch):
 
 
 @pytest.fixture
+def quick_figures(quick_report):
+    """The same, by the name that tests of pages know."""
+
+
+@pytest.fixture
+def build_record():
+    from tests.records import build
+
+    return build
+
+
+@pytest.fixture
+def draw_record():
+    from tests.records import draw
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def draw_sparse_cell():
+    from tests.records import draw_sparse
+
+    return draw_sparse
+
+
+@pytest.fixture
 def small_recipe():
     """The text of a recipe that is trained and measured in seconds, by its name and folder."""
 

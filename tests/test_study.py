@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from attnfaith import recipes, record
-from attnfaith.reporting.study import KNOWN
+from attnfaith.reporting.analysis import StudyError
+from attnfaith.reporting.study import DEFAULT
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,6 +30,17 @@ def script(name):
 
 
 study = script("study")
+JAIN_WALLACE, WIEGREFFE_PINTER, MEISTER, PLANTED, BASTINGS = (
+    str(ROOT / "recipes" / paper / "analysis.py")
+    for paper in (
+        "jain_wallace_2019",
+        "wiegreffe_pinter_2019",
+        "meister_2021",
+        "planted_evidence",
+        "bastings_filippova_2020",
+    )
+)
+TAUS_OF_THE_PAPER = str(ROOT / "recipes/jain_wallace_2019/published.csv")
 TINY = """
 name: tiny
 output_dir: unused
@@ -269,11 +281,14 @@ def test_a_flat_and_a_hierarchical_model_are_two_cells():
         ({"blocks": None}, "blocks is None; it must be a list"),
         ({"blocks": []}, "blocks is empty, so there is nothing to run"),
         ({"blocks": ["tiny.yaml"]}, "block 1 is 'tiny.yaml'; it must hold keys and values: recipe, name"),
-        ({"published": "nowhere.csv"}, "published: no file at nowhere.csv"),
+        ({"published": "nowhere.csv", "analysis": JAIN_WALLACE}, "published: no file at nowhere.csv"),
+        ({"published": "nowhere.csv"}, "published without analysis: name the analysis"),
+        ({"analysis": 3}, "analysis is 3; it must be a text"),
+        ({"analysis": "nowhere.py"}, "analysis: no file at .*nowhere.py; its path is read from the study file"),
         ({"published": 3}, "published is 3; it must be a text"),
         ({"stand_ins": ["sst"]}, r"stand_ins is \['sst'\]; it must be keys and values"),
         ({"stand_ins": {"a": "sst"}}, "stand_ins without published: name the CSV"),
-        ({"published": str(ROOT / "recipes/jain_wallace_2019/published.csv")}, r"stands beside the tables \['agreement'\]"),
+        ({"published": TAUS_OF_THE_PAPER, "analysis": JAIN_WALLACE}, r"stands beside the tables \['agreement'\]"),
     ],
 )
 def test_tables_that_cannot_be_made_are_refused_first(planned, keys, message):
@@ -283,34 +298,38 @@ def test_tables_that_cannot_be_made_are_refused_first(planned, keys, message):
     assert not runs.exists()
 
 
-TAUS = "dataset,encoder,alignment,pair,class,statistic,value\nsst,cnn,dot,a,0,tau_mean,"
+TAUS = "dataset,encoder,alignment,pair,class,statistic,source,value\nsst,cnn,dot,a,0,tau_mean,x,"
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("analysis", "content", "message"),
     [
-        (b"", "is no CSV table: No columns"),
-        (b"\xff\xfe\x00", "is no CSV table: 'utf-8' codec"),
-        (b"a,b\n1,2\n", r"lacks the columns \['dataset', 'encoder', .*\]; needed: dataset, encoder, alignment, pair"),
-        (b"model,value\nx,1\n", r"lacks the columns \['dataset', 'encoder', 'statistic', 'source'\]"),
-        (TAUS.encode() + b"high\n", "holds a value that is no number"),
-        (TAUS.encode() + b".5\n", "published: no file at .*/taus_performance.csv"),
+        (JAIN_WALLACE, b"", "is no CSV table: No columns"),
+        (JAIN_WALLACE, b"\xff\xfe\x00", "is no CSV table: 'utf-8' codec"),
+        (
+            JAIN_WALLACE,
+            b"a,b\n1,2\n",
+            r"lacks the columns \['dataset', 'encoder', .*\]; needed: dataset, encoder, alignment, pair",
+        ),
+        (WIEGREFFE_PINTER, b"model,value\nx,1\n", r"lacks the columns \['dataset', 'encoder', 'statistic', 'source'\]"),
+        (JAIN_WALLACE, TAUS.encode() + b"high\n", "holds a value that is no number"),
+        (JAIN_WALLACE, TAUS.encode() + b".5\n", "published: no file at .*/taus_performance.csv"),
     ],
 )
-def test_published_numbers_that_cannot_be_used_are_refused_first(planned, tmp_path, content, message):
+def test_published_numbers_that_cannot_be_used_are_refused_first(planned, tmp_path, analysis, content, message):
     (tmp_path / "taus.csv").write_bytes(content)
-    tables = ["performance", "agreement", "stability"]
-    path, runs = planned({"name": "a"}, tables=tables, published=str(tmp_path / "taus.csv"))
-    with pytest.raises(recipes.RecipeError, match=message):
+    keys = {"tables": ["performance", "agreement"], "analysis": analysis, "published": str(tmp_path / "taus.csv")}
+    path, runs = planned({"name": "a"}, **keys)
+    with pytest.raises(StudyError, match=message):
         study.main(["--config", str(path)])
     assert not runs.exists()
 
 
 @pytest.mark.parametrize("stand_ins", [{"sst": "imdb"}, {"mine": "nowhere"}])
 def test_stand_ins_of_what_is_not_published_are_refused_first(planned, stand_ins):
-    keys = {"published": str(ROOT / "recipes/jain_wallace_2019/published.csv"), "tables": ["performance", "agreement"]}
+    keys = {"published": TAUS_OF_THE_PAPER, "analysis": JAIN_WALLACE, "tables": ["performance", "agreement"]}
     path, runs = planned({"name": "a"}, **keys, stand_ins=stand_ins)
-    with pytest.raises(recipes.RecipeError, match=r"stand_ins: .*; give a data set without published numbers, and one that"):
+    with pytest.raises(StudyError, match=r"stand_ins: .*; give a data set without published numbers, and one that"):
         study.main(["--config", str(path)])
     assert not runs.exists()
 
@@ -747,31 +766,40 @@ def test_launched_by_accelerate(planned):
 
 @pytest.mark.slow
 def test_tables_are_rebuilt_without_torch(planned, tmp_path):
-    """By every protocol that there is, and with published numbers."""
-    (path := tmp_path / "published.csv").write_text(
+    """By the analysis of every paper, and with published numbers."""
+    (numbers := tmp_path / "published.csv").write_text(
         "table,dataset,encoder,alignment,projection,training,statistic,mean,std,source\n"
         "6,x,bilstm,additive,softmax,,tau attention–gradient_norm,.25,.28,a table\n"
     )
     sweep = {"name": "s", "set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [-1, 0.5], "seed": [1, 2]}}
+    own = {"analysis": MEISTER, "published": str(numbers)}
     path, runs = planned(
-        {"name": "a", "grid": {"projection": ["softmax", "sparsemax"], "seed": [1, 2]}},
-        sweep,
-        tables=list(KNOWN),
-        published=str(path),
+        {"name": "a", "grid": {"projection": ["softmax", "sparsemax"], "seed": [1, 2]}}, sweep, tables=list(DEFAULT), **own
     )
     study.main(["--config", str(path)])
-    table = path.parent / "results" / "performance.csv"
-    before = table.read_bytes()
-    table.unlink()
+    plan = {key: value for key, value in yaml.safe_load(path.read_text()).items() if key not in own}
+    analyses = {
+        "meister": own,
+        "wiegreffe": {"analysis": WIEGREFFE_PINTER},
+        "jain": {"analysis": JAIN_WALLACE, "published": TAUS_OF_THE_PAPER},
+        "planted": {"analysis": PLANTED},
+        "bastings": {"analysis": BASTINGS},
+    }
+    for name, keys in analyses.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(plan | keys | {"results": str(tmp_path / name)}))
     code = (
-        "import sys; sys.argv = ['study.py', '--config', sys.argv[1], '--tables']\n"
-        f"import runpy\ntry: runpy.run_path({str(ROOT / 'recipes' / 'study.py')!r}, run_name='__main__')\n"
-        "except SystemExit as end: print('code', end.code)\n"
+        "import sys; from pathlib import Path\n"
+        f"import runpy\nmain = runpy.run_path({str(ROOT / 'recipes' / 'study.py')!r})['main']\n"
+        f"for name in {list(analyses)!r}: main(['--config', str(Path(sys.argv[1]) / f'{{name}}.yaml'), '--tables'])\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-2:] == ["code 0", "False False"], done.stdout + done.stderr
-    assert table.read_bytes() == before and (path.parent / "results" / "models.csv").is_file()
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["False False"], done.stdout + done.stderr
+    table = (path.parent / "results" / "performance.csv").read_bytes()
+    assert all((tmp_path / name / "performance.csv").read_bytes() == table for name in analyses)
+    made = {"meister": "meister_table6", "wiegreffe": "models", "jain": "side_by_side"}
+    assert all((tmp_path / name / f"{table}.csv").is_file() for name, table in made.items())
+    assert (tmp_path / "meister" / "summary.md").is_file()
 
 
 # ------------------------------------------------------------------------------------------------ real runs
@@ -790,16 +818,18 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
             "class": ["overall"] * 2,
             "statistic": ["tau_mean"] * 2,
             "value": [0.5, 0.25],
+            "source": ["a table"] * 2,
         }
     )
     published.to_csv(tmp_path / "published.csv", index=False)
-    scores = published[["dataset", "encoder", "alignment"]].assign(
+    scores = published[["dataset", "encoder", "alignment", "source"]].assign(
         published_accuracy=[0.9, 0.8], published_roc_auc=[0.95, 0.85]
     )
     scores.to_csv(tmp_path / "published_performance.csv", index=False)
     plan = tmp_path / "study.yaml"
     plan.write_text(
-        f"output_dir: {tmp_path}/runs\nresults: {tmp_path}/results\npublished: {tmp_path}/published.csv\n"
+        f"output_dir: {tmp_path}/runs\nresults: {tmp_path}/results\n"
+        f"analysis: {JAIN_WALLACE}\npublished: {tmp_path}/published.csv\n"
         "stand_ins: {planted_evidence: reviews}\n"
         f"blocks:\n- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [average], seed: [1, 2]}}\n"
         f"- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [no_such]}}\n"

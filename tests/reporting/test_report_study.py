@@ -36,7 +36,7 @@ def test_one_seed_has_no_mean_over_seeds(cells):
 
 def test_numbers_that_name_a_row_are_no_statistics(cells, monkeypatch):
     monkeypatch.setitem(study.INTERVENTIONS, "attack", SimpleNamespace(tables=of_epsilons))
-    monkeypatch.setattr(study, "KNOWN", (*study.KNOWN, "attack"))
+    monkeypatch.setattr(study, "DEFAULT", (*study.DEFAULT, "attack"))
     table = study.study_tables(cells, ["attack"])["attack_over_seeds"]
     found = table[table["statistic"] == "jsd"].set_index("epsilon")
     assert found.loc["0.5", "mean"] == pytest.approx(1.0) and found.loc["1.0", "mean"] == pytest.approx(2.0)
@@ -48,34 +48,6 @@ def test_comparisons_are_made_where_they_are_asked_for(draw_record):
     assert "comparisons" not in study.study_tables(pair)
     found = study.study_tables(pair, ["performance"], ["projection"])["comparisons"]
     assert set(found["first"]) == {"softmax"} and set(found["second"]) == {"sparsemax"}
-
-
-def test_protocols_get_the_published_numbers_that_they_ask_for(cells, monkeypatch):
-    published = pd.DataFrame({"mean": [0.5]})
-
-    def beside(cells, published=None):
-        value = None if published is None else published["mean"].item()
-        return {"beside": pd.DataFrame({"n": [len(cells)], "published": [value]})}
-
-    def said(cells, published=None):
-        return {"summary.md": f"{len(cells)} cells, {'nothing' if published is None else len(published)} published"}
-
-    asks = SimpleNamespace(tables=beside, texts=said, figures=lambda cells, published=None: {"drawn": published})
-    plain = SimpleNamespace(
-        tables=lambda cells: {"plain": pd.DataFrame({"n": [len(cells)]})}, figures=lambda cells: {"plain": len(cells)}
-    )
-    for name, protocol in (("asks", asks), ("plain", plain)):
-        monkeypatch.setitem(study.PROTOCOLS, name, protocol)
-    monkeypatch.setattr(study, "KNOWN", (*study.KNOWN, "asks", "plain"))
-    names = ["asks", "plain"]
-    found = study.study_tables(cells, names, published=published)
-    assert found["beside"].to_dict("list") == {"n": [3], "published": [0.5]} and found["plain"]["n"].item() == 3
-    assert study.study_tables(cells, names)["beside"]["published"].isna().all()
-    assert study.study_texts(cells, [*names, "performance"], published) == {"summary.md": "3 cells, 1 published"}
-    assert study.study_texts(cells, names) == {"summary.md": "3 cells, nothing published"}
-    assert study.study_texts(cells, ["plain", "agreement"], published) == {}
-    figures = study.study_figures(cells, names, published)
-    assert figures["drawn"] is published and figures["plain"] == 3
 
 
 def test_names_that_do_not_exist(cells):

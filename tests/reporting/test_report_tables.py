@@ -8,7 +8,6 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from attnfaith import record as records
 from attnfaith.reporting import (
     agreement_table,
-    compare_with_published,
     performance_table,
     plausibility_table,
     save_table,
@@ -232,50 +231,6 @@ def test_seed_summary_refuses_what_it_cannot_summarise():
         seed_summary(pd.DataFrame({"tau_mean": [1.0]}))
     with pytest.raises(ValueError, match="a seed comes twice"):
         seed_summary(pd.DataFrame({"pair": ["a", "a"], "seed": [0, 0], "tau_mean": [1.0, 2.0]}))
-
-
-def published(**changes):
-    columns = {
-        "dataset": "sst",
-        "encoder": "bilstm",
-        "alignment": "additive",
-        "class": [0, 1],
-        "pair": "attention–gradient",
-        "statistic": "tau_mean",
-        "value": [0.5, 0.25],
-    }
-    return pd.DataFrame(columns | changes)
-
-
-def test_comparison_with_published(tiny):
-    compared = compare_with_published(agreement_table(tiny), published(source="paper"))
-    assert list(compared["measured"]) == pytest.approx([1, 1 / 3])
-    assert list(compared["difference"]) == pytest.approx([0.5, 1 / 12])
-    assert list(compared["source"]) == ["paper", "paper"]
-    assert list(compared.columns[-3:]) == ["measured", "published", "difference"]
-    assert list(compared["seed"]) == [0, 0]
-
-
-def test_comparison_keeps_numbers_nobody_measured_and_every_seed(draw_record):
-    table = agreement_table(records.concatenate([draw_record(12, seed=seed) for seed in (0, 1)]))
-    compared = compare_with_published(table, published(dataset=["sst", "imdb"]))
-    assert list(compared["dataset"]) == ["sst", "sst", "imdb"]
-    assert list(compared["seed"][:2]) == [0, 1]
-    assert np.isnan(compared["measured"].iloc[2]) and compared["published"].iloc[2] == 0.25
-
-
-def test_comparison_refuses_ambiguity(tiny):
-    table = agreement_table(tiny)
-    with pytest.raises(ValueError, match="several pairs"):
-        compare_with_published(table, published().drop(columns="pair"))
-    one_pair = table[table["pair"] == "attention–gradient"]
-    assert len(compare_with_published(one_pair, published().drop(columns="pair"))) == 2
-    with pytest.raises(ValueError, match="comes twice"):
-        compare_with_published(table, published(**{"class": 0}))
-    with pytest.raises(ValueError, match=r"\['pval_sig'\] are not in the agreement table"):
-        compare_with_published(table, published(statistic="pval_sig"))
-    with pytest.raises(ValueError, match=r"columns \['value'\] are missing"):
-        compare_with_published(table, published().drop(columns="value"))
 
 
 def test_saved_tables_come_back(tiny, tmp_path):

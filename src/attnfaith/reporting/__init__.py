@@ -14,7 +14,6 @@ from attnfaith.reporting.interventions import tables as intervention_tables
 from attnfaith.reporting.report import write_report
 from attnfaith.reporting.tables import (
     agreement_table,
-    compare_with_published,
     performance_table,
     plausibility_table,
     save_table,
@@ -27,7 +26,6 @@ __all__ = [
     "agreement_table",
     "attention_overview",
     "bootstrap_interval",
-    "compare_with_published",
     "correlations",
     "dispersion_by_scores",
     "dispersion_table",

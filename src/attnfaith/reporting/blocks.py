@@ -4,6 +4,7 @@ import base64
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import jinja2
 import numpy as np
@@ -58,10 +59,10 @@ def number_with_interval(row: Mapping[str, object], name: str) -> str:
 
 
 @functools.cache
-def template(name: str) -> jinja2.Template:
-    """A template of this package by its file name: what it writes into a page is escaped."""
+def template(name: str, folder: Path | None = None) -> jinja2.Template:
+    """A template of this package, or of another folder, by its file name: what it writes into a page is escaped."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("attnfaith.reporting"),
+        loader=jinja2.FileSystemLoader(folder) if folder else jinja2.PackageLoader("attnfaith.reporting"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

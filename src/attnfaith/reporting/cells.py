@@ -190,3 +190,22 @@ def describe(heading: Mapping[str, object]) -> str:
         model += f" · {heading['objective']}"
     data = f"{heading['dataset']} ({heading['split']})"
     return f"{data} · {model} · vectors {heading['vectors']} · seed {heading['seed']}"
+
+
+def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of two cells that hold the same instance.
+
+    Raises ValueError where they share none, or a shared one has other tokens.
+    """
+    place = {name: row for row, name in enumerate(second.instance_ids)}
+    pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
+    if not pairs:
+        raise ValueError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
+    rows, others = (np.array(column) for column in zip(*pairs, strict=True))
+    if (different := np.flatnonzero(first.lengths[rows] != second.lengths[others])).size:
+        name = first.instance_ids[rows[different[0]]]
+        raise ValueError(
+            f"instance {name!r} has {first.lengths[rows[different[0]]]} tokens in {describe(first.heading)} and "
+            f"{second.lengths[others[different[0]]]} in {describe(second.heading)}: they did not read the same text"
+        )
+    return rows, others

@@ -1,9 +1,8 @@
 """The tables and figures of a study: many cells, of which not all hold the same columns. Needs no model."""
 
-import inspect
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -11,7 +10,7 @@ import pandas as pd
 
 from attnfaith.files import write_atomically
 from attnfaith.record import RecordError
-from attnfaith.reporting import planted, saliency_page, sparsity, sparsity_questions, stability
+from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
 from attnfaith.reporting.dispersion import dispersion_table
@@ -27,16 +26,8 @@ OF_A_CELL = {
     "dispersion": dispersion_table,
 }
 INTERVENTIONS: dict[str, ModuleType] = {plugin.__name__.rpartition(".")[2]: plugin for plugin in PLUGINS}
-PROTOCOLS: dict[str, ModuleType] = {
-    "stability": stability,
-    "planted": planted,
-    "sparsity": sparsity,
-    "sparsity_questions": sparsity_questions,
-    "attention_or_saliency": saliency_page,
-}
 DEFAULT = (*OF_A_CELL, *INTERVENTIONS)
-KNOWN = (*DEFAULT, *PROTOCOLS)
-"""Names a study may ask tables by: what every cell has, one for each intervention, and protocols over several cells."""
+"""Names a study may ask tables by: what every cell has, and one for each intervention. All are the default."""
 
 
 def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
@@ -54,50 +45,28 @@ def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
 
 
 def study_tables(
-    cells: Sequence[Cell],
-    names: Sequence[str] = DEFAULT,
-    compare: Sequence[str] = (),
-    published: pd.DataFrame | None = None,
+    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, compare: Sequence[str] = ()
 ) -> dict[str, pd.DataFrame]:
-    """The named tables (see KNOWN) of those cells that hold what a table needs; tables without rows are left out.
+    """The named tables (see DEFAULT) of those cells that hold what a table needs; tables without rows are left out.
 
     compare: identity columns; the cells that differ in that column alone are compared in pairs ("comparisons"). Where cells
-    have several seeds, each table of single cells has a twin "<name>_over_seeds". published: the paper's numbers, for those
-    protocols whose `tables` take them.
+    have several seeds, each table of single cells has a twin "<name>_over_seeds".
 
-    Raises ValueError for a name that is not known, or a column that is none of the identity's.
+    Raises StudyError for a name that is not known, or a column that is none of the identity's.
     """
     check_names(names, compare)
-    found = {}
+    tables = {}
     for name in names:
         if name in OF_A_CELL:
-            found[name] = OF_A_CELL[name](cells)
-        elif name in INTERVENTIONS:
-            found |= INTERVENTIONS[name].tables(cells)
+            tables[name] = OF_A_CELL[name](cells)
+        else:
+            tables |= INTERVENTIONS[name].tables(cells)
     if len({cell.heading["seed"] for cell in cells}) > 1:
-        found |= {f"{name}_over_seeds": _over_seeds(table) for name, table in list(found.items()) if len(table)}
-    for name in names:
-        if name in PROTOCOLS:
-            found |= _with_published(PROTOCOLS[name].tables, cells, published)
+        tables |= {f"{name}_over_seeds": _over_seeds(table) for name, table in list(tables.items()) if len(table)}
     compared = [table for factor in compare if len(table := paired_comparison(cells, factor))]
     if compared:
-        found["comparisons"] = pd.concat(compared, ignore_index=True)
-    return {name: table for name, table in found.items() if len(table)}
-
-
-def study_texts(
-    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, published: pd.DataFrame | None = None
-) -> dict[str, str]:
-    """What the named protocols have to say in words, by file name, such as "summary.md"."""
-    found = {}
-    for name in names:
-        if hasattr(PROTOCOLS.get(name), "texts"):
-            found |= _with_published(PROTOCOLS[name].texts, cells, published)
-    return found
-
-
-def _with_published(make: Callable, cells: Sequence[Cell], published: pd.DataFrame | None) -> dict:
-    return make(cells, published=published) if "published" in inspect.signature(make).parameters else make(cells)
+        tables["comparisons"] = pd.concat(compared, ignore_index=True)
+    return {name: table for name, table in tables.items() if len(table)}
 
 
 def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
@@ -107,33 +76,55 @@ def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_names(names: Sequence[str], compare: Sequence[str]) -> None:
-    """Raises ValueError for the name of a table, or of a column to compare by, that does not exist."""
-    if unknown := [name for name in names if name not in KNOWN]:
-        raise ValueError(f"tables {unknown} are not known; choose from {', '.join(KNOWN)}")
+    """Raises StudyError for the name of a table, or of a column to compare by, that does not exist."""
+    if unknown := [name for name in names if name not in DEFAULT]:
+        raise StudyError(f"tables {unknown} are not known; choose from {', '.join(DEFAULT)}")
     if unknown := [name for name in compare if name not in FACTORS]:
-        raise ValueError(f"compare {unknown}: cells can be compared by {', '.join(FACTORS)}")
+        raise StudyError(f"compare {unknown}: cells can be compared by {', '.join(FACTORS)}")
 
 
-def study_figures(
-    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, published: pd.DataFrame | None = None
-) -> "dict[str, Figure]":  # noqa: F821
-    """Figures of the first cell of each data set, and those of the protocols, by file name.
+def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":  # noqa: F821
+    """Figures of the first cell of each data set, by file name.
 
     The figures of a cell are those of the interventions that are named, and with "agreement" those of its measures.
     """
-    found = {}
+    figures = {}
     first = {cell.heading["dataset"]: cell for cell in reversed(cells)}
     for dataset, cell in reversed(first.items()):
         if "agreement" in names and cell.measures:
-            found |= {f"{dataset}-{name}": figure for name, figure in all_figures(cell).items()}
+            figures |= {f"{dataset}-{name}": figure for name, figure in all_figures(cell).items()}
         for name in names:
             plugin = INTERVENTIONS.get(name)
             if plugin is not None and set(plugin.NEEDS) <= set(cell.table.column_names):
-                found |= {f"{dataset}-{key}": figure for key, figure in plugin.figures(cell).items()}
-    for name in names:
-        if name in PROTOCOLS:
-            found |= _with_published(PROTOCOLS[name].figures, cells, published)
-    return found
+                figures |= {f"{dataset}-{key}": figure for key, figure in plugin.figures(cell).items()}
+    return figures
+
+
+def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.DataFrame] | None = None) -> Analysis:
+    """What the analysis that a study names makes of its cells, tables without rows left out; nothing where it names none.
+
+    study: its keys analysis (a path), published (a path), stand_ins and tables, each optional. tables: those that
+    `study_tables` made. Without cells, the analysis checks what the study says.
+
+    Raises StudyError for an analysis that cannot be loaded, returns something else than an Analysis, makes a table that the
+    study makes itself, or refuses what the study says; for stand-ins without published numbers, and for published numbers
+    without an analysis to show them.
+    """
+    path, published, tables = study.get("analysis"), study.get("published"), tables or {}
+    if study.get("stand_ins") and not published:
+        raise StudyError("stand_ins without published: name the CSV of published numbers, or leave stand_ins out")
+    if not path:
+        if published:
+            raise StudyError("published without analysis: name the analysis that shows them, or leave published out")
+        return Analysis()
+    names = tuple(study.get("tables", DEFAULT))
+    settings = Settings(names, Path(published) if published else None, study.get("stand_ins", {}), tables)
+    made = load_analysis(path).tables(cells, settings)
+    if not isinstance(made, Analysis):
+        raise StudyError(f"analysis: tables(cells, settings) of {path} returned {type(made).__name__}; return an Analysis")
+    if twice := sorted(set(made.tables) & set(tables)):
+        raise StudyError(f"analysis: {path} makes the tables {twice}, which the study makes itself; give them other names")
+    return Analysis({name: table for name, table in made.tables.items() if len(table)}, made.texts, made.figures)
 
 
 @_own_style

@@ -1,4 +1,4 @@
-"""Tidy tables from a record: agreement, performance, plausibility; over seeds; beside published numbers.
+"""Tidy tables from a record: agreement, performance, plausibility; over seeds.
 
 Each table has one row per thing measured and starts with the identity columns of its cell. A number that is undefined
 is NaN, never 0, and the count of instances it leaves out stands beside it.
@@ -65,7 +65,6 @@ PLAUSIBILITY_COLUMNS = (
     "uniform_baseline",
 )
 TEXT_COLUMNS = (*(name for name in CELL if name != "seed"), "pair", "class", "scores")
-AGREEMENT_KEYS = (*CELL, "pair", "class")
 
 
 def _frame(rows: list[dict], columns: Sequence[str]) -> pd.DataFrame:
@@ -200,49 +199,6 @@ def seed_summary(table: pd.DataFrame) -> pd.DataFrame:
     summary = groups.agg(n_seeds="size", n_defined="count", mean="mean", std="std", min="min", max="max").reset_index()
     summary.insert(summary.columns.get_loc("n_seeds") + 1, "n_undefined", summary["n_seeds"] - summary["n_defined"])
     return summary.drop(columns="n_defined")
-
-
-def compare_with_published(agreement_df: pd.DataFrame, published_df: pd.DataFrame) -> pd.DataFrame:
-    """Measured numbers beside published ones, with the difference.
-
-    published_df: columns dataset, encoder, alignment, class, statistic (a column of `agreement_table`, such as
-    "tau_mean") and value; a column it shares with the agreement table beyond these (pair, projection, vectors, seed)
-    is matched as well. Spellings are matched as they are: rename first.
-
-    One row per published number and matching run: all columns of `published_df` but value, the identity columns
-    that were not matched, then measured, published, difference (measured - published). A published number that nothing
-    measured keeps its row, with measured NaN.
-
-    Raises ValueError where a column is missing, a published number comes twice, or the agreement table has several
-    pairs and `published_df` does not say which one it means.
-    """
-    needed = ("dataset", "encoder", "alignment", "class", "statistic", "value")
-    if missing := [name for name in needed if name not in published_df.columns]:
-        raise ValueError(f"published numbers: columns {missing} are missing; needed: {list(needed)}")
-    if missing := [name for name in AGREEMENT_COLUMNS if name not in agreement_df.columns]:
-        raise ValueError(f"not an agreement table: columns {missing} are missing")
-    if "pair" not in published_df.columns and agreement_df["pair"].nunique() > 1:
-        raise ValueError(
-            f"the agreement table holds several pairs ({sorted(agreement_df['pair'].unique())}) and the published "
-            "numbers have no column 'pair': add one, or keep one pair of the agreement table"
-        )
-    statistics = [name for name in agreement_df.columns if name not in AGREEMENT_KEYS]
-    long = agreement_df.melt(
-        id_vars=list(AGREEMENT_KEYS), value_vars=statistics, var_name="statistic", value_name="measured"
-    )
-    keys = [name for name in published_df.columns if name in long.columns and name != "measured"]
-    if unknown := sorted(set(published_df["statistic"].astype(str)) - set(statistics)):
-        raise ValueError(f"published statistics {unknown} are not in the agreement table; it has {statistics}")
-    if (repeated := published_df.duplicated(keys)).any():
-        row = published_df.loc[repeated, keys].iloc[0].to_dict()
-        raise ValueError(f"a published number comes twice: {row}")
-    published = published_df.rename(columns={"value": "published"})
-    text = [name for name in keys if name != "seed"]
-    published, long = published.astype(dict.fromkeys(text, str)), long.astype(dict.fromkeys(text, str))
-    joined = published.merge(long, how="left", on=keys)
-    joined["difference"] = joined["measured"] - joined["published"]
-    last = ["measured", "published", "difference"]
-    return joined[[name for name in joined.columns if name not in last] + last]
 
 
 def format_number(value: object) -> str:

@@ -8,7 +8,7 @@ Columns that the paper's tables share:
 
 * n, n_undefined: texts with and without a value, over all seeds: three seeds of 100 texts make 300
 * mean: over seeds, of the mean over texts. ci_low, ci_high: its 95 % bootstrap interval over seeds and texts
-  (`sparsity_numbers`)
+  (`numbers`)
 * std: standard deviation over texts (population), mean over seeds. sd_over_seeds: sample standard deviation over seeds, NaN
   for one. n_seeds: seeds that have a value
 * published, published_std: what the paper prints, NaN where it prints nothing. difference: mean - published
@@ -28,8 +28,12 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.reporting.cells import CELL, Cell, pair_name
-from attnfaith.reporting.sparsity_numbers import (
+from attnfaith.reporting.analysis import StudyError
+from attnfaith.reporting.cells import CELL, Cell, match, pair_name
+from attnfaith.stats import correlations
+
+from .adversaries import adversary_settings, is_adversary
+from .numbers import (
     INPUTS,
     STATES,
     Model,
@@ -43,9 +47,7 @@ from attnfaith.reporting.sparsity_numbers import (
     support_share,
     tau,
 )
-from attnfaith.reporting.stability import adversary_settings, is_adversary, match
-from attnfaith.reporting.sweep import attention_rate, entmax_alpha, is_of_the_paper, score_scale, sparsegen_lambda
-from attnfaith.stats import correlations
+from .sweep import attention_rate, entmax_alpha, is_of_the_paper, score_scale, sparsegen_lambda
 
 
 HIDDEN_TO_INPUT = "hidden_to_input_entropy"
@@ -63,19 +65,19 @@ Published = Mapping[tuple, tuple[float, float]]
 def read_published(published: pd.DataFrame | None) -> Published:
     """(mean, std) of each published number by (table, dataset, encoder, alignment, projection, training, statistic), texts.
 
-    An empty field is "". Raises ValueError where a column is missing, a value is no number, or a number comes twice.
+    An empty field is "". Raises StudyError where a column is missing, a value is no number, or a number comes twice.
     """
     if published is None:
         return {}
     if missing := [name for name in PUBLISHED if name not in published.columns]:
-        raise ValueError(f"published numbers: columns {missing} are missing; needed: {', '.join(PUBLISHED)}")
+        raise StudyError(f"published numbers: columns {missing} are missing; needed: {', '.join(PUBLISHED)}")
     for name in ("mean", "std"):
         if not pd.api.types.is_numeric_dtype(published[name]):
-            raise ValueError(f"published numbers: the column '{name}' holds a value that is no number")
+            raise StudyError(f"published numbers: the column '{name}' holds a value that is no number")
     keys = list(PUBLISHED[:-2])
     text = published[keys].astype(object).where(published[keys].notna(), "").astype(str)
     if (repeated := text.duplicated()).any():
-        raise ValueError(f"a published number comes twice: {text[repeated].iloc[0].to_dict()}; keep one of the two")
+        raise StudyError(f"a published number comes twice: {text[repeated].iloc[0].to_dict()}; keep one of the two")
     values = zip(published["mean"].astype(float), published["std"].astype(float), strict=True)
     return dict(zip(text.itertuples(index=False, name=None), values, strict=True))
 

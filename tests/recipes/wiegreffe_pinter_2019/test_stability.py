@@ -1,5 +1,8 @@
 """Seeds, adversaries, uniform and guided models beside a base: by hand, by brute force, matched by instance."""
 
+from importlib import import_module
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,9 +11,13 @@ from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import f1_score, roc_auc_score
 
 from attnfaith import record as records
-from attnfaith.reporting import stability
-from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.analysis import load_analysis
+from attnfaith.reporting.cells import match, split_cells
 from attnfaith.reporting.figures import save_figure
+
+
+analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "wiegreffe_pinter_2019" / "analysis.py")
+stability = import_module(".stability", analysis.__package__)
 
 
 COUNT = 40
@@ -139,9 +146,9 @@ def test_unmatched_instances_are_counted():
 
 def test_cells_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="no instance in common"):
-        stability.match(make(BASE), make([("z", [1.0], [0.5, 0.5], 0)], seed=1))
+        match(make(BASE), make([("z", [1.0], [0.5, 0.5], 0)], seed=1))
     with pytest.raises(ValueError, match="instance 'a' has 2 tokens in .* and 1 in .* seed 1: they did not read"):
-        stability.match(make(BASE), make([("a", [1.0], [0.5, 0.5], 0)], seed=1))
+        match(make(BASE), make([("a", [1.0], [0.5, 0.5], 0)], seed=1))
 
 
 def test_roles_come_from_the_identity():
@@ -258,7 +265,7 @@ def test_beside_published():
             "source": ["somewhere"] * 4,
         }
     )
-    table = stability.beside_published(found, published)
+    table = analysis.beside_published(found, published)
     assert len(table) == 3, "a data set that was not measured has no row"
     mean = models[(models["model"] == "uniform attention") & (models["encoder"] == "bilstm")]["f1_class_1"].mean()
     assert table.loc[0, "measured"] == pytest.approx(mean) and table.loc[0, "difference"] == pytest.approx(mean - 0.8)
@@ -266,7 +273,7 @@ def test_beside_published():
     retrained = found["trade_off"].set_index("model").loc["other seeds"]
     assert (table.loc[2, "measured"], table.loc[2, "n_seeds"]) == (retrained["jsd_mean"], 2)
     with pytest.raises(ValueError, match=r"columns \['source'\] are missing"):
-        stability.beside_published(found, published.drop(columns="source"))
+        analysis.beside_published(found, published.drop(columns="source"))
 
 
 def test_figures_are_drawn_from_the_numbers(tmp_path):

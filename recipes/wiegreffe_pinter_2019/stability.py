@@ -9,7 +9,7 @@ Source: Wiegreffe & Pinter (2019), "Attention is not not Explanation"; frozen ad
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ import pandas as pd
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.reporting.cells import CELL, Cell, describe
+from attnfaith.reporting.cells import CELL, Cell, match
 from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style
 from attnfaith.stats import bootstrap_interval
 
@@ -110,25 +110,6 @@ def _over_models(values: np.ndarray, take: Callable) -> np.ndarray:
     found = np.full(values.shape[1], np.nan)
     found[defined] = take(values[:, defined], axis=0)
     return found
-
-
-def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of two cells that hold the same instance.
-
-    Raises ValueError where they share none, or a shared one has other tokens.
-    """
-    place = {name: row for row, name in enumerate(second.instance_ids)}
-    pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
-    if not pairs:
-        raise ValueError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
-    rows, others = (np.array(column) for column in zip(*pairs, strict=True))
-    if (different := np.flatnonzero(first.lengths[rows] != second.lengths[others])).size:
-        name = first.instance_ids[rows[different[0]]]
-        raise ValueError(
-            f"instance {name!r} has {first.lengths[rows[different[0]]]} tokens in {describe(first.heading)} and "
-            f"{second.lengths[others[different[0]]]} in {describe(second.heading)}: they did not read the same text"
-        )
-    return rows, others
 
 
 def _compare(base: Cell, other: Cell) -> dict[str, np.ndarray]:
@@ -397,33 +378,6 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
         "trade_off": trade_off(base_cells, cells),
     }
     return {name: table for name, table in found.items() if len(table)}
-
-
-def beside_published(found: Mapping[str, pd.DataFrame], published: pd.DataFrame) -> pd.DataFrame:
-    """Published numbers beside the mean over seeds of the measured ones.
-
-    found: what `tables` returns. published: dataset, encoder, model (as `model_of` names it, or "other seeds"), statistic (a
-    score, jsd_mean or tvd_mean), value, source. Returns a row for each, and each kind of word vectors: measured (mean over
-    n_seeds seeds, of "other seeds" over bases; NaN where nothing was), min, max, difference.
-
-    Raises ValueError where a column is missing.
-    """
-    needed = ["dataset", "encoder", "model", "statistic", "value", "source"]
-    if missing := [name for name in needed if name not in published.columns]:
-        raise ValueError(f"published numbers: columns {missing} are missing; needed: {needed}")
-    keys = ["dataset", "encoder", "model", "statistic"]
-    columns = [*keys, "vectors", "n_seeds", "mean", "min", "max"]
-    measured = [found["models_by_kind"][columns]]
-    if "trade_off" in found:
-        retrained = found["trade_off"].query("model == @RETRAINED")
-        distances = retrained.melt([*keys[:3], "vectors", "n_seeds"], ["jsd_mean", "tvd_mean"], "statistic", "mean")
-        measured.append(distances.reindex(columns=columns))
-    measured = pd.concat([part.astype(dict.fromkeys(keys, str)) for part in measured if len(part)])
-    published = published.rename(columns={"value": "published"}).astype(dict.fromkeys(keys, str))
-    published = published[published["dataset"].isin(set(measured["dataset"]))]
-    joined = published.merge(measured.rename(columns={"mean": "measured"}), how="left", on=keys)
-    joined["difference"] = joined["measured"] - joined["published"]
-    return joined[[*keys, "vectors", "published", "measured", "difference", "n_seeds", "min", "max", "source"]]
 
 
 # ------------------------------------------------------------------------------------------------------- figures

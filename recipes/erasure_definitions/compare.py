@@ -1,6 +1,6 @@
 """Sufficiency and comprehensiveness as ERASER, Carton et al. and ferret define them, beside ours, on the same texts.
 
-    python recipes/compare_erasure_definitions.py RUN [RUN ...] --output FOLDER [--measures attention gradient] [--limit 300]
+    python recipes/erasure_definitions/compare.py RUN [RUN ...] --output FOLDER [--measures attention gradient] [--limit 300]
 
 All erase the tokens that a measure ranks first, or all others, and take how far the probability p of a class falls. Which
 tokens, which class and which mean differ:

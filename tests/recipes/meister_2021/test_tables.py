@@ -1,5 +1,6 @@
 """Meister et al.'s tables and figures, by scipy and by hand; variants stay out, what is missing is left out."""
 
+from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 
@@ -12,9 +13,14 @@ from scipy.stats import entropy as shannon
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from attnfaith import record as records
-from attnfaith.reporting import sparsity, sparsity_tables
+from attnfaith.reporting.analysis import Settings, load_analysis
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.study import KNOWN, save_png, study_figures, study_tables
+from attnfaith.reporting.study import save_png
+
+
+analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
+figures = import_module(".figures.figures", analysis.__package__)
+tables = import_module(".tables.tables", analysis.__package__)
 
 
 MEASURES = (
@@ -24,7 +30,7 @@ MEASURES = (
     "leave_one_out_hidden",
     "leave_one_out_reproject_hidden",
 )
-PUBLISHED = Path(__file__).parents[2] / "recipes" / "meister_2021" / "published.csv"
+PUBLISHED = Path(__file__).parents[3] / "recipes" / "meister_2021" / "published.csv"
 TEXTS = 12
 
 
@@ -124,7 +130,7 @@ def one(table, **values):
 
 def test_table6_is_what_scipy_gives():
     cells = study()
-    table = sparsity_tables.meister_table6(cells)
+    table = tables.meister_table6(cells)
     assert list(dict.fromkeys(table["projection"])) == list(SWEPT)
     for projection in ("softmax", "sparsegen(-10)", "sparsemax"):
         for measure in MEASURES:
@@ -145,10 +151,10 @@ def test_table6_is_what_scipy_gives():
 
 
 def test_uniform_attention_has_no_tau():
-    row = one(sparsity_tables.meister_table6(study()), projection="uniform", statistic="tau attention–leave_one_out")
+    row = one(tables.meister_table6(study()), projection="uniform", statistic="tau attention–leave_one_out")
     assert np.isnan(row["mean"]) and row["n"] == 0 and row["n_undefined"] == 3 * TEXTS and row["n_seeds"] == 0
     number = {"projection": "uniform", "statistic": "tau attention–leave_one_out", "mean": 0.2}
-    table = sparsity_tables.meister_table6(study(), published(number))
+    table = tables.meister_table6(study(), published(number))
     assert one(table, projection="uniform", statistic="tau attention–leave_one_out")["inside_seed_spread"] == "undefined"
 
 
@@ -165,7 +171,7 @@ def test_table1_by_hand():
 
     nan = np.nan
     cells = [cell(1, [[0.2, 0.4], [0.9, nan, nan], [nan]]), cell(2, [[0.5, 0.5], [0.5, 0.5, 0.5], [nan]])]
-    row = one(sparsity_tables.meister_table1(cells), projection="softmax")
+    row = one(tables.meister_table1(cells), projection="softmax")
     assert row["mean"] == pytest.approx((0.6 + 0.5) / 2)  # (.3 + .9) / 2 and .5
     assert row["std"] == pytest.approx((0.3 + 0) / 2)
     assert row["sd_over_seeds"] == pytest.approx(0.1 / np.sqrt(2))
@@ -177,10 +183,10 @@ def test_table1_by_hand():
 
 def test_table1_takes_the_cells_that_have_the_column():
     few = [draw(seed=10), draw(seed=11, columns=[]), draw(seed=12, projection="uniform", columns=[])]
-    table = sparsity_tables.meister_table1(few)
+    table = tables.meister_table1(few)
     assert len(table) == 1 and table["n_seeds"][0] == 1 and np.isnan(table["sd_over_seeds"][0])
     assert table["n"][0] + table["n_undefined"][0] == TEXTS
-    assert not len(sparsity_tables.meister_table1(few[1:]))
+    assert not len(tables.meister_table1(few[1:]))
 
 
 # -------------------------------------------------------------------------------------------------------- Table 2
@@ -193,7 +199,7 @@ def normalised(row):
 
 def test_table2_is_what_scipy_gives():
     cells = study()
-    table = sparsity_tables.meister_table2(cells)
+    table = tables.meister_table2(cells)
     swept = [cell for cell in cells if cell.heading["projection"] not in ("softmax", "uniform")]
     lambdas = np.array([{"sparsegen(-10)": -10, "sparsegen(-0.5)": -0.5, "sparsemax": 0, "sparsegen(0.5)": 0.5}
                         [cell.heading["projection"]] for cell in swept])  # fmt: skip
@@ -259,27 +265,27 @@ def sweep_of(weights, supports):
     ],
 )  # fmt: skip
 def test_the_sign_in_words(weights, supports, of, against, words):
-    table = sparsity_tables.meister_table2(sweep_of(weights, supports))
+    table = tables.meister_table2(sweep_of(weights, supports))
     assert one(table, of=of, against=against)["in_words"] == words
 
 
 def test_a_constant_side_is_undefined():
-    table = sparsity_tables.meister_table2(sweep_of([0.8, 0.6, 0.4, 0.2], [2, 2, 2, 2]))
+    table = tables.meister_table2(sweep_of([0.8, 0.6, 0.4, 0.2], [2, 2, 2, 2]))
     row = one(table, of="entropy of gradient_norm", against="support size")
     assert np.isnan(row["kendall"]) and np.isnan(row["mean"]) and row["in_words"] == "undefined" and row["n"] == 12
 
 
 def test_end_points_are_no_part_of_the_sweep():
-    without = sparsity_tables.meister_table2(study(projections=SWEPT[1:-1]))
-    assert_frame_equal(sparsity_tables.meister_table2(study()), without)
+    without = tables.meister_table2(study(projections=SWEPT[1:-1]))
+    assert_frame_equal(tables.meister_table2(study()), without)
 
 
 def test_one_seed_and_two_lambdas():
-    table = sparsity_tables.meister_table2(study((10,), ("sparsemax", "sparsegen(0.5)")))
+    table = tables.meister_table2(study((10,), ("sparsemax", "sparsegen(0.5)")))
     row = one(table, of="entropy of leave_one_out", against="lambda")
     assert row["n"] == 2 and row["n_seeds"] == 1 and abs(row["mean"]) == 1
     assert np.isnan(row["kendall"]) and np.isnan(row["sd_over_seeds"])
-    assert not len(sparsity_tables.meister_table2(study((10,), ("softmax", "uniform"))))
+    assert not len(tables.meister_table2(study((10,), ("softmax", "uniform"))))
 
 
 # -------------------------------------------------------------------------------------------------------- Table 3
@@ -296,7 +302,7 @@ def test_table3_by_hand():
     numbers = [{"projection": "", "statistic": "accuracy", "mean": 0.6}, {"statistic": "n_train", "mean": 7}]
     numbers = published(*({"table": 3, **number} for number in numbers))
     numbers.loc[1, ["encoder", "alignment"]] = ""
-    table = sparsity_tables.meister_table3(cells, numbers)
+    table = tables.meister_table3(cells, numbers)
     row = one(table, statistic="accuracy")
     assert row["mean"] == pytest.approx((2 / 3 + 1 / 2) / 2) and (row["n"], row["n_undefined"]) == (5, 2)
     assert row["difference"] == pytest.approx(row["mean"] - 0.6) and row["inside_seed_spread"] == "yes"
@@ -308,7 +314,7 @@ def test_table3_by_hand():
 
 def test_published_accuracy_stands_beside_softmax_alone():
     number = published({"table": 3, "statistic": "accuracy", "mean": 0.5})
-    table = sparsity_tables.meister_table3(study(), number)
+    table = tables.meister_table3(study(), number)
     assert list(table[table["published"].notna()]["projection"]) == ["softmax"]
 
 
@@ -317,8 +323,8 @@ def test_sizes_are_those_of_the_cells_own_run():
     mixed = records.concatenate([cell.table for cell in cells])
     parts = [{**part, "run": {"sizes": {"train": 5 * place}}} for place, part in enumerate(records.settings(mixed))]
     first, second = split_cells(records.with_settings(mixed, parts))
-    assert sparsity_tables.split_sizes(first) == {"train": 0} and sparsity_tables.split_sizes(second) == {"train": 5}
-    assert sparsity_tables.split_sizes(draw(sizes=False)) == {}
+    assert tables.split_sizes(first) == {"train": 0} and tables.split_sizes(second) == {"train": 5}
+    assert tables.split_sizes(draw(sizes=False)) == {}
 
 
 # -------------------------------------------------------------------------------------------------------- Table 5
@@ -332,7 +338,7 @@ def adversaries(seeds=(10, 11), **identity):
 def test_table5_is_what_scipy_gives():
     attacks = adversaries((10, 11, 99))
     cells = [*study(), *attacks]
-    table = sparsity_tables.meister_table5(cells)
+    table = tables.meister_table5(cells)
     assert set(table["projection"]) == {"sparsemax"} and len(table) == 2 * 4
     for training, chosen in (("unfrozen", attacks[:3]), ("frozen", attacks[3:])):
         found = {"jsd": [], "tvd": [], "accuracy_difference": [], "accuracy": []}
@@ -357,15 +363,15 @@ def test_table5_is_what_scipy_gives():
 
 def test_an_adversary_without_a_base_has_its_accuracy():
     other = draw(projection="softmax")  # of the seed, not of the projection
-    assert set(sparsity_tables.meister_table5([*adversaries((10,)), other])["statistic"]) == {"accuracy"}
-    assert not len(sparsity_tables.meister_table5(study()))
+    assert set(tables.meister_table5([*adversaries((10,)), other])["statistic"]) == {"accuracy"}
+    assert not len(tables.meister_table5(study()))
 
 
 def test_adversaries_are_matched_by_instance():
     attack = adversaries((10,))[0]
     base = draw(projection="sparsemax")
     turned = split_cells(base.table.take(list(range(TEXTS))[::-1][:-3]))[0]
-    whole, part = (one(sparsity_tables.meister_table5([attack, b]), statistic="jsd") for b in (base, turned))
+    whole, part = (one(tables.meister_table5([attack, b]), statistic="jsd") for b in (base, turned))
     assert whole["n"] == TEXTS - 1 and part["n"] == TEXTS - 3
     assert part["n"] + part["n_undefined"] == TEXTS
 
@@ -374,7 +380,7 @@ def test_adversaries_are_matched_by_instance():
 
 
 def test_variants_do_not_reach_the_papers_tables():
-    alone, mixed = (sparsity.tables(cells) for cells in (study(), [*variants(), *study()]))
+    alone, mixed = (tables.tables(cells) for cells in (study(), [*variants(), *study()]))
     assert set(alone) == {"meister_table1", "meister_table2", "meister_table3", "meister_table6", "sparsity_sweep"}
     for name in alone:
         if name != "sparsity_sweep":
@@ -385,7 +391,7 @@ def test_variants_do_not_reach_the_papers_tables():
 def test_nothing_depends_on_the_order_of_cells_or_rows():
     cells = [*study(), *adversaries()]
     turned = [split_cells(cell.table.take(list(range(len(cell)))[::-1]))[0] for cell in cells[::-1]]
-    first, second = sparsity.tables(cells), sparsity.tables(turned)
+    first, second = tables.tables(cells), tables.tables(turned)
     assert set(first) == set(second)
     for name in first:
         keys = [column for column in ("projection", "training", "statistic", "of", "against", "objective", "seed")
@@ -395,29 +401,29 @@ def test_nothing_depends_on_the_order_of_cells_or_rows():
 
 
 def test_what_is_missing_is_left_out():
-    assert sparsity.tables([]) == {} and sparsity.figures([]) == {}
+    assert tables.tables([]) == {} and figures.figures([]) == {}
     bare = study((10,), ("softmax", "sparsemax"), columns=[], sizes=False)
-    found = sparsity.tables(bare, pd.read_csv(PUBLISHED))
+    found = tables.tables(bare, pd.read_csv(PUBLISHED))
     assert set(found) == {"meister_table2", "meister_table3", "sparsity_sweep"}  # attention alone: its entropy and support
     assert set(found["meister_table2"]["of"]) == {"entropy of attention", "support size"}
-    assert sparsity.figures(bare) == {}
-    assert set(sparsity.tables(variants())) == {"sparsity_sweep"} and sparsity.figures(variants()) == {}
+    assert figures.figures(bare) == {}
+    assert set(tables.tables(variants())) == {"sparsity_sweep"} and figures.figures(variants()) == {}
 
 
 def test_a_cell_without_the_columns_is_not_counted():
     cells = [*study((10, 11), ("softmax",)), draw(seed=12, columns=[])]
-    row = one(sparsity_tables.meister_table6(cells), statistic="tau attention–leave_one_out")
+    row = one(tables.meister_table6(cells), statistic="tau attention–leave_one_out")
     assert row["n_seeds"] == 2 and row["n"] + row["n_undefined"] == 2 * TEXTS
 
 
 def test_cells_of_texts_without_anything():
     rows = [{"id": "a", "attention": [], "label": None, **{f"importance_{name}": [] for name in MEASURES}}]
     cells = [make(rows, projection=name, columns=[f"importance_{name}" for name in MEASURES]) for name in SWEPT]
-    found = sparsity.tables(cells, pd.read_csv(PUBLISHED))
+    found = tables.tables(cells, pd.read_csv(PUBLISHED))
     row = one(found["meister_table6"], projection="sparsemax", statistic="tau attention–leave_one_out")
     assert np.isnan(row["mean"]) and (row["n"], row["n_undefined"]) == (0, 1)
     assert row["inside_seed_spread"] == "undefined"
-    assert sparsity.figures(cells) == {}
+    assert figures.figures(cells) == {}
 
 
 def test_sweep_by_hand():
@@ -429,7 +435,7 @@ def test_sweep_by_hand():
     ]  # fmt: skip
     columns = ["importance_gradient_norm", "hidden_to_input_entropy"]
     cell = make(rows, columns=columns, projection="sparsegen(-3)", alignment="dot(scale 2)", seed=4)
-    row = sparsity_tables.sparsity_sweep([cell]).iloc[0]
+    row = tables.sparsity_sweep([cell]).iloc[0]
     assert (row["lambda"], row["score_scale"], row["attention_rate"], row["seed"], row["n"]) == (-3, 2, 1, 4, 2)
     assert np.isnan(row["alpha"])
     assert (row["support_size"], row["support_share"], row["support_size_n_undefined"]) == (1.5, 0.75, 0)
@@ -461,7 +467,7 @@ def test_inside_the_seed_spread():
     for value, inside in ((0.58, "yes"), (0.59, "no"), (0.02, "yes"), (0.01, "no")):
         numbers = [{"projection": name, "mean": value, "std": 0.07} for name in ("softmax", "sparsemax", "sparsegen(0.5)")]
         numbers = published(*({"table": 1, "statistic": "hidden_to_input_entropy", **row} for row in numbers))
-        table = sparsity_tables.meister_table1(cells, numbers)
+        table = tables.meister_table1(cells, numbers)
         expected = {"softmax": inside, "sparsemax": "one seed", "sparsegen(0.5)": "undefined", "uniform": "not published"}
         assert dict(zip(table["projection"], table["inside_seed_spread"], strict=True)) == expected
         row = one(table, projection="softmax")
@@ -476,7 +482,7 @@ def test_every_published_number_stands_beside_a_measured_one():
             model = {"dataset": dataset, "encoder": encoder, "alignment": alignment}
             cells += study((10,), ("softmax", "sparsegen(-10)", "sparsemax", "sparsegen(0.5)", "uniform"), **model)
             cells += adversaries((10,), **model)
-    found = pd.concat(sparsity.tables(cells, numbers).values())
+    found = pd.concat(tables.tables(cells, numbers).values())
     found = found[found["published"].notna()]
     assert len(found) == len(numbers) == 114
     assert sorted(found["published"]) == sorted(numbers["mean"])
@@ -492,11 +498,11 @@ def test_every_published_number_stands_beside_a_measured_one():
 def test_bad_published_numbers_are_refused():
     number = {"statistic": "tau attention–leave_one_out", "mean": 0.5, "projection": "softmax"}
     with pytest.raises(ValueError, match=r"columns \['training'\] are missing; needed: table, dataset"):
-        sparsity.tables([], published(number).drop(columns="training"))
+        tables.tables([], published(number).drop(columns="training"))
     with pytest.raises(ValueError, match="a published number comes twice: .*'table': '6'.*; keep one of the two"):
-        sparsity.tables([], published(number, number))
+        tables.tables([], published(number, number))
     with pytest.raises(ValueError, match="the column 'mean' holds a value that is no number"):
-        sparsity.figures([], published(number | {"mean": "high"}))
+        figures.figures([], published(number | {"mean": "high"}))
 
 
 # --------------------------------------------------------------------------------------------------------- figures
@@ -508,9 +514,9 @@ def panels(figure):
 
 def test_bars_are_table_6():
     cells = [*study(), *study((10,), dataset="imdb"), *variants()]
-    table = sparsity_tables.meister_table6(cells)
+    table = tables.meister_table6(cells)
     number = {"projection": "sparsemax", "statistic": "tau attention–leave_one_out", "mean": 0.123}
-    found = sparsity.figures(cells, published(number))
+    found = figures.figures(cells, published(number))
     for name, measures in (
         ("meister_figure1", ["gradient_norm", "leave_one_out"]),
         ("meister_figure4", ["gradient_norm_hidden", "leave_one_out_reproject_hidden"]),
@@ -528,8 +534,8 @@ def test_bars_are_table_6():
 
 def test_error_bars_are_standard_deviations_over_texts():
     cells = study((10,), ("softmax",))
-    row = one(sparsity_tables.meister_table6(cells), statistic="tau attention–gradient_norm")
-    line = panels(sparsity.figures(cells)["meister_figure1"])[0].containers[1].lines[2][0]
+    row = one(tables.meister_table6(cells), statistic="tau attention–gradient_norm")
+    line = panels(figures.figures(cells)["meister_figure1"])[0].containers[1].lines[2][0]
     low, high = line.get_segments()[0][:, 1]
     assert (low, high) == pytest.approx((row["mean"] - row["std"], row["mean"] + row["std"]))
 
@@ -537,8 +543,8 @@ def test_error_bars_are_standard_deviations_over_texts():
 @pytest.mark.parametrize(("name", "column"), [("meister_figure2", "entropy"), ("meister_figure3", "tau")])
 def test_lines_are_the_sweep(name, column):
     cells = [*study(), *variants()]
-    table = sparsity_tables.sparsity_sweep(study())
-    (axes,) = panels(sparsity.figures(cells)[name])
+    table = tables.sparsity_sweep(study())
+    (axes,) = panels(figures.figures(cells)[name])
     swept = table.dropna(subset="lambda").sort_values("lambda")
     lines = [line for line in axes.lines if len(line.get_xdata())]
     for line, measure in zip(lines, ("gradient_norm", "leave_one_out"), strict=True):
@@ -554,7 +560,7 @@ def test_lines_are_the_sweep(name, column):
 def test_published_taus_are_in_figure_3_alone():
     numbers = [{"projection": name, "mean": value} for name, value in (("softmax", 0.31), ("sparsemax", 0.42))]
     numbers = published(*({"statistic": "tau attention–leave_one_out", **number} for number in numbers))
-    found = sparsity.figures(study((10,)), numbers)
+    found = figures.figures(study((10,)), numbers)
     heights = {}
     for name in ("meister_figure2", "meister_figure3"):
         drawn = [np.ma.filled(points.get_offsets()[:, 1], np.nan) for points in panels(found[name])[0].collections[:-1]
@@ -567,7 +573,7 @@ def test_labels_keep_clear_of_one_another():
     grid = ("-1000", "-300", "-100", "-30", "-10", "-3", "-1", "-0.5", "-0.25", "0.25", "0.5", "0.75", "0.9", "0.95")
     projections = ("softmax", "uniform", "sparsemax", *(f"sparsegen({value})" for value in grid))
     cells = [*study((10,), projections), *study((10,), SWEPT, encoder="transformer", alignment="dot")]
-    for name, figure in sparsity.figures(cells, pd.read_csv(PUBLISHED)).items():
+    for name, figure in figures.figures(cells, pd.read_csv(PUBLISHED)).items():
         figure.draw_without_rendering()
         renderer = figure.canvas.get_renderer()
         for axes in panels(figure):
@@ -579,7 +585,7 @@ def test_labels_keep_clear_of_one_another():
 
 def test_models_and_data_sets_that_are_missing_leave_a_gap(tmp_path):
     cells = [*study((10,)), *study((10,), dataset="imdb", encoder="transformer", alignment="dot")]
-    figure = sparsity.figures(cells)["meister_figure2"]
+    figure = figures.figures(cells)["meister_figure2"]
     titles = [axes.get_title(loc="left") for axes in panels(figure)]
     assert titles == [f"sst · bilstm + additive, n = {TEXTS}", f"imdb · transformer + dot, n = {TEXTS}"]
     assert len(figure.axes) == 4 and figure.axes[1].get_legend() is not None
@@ -589,15 +595,15 @@ def test_models_and_data_sets_that_are_missing_leave_a_gap(tmp_path):
 
 def test_data_sets_of_one_name_are_told_apart():
     cells = [*study((10,)), *study((10,), vectors="random(2)")]
-    figure = sparsity.figures(cells)["meister_figure3"]
+    figure = figures.figures(cells)["meister_figure3"]
     assert [axes.get_title(loc="left").partition(" · ")[0] for axes in panels(figure)] == [
         "sst, random(1)",
         "sst, random(2)",
     ]
 
 
-def test_a_study_asks_for_it_by_name():
+def test_they_are_in_the_analysis_of_a_study():
     cells = study((10,))
-    assert "sparsity" in KNOWN
-    assert set(study_tables(cells, ["sparsity"])) == set(sparsity.tables(cells))
-    assert set(study_figures(cells, ["sparsity"])) == {f"meister_figure{number}" for number in (1, 2, 3, 4)}
+    made = analysis.tables(cells, Settings())
+    assert set(tables.tables(cells)) <= set(made.tables)
+    assert {f"meister_figure{number}" for number in (1, 2, 3, 4)} <= set(made.figures)

@@ -1,6 +1,6 @@
 """Is sparse attention more interpretable? Tables and figures of Meister et al. (2021), beside what the paper prints.
 
-The tables are in `sparsity_tables`, where it is said which cells they are of. The figures show the same cells: 1 and 4 are
+The tables are in `tables`, where it is said which cells they are of. The figures show the same cells: 1 and 4 are
 bar charts of Table 6, of inputs and of states; 2 and 3 show the sweep over lambda, entropies and tau.
 
 Source: Meister, Lazov, Augenstein & Cotterell (2021), Is Sparse Attention more Interpretable?
@@ -15,16 +15,15 @@ import pandas as pd
 
 from attnfaith.reporting.cells import Cell, measure_label, pair_name
 from attnfaith.reporting.figures import GRADIENT, LEAVE_ONE_OUT, PALETTE, _figure, _own_style
-from attnfaith.reporting.sparsity_numbers import INPUTS, Model, entropy, sharpness, tau
-from attnfaith.reporting.sparsity_tables import Published, levels, over_texts, paper_models, read_published, tables
-from attnfaith.reporting.sweep import sparsegen_lambda
+
+from .numbers import INPUTS, Model, entropy, sharpness, tau
+from .sweep import sparsegen_lambda
+from .tables import Published, levels, over_texts, paper_models, read_published
 
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["figures", "tables"]
 
 STATES = ("gradient_norm_hidden", "leave_one_out_reproject_hidden")
 BARS = {"softmax": PALETTE[0], "sparsemax": PALETTE[1]}
@@ -39,7 +38,7 @@ END = 0.26
 def figures(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> "dict[str, Figure]":
     """The paper's four figures, of those models and data sets that there are; one with nothing to show is left out.
 
-    published: what `sparsity_tables.read_published` takes; its values are drawn as diamonds. Raises ValueError where it is
+    published: what `tables.read_published` takes; its values are drawn as diamonds. Raises ValueError where it is
     no such table.
     """
     known, shown = read_published(published), paper_models(cells)

@@ -1,9 +1,16 @@
 """What identities say of a cell's sparsity knob and of its variant."""
 
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 
-from attnfaith.reporting import sweep
+from attnfaith.reporting.analysis import load_analysis
 from attnfaith.reporting.cells import CELL, Cell
+
+
+analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
+sweep = import_module(".sparsity.sweep", analysis.__package__)
 
 
 def cell(**identity):

@@ -16,9 +16,9 @@ from scipy.stats import rankdata
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.rank_agreement import auprc
 from attnfaith.reporting import interventions
-from attnfaith.reporting.cells import CELL, Cell, measure_label
+from attnfaith.reporting.analysis import Analysis, Settings
+from attnfaith.reporting.cells import CELL, Cell, match, measure_label
 from attnfaith.reporting.figures import PALETTE, _figure, _own_style
-from attnfaith.reporting.stability import match
 from attnfaith.stats import bootstrap_interval
 
 
@@ -148,20 +148,22 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
-    """Both tables, by file name; {} where no two cells make a pair."""
+def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
+    """Both tables and their figure; nothing where no two cells make a pair."""
     table = tests_table(cells)
-    return {"planted_tests": table, "planted_tests_over_seeds": over_seeds(table)} if len(table) else {}
+    if not len(table):
+        return Analysis()
+    return Analysis(
+        {"planted_tests": table, "planted_tests_over_seeds": over_seeds(table)},
+        figures={"planted_tests": auc_of_tests(table, pairs(cells)[0][0])},
+    )
 
 
 @_own_style
-def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
-    """One figure: the AUC of every test, a point per seed and encoder; {} where no two cells make a pair."""
-    table = tests_table(cells)
-    if not len(table):
-        return {}
+def auc_of_tests(table: pd.DataFrame, first: Cell) -> "Figure":
+    """The AUC of every test, a point per seed and encoder. table: `tests_table`; first: the first cell that it is of."""
     names = list(dict.fromkeys(table["statistic"]))[::-1]
-    first, encoders = pairs(cells)[0][0], list(dict.fromkeys(table["encoder"]))
+    encoders = list(dict.fromkeys(table["encoder"]))
     seeds = ", ".join(str(seed) for seed in dict.fromkeys(table["seed"]))
     subject = f"{first.heading['dataset']} ({first.heading['split']}) · {', '.join(encoders)} · seeds {seeds}"
     title = "Which test tells a model that uses the evidence?"
@@ -177,4 +179,4 @@ def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.7, len(names) - 0.3))
     axes.set_xlabel("AUC: larger in the model that uses the evidence (grey: says little), one point per seed")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return {"planted_tests": figure}
+    return figure

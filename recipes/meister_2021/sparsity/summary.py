@@ -1,7 +1,7 @@
 """Which claims of Meister et al. (2021) hold in the records of a study, by stated rules, and the summary in words.
 
 A claim is judged for each data set x model, and where it speaks of several measures of importance for each measure. Numbers
-and their 95 % intervals are those of `sparsity_numbers`. A verdict is reached from intervals alone:
+and their 95 % intervals are those of `numbers`. A verdict is reached from intervals alone:
 
 * "holds here", "does not hold here": the interval lies on one side of the bound that the claim's rule names
 * "undecided here": it lies on both
@@ -20,8 +20,11 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
-from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.sparsity_numbers import (
+from attnfaith.reporting.cells import Cell, match, measure_label
+from attnfaith.reporting.tables import _markdown_text, to_markdown
+
+from .adversaries import adversary_settings, is_adversary
+from .numbers import (
     IDENTITY,
     INPUTS,
     MEASURES,
@@ -45,9 +48,7 @@ from attnfaith.reporting.sparsity_numbers import (
     tau_of_ties_alone,
     tau_over_ceiling,
 )
-from attnfaith.reporting.stability import adversary_settings, is_adversary, match
-from attnfaith.reporting.sweep import is_untrained, score_scale, sparsegen_lambda
-from attnfaith.reporting.tables import _markdown_text, to_markdown
+from .sweep import is_untrained, score_scale, sparsegen_lambda
 
 
 HOLDS, FAILS, UNDECIDED = "holds here", "does not hold here", "undecided here"

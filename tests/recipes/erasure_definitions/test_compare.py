@@ -1,4 +1,4 @@
-"""recipes/compare_erasure_definitions.py: by hand, beside numbers that the other tools gave, and on a model."""
+"""recipes/erasure_definitions/compare.py: by hand, beside numbers that the other tools gave, and on a model."""
 
 import importlib.util
 from pathlib import Path
@@ -15,9 +15,9 @@ from attnfaith.importance import gradient_x_input
 from attnfaith.metrics.attention_faithfulness.erasure_curves import BINS, aopc, comprehensiveness, sufficiency
 
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 spec = importlib.util.spec_from_file_location(
-    "recipes_compare_erasure_definitions", ROOT / "recipes" / "compare_erasure_definitions.py"
+    "recipes_compare_erasure_definitions", ROOT / "recipes" / "erasure_definitions" / "compare.py"
 )
 compare = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(compare)

@@ -24,10 +24,10 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, support_size
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau, tie_ceiling
 from attnfaith.metrics.attention_faithfulness.support_agreement import support_auprc, top_k_overlap
-from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.stability import match
-from attnfaith.reporting.sweep import entmax_alpha, is_plain, plain_alignment, sparsegen_lambda
+from attnfaith.reporting.cells import Cell, match
 from attnfaith.stats import with_interval
+
+from .sweep import entmax_alpha, is_plain, plain_alignment, sparsegen_lambda
 
 
 INPUTS = ("gradient_norm", "leave_one_out")

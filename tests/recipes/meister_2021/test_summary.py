@@ -1,6 +1,8 @@
 """Verdicts on the paper's claims follow the records they are made of, and the words follow the verdicts."""
 
 import re
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,10 +10,14 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import sparsity_questions as questions
-from attnfaith.reporting import sparsity_summary as summary
+from attnfaith.reporting.analysis import load_analysis
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sparsity_numbers import models
+
+
+analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
+questions = import_module(".sparsity.questions", analysis.__package__)
+summary = import_module(".sparsity.summary", analysis.__package__)
+models = import_module(".sparsity.numbers", analysis.__package__).models
 
 
 LAMBDAS = (-15.0, -3.0, 0.0, 0.5)
@@ -32,6 +38,10 @@ def make(draw_sparse_cell):
         return [draw_sparse_cell(name, seed, **given | change(value)) for value, name in names.items() for seed in seeds]
 
     return cells
+
+
+def words(cells, published=None):
+    return summary.summary(questions.tables(cells, published), cells, published)
 
 
 def judged(cells, number, published=None):
@@ -197,8 +207,8 @@ def test_states_agree_better_when_attention_is_sparse(make):
 def test_without_any_null_the_claim_says_so(make):
     bare = make(without=["random_support_attention"], seeds=[10])
     assert verdicts(bare, "5a") == {"holds here"}
-    assert "no null was measured" in questions.texts(bare)["summary.md"]
-    assert "no null was measured" not in questions.texts(make(seeds=[10]))["summary.md"]
+    assert "no null was measured" in words(bare)
+    assert "no null was measured" not in words(make(seeds=[10]))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +276,7 @@ def test_every_claim_has_a_row_whatever_is_missing(make):
 @pytest.fixture(scope="module")
 def told(make, draw_sparse_cell):
     cells = make() + [draw_sparse_cell("softmax", dataset="a|b<c", texts=6)]
-    return questions.tables(cells, PUBLISHED), questions.texts(cells, PUBLISHED)["summary.md"], cells
+    return questions.tables(cells, PUBLISHED), words(cells, PUBLISHED), cells
 
 
 def section(text, title):
@@ -310,12 +320,12 @@ def test_the_short_version_sorts_claims_by_verdict(told):
 
 
 def test_the_words_change_with_the_numbers(make):
-    ties = questions.texts(make())["summary.md"]
+    ties = words(make())
     falling = dict(zip((None, *LAMBDAS), (0.9, 0.9, 0.7, 0.3, 0.0), strict=True))
-    other = questions.texts(make(lambda value: {"relation": falling[value], "own": 0.8}))["summary.md"]
+    other = words(make(lambda value: {"relation": falling[value], "own": 0.8}))
     assert "4b" in section(ties, "In short").partition("Artefact of ties")[2].partition("\n\nArtefact")[0]
     growing = dict(zip((None, *LAMBDAS), (0.5, 0.0, 0.3, 0.9, 0.99), strict=True))
-    rising = questions.texts(make(lambda value: {"relation": growing[value]}))["summary.md"]
+    rising = words(make(lambda value: {"relation": growing[value]}))
     assert section(rising, "(a) How much of the fall of tau is ties?").count("Tau rises: there is no fall") == 2
     held = section(other, "In short").partition("Does not hold here")
     assert "* 4b" in held[0] and "* 1." in held[2] and "Artefact of ties" not in section(other, "In short")
@@ -340,7 +350,7 @@ def test_variants_and_entmax_in_words(make, draw_sparse_cell):
     cells = make(lambda value: {} if value is None else {"scale": 1 - value}, seeds=[10])
     cells += [draw_sparse_cell(f"sparsegen({value:g})", alignment="additive(scale 1)", texts=TEXTS) for value in LAMBDAS]
     cells.append(draw_sparse_cell("entmax(1.5)", texts=TEXTS))
-    text = questions.texts(cells)["summary.md"]
+    text = words(cells)
     said = section(text, "(f)")
     assert "free scores, attention rate x 1" in said and "scores of standard deviation 1, attention rate x 1" in said
     assert "moves by 0.000 [0.000, 0.000] decades per decade" in said and "over 4 lambdas" in said
@@ -362,7 +372,7 @@ def test_the_summary_is_clean_markdown(told):
 
 
 def test_one_seed_is_named(make):
-    one, two = (questions.texts(make(seeds=seeds, texts=6))["summary.md"] for seeds in ([10], [10, 11]))
+    one, two = (words(make(seeds=seeds, texts=6)) for seeds in ([10], [10, 11]))
     assert "(1 seed, n = 4)" in one and "(2 seeds, n = 8)" in two and "(2 seeds" not in one
 
 

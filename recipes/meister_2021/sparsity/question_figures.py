@@ -1,4 +1,4 @@
-"""Figures of the open questions: a row of panels for each model, drawn from the tables of `sparsity_questions` alone.
+"""Figures of the open questions: a row of panels for each model, drawn from the tables of `questions` alone.
 
 Lines join means over seeds and texts; bands and bars are their 95 % intervals. Lambda stands on the axis of 1 / (1 -
 lambda), where equal steps sharpen the scores by equal factors; dotted is softmax, which has no lambda.
@@ -12,7 +12,8 @@ import pandas as pd
 
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.figures import _QUIET_COLOUR, _TEXT_COLOUR, PALETTE, _figure, _note, _own_style
-from attnfaith.reporting.sparsity_numbers import IDENTITY, MEASURES, model_names, models, sharpness
+
+from .numbers import IDENTITY, MEASURES, model_names, models, sharpness
 
 
 if TYPE_CHECKING:

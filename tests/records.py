@@ -1,6 +1,6 @@
+"""Records whose truth is known, for tests of what is made from records."""
+
 import numpy as np
-import pytest
-from matplotlib.figure import Figure
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import split_cells
@@ -75,24 +75,6 @@ def draw(count, *, classes=2, longest=25, seed=0, measures=("gradient", "leave_o
             }
         )
     return build(instances, seed=seed, measures=measures, **identity)
-
-
-@pytest.fixture
-def quick_figures(monkeypatch):
-    """Reports with one small empty picture per cell: drawing the real ones takes most of a report's time."""
-    monkeypatch.setattr(
-        "attnfaith.reporting.report.all_figures", lambda _cell: {"attention_overview": Figure(figsize=(1, 1))}
-    )
-
-
-@pytest.fixture
-def build_record():
-    return build
-
-
-@pytest.fixture
-def draw_record():
-    return draw
 
 
 def sparsemax(scores):
@@ -198,8 +180,3 @@ def draw_sparse(
     draws = {name: records.Column(("K", "T")) for name in columns if name.startswith("random_support")}
     tokens = {name: records.Column(("T",)) for name in columns if name.startswith(("importance_", "hidden_to_input"))}
     return split_cells(records.build(columns, draws | tokens))[0]
-
-
-@pytest.fixture(scope="session")
-def draw_sparse_cell():
-    return draw_sparse

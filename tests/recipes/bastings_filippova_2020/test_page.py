@@ -1,17 +1,25 @@
 """The page over models and data sets, on records whose truth is known."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
 from attnfaith import record as records
-from attnfaith.reporting import saliency_page
+from attnfaith.reporting.analysis import Analysis, Settings, load_analysis
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.study import study_figures, study_tables, study_texts
+
+
+saliency_page = load_analysis(Path(__file__).parents[3] / "recipes" / "bastings_filippova_2020" / "analysis.py")
 
 
 SHARES = (0.1, 0.5)
 NAMES = ("attention", "good", "random")
+
+
+def analyse(cells):
+    return saliency_page.tables(cells, Settings())
 
 
 def one(dataset="sst", projection="softmax", seed=0, objective="classification", falls=(0.3, 0.6, 0.1), texts=30):
@@ -57,7 +65,7 @@ def test_the_twin_of_an_objective(objective, plain):
 
 def test_ranking_over_seeds():
     cells = [one(seed=0), one(seed=1, falls=(0.6, 0.3, 0.1)), one(projection="sparsemax")]
-    table = study_tables(cells, ["attention_or_saliency"])["saliency_ranking"].set_index(["projection", "measure"])
+    table = analyse(cells).tables["saliency_ranking"].set_index(["projection", "measure"])
     assert len(table) == 6
     softmax = table.loc["softmax"]
     assert softmax["n_seeds"].tolist() == [2, 2, 2] and softmax["n_tests"].tolist() == [4, 4, 4]
@@ -68,14 +76,14 @@ def test_ranking_over_seeds():
 def test_twins_trained_with_tokens_erased():
     erased = "classification(tokens erased 0.5)"
     cells = [one(), one(objective=erased, falls=(0.6, 0.3, 0.1)), one(seed=1)]
-    table = saliency_page.tables(cells)["saliency_training"]
+    table = analyse(cells).tables["saliency_training"]
     assert len(table) == 4 and set(table["objective"]) == {erased} and set(table["seed"]) == {0}
     row = table.set_index("test").loc["comprehensiveness"]
     assert (row["first_plain"], row["first_erased"], row["n_measures"]) == ("good", "attention", 3)
     assert row["tau"] == pytest.approx(kendalltau([0.3, 0.6, 0.1], [0.6, 0.3, 0.1]).statistic)
     assert (row["attention_rank_plain"], row["attention_rank_erased"]) == (2, 1)
     assert row["attention_mean_erased"] == pytest.approx(0.6, abs=0.02)
-    page = saliency_page.render(cells)
+    page = analyse(cells).texts[saliency_page.PAGE]
     assert "Erasure in a model that is used to it" in page and "No model here has a twin" not in page
 
 
@@ -94,7 +102,7 @@ def test_the_answer_in_one_sentence():
 
 def test_the_page():
     cells = [one(), one(seed=1), one(projection="sparsemax"), one(dataset="a <b>")]
-    texts = study_texts(cells, ["attention_or_saliency"])
+    texts = analyse(cells).texts
     assert list(texts) == ["attention_or_saliency.html"]
     page = texts["attention_or_saliency.html"]
     assert "use good: recommended for 4 of 4 models" in page
@@ -103,11 +111,10 @@ def test_the_page():
     assert page.count("Ranking of measures by each test</caption>") == 2
     assert "No model here has a twin" in page
     assert "0.600" in page or "(1)*" in page
-    assert page == saliency_page.render(cells)  # the same bytes
+    assert page == analyse(cells).texts[saliency_page.PAGE]  # the same bytes
 
 
 def test_records_without_tests():
     cell = one()
     bare = split_cells(cell.table.drop_columns(["rationale_erasure_kept_probs"]))
-    assert saliency_page.tables(bare) == {} and saliency_page.texts(bare) == {}
-    assert study_tables(bare, ["attention_or_saliency"]) == {} and study_figures(bare, ["attention_or_saliency"]) == {}
+    assert analyse(bare) == Analysis()

@@ -6,7 +6,8 @@ a shortened text is nothing new; and in one sentence per model what to use.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from scipy.stats import kendalltau
 
 from attnfaith import __version__
 from attnfaith.reporting import completeness, saliency
+from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.blocks import Grid, differing, template
 from attnfaith.reporting.cells import CELL, Cell, measure_label
 from attnfaith.reporting.saliency import TESTS
@@ -47,8 +49,9 @@ def without_erasure(objective: str) -> str | None:
     return f"{kind}({', '.join(kept)})" if kept else kind
 
 
-def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
-    """Of the cells that were tested; none without such a cell.
+def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
+    """The page and its tables, of the cells that were tested; nothing without such a cell. `reporting.saliency` draws the
+    tests of each cell.
 
     "saliency_ranking", one row per kind of model x measure. n_seeds: cells. n_tests: tests that count, as `advise` counts
     them. rank_mean: mean rank over these tests and the seeds. share_among_best: share of tests x seeds in which the measure
@@ -62,13 +65,14 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     """
     cells = [cell for cell in cells if saliency.holds(cell)]
     if not cells:
-        return {}
-    made = saliency.tables(cells)["saliency_tests"]
-    return {
-        "saliency_ranking": _ranking(cells, made),
-        "saliency_training": _training(made),
+        return Analysis()
+    made = saliency.tables(cells)
+    own = {
+        "saliency_ranking": _ranking(cells, made["saliency_tests"]),
+        "saliency_training": _training(made["saliency_tests"]),
         "saliency_completeness": completeness.table(cells),
     }
+    return Analysis(own, {PAGE: render(cells, made | own)})
 
 
 def _ranking(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
@@ -129,32 +133,22 @@ def _first(part: pd.DataFrame) -> str:
     return " = ".join(part.index[part["rank"] == 1])
 
 
-def figures(cells: Sequence[Cell]) -> dict:
-    """None of its own: the tests of each cell are drawn by `reporting.saliency`."""
-    return {}
+def render(cells: Sequence[Cell], made: Mapping[str, pd.DataFrame]) -> str:
+    """The page's HTML: the answer, a section per data set, and what training with tokens erased changes.
 
-
-def texts(cells: Sequence[Cell]) -> dict[str, str]:
-    """The page, by its file name; {} where no cell was tested."""
-    cells = [cell for cell in cells if saliency.holds(cell)]
-    return {PAGE: render(cells)} if cells else {}
-
-
-def render(cells: Sequence[Cell]) -> str:
-    """The page's HTML: the answer, a section per data set, and what training with tokens erased changes."""
-    made = saliency.tables(cells)
-    own = tables(cells)
+    made: the tables of `reporting.saliency` and of this analysis.
+    """
     sections = []
     for dataset in dict.fromkeys(cell.heading["dataset"] for cell in cells):
         of_data = [cell for cell in cells if cell.heading["dataset"] == dataset]
         part, pairs = (made[name][made[name]["dataset"] == dataset] for name in ("saliency_tests", "saliency_agreement"))
         sections.append((dataset, list(_advice(of_data)), [_grid(part), saliency.agreement_grid(_over_seeds(pairs))]))
-    return template("saliency.html.j2").render(
+    return template("page.html.j2", Path(__file__).parent).render(
         title="Attention or saliency?",
         lead=lead(cells),
         sections=sections,
-        training=_training_grid(own["saliency_training"]),
-        completeness=completeness.grid(own["saliency_completeness"]),
+        training=_training_grid(made["saliency_training"]),
+        completeness=completeness.grid(made["saliency_completeness"]),
         version=__version__,
     )
 

@@ -1,6 +1,8 @@
 """The open questions of the sparsity study: closed forms by hand, each number by another route, and what may be missing."""
 
+from importlib import import_module
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,11 +10,14 @@ import pytest
 from scipy import stats
 
 from attnfaith.metrics.attention_faithfulness.support_agreement import support_auprc, top_k_overlap
-from attnfaith.reporting import sparsity_numbers as numbers
-from attnfaith.reporting import sparsity_question_figures
-from attnfaith.reporting import sparsity_questions as questions
+from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
 from attnfaith.reporting.cells import Cell, split_cells
-from attnfaith.reporting.study import PROTOCOLS, study_tables, study_texts
+
+
+analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
+numbers = import_module(".sparsity.numbers", analysis.__package__)
+question_figures = import_module(".sparsity.question_figures", analysis.__package__)
+questions = import_module(".sparsity.questions", analysis.__package__)
 
 
 LAMBDAS = (-15.0, -7.0, -3.0, -1.0, 0.0, 0.5)
@@ -75,7 +80,7 @@ def found(study, published):
 
 @pytest.fixture(scope="module")
 def drawn(study, published):
-    return questions.figures(study, published)
+    return question_figures.figures(questions.tables(study, published), study)
 
 
 def one(table, **keys):
@@ -111,7 +116,7 @@ def over_seeds(*values):
 
 
 def test_without_cells_there_is_nothing():
-    assert questions.tables([]) == questions.figures([]) == questions.texts([]) == {}
+    assert questions.tables([]) == {} and analysis.tables([], Settings()) == Analysis()
 
 
 def test_every_question_has_its_table_and_figure(drawn, found):
@@ -129,11 +134,13 @@ def test_every_question_has_its_table_and_figure(drawn, found):
             assert (value.notna() | low.isna()).all(), end
 
 
-def test_it_is_a_protocol_of_a_study(study, published, found):
-    assert PROTOCOLS["sparsity_questions"] is questions
-    made = study_tables(study, ["sparsity_questions"], published=published)
-    assert list(made) == list(found)
-    assert list(study_texts(study, ["sparsity_questions"], published)) == ["summary.md"]
+def test_they_are_in_the_analysis_of_a_study(study, published, found, drawn, tmp_path):
+    published.to_csv(tmp_path / "published.csv", index=False)
+    made = analysis.tables(study, Settings(published=tmp_path / "published.csv"))
+    assert [name for name in made.tables if name in found] == list(found)
+    for name, table in found.items():
+        pd.testing.assert_frame_equal(made.tables[name], table)
+    assert list(made.texts) == ["summary.md"] and set(drawn) <= set(made.figures)
 
 
 def test_the_order_of_cells_changes_nothing(study, found):
@@ -165,7 +172,7 @@ COLUMNS = {
 def test_a_column_that_no_cell_has(sweep, column):
     cells = sweep(seeds=[10], without=[column], texts=6)
     found = questions.tables(cells)
-    questions.texts(cells)
+    assert analysis.tables(cells, Settings()).texts["summary.md"]
     if column == "random_support_attention":
         assert "question_b_nulls" not in found
     if column.endswith("reproject_hidden"):
@@ -185,8 +192,8 @@ def test_texts_that_define_nothing(build_record):
         texts = [{"attention": [0.25] * 4, "gradient_norm": [1.0] * 4}, {"attention": [1.0], "gradient_norm": [1.0]}]
         cells += split_cells(build_record(texts, projection=projection, measures=("gradient_norm",)))
     found = questions.tables(cells)
-    assert set(found) == {"claims"} and questions.figures(cells) == {}
-    assert "Not measured." in questions.texts(cells)["summary.md"]
+    assert set(found) == {"claims"} and question_figures.figures(found, cells) == {}
+    assert "Not measured." in analysis.tables(cells, Settings()).texts["summary.md"]
 
 
 # ----------------------------------------------------------------------------------------------------------- (a) ties
@@ -317,10 +324,12 @@ def test_published_correlations_against_the_nulls(study, published, found):
     assert row["difference"] > 0 and row["exceeds"] == "no", "within the interval of the null"
 
 
-def test_a_published_table_that_is_none(study, published):
-    for make in (questions.tables, questions.figures, questions.texts):
-        with pytest.raises(ValueError, match="'mean'"):
-            make(study, published.drop(columns="mean"))
+def test_a_published_table_that_is_none(study, published, tmp_path):
+    with pytest.raises(ValueError, match="'mean'"):
+        questions.tables(study, published.drop(columns="mean"))
+    published.drop(columns="mean").to_csv(tmp_path / "published.csv", index=False)
+    with pytest.raises(StudyError, match=r"lacks the columns \['mean'\]"):
+        analysis.tables([], Settings(published=tmp_path / "published.csv"))
 
 
 # ------------------------------------------------------------------------------------------------- (c), (d), (e)
@@ -456,7 +465,7 @@ def test_figures_of_a_whole_study(drawn, found, study):
     assert labels_of(drawn["question_b_nulls"]) == ["random places", "untrained model", "trained model", "published"]
     assert "τ of softmax attention cut to the same support" in labels_of(drawn["question_a_tie_ceiling"])
     assert len(labels_of(drawn["question_f_temperature"])) == 3
-    bare = sparsity_question_figures.nulls(found["question_b_nulls"], study)
+    bare = question_figures.nulls(found["question_b_nulls"], study)
     assert labels_of(bare) == ["random places", "untrained model", "trained model"]
     subjects = {name: " ".join(text.get_text() for text in figure.texts) for name, figure in drawn.items()}
     assert "imdb" in subjects["question_a_tie_ceiling"] and "imdb" not in subjects["question_f_temperature"]
@@ -478,7 +487,7 @@ def test_the_line_of_tau_is_the_table(drawn, found):
 
 def test_cells_of_one_seed_without_an_interval_are_drawn(draw_sparse_cell):
     cells = [draw_sparse_cell(name, texts=3) for name in ("softmax", "sparsemax", "sparsegen(-10)")]
-    drawn = questions.figures(cells)
+    drawn = question_figures.figures(questions.tables(cells), cells)
     assert {"question_a_tie_ceiling", "question_b_nulls"} <= set(drawn)
     drawn["question_b_nulls"].canvas.draw()
 

@@ -1,12 +1,17 @@
 """Tests x models on planted evidence: pairs found by what they were trained on, and numbers by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from attnfaith.reporting import planted
+from attnfaith.reporting.analysis import Analysis, Settings, load_analysis
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.figures import save_figure
+
+
+planted = load_analysis(Path(__file__).parents[3] / "recipes" / "planted_evidence" / "analysis.py")
 
 
 WHOLE = "generated-1(distractors=2,length=[10, 30],seed=0)"
@@ -34,7 +39,7 @@ def test_pairs_differ_in_the_evidence_of_their_training_alone(cells):
     found = planted.pairs(cells)
     assert [(one.heading["seed"], other.heading["seed"]) for one, other in found] == [(10, 10), (11, 11)]
     assert [planted.without_evidence(cell) for pair in found for cell in pair] == [False, True] * 2
-    assert planted.pairs(cells[:2]) == [] and planted.tables(cells[:2]) == {} and planted.figures(cells[:2]) == {}
+    assert planted.pairs(cells[:2]) == [] and planted.tables(cells[:2], Settings()) == Analysis()
     cells[2].heading["encoder"] = "average"
     assert len(planted.pairs(cells)) == 1, "another encoder is no pair"
     alone = "generated-1(evidence_removed=['train'])"
@@ -74,7 +79,7 @@ def test_verdicts():
 
 
 def test_over_seeds(cells):
-    tables = planted.tables(cells)
+    tables = planted.tables(cells, Settings()).tables
     rows = tables["planted_tests_over_seeds"].set_index("statistic")
     mass = rows.loc["attention on the evidence"]
     assert (mass["n_seeds"], mass["seeds_yes"], mass["seeds_no"], mass["same_direction"]) == (2, 2, 0, "yes")
@@ -83,7 +88,7 @@ def test_over_seeds(cells):
 
 
 def test_figure(cells, tmp_path):
-    figure = planted.figures(cells)["planted_tests"]
+    figure = planted.tables(cells, Settings()).figures["planted_tests"]
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels[-1].startswith("tau attention–") and "attention on the evidence" in labels
     save_figure(figure, tmp_path / "planted")

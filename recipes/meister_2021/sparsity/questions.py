@@ -8,19 +8,18 @@ the paper says, and summary.md puts both into words.
 Tables have one row per model x projection (or lambda, alpha) x measure; a model is what shares data set, split, encoder,
 alignment and word vectors. n: texts with a value, summed over the n_seeds seeds that have one; n_undefined: the others.
 A number is the mean over seeds of the mean over texts; <name>_ci_low, <name>_ci_high: its 95 % interval over seeds and
-texts, see `sparsity_numbers`. Slopes are per decade of 1 / (1 - lambda), the factor by which sparsegen sharpens scores.
+texts, see `numbers`. Slopes are per decade of 1 / (1 - lambda), the factor by which sparsegen sharpens scores.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import pandas as pd
 
-from attnfaith.reporting import sparsity_question_figures, sparsity_summary
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sparsity_numbers import (
+
+from . import summary
+from .numbers import (
     INPUTS,
     MEASURES,
     RANDOM_SUPPORT,
@@ -53,12 +52,9 @@ from attnfaith.reporting.sparsity_numbers import (
     tied_pairs,
     tokens_that_differ,
 )
-from attnfaith.reporting.sparsity_tables import read_published
-from attnfaith.reporting.sweep import attention_rate, entmax_alpha, is_untrained, score_scale, sparsegen_lambda
+from .sweep import attention_rate, entmax_alpha, is_untrained, score_scale, sparsegen_lambda
+from .tables import read_published
 
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RANDOM, UNTRAINED = "random places", "untrained model"
 SHAPE: dict[str, tuple[Callable, tuple[str, ...]]] = {
@@ -74,8 +70,6 @@ SHAPE: dict[str, tuple[Callable, tuple[str, ...]]] = {
 NOTHING = np.full(1, np.nan)
 """Draws of a statistic that is undefined."""
 
-_known: WeakKeyDictionary[Cell, tuple[tuple, dict[str, pd.DataFrame]]] = WeakKeyDictionary()
-
 
 def tables(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:
     """The tables of the questions that the cells can answer, and `claims`; {} without cells. published: the published
@@ -84,35 +78,12 @@ def tables(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> dict
     """
     if not cells:
         return {}
-    return _answers(cells, published) | {"claims": sparsity_summary.claims(models(cells), published)}
-
-
-def figures(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> "dict[str, Figure]":
-    """One figure for each question that has a table; with published numbers, theirs beside the nulls."""
-    return sparsity_question_figures.figures(_answers(cells, published), cells) if cells else {}
-
-
-def texts(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> dict[str, str]:
-    """ "summary.md": the claims and the open questions in words, written from the tables."""
-    return {"summary.md": sparsity_summary.summary(tables(cells, published), cells, published)} if cells else {}
-
-
-def _answers(cells: Sequence[Cell], published: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
     read_published(published)
-    found = dict(_of_records(cells))
-    if published is not None and "question_b_nulls" in found:
-        found["question_b_published"] = published_against_nulls(found["question_b_nulls"], published)
-    return {name: table for name, table in found.items() if len(table)}
-
-
-def _of_records(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
-    """The tables that need no published numbers; computed once for tables, figures and texts of the same cells."""
-    asked = tuple(ref(cell) for cell in cells)
-    if cells[0] not in _known or _known[cells[0]][0] != asked:
-        groups = models(cells)
-        answers = {name: pd.DataFrame(row for model in groups for row in rows(model)) for name, rows in QUESTIONS.items()}
-        _known[cells[0]] = asked, {name: table for name, table in answers.items() if len(table)}
-    return _known[cells[0]][1]
+    groups = models(cells)
+    answers = {name: pd.DataFrame(row for model in groups for row in rows(model)) for name, rows in QUESTIONS.items()}
+    if published is not None and len(answers["question_b_nulls"]):
+        answers["question_b_published"] = published_against_nulls(answers["question_b_nulls"], published)
+    return {name: table for name, table in answers.items() if len(table)} | {"claims": summary.claims(groups, published)}
 
 
 # ------------------------------------------------------------------------------------------------ rows of a table

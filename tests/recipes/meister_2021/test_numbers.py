@@ -2,16 +2,22 @@
 
 import gc
 import inspect
+from importlib import import_module
 from itertools import combinations
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from attnfaith.reporting import sparsity_numbers as numbers
+from attnfaith.reporting.analysis import load_analysis
 from attnfaith.reporting.cells import Cell
 from attnfaith.stats import bootstrap_interval
+
+
+analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
+numbers = import_module(".sparsity.numbers", analysis.__package__)
 
 
 def panel(values):

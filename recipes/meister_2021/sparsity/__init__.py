@@ -1,0 +1,1 @@
+"""Is sparse attention more interpretable? The tables, figures and words of this study."""

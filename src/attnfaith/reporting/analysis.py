@@ -1,0 +1,85 @@
+"""A paper's own tables, figures and words: code that stands beside its study and that the study names.
+
+`analysis: analysis.py` in a study file names a Python file, by its path from the study file. It defines one function
+
+    tables(cells, settings) -> Analysis
+
+cells: the measured cells of the study. settings: what the study says beside its cells, and the tables of single cells that
+are made already. It is called twice: before anything runs without any cell, when it must read what it needs, raise where it
+cannot use it, and return an empty `Analysis`; and at the end with the cells.
+
+The modules beside the file are its own: `from . import stability`, `from .sparsity import figures`. Each folder is a package
+by itself, so that modules of two papers may have one name, and no paper can import another.
+
+A study file is code: who runs a study runs the analysis that it names. Read the analysis of a study that others wrote, as
+any script, before you run it. Without a study that names it nothing is ever loaded.
+"""
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from attnfaith.errors import AttnfaithError
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class StudyError(AttnfaithError):
+    """A study asks for tables that nobody makes, names an analysis that cannot be loaded, or says what it cannot use."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a study says to its analysis.
+
+    names: the tables of single cells that it asks for. published: the file of published numbers, None without one.
+    stand_ins: data set measured -> data set of the paper that it stands in for. tables: the tables asked for, by file name;
+    {} where there are no cells yet.
+    """
+
+    names: tuple[str, ...] = ()
+    published: Path | None = None
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What an analysis makes: tables and figures by file name without ending, texts by whole file name ("summary.md")."""
+
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    figures: "Mapping[str, Figure]" = field(default_factory=dict)
+
+
+def load_analysis(path: str | Path) -> ModuleType:
+    """The module of an analysis; its folder is its package.
+
+    Raises StudyError where there is no such file or it has no function `tables`; what the code itself raises goes on.
+    """
+    path = Path(path).resolve()
+    if path.suffix != ".py" or not path.stem.isidentifier():
+        raise StudyError(f"analysis: {path.name!r} is no name of a Python module; give a file such as analysis.py")
+    if not path.is_file():
+        raise StudyError(f"analysis: no file at {path}; its path is read from the study file")
+    package = f"attnfaith_analysis_{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}"
+    if package not in sys.modules:
+        spec = ModuleSpec(package, None, is_package=True)
+        spec.submodule_search_locations = [str(path.parent)]
+        sys.modules[package] = module_from_spec(spec)
+    importlib.invalidate_caches()  # the file may be younger than what is known of its folder
+    module = importlib.import_module(f"{package}.{path.stem}")
+    if not callable(getattr(module, "tables", None)):
+        raise StudyError(f"analysis: {path} has no function tables(cells, settings); define it")
+    return module

@@ -1,0 +1,48 @@
+"""Every study under recipes/ can be planned: its recipes and its analysis load, and published numbers have a source."""
+
+import importlib.util
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from attnfaith.reporting.analysis import Analysis
+from attnfaith.reporting.study import analyse
+
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+STUDIES = sorted(path for path in RECIPES.rglob("*.yaml") if "\nblocks:" in path.read_text(encoding="utf-8"))
+PAPERS = sorted(path for path in RECIPES.glob("*/published*.csv"))
+
+
+@pytest.fixture(scope="module")
+def engine():
+    spec = importlib.util.spec_from_file_location("recipes_study_plans", RECIPES / "study.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: str(path.relative_to(RECIPES)))
+def test_a_study_plans(engine, path, monkeypatch):
+    monkeypatch.chdir(RECIPES.parent)
+    study = engine.read_study(path)
+    cells, recipes = engine.settle(study)
+    assert cells and set(recipes) == {cell.name for cell in cells}
+    made = analyse(study)
+    assert made == Analysis(), "without cells an analysis checks the study and makes nothing"
+    if "published" in study:
+        assert Path(study["published"]).resolve().parent == path.parent, "a paper's numbers stand in its folder"
+
+
+def test_studies_and_papers_are_there():
+    assert len(STUDIES) > 10 and len(PAPERS) > 3
+    with_analysis = [path for path in STUDIES if "\nanalysis:" in path.read_text(encoding="utf-8")]
+    assert {path.parent for path in PAPERS} <= {path.parent for path in with_analysis}
+
+
+@pytest.mark.parametrize("path", PAPERS, ids=lambda path: str(path.relative_to(RECIPES)))
+def test_every_published_number_has_a_source(path):
+    published = pd.read_csv(path)
+    assert len(published) and published["source"].notna().all()
+    assert published["source"].str.strip().ne("").all()
