@@ -248,6 +248,13 @@ def reproduce(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(1)
 
 
+def study(arguments: Sequence[str] | None = None) -> None:
+    """Every cell of a study that is not complete, here or on a cluster, then its tables."""
+    from attnfaith.study.command import main as study_main
+
+    study_main(sys.argv[1:] if arguments is None else arguments)
+
+
 def install_metric(arguments: Sequence[str] | None = None) -> Path:
     """Make `evaluate.load("attention_faithfulness")` work without importing attnfaith."""
     argparse.ArgumentParser(prog="install-metric", description=install_metric.__doc__).parse_args(arguments)
@@ -266,6 +273,7 @@ COMMANDS = {
     "cards": cards,
     "push": push,
     "reproduce": reproduce,
+    "study": study,
     "install-metric": install_metric,
 }
 
@@ -296,3 +304,7 @@ def guarded(command, arguments: Sequence[str] | None = None) -> int:
         print(f"error: {' '.join(str(error).split())}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
         return 2
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
