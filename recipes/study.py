@@ -800,7 +800,10 @@ def carry_out(
     cell is run for a study that cannot be, and where no cell is complete at the end.
     """
     planned, wanted = settle(study)
-    ended = _interruptible(choose(planned, only), study, workers, remeasure=remeasure) if run else {}
+    chosen = choose(planned, only)
+    if run:
+        recipes.check_models({cell.name: wanted[cell.name] for cell in chosen if not complete(wanted[cell.name])})
+    ended = _interruptible(chosen, study, workers, remeasure=remeasure) if run else {}
     ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
     write_cells(study, planned, ready)
     if not ready:

@@ -30,6 +30,7 @@ LAYERS = (
     ("runs",),
     ("reproduction",),
     ("cli",),
+    ("__main__",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 WITHOUT_TORCH = ("errors", "files", "record", "metrics", "stats", "reporting")

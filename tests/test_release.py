@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from attnfaith.hub import repo_id_of
+from attnfaith.recipes import model_config
 from attnfaith.reporting.cards import checkpoint_name
-from attnfaith.runs import model_config
 
 
 ROOT = Path(__file__).parents[1]

@@ -21,7 +21,6 @@ import torch
 import transformers
 from accelerate import PartialState
 from datasets import Dataset
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
@@ -49,7 +48,7 @@ from attnfaith.measurement import (
 )
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
-from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.recipes import Recipe, RecipeError, model_config
 from attnfaith.reporting import write_report
 from attnfaith.reporting.report import run_facts
 from attnfaith.training import LOWER_IS_BETTER, DivergedError, check_processes, check_selection, make_trainer
@@ -293,22 +292,6 @@ def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
         max_sentence_length=data.max_sentence_length,
         max_sentences=data.max_sentences,
     )
-
-
-def model_config(recipe: Recipe, pair: bool, **fields) -> AttentionClassifierConfig:
-    """The configuration of the recipe's model; `fields` is what data and vectors decide.
-
-    Raises RecipeError where the configuration refuses a field.
-    """
-    section = recipe.model
-    fields = {**dataclasses.asdict(section), **fields}
-    fields["query"] = section.query or ("text" if pair else "learned")
-    sizes = {"transformer": 128, "embedding": fields["embedding_size"]}
-    fields["hidden_size"] = section.hidden_size or sizes.get(section.encoder, 256)
-    try:
-        return AttentionClassifierConfig(**fields)
-    except StrictDataclassError as error:
-        raise RecipeError(f"model: {' '.join(str(error.__cause__ or error).split())}") from error
 
 
 def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionClassifierForSequenceClassification:
