@@ -1,22 +1,4 @@
-"""The plan of a study: a YAML file read into cells, each a command, the folder that it fills and the cells it needs.
-
-A study is a YAML file with the keys
-
-    output_dir   folder of the runs, one folder and one log for each cell
-    results      folder of the tables and figures made from all of them
-    analysis     (optional) the paper's own tables and figures: a Python file, by its path from the study's. It is run: a
-                 study file is code (`attnfaith.reporting.analysis`)
-    published    (optional) CSV of published numbers, for the analysis to show beside the measured ones
-    stand_ins    (optional) data set: the one of the paper that it stands in for, whose published numbers are shown beside it
-    tables       (optional) which tables; all that single cells allow by default
-    compare      (optional) identity columns; cells that differ in one of them are compared in pairs
-    mix_versions (optional) true: tabulate records together that different code measured
-    blocks       list of: recipe, and optionally name, set, grid, after
-
-A block is a recipe, what it `set`s in it, and a `grid`, key: [values]. Each combination is a cell, called <name>-<values>
-(name: that of the recipe's file unless given). `after` names cells whose runs a cell reads; values in `set` and `after` may
-hold {key} of the block's grid, and {output_dir}.
-"""
+"""The plan of a study: a YAML file (`Study`) read into cells, each a command, the folder it fills and the cells it needs."""
 
 import dataclasses
 import fnmatch
@@ -25,33 +7,61 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import yaml
 
 import attnfaith
 from attnfaith import recipes, record
-from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.recipes import Recipe, RecipeError, section
 
 
-KEYS = {
-    "output_dir": str,
-    "results": str,
-    "analysis": str,
-    "published": str,
-    "stand_ins": dict,
-    "tables": list,
-    "compare": list,
-    "mix_versions": bool,
-    "blocks": list,
-}
-BLOCK_KEYS = {"recipe": str, "name": str, "set": dict, "grid": dict, "after": list}
-KINDS = {str: "a text", list: "a list", dict: "keys and values", bool: "true or false"}
 TRAIN = (sys.executable, "-m", "attnfaith.cli", "train")
 # The alpha at which entmax is a projection that has a name of its own.
 ENTMAX = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
+
+
+@section
+class Study:
+    """What a study file may say."""
+
+    output_dir: str
+    """folder of the runs, one folder and one log for each cell"""
+    results: str
+    """folder of the tables and figures made from all of them"""
+    blocks: list[Any]
+    """the cells: see `Block`"""
+    analysis: str | None = None
+    """the paper's own tables and figures: a Python file, by its path from the study's. It is run: a study file is code"""
+    published: str | None = None
+    """CSV of published numbers, for the analysis to show beside the measured ones"""
+    stand_ins: dict[str, str] = field(default_factory=dict)
+    """data set: the one of the paper that it stands in for, whose published numbers are shown beside it"""
+    tables: list[str] = field(default_factory=list)
+    """which tables; where not given, all that single cells allow"""
+    compare: list[str] = field(default_factory=list)
+    """identity columns; cells that differ in one of them are compared in pairs"""
+    mix_versions: bool = False
+    """tabulate records together that different code measured"""
+
+
+@section
+class Block:
+    """A recipe, what it `set`s in it, and a `grid` of values. Each combination is a cell, called <name>-<values>.
+
+    Values in `set` and `after` may hold {key} of the block's grid, and {output_dir}.
+    """
+
+    recipe: str
+    name: str | None = None
+    """that of the recipe's file unless given"""
+    set: dict[str, Any] = field(default_factory=dict)
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+    after: list[str] = field(default_factory=list)
+    """names of the cells whose runs a cell reads"""
 
 
 @dataclass(frozen=True)
@@ -71,34 +81,23 @@ class Cell:
 
 
 def read_study(path: Path) -> dict:
-    """The study of a YAML file.
+    """What the study of a YAML file says, checked by `Study`. path: a file, or a study that comes with the package.
 
     Raises RecipeError for a file that is none, for keys it lacks or nobody knows, and values of another kind than theirs.
     """
+    path = recipes.find(path, "study")
     try:
         study = yaml.load(path.read_text(encoding="utf-8"), Loader=recipes.Loader)
     except OSError as error:
         raise RecipeError(f"no study at {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not YAML: {error}") from error
-    if not isinstance(study, dict):
-        raise RecipeError(f"{path} must hold keys and values: {', '.join(KEYS)}")
-    if unknown := sorted(set(study) - set(KEYS)):
-        raise RecipeError(f"{path}: unknown keys {unknown}; known: {', '.join(KEYS)}")
-    if missing := sorted({"output_dir", "results", "blocks"} - set(study)):
-        raise RecipeError(f"{path} lacks {missing}")
-    _check_kinds(study, KEYS, str(path))
+    recipes.make_section(Study, study, "study")
     if "analysis" in study:
         study["analysis"] = str(path.parent / study["analysis"])
     if not study["blocks"]:
         raise RecipeError(f"{path}: blocks is empty, so there is nothing to run; give a list of blocks with a recipe each")
     return study
-
-
-def _check_kinds(values: Mapping, kinds: Mapping[str, type], where: str) -> None:
-    for key, value in values.items():
-        if not isinstance(value, kinds[key]):
-            raise RecipeError(f"{where}: {key} is {value!r}; it must be {KINDS[kinds[key]]}")
 
 
 def cells(study: Mapping) -> list[Cell]:
@@ -109,7 +108,9 @@ def cells(study: Mapping) -> list[Cell]:
     have.
     """
     planned = [
-        cell for number, block in enumerate(study["blocks"], start=1) for cell in _block_cells(study, block, f"block {number}")
+        cell
+        for number, block in enumerate(study["blocks"], start=1)
+        for cell in _block_cells(study, block, f"block {number}")
     ]
     names = [cell.name for cell in planned]
     if wrong := [name for name in names if Path(name).name != name or set("{}\n") & set(name)]:
@@ -125,31 +126,24 @@ def cells(study: Mapping) -> list[Cell]:
     return planned
 
 
-def _block_cells(study: Mapping, block, where: str) -> Iterator[Cell]:
+def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
     """The cells of one block, the values of its grid checked."""
-    if not isinstance(block, Mapping):
-        raise RecipeError(f"{where} is {block!r}; it must hold keys and values: {', '.join(BLOCK_KEYS)}")
-    if unknown := sorted(set(block) - set(BLOCK_KEYS)):
-        raise RecipeError(f"{where}: unknown keys {unknown}; known: {', '.join(BLOCK_KEYS)}")
-    if "recipe" not in block:
-        raise RecipeError(f"{where} lacks a recipe")
-    _check_kinds(block, BLOCK_KEYS, where)
-    grid, prefix = block.get("grid", {}), block.get("name", Path(block["recipe"]).stem)
-    for key, values in grid.items():
-        if not isinstance(values, list) or not values:
-            raise RecipeError(f"{where}: grid.{key} is {values!r}; give a list of one or more values")
-        if twice := [value for place, value in enumerate(values) if any(_equal(value, it) for it in values[:place])]:
-            raise RecipeError(f"{where}: grid.{key} is {values!r}: {twice[0]!r} is there twice; give each value once")
-    for values in itertools.product(*grid.values()):
-        chosen = dict(zip(grid, values, strict=True))
-        name = "-".join([prefix, *(f"{value}" for value in values)])
+    block = recipes.make_section(Block, values, where)
+    for key, given in block.grid.items():
+        if not given:
+            raise RecipeError(f"{where}: grid.{key} is {given!r}; give a list of one or more values")
+        if twice := [value for place, value in enumerate(given) if any(_equal(value, it) for it in given[:place])]:
+            raise RecipeError(f"{where}: grid.{key} is {given!r}: {twice[0]!r} is there twice; give each value once")
+    prefix = block.name or Path(block.recipe).stem
+    for combination in itertools.product(*block.grid.values()):
+        chosen = dict(zip(block.grid, combination, strict=True))
+        name = "-".join([prefix, *map(str, combination)])
         known = {**chosen, "output_dir": study["output_dir"]}
-        settings = {**_fill(block.get("set", {}), known, f"{where}, set"), **chosen}
+        settings = {**_fill(block.set, known, f"{where}, set"), **chosen}
         settings |= {"output_dir": str(Path(study["output_dir"]) / name), "name": name}
-        after = _fill(block.get("after", []), known, f"{where}, after")
         # JSON is YAML that can be read in one way only: "yes" stays a text, and "a #1" keeps its end
         overrides = [f"--{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
-        yield Cell(name, block["recipe"], overrides, after, prefix)
+        yield Cell(name, block.recipe, overrides, _fill(block.after, known, f"{where}, after"), prefix)
 
 
 def _equal(one, other) -> bool:
@@ -209,23 +203,20 @@ def load_recipe(cell: Cell) -> Recipe:
         raise RecipeError(f"cell {cell.name}: {error}") from error
 
 
-# ------------------------------------------------------------------------------------------- cells told apart
-
-
 def check_distinct(wanted: Mapping[str, Recipe]) -> None:
     """Raises RecipeError where two recipes differ in nothing that a record tells cells apart by, or only in the name of the
     projection: sparsegen at lambda 0 is sparsemax.
 
     Sooner than `reporting.study.check_identities`, which sees the records.
     """
-    owners: dict[str, tuple[str, str]] = {}
+    owners: dict[str, str] = {}
     for name, recipe in wanted.items():
-        projection = _projection_name(recipe.model)
-        other, named = owners.setdefault(repr(_identity(recipe)), (name, projection))
-        if other != name and named != projection:
+        other = owners.setdefault(repr(_identity(recipe)), name)
+        named = [_projection_name(wanted[each].model) for each in (other, name)]
+        if named[0] != named[1]:
             raise RecipeError(
-                f"cells {other!r} and {name!r} are one model under two names: {named} and {projection} attend alike; leave "
-                "one of them out"
+                f"cells {other!r} and {name!r} are one model under two names: {' and '.join(named)} attend alike; leave one "
+                "of them out"
             )
         if other != name:
             raise RecipeError(
@@ -236,19 +227,17 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
 
 def _identity(recipe: Recipe) -> tuple:
     """What decides the fields of a record's identity, with one projection for one mapping."""
-    model, data = recipe.model, recipe.data
+    model, data, training = recipe.model, recipe.data, recipe.training
     fields = ("encoder", "hierarchy", "alignment", "score_scale", "readout")
+    plain = recipe.objective.kind == "classification"
     return (
         data,
         None if data.vectors else model.embedding_std,
-        recipe.measure.split,
-        recipe.measure.level,
+        (recipe.measure.split, recipe.measure.level),
         [getattr(model, name) for name in fields],
         _projection(model),
         recipe.objective,
-        [recipe.training.attention_learning_rate_factor, recipe.training.random_erasure]
-        if recipe.objective.kind == "classification"
-        else None,
+        (training.attention_learning_rate_factor, training.random_erasure) if plain else None,
         recipe.seed,
     )
 
@@ -265,9 +254,6 @@ def _projection(model) -> tuple[str, float | None]:
 def _projection_name(model) -> str:
     parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
     return model.projection if parameter is None else f"{model.projection}({parameter + 0.0:g})"  # -0.0 + 0.0 is 0.0
-
-
-# ------------------------------------------------------------------------------------------- what is done already
 
 
 def complete(recipe: Recipe) -> bool:

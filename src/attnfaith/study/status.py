@@ -34,7 +34,7 @@ def place_of(root: Path, name: str) -> Path:
 
 
 def state_of(root: Path, cell: Cell, ready: bool | None = None) -> State:
-    """The state of one cell. ready: whether its folder holds the whole run of its recipe (`plan.complete`); None, as noted."""
+    """The state of one cell. ready: whether its folder holds its recipe's whole run (`plan.complete`); None, as noted."""
     outcome = read_outcome(place_of(root, cell.name))
     status, seconds = outcome.get("status", "waiting"), outcome.get("seconds", math.nan)
     if ready and status not in ("complete", "running"):
