@@ -266,7 +266,7 @@ def test_a_value_may_name_a_key_of_the_grid():
         ),
         (
             [{"set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [0.9, 1]}}],
-            "cell tiny-1: model.sparsegen_lambda=1: sparsegen needs a finite lambda < 1",
+            "tiny-1: model: sparsegen_lambda=1.* finite.* < 1",
         ),
         (
             [
@@ -283,13 +283,13 @@ def test_a_value_may_name_a_key_of_the_grid():
         ([{"name": "a"}, {"after": "a"}], "block 2.after='a' must be a list"),
         ([{"name": 3}], "block 1.name=3 must be a text"),
         ([{"recipe": None}], "block 1.recipe=None must be a text"),
-        ([{"name": "../a"}], r"the cell '../a' is no name for a folder: keep '/' out"),
+        ([{"name": "../a"}], r"the cell '../a' is no name for a folder: keep '/', '\{' and '\}' out"),
         ([{"grid": {"data.vectors": ["a/b"]}}], r"the cell 'tiny-a/b' is no name for a folder"),
         ([{"grid": {"data.limits": [{"train": 9}]}}], r"is no name for a folder: keep '/', '\{' and '\}' out"),
         ([{"grid": {"learning_rate": [0.1, 0.2]}}], "cells 'tiny-0.1' and 'tiny-0.2' have the same data, split, model"),
         (
             [{"gird": {}}],
-            r"unknown key block 1.gird; did you mean block 1.grid\? Known: block 1.recipe, block 1.name, .*set, .*grid, .*after",
+            r"unknown key block 1.gird; did you mean block 1.grid\? Known: block 1.recipe, block 1.name, .*grid, .*after",
         ),
         ([{"set": {"encoderr": "cnn"}}], "cell tiny: unknown option --encoderr; did you mean --encoder"),
         ([{"set": {"seed": "x"}}], "cell tiny: recipe.seed='x' must be a whole number"),
@@ -877,7 +877,7 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
         {"name": "a", "grid": {"projection": ["softmax", "sparsemax"], "seed": [1, 2]}}, sweep, tables=list(DEFAULT), **own
     )
     command.main([str(path)])
-    plan = {key: value for key, value in yaml.safe_load(path.read_text()).items() if key not in own}
+    keys = {key: value for key, value in yaml.safe_load(path.read_text()).items() if key not in own}
     analyses = {
         "meister": own,
         "wiegreffe": {"analysis": WIEGREFFE_PINTER},
@@ -885,8 +885,8 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
         "planted": {"analysis": PLANTED},
         "bastings": {"analysis": BASTINGS},
     }
-    for name, keys in analyses.items():
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(plan | keys | {"results": str(tmp_path / name)}))
+    for name, more in analyses.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(keys | more | {"results": str(tmp_path / name)}))
     code = (
         "import sys; from pathlib import Path\nfrom attnfaith.study.command import main\n"
         f"for name in {list(analyses)!r}: main([str(Path(sys.argv[1]) / f'{{name}}.yaml'), '--tables'])\n"

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from attnfaith import recipes
 from attnfaith.files import is_locked
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
@@ -73,7 +74,11 @@ def carry_out(
     study that cannot be, and where no cell is complete at the end.
     """
     planned, wanted = prepare(study)
-    states = run_cells(study, choose(planned, only), wanted, **how) if run else {}
+    states = {}
+    if run:
+        chosen = choose(planned, only)
+        recipes.check_models({cell.name: wanted[cell.name] for cell in chosen if not complete(wanted[cell.name])})
+        states = run_cells(study, chosen, wanted, **how)
     ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
     write_cells(study, planned, ready)
     missing = "; ".join(
