@@ -31,9 +31,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """
     if settings.published is None:
         raise StudyError("analysis: this one shows published numbers beside ours; name their file under published")
+    taus = for_stand_ins(read_published(settings.published, TAUS, ["value"]), settings.stand_ins)
     if missing := sorted(set(NEEDED) - set(settings.names)):
         raise StudyError(f"published: {settings.published} stands beside the tables {missing}: name them under tables")
-    taus = for_stand_ins(read_published(settings.published, TAUS, ["value"]), settings.stand_ins)
     scores = for_stand_ins(read_published(_performance(settings.published), SCORES), settings.stand_ins)
     made = settings.tables
     if not set(NEEDED) <= set(made):

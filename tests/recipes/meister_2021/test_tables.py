@@ -19,8 +19,8 @@ from attnfaith.reporting.study import save_png
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
-figures = import_module(".figures.figures", analysis.__package__)
-tables = import_module(".tables.tables", analysis.__package__)
+figures = import_module(".sparsity.figures", analysis.__package__)
+tables = import_module(".sparsity.tables", analysis.__package__)
 
 
 MEASURES = (
