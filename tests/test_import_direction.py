@@ -20,6 +20,7 @@ LAYERS = (
     ("models", "metrics"),
     ("record",),
     ("data",),
+    ("subjects",),
     ("_parts",),
     ("importance", "experiments", "objectives"),
     ("training", "measurement"),

@@ -25,7 +25,7 @@ from attnfaith.data.collation import pad_attention, pad_batch
 from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError
-from attnfaith.models.word_level import WordLevel
+from attnfaith.subjects.word_level import WordLevel
 
 
 CODE = record.code_digest()  # of the modules that are loaded here, not of files that change while this process runs

@@ -44,6 +44,7 @@ ABSOLUTE = "absolute_"
 MEASURING = (
     "models",
     "data",
+    "subjects",
     "importance",
     "experiments",
     "objectives.py",

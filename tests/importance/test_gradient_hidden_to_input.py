@@ -9,13 +9,14 @@ from scipy.stats import entropy
 
 from attnfaith import record
 from attnfaith.importance import gradient_hidden_to_input
+from attnfaith.importance._fast import lstm_norm_gradients, norm_gradients
 from attnfaith.importance.gradient_hidden_to_input import measure, sensitivities
 from attnfaith.measurement import MeasurementError, check_options
-from attnfaith.models import encoders
+from attnfaith.models.encoders import ENCODERS
 
 
 ENTROPY, OWN, ROWS = gradient_hidden_to_input.COLUMNS
-every_encoder = pytest.mark.parametrize("encoder", encoders.ENCODERS)
+every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
 STEP = 1e-6
 
 
@@ -101,7 +102,7 @@ def test_a_window_is_all_that_a_convolution_sees(tiny_model, tiny_rows, tiny_bat
 def test_tokens_alike_in_all_have_entropy_one(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model()
     monkeypatch.setattr(
-        type(model.model.encoder), "norm_gradients", lambda _, x, start, stop: [(slice(0, 6), torch.ones(len(x), 6, 6))]
+        gradient_hidden_to_input, "norm_gradients", lambda _, x, start, stop: [(slice(0, 6), torch.ones(len(x), 6, 6))]
     )
     made = measure(model, tiny_batch(tiny_rows([6])))
     close(made[ENTROPY][0], np.ones(6), atol=0)
@@ -183,17 +184,18 @@ def test_texts_longer_than_memory_allows_are_taken_in_parts(encoder, limit, tiny
     model, batch = tiny_model(encoder=encoder), tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0]))
     whole, made = sensitivities(model, batch), measure(model, batch, keep_rows=True)
     sizes = []
-    taken = type(model.model.encoder).norm_gradients
+    taken = norm_gradients.norm_gradients
 
     def spied(*given):
         for states, norms in taken(*given):
             sizes.append(norms.shape[:2])
             yield states, norms
 
-    monkeypatch.setattr(type(model.model.encoder), "norm_gradients", spied)
+    monkeypatch.setattr(gradient_hidden_to_input, "norm_gradients", spied)
     monkeypatch.setattr(gradient_hidden_to_input, "STATES_AT_ONCE", limit)
-    for bound in ("STATES_AT_ONCE", "GRADIENTS_AT_ONCE", "ADJOINTS_AT_ONCE"):
-        monkeypatch.setattr(encoders, bound, limit)
+    for bound in ("STATES_AT_ONCE", "GRADIENTS_AT_ONCE"):
+        monkeypatch.setattr(norm_gradients, bound, limit)
+    monkeypatch.setattr(lstm_norm_gradients, "ADJOINTS_AT_ONCE", limit)
     parts = sensitivities(model, batch)
     assert max(texts for texts, _ in sizes) <= max(1, limit // 4)
     # ADJOINTS_AT_ONCE counts states, the others states times tokens

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from attnfaith.importance import exact_contribution, lrp
+from attnfaith.importance._fast.lstm_steps import lstm_steps
 from attnfaith.importance._lrp_rules import BIAS, DECODERS, ENCODERS, KINDS, STABILISER, Rules, gru_steps, tanh
 from attnfaith.models import decoders, encoders
-from attnfaith.models.encoders import lstm_steps
 
 
 EVERY_ENCODER = sorted(encoders.ENCODERS)

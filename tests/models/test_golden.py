@@ -8,6 +8,7 @@ import torch
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
 from attnfaith.experiments.permutation import permuted
+from attnfaith.importance._fast.deletion import states_without
 
 
 GOLDEN = dict(np.load(Path(__file__).parent / "golden" / "jain_wallace_tiny.npz"))
@@ -109,7 +110,7 @@ def test_deleting_each_token(reference):
         deleted = torch.stack([torch.cat([text[:t], text[t + 1 :]]) for t in range(1, length - 1)])
         close(positive(model(deleted).logits), expected)
 
-        states = model.model.encoder.without(model.model.embed(text[None]), 1, length - 1)[:, 0]
+        states = states_without(model.model.encoder, model.model.embed(text[None]), 1, length - 1)[:, 0]
         mask = torch.ones(states.shape[:2], dtype=torch.bool)
         mask[:, [0, -1]] = False
         close(positive(model.decode(states, model.attend(states, mask))), expected)

@@ -22,8 +22,9 @@ layer normalisation).
 import torch
 from torch import nn
 
+from attnfaith.importance._fast.lstm_steps import lstm_steps
 from attnfaith.models import decoders, encoders
-from attnfaith.models.encoders import lstm_steps, sinusoidal_positions
+from attnfaith.models.encoders import sinusoidal_positions
 
 
 BIAS, STABILISER, POSITIONS, QUERY = KINDS = range(4)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from attnfaith.importance._fast.norm_gradients import length_gradients, norm_gradients
 from attnfaith.importance._inputs import item_norms, items, text_inputs, token_counts
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.record import Column
@@ -90,7 +91,7 @@ def _sentence_parts(model, batch):
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             embedded = model.get_input_embeddings()(given.pop("input_ids")).detach().requires_grad_()
             read = model.model.read(inputs_embeds=embedded, items=parts[rows], **given)
-            outputs, directions = model.model.encoder.length_gradients(read.inputs)
+            outputs, directions = length_gradients(model.model.encoder, read.inputs)
             norms = []
             for state in range(length):
                 keep = state + 1 < length
@@ -111,7 +112,7 @@ def _word_parts(model, batch):
             for places, mask in zip(group.places, group.mask, strict=True):
                 positions = places[mask]
                 first, size = int(words[row, positions[0]]), len(positions)
-                for states, found in reader.word_encoder.norm_gradients(embedded[row, positions][None], 0, size):
+                for states, found in norm_gradients(reader.word_encoder, embedded[row, positions][None], 0, size):
                     norms[:, first + states.start : first + states.stop, first : first + size] = found
         if length:
             yield [row], slice(0, length), norms
@@ -129,5 +130,5 @@ def _token_parts(model, batch):
             continue
         start, stop = int(positions[0]), int(positions[-1]) + 1
         for chosen in rows.split(max(1, STATES_AT_ONCE // length)):
-            for states, norms in model.model.encoder.norm_gradients(embedded[chosen, :length], start, stop):
+            for states, norms in norm_gradients(model.model.encoder, embedded[chosen, :length], start, stop):
                 yield chosen.tolist(), states, norms

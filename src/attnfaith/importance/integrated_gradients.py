@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from attnfaith.importance._explained import check_data, check_target, explaining
+from attnfaith.importance._fast.lines import line_reader
 from attnfaith.importance._inputs import attended, gradients, item_sums, items, text_inputs, without_parameters
 from attnfaith.record import Column, ragged
 
@@ -148,8 +149,8 @@ def lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line,
         start = torch.where(ours.unsqueeze(-1), baseline_vector(model, baseline).to(embedded), embedded)
         read = model.model.read(**text_inputs(batch)) if model.level == "token" else None
         if read is not None:
-            encoder = model.model.encoder
-            start, embedded = encoder.enter(start), encoder.enter(embedded)
+            reader = line_reader(model.model.encoder)
+            start, embedded = reader.enter(start), reader.enter(embedded)
 
     def read_off(states, rows):
         """(n,P) of states (n,P,l,H)."""
@@ -164,7 +165,7 @@ def lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line,
         return read_off(start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1), rows)
 
     def of_entered(start, change, shares, rows):
-        return read_off(encoder.along(start, change, shares, read.present[rows, : start.shape[1]]), rows)
+        return read_off(reader.along(start, change, shares, read.present[rows, : start.shape[1]]), rows)
 
     def of_inputs(start, change, shares, rows):
         points = (start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)).flatten(0, 1)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import torch
 
-from attnfaith.models.encoders import in_one, take
+from attnfaith.importance._fast.deletion import blocks_replaced, blocks_without, in_one
+from attnfaith.importance._fast.sentences import vectors_without
+from attnfaith.models.encoders import take
 from attnfaith.models.projections import project
 from attnfaith.record import Column, ragged
 
@@ -159,9 +161,9 @@ def without_token(model, given, encoded, filling=None) -> torch.Tensor:
             for begin in range(start, stop, deletions):
                 end = min(begin + deletions, stop)
                 if deletes:
-                    blocks = encoder.blocks_without(texts, begin, end, states)
+                    blocks = blocks_without(encoder, texts, begin, end, states)
                 else:
-                    blocks = encoder.blocks_replaced(texts, instead, begin, end, states)
+                    blocks = blocks_replaced(encoder, texts, instead, begin, end, states)
                 shape = (end - begin, len(chosen), len(attendable))
                 logits[chosen, begin:end] = decode(model, blocks, shape, attendable, queries).transpose(0, 1)
     return logits
@@ -208,7 +210,7 @@ def without_word(model, given, encoded, filling=None) -> torch.Tensor:
     embedded, _, _, state = classifier.model.texts(**given)
     read = classifier.model.read(**given)
     vectors, present = read.inputs, read.present
-    shortened = classifier.model.sentence_reader.vectors_without(embedded, sentences, state, filling)
+    shortened = vectors_without(classifier.model.sentence_reader, embedded, sentences, state, filling)
     counts = torch.zeros_like(present, dtype=torch.int64).scatter_add_(1, sentences.clamp(min=0), (sentences >= 0).long())
     lone = (counts == 1) & (filling is None)
     logits = encoded.hidden.new_zeros(*encoded.mask.shape, model.num_labels)

@@ -13,8 +13,8 @@ from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.models.projections import project
 from attnfaith.models.queries import barring
-from attnfaith.models.word_level import WordLevel
 from attnfaith.record import Column, ragged
+from attnfaith.subjects.word_level import WordLevel
 
 
 COLUMNS = {

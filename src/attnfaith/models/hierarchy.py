@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from .alignments import ALIGNMENTS
-from .encoders import ENCODERS, STATES_AT_ONCE, in_one, pieces
+from .encoders import ENCODERS
 from .projections import project
 
 
@@ -118,40 +118,3 @@ class SentenceReader(nn.Module):
     def scores(self, states: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
         """Alignment scores (B,W) of word states (B,W,H), not yet masked or projected."""
         return self.word_alignment(states, query)
-
-    def states(self, embedded: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
-        """Word states (B,L,H) of embeddings (B,L,E) and items (B,L), 0 where there is no word."""
-        found = embedded.new_zeros(*items.shape, self.config.hidden_size)
-        for group in sentence_groups(items):
-            states, _ = self.word_encoder(group.take(embedded), group.mask)
-            found = group.put(states.to(found.dtype), found)
-        return found
-
-    @torch.no_grad()
-    def vectors_without(self, embedded: torch.Tensor, items: torch.Tensor, query=None, filling=None) -> torch.Tensor:
-        """At each word (B,L,H) the vector of its sentence after that word is deleted and the rest read again.
-
-        0 where there is no word, and at the only word of a sentence. With filling (B,L,E) the word is replaced by it
-        instead, also an only one.
-        """
-        found = embedded.new_zeros(*items.shape, self.config.hidden_size)
-        for similar in sentence_groups(items):
-            lengths = similar.mask.sum(1)
-            fewest = 1 if filling is None else 0  # words that leave nothing to read
-            for length in lengths[lengths > fewest].unique().tolist():  # what is shortened must not be padded
-                group = Group(*(part[lengths == length] for part in similar))
-                group = group._replace(places=group.places[:, :length], mask=group.mask[:, :length])
-                words, queries = group.take(embedded), None if query is None else query[group.rows]
-                vectors = words.new_zeros(*words.shape[:2], self.config.hidden_size)
-                for begin, end in pieces(0, length, len(words) * length, STATES_AT_ONCE):
-                    if filling is None:
-                        states = self.word_encoder.without(words, begin, end)
-                    else:
-                        blocks = self.word_encoder.blocks_replaced(words, group.take(filling), begin, end)
-                        states = in_one(blocks, (end - begin, len(words), length))
-                    asked = None if queries is None else queries.repeat(end - begin, 1)
-                    scores = self.scores(states.flatten(0, 1), asked).view(states.shape[:3])
-                    weights = project(scores, torch.ones_like(scores, dtype=torch.bool), self.config).to(states.dtype)
-                    vectors[:, begin:end] = (weights.unsqueeze(2) @ states).squeeze(2).transpose(0, 1)
-                found = group.put(vectors, found)
-        return found

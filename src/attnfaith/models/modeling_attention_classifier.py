@@ -227,8 +227,8 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         if second is None:
             return embedded, first, inner, None
         positions = torch.arange(embedded.shape[1], device=embedded.device)
-        moved = (positions + first.sum(1, keepdim=True)).clamp(max=embedded.shape[1] - 1)
-        _, query = self.query_encoder(take(embedded, moved), positions < second.sum(1, keepdim=True))
+        following = (positions + first.sum(1, keepdim=True)).clamp(max=embedded.shape[1] - 1)
+        _, query = self.query_encoder(take(embedded, following), positions < second.sum(1, keepdim=True))
         return embedded, first, inner, query
 
     def read(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None) -> Read:
@@ -320,7 +320,7 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
 
     @property
     def level(self) -> str:
-        """What attention is over: "token", or "sentence" in a hierarchical model (of its words: `word_level.WordLevel`)."""
+        """What attention is over: "token", or "sentence" in a hierarchical model."""
         return "token" if self.model.sentence_reader is None else self.config.hierarchy
 
     @property

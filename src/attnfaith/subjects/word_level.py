@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import torch
 
-from .hierarchy import item_mask, sentence_groups, sentence_items
-from .modeling_attention_classifier import AttentionClassifierForSequenceClassification, Encoded
-from .projections import project
-from .queries import Query, allowing
+from attnfaith.models.hierarchy import SentenceReader, item_mask, sentence_groups, sentence_items
+from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification, Encoded
+from attnfaith.models.projections import project
+from attnfaith.models.queries import Query, allowing
 
 
 WEIGHTLESS = 1e-30  # a sentence's attention up to here is none: float32 would not hold its words' shares of it
@@ -95,7 +95,7 @@ class WordLevel:
         mask = item_mask(inside.cumsum(1) - 1)
         places = (~inside).to(torch.int8).argsort(dim=1, stable=True)[:, : mask.shape[1]]
         rows = torch.arange(len(places), device=places.device).unsqueeze(1)
-        hidden = model.sentence_reader.states(embedded, sentences)[rows, places]
+        hidden = word_states(model.sentence_reader, embedded, sentences)[rows, places]
         numbers = sentences[rows, places]
         query = Query(state, sentences=numbers)
         weights = self._within(hidden, mask.unsqueeze(1), _Words(query, mask.shape[1]), state).squeeze(1)
@@ -147,12 +147,12 @@ class WordLevel:
     def _within(self, hidden, mask, words, state) -> torch.Tensor:
         """Weights (B,K,T) of the words that masks (B,K,T) allow, summing to 1 over each sentence that has one left."""
         scores = self.classifier.model.sentence_reader.scores(hidden, state)
-        found = torch.zeros_like(mask.transpose(1, 2), dtype=torch.promote_types(scores.dtype, torch.float32))
+        weights = torch.zeros_like(mask.transpose(1, 2), dtype=torch.promote_types(scores.dtype, torch.float32))
         for group in words.groups:
             allowed = (group.take(mask.transpose(1, 2)) & group.mask.unsqueeze(-1)).transpose(1, 2)
-            weights = project(group.take(scores).unsqueeze(1).expand(allowed.shape), allowed, self.config)
-            found = group.put(weights.transpose(1, 2), found)
-        return found.transpose(1, 2)
+            of_group = project(group.take(scores).unsqueeze(1).expand(allowed.shape), allowed, self.config)
+            weights = group.put(of_group.transpose(1, 2), weights)
+        return weights.transpose(1, 2)
 
     def _read(self, hidden, weights, words, query):
         """Sentence states (BK,S,H) from word states (B,T,H) and weights (B,K,T) within sentences, and their query."""
@@ -162,6 +162,15 @@ class WordLevel:
         with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled and not torch.is_grad_enabled()):
             states, _ = self.classifier.model.encoder(vectors.flatten(0, 1), words.present[rows])
         return states, Query(query.state, query.answers)[rows]
+
+
+def word_states(reader: SentenceReader, embedded: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+    """Word states (B,L,H) of embeddings (B,L,E) and items (B,L), 0 where there is no word."""
+    states = embedded.new_zeros(*items.shape, reader.config.hidden_size)
+    for group in sentence_groups(items):
+        of_group, _ = reader.word_encoder(group.take(embedded), group.mask)
+        states = group.put(of_group.to(states.dtype), states)
+    return states
 
 
 class _Words:
@@ -178,12 +187,12 @@ class _Words:
     def sums(self, values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Sums (B,K,S,D) over the words of each sentence of values (B,T,D) under weights (B,K,T)."""
         weights = weights.transpose(1, 2)
-        found = values.new_zeros(*self.present.shape, weights.shape[2], values.shape[2])
+        sums = values.new_zeros(*self.present.shape, weights.shape[2], values.shape[2])
         for group in self.groups:
             chosen = group.take(weights).masked_fill(~group.mask.unsqueeze(-1), 0)
-            sums = chosen.transpose(1, 2).to(values.dtype) @ group.take(values)
-            found = found.index_put((group.rows, group.numbers), sums)
-        return found.transpose(1, 2)
+            of_group = chosen.transpose(1, 2).to(values.dtype) @ group.take(values)
+            sums = sums.index_put((group.rows, group.numbers), of_group)
+        return sums.transpose(1, 2)
 
     def totals(self, weights: torch.Tensor) -> torch.Tensor:
         """Sums (B,K,S) of weights (B,K,T) over the words of each sentence."""

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from attnfaith.measurement import load_producers, producers
-from attnfaith.models import word_level
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
-from attnfaith.models.word_level import WordLevel
+from attnfaith.subjects import word_level
+from attnfaith.subjects.word_level import WordLevel
 
 
 TEXTS = (10, 0, [9], [12] * 5, 7)

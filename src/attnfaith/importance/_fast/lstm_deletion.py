@@ -1,0 +1,123 @@
+"""A bidirectional LSTM on texts without a token, or with another: what lies before the change is not read again.
+
+Where a token stands after a deleted one its onward state is new and its backward state that of the whole text; where it
+stands before, the other way round.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from attnfaith.importance._fast.shared import whole_states
+
+
+def blocks_without(encoder, embedded, start, stop, whole=None) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+    """As `deletion.blocks_without`, of a `BiLSTM`, with half of the work or less.
+
+    A part is one position for the deletions on one side of it, or for those of them that it has forgotten.
+    """
+    yield from _blocks(encoder, embedded, start, stop, whole)
+
+
+def blocks_replaced(encoder, embedded, filling, start, stop, whole=None) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+    """As `deletion.blocks_replaced`, of a `BiLSTM`, in the same parts as `blocks_without`.
+
+    In the replaced place itself both states are new: the onward one is kept until the backward one is there.
+    """
+    yield from _blocks(encoder, embedded, start, stop, whole, filling)
+
+
+def _blocks(encoder, embedded, start, stop, whole, filling=None):
+    length, size, deletions = embedded.shape[1], encoder.forward_lstm.hidden_size, stop - start
+    whole = (whole_states(encoder, embedded) if whole is None else whole).transpose(0, 1)
+    buffer = embedded.new_empty(deletions, embedded.shape[0], 2 * size)
+    own = torch.empty_like(buffer[..., :size])
+    shift = 1 if filling is None else 0  # how far a token behind the deleted one moves up
+    for rows, position, states in _one_direction(encoder.forward_lstm, embedded, start, stop, range(length), filling):
+        place = slice(position - shift, position - shift + 1)
+        if rows.start:
+            yield slice(0, rows.start), place, whole[None, position, :, None]
+        if filling is not None and rows.stop == position - start + 1:  # the last is replaced here
+            own[rows.stop - 1], states, rows = states[-1], states[:-1], slice(rows.start, rows.stop - 1)
+        if rows.start < rows.stop:
+            block = buffer[rows]
+            block[..., :size], block[..., size:] = states, whole[position, :, size:]
+            yield rows, place, block.unsqueeze(2)
+    backward = _one_direction(encoder.backward_lstm, embedded, start, stop, range(length - 1, -1, -1), filling)
+    for rows, position, states in backward:
+        place = slice(position, position + 1)
+        if rows.stop < deletions:
+            yield slice(rows.stop, deletions), place, whole[None, position, :, None]
+        if rows.start < rows.stop:
+            block = buffer[rows]
+            block[..., :size], block[..., size:] = whole[position, :, :size], states
+            if filling is not None and rows.start == position - start:
+                block[0, :, :size] = own[rows.start]
+            yield rows, place, block.unsqueeze(2)
+
+
+def _one_direction(lstm, embedded, start, stop, order: range, filling=None) -> Iterator[tuple[slice, int, torch.Tensor]]:
+    """(deletions v, position, states (v, B, D)) of one direction for all deletions that the reader has passed and not
+    forgotten; those that it passed earlier than v are forgotten.
+
+    With filling (B,T,E) or (E,) tokens are replaced by it, and the place of one is passed too. order: the positions as this
+    direction reads them. The whole text is read once; the deletion of a token branches off when the reader meets it, with
+    the state before it, and from then on runs with the whole text, so that one matrix product per position serves all of
+    them, until its state and memory are those of the whole text again, to rounding (`_forgotten`), in all texts. All texts
+    and deletions advance together.
+    """
+    batch = embedded.shape[0]
+    size, deletions, backward = lstm.hidden_size, stop - start, order.step < 0
+    # tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is several times faster: scale the candidate gate (g of i, f, g, o).
+    scale = torch.ones_like(lstm.bias_ih_l0)
+    scale[2 * size : 3 * size] = 2
+    recurrent = (lstm.weight_hh_l0 * scale.unsqueeze(1)).t()
+    weight, bias = lstm.weight_ih_l0 * scale.unsqueeze(1), (lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale
+    inputs = nn.functional.linear(embedded, weight, bias).transpose(0, 1)
+    if filling is not None:
+        instead = nn.functional.linear(filling, weight, bias).expand(*embedded.shape[:2], -1).transpose(0, 1)
+    # Row of the whole text at the end that the deletions join first, so that the rows under way are contiguous.
+    whole, first, on = (deletions, 0, -1) if backward else (0, 1, 1)
+    hidden = embedded.new_zeros(deletions + 1, batch, size)
+    cell = torch.zeros_like(hidden)  # the memory, doubled: sigmoid makes its tanh of it
+    buffer = embedded.new_empty((deletions + 1) * batch, 4 * size)
+    for position in order:
+        joins = start <= position < stop
+        own = first + position - start  # the row of this position's deletion
+        if joins:
+            hidden[own], cell[own] = hidden[whole], cell[whole]
+        before = min(max(position - start, 0), deletions)  # deletions left of here
+        after = min(max(position - start + 1, 0), deletions)  # the first deletion right of here
+        replaces = joins and filling is not None
+        if replaces:  # the one that joins is passed, and reads what is there instead
+            before, after = after, before
+        rows = slice(after, whole + 1) if backward else slice(whole, before + 1)
+        state, memory = hidden[rows], cell[rows]
+        gates = buffer[: state.shape[0] * batch].view(-1, batch, 4 * size)
+        under_way = gates
+        if replaces:  # its state is still that of the whole text
+            under_way, state_before = (gates[1:], state[1:]) if backward else (gates[:-1], state[:-1])
+        else:
+            state_before = state
+        torch.mm(state_before.view(-1, size), recurrent, out=under_way.view(-1, 4 * size))
+        if replaces:
+            new, same = (0, -1) if backward else (-1, 0)
+            torch.add(gates[same], instead[position], out=gates[new])
+        under_way.add_(inputs[position])
+        enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
+        memory.mul_(keep).addcmul_(enter, candidate, value=4).sub_(enter, alpha=2)
+        torch.sigmoid(memory, out=state).mul_(2).sub_(1).mul_(leave)
+        while rows.start <= whole + on < rows.stop and whole + on != own and _forgotten(hidden, cell, whole, whole + on):
+            whole += on  # the row of the oldest deletion is that of the whole text from here on
+        if after < deletions if backward else before > 0:
+            passed = slice(after, whole) if backward else slice(whole, before)
+            yield passed, position, hidden[first + passed.start : first + passed.stop]
+
+
+def _forgotten(hidden, cell, whole: int, other: int) -> bool:
+    """Whether the states and doubled memories (rows,B,D) of two rows are the same to rounding."""
+    near = min(8 * torch.finfo(hidden.dtype).eps, 1e-6)
+    if bool(((hidden[other] - hidden[whole]).abs() > near).any()):
+        return False
+    return not bool(((cell[other] - cell[whole]).abs() > near * (2 + cell[whole].abs())).any())
