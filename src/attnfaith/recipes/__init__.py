@@ -134,9 +134,9 @@ MUST = {
     "dict_type": "keys and values",
     "literal_error": "{expected}",
     "finite_number": "a finite number",
-    "greater_than": "above {gt:g}",
-    "greater_than_equal": "at least {ge:g}",
-    "less_than_equal": "at most {le:g}",
+    "greater_than": "above {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
 }
 
 

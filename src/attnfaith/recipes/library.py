@@ -28,6 +28,9 @@ def find(path: str | Path, what: str = "recipe") -> Path:
     files = {file.relative_to(shipped).as_posix(): file for file in sorted(shipped.rglob(f"*{path.suffix or '.yaml'}"))}
     if name in files:
         return files[name]
-    near = [known for known in files if Path(known).name == path.name] or difflib.get_close_matches(name, files)
-    hint = f"did you mean {' or '.join(near[:5])}?" if near else f"they lie in {shipped}"
+    near = difflib.get_close_matches(name, files, cutoff=0.9)
+    if not near:
+        alike = difflib.get_close_matches(path.stem, {Path(known).stem for known in files}, 1)
+        near = [known for known in files if Path(known).stem in alike]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"they lie in {shipped}"
     raise RecipeError(f"no {what} at {path}, nor of that name among those that come with attnfaith: {hint}")
