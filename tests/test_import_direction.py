@@ -29,7 +29,7 @@ LAYERS = (
     ("hub",),
     ("recipes",),
     ("runs",),
-    ("reproduction",),
+    ("reproduction", "roar", "study"),
     ("cli",),
     ("__main__",),
 )

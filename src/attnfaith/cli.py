@@ -292,9 +292,23 @@ def reproduce(arguments: Sequence[str] | None = None) -> None:
 
 def study(arguments: Sequence[str] | None = None) -> None:
     """Every cell of a study that is not complete, here or on a cluster, then its tables."""
-    from attnfaith.study.command import main as study_main
+    from attnfaith.study.command import main as run_study
 
-    study_main(sys.argv[1:] if arguments is None else arguments)
+    run_study(sys.argv[1:] if arguments is None else arguments)
+
+
+def release(arguments: Sequence[str] | None = None) -> None:
+    """Train, measure, card and push a grid of checkpoints."""
+    from attnfaith.study.release import main as run_release
+
+    run_release(sys.argv[1:] if arguments is None else arguments)
+
+
+def roar(arguments: Sequence[str] | None = None) -> None:
+    """Remove the words that a measure ranks first, and retrain."""
+    from attnfaith.roar import main as run_roar
+
+    run_roar(arguments)
 
 
 def install_metric(arguments: Sequence[str] | None = None) -> Path:
@@ -317,6 +331,8 @@ COMMANDS: dict[str, Command] = {
     "push": push,
     "reproduce": reproduce,
     "study": study,
+    "release": release,
+    "roar": roar,
     "install-metric": install_metric,
 }
 
@@ -356,7 +372,3 @@ def guarded(command: Command, arguments: Sequence[str] | None = None) -> int:
         print(f"error: {' '.join(str(error).split())}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
         return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,7 +19,7 @@ from attnfaith.study.tables import write_cells, write_tables
 def main(arguments: Sequence[str]) -> None:
     """Run a study, show how far it is, or make its tables again."""
     parser = argparse.ArgumentParser(
-        prog="study",
+        prog="attnfaith study",
         description="Run every cell of a study that is not complete, then make its tables. Stopped, killed or failed, the "
         "same command goes on.",
         epilog="Options of Snakemake, which runs the cells, may follow after a lone --, such as `-- --profile cluster`.",

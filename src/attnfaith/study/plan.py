@@ -19,7 +19,7 @@ from attnfaith import recipes, record
 from attnfaith.recipes import Recipe, RecipeError, section
 
 
-TRAIN = (sys.executable, "-m", "attnfaith.cli", "train")
+TRAIN = (sys.executable, "-m", "attnfaith", "train")
 # The alpha at which entmax is a projection that has a name of its own.
 ENTMAX = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
 
