@@ -46,7 +46,9 @@ def parsed(script, arguments, monkeypatch):
     load = recipes.load
     # the run's own recipe is not there before it has run
     monkeypatch.setattr(
-        recipes, "load", lambda path, extra=(): load(ROOT / (path if path.name != "recipe.yaml" else cli.QUICKSTART), extra)
+        recipes,
+        "load",
+        lambda path, extra=(): load(ROOT / (path if path.name != "recipe.yaml" else "recipes/quickstart.yaml"), extra),
     )
     {"recipes/train.py": cli.train, "recipes/measure.py": cli.measure, "train": cli.train, "measure": cli.measure}[script](
         arguments
