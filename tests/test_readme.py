@@ -46,16 +46,14 @@ def parsed(script, arguments, monkeypatch):
     load = recipes.load
     # the run's own recipe is not there before it has run
     monkeypatch.setattr(
-        recipes,
-        "load",
-        lambda path, extra=(): load(ROOT / (path if path.name != "recipe.yaml" else "recipes/quickstart.yaml"), extra),
+        recipes, "load", lambda path=None, extra=(): load(None if path and path.name == "recipe.yaml" else path, extra)
     )
     {"recipes/train.py": cli.train, "recipes/measure.py": cli.measure, "train": cli.train, "measure": cli.measure}[script](
         arguments
     )
     (recipe,) = called
     runs.training_arguments(recipe)
-    runs.model_config(recipe, runs.get_entry(recipe.data.name).pair)
+    recipes.model_config(recipe, runs.get_entry(recipe.data.name).pair)
     return recipe
 
 
@@ -110,7 +108,7 @@ def test_what_is_measured_or_reported_was_made_before(monkeypatch):
                 made.add(words[words.index(option) + 1])
         if words[:2] == ["attnfaith", "study"]:
             made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(words[2]))}
-        for script in {"recipes/measure.py", "roar", "report"} & set(words):
+        for script in {"recipes/measure.py", "roar", "report"} & set(words[:-1]):
             used.add(words[words.index(script) + 1])
     assert used and used <= made
 

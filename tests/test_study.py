@@ -620,16 +620,19 @@ def test_records_of_other_code_are_told_and_measured_anew(planned, capsys):
     assert (runs / "b" / "starts").read_text() == "xx"
 
 
-def test_a_cell_after_one_that_is_measured_anew_is_kept(planned, capsys):
-    """Its base has the weights that it had."""
-    blocks = ({**BASE, "grid": {"seed": [1]}}, {**GUIDED, "grid": {"seed": [1]}})
+def test_a_cell_after_one_that_is_run_anew_is_looked_at_again(planned, capsys):
+    """After it, and by a command that goes on with a run: whether that is complete depends on what its base became."""
+    blocks = ({**BASE, "grid": {"seed": [1]}}, {**GUIDED, "grid": {"seed": [1]}}, {"name": "other", "set": {"seed": 7}})
     path, runs = planned(*blocks)
     for cell in plan.cells(plan.read_study(path)):
         run_cell(cell)
-    path, runs = planned({**blocks[0], "set": {**BASE["set"], "measure.seed": 1}}, blocks[1])
+    path, runs = planned({**blocks[0], "set": {**BASE["set"], "measure.seed": 1}}, *blocks[1:])
     command.main([str(path)])
-    assert "base-1: complete in" in capsys.readouterr().out
-    assert [(runs / name / "starts").read_text() for name in ("base-1", "guided-1")] == ["xx", "x"]
+    printed = capsys.readouterr().out
+    assert printed.index("base-1: complete in") < printed.index("guided-1: complete in")
+    assert "other: complete already" in printed
+    names = ("base-1", "guided-1", "other")
+    assert [(runs / name / "starts").read_text() for name in names] == ["xx", "xx", "x"]
 
 
 def test_nothing_complete_is_nothing_to_tabulate(planned):
@@ -677,11 +680,10 @@ def test_why_a_cell_failed(tmp_path, log, code, why):
 
 
 def test_a_cell_at_work(tmp_path):
-    assert status.at_work(tmp_path / "a", 100) == "a: 2 min, at work  "
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "run.json").write_text('{"status": "started"}')
-    (tmp_path / "a.log").write_text("one\n10%\r20%\r")
-    assert status.at_work(tmp_path / "a", 30) == "a: 30 s, training  20%"
+    (cell,) = states(("a", "running", 100.0))
+    assert status.at_work(tmp_path, cell) == "a0: 2 min  "
+    (tmp_path / "a0.log").write_text("one\n10%\r20%\r")
+    assert status.at_work(tmp_path, cell) == "a0: 2 min  20%"
 
 
 def states(*rows):
@@ -713,7 +715,7 @@ def test_the_lines_of_a_study(tmp_path):
         "sweep      3                 1        1                 1",
         "last       1                                   1         ",
         "done       3        3                                    ",
-        "sweep3: 2 s, at work  ",
+        "sweep3: 2 s  ",
         "sweep4: FAILED: it broke",
         "3 of 7 done, 1 running, 1 failed, 1 not run, about 8 s left",
     ]
@@ -806,7 +808,7 @@ def test_a_stopped_study_leaves_no_process(hanging, number, capsys):
     path, runs, process, pid = hanging
     command.main([str(path), "--status"])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-2].startswith("slow: ") and shown[-2].endswith("at work  epoch 1 of 8")
+    assert shown[-2].startswith("slow: ") and shown[-2].endswith(" s  epoch 1 of 8")
     assert shown[-1].startswith("1 of 2 done, 1 running, 0 failed, about ")
     children = psutil.Process(process.pid).children(recursive=True)
     assert pid in [child.pid for child in children]
@@ -856,7 +858,7 @@ def test_a_killed_cell_is_told_and_goes_on(hanging, killed):
 @pytest.mark.slow
 def test_launched_by_accelerate(planned):
     path, runs = planned({"name": "a"})
-    command = (str(Path(sys.executable).with_name("accelerate")), "launch", "--cpu", "--num_processes", "1")
+    command = (sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
     process = launch(path, command=command)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 0, printed

@@ -33,46 +33,31 @@ def main(plan_path: str, name: str) -> int:
     control = Path(plan_path).resolve().parent
     plan = json.loads(Path(plan_path).read_text(encoding="utf-8"))
     os.chdir(plan["folder"])
-    place = control / "cells" / name
-    stops: list[int] = []
+    place, given, stops = control / "cells" / name, plan["cells"][name], []
     for number in STOPS:  # the cell's own process gets the same signal, and this one says how it ended
         signal.signal(number, lambda given, _frame: stops.append(given))
-    while is_locked(place):
+    while is_locked(place) and not stops:
         time.sleep(1)
-        if stops:
-            return 1
     with ExitStack() as held:
         held.enter_context(folder_lock(place, f"the cell {name}"))
         gpu = _own_gpu(held, control / "gpus", plan["gpus"], plan["places"])
         started = time.time()
         note(place, status="running", started=started)
-        status, why = _run(plan["cells"][name], gpu, stops, remeasure=plan["remeasure"])
-        note(place, status=status, started=started, seconds=round(time.time() - started, 1), why=why)
-    return int(status != "complete")
-
-
-def _run(cell: dict, gpu: str | None, stops: Sequence[int], *, remeasure: bool) -> tuple[str, str]:
-    """(status, why it is not complete) of one cell, run where it is not complete already."""
-    from attnfaith.study import plan  # what it needs takes a second, which no other cell should wait for
-
-    recipe = plan.load_recipe(plan.Cell(**cell["plan"]))
-    if plan.kept(recipe, remeasure=remeasure):
-        return "complete", ""
-    log = log_of(Path(recipe.output_dir))
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "w", encoding="utf-8") as stream:
-        process = subprocess.Popen(
-            cell["command"],
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=environment(gpu),
-            preexec_fn=end_with_parent,
-        )
-        code = process.wait()
-    if code == 0 and plan.complete(recipe):
-        return "complete", ""
-    return ("stopped", "") if stops else ("failed", why_failed(log, code))
+        log = Path(given["log"])
+        with open(log, "w", encoding="utf-8") as stream:
+            process = subprocess.Popen(
+                given["command"],
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=environment(gpu),
+                preexec_fn=end_with_parent,
+            )
+            code = process.wait()
+        status = "complete" if code == 0 else "stopped" if stops else "failed"
+        why = why_failed(log, code) if status == "failed" else ""
+        note(place, status=status, seconds=round(time.time() - started, 1), why=why)
+    return int(code != 0)
 
 
 def end_with_parent() -> None:
@@ -119,11 +104,6 @@ def read_outcome(place: Path) -> dict:
     if running and not is_locked(place):
         return {**outcome, "status": "stopped"}
     return outcome | ({"seconds": time.time() - outcome["started"]} if running else {})
-
-
-def log_of(folder: Path) -> Path:
-    """The log of the run in a folder, beside it."""
-    return folder.with_name(f"{folder.name}.log")
 
 
 def last_lines(log: Path) -> list[str]:

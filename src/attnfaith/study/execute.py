@@ -10,6 +10,7 @@ says), and for each cell .study/cells/<cell>/outcome.json.
 
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import shutil
@@ -18,20 +19,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from attnfaith.files import folder_lock, write_atomically
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study import status
-from attnfaith.study.cell import OUTCOME, STOPS, end_with_parent, note
+from attnfaith.study.cell import OUTCOME, STOPS, end_with_parent, last_lines, note
 from attnfaith.study.plan import Cell, kept
 
 
 WORKFLOW = '''\
 """Made anew for each run of the study: the cells of plan.json that are not complete."""
 import json
+import sys
 
 with open("plan.json", encoding="utf-8") as stream:
     plan = json.load(stream)
@@ -45,7 +46,7 @@ rule cell:
     input: lambda wildcards: [f"cells/{name}/done" for name in plan["cells"][wildcards.cell]["after"]]
     output: touch("cells/{cell}/done")
     threads: 1
-    params: python=plan["python"]
+    params: python=sys.executable
     shell: "{params.python:q} -m attnfaith.study.cell plan.json {wildcards.cell:q}"
 '''
 MISSING = "Snakemake, which runs a study, is not installed: pip install 'attnfaith[study]'"
@@ -89,13 +90,15 @@ def run_cells(
         try:
             code = _run_engine(control, [*where, str(workers), *options], stops, watch.tell)
         except KeyboardInterrupt:
+            watch.tell(now=True)
             done = sum(state.status == "complete" for state in watch.states.values())
             again = "the same command goes on from here"
             print(f"stopped with {done} of {len(chosen)} cells complete; {again}", file=sys.stderr)
             raise
         watch.end()
         if code and (unstarted := [name for name, state in watch.states.items() if state.status == "waiting"]):
-            raise StudyError(f"the engine ended before {unstarted} could start: {_last_word(control)}")
+            log = control / "engine.log"
+            raise StudyError(f"the engine ended before {unstarted} could start: {' '.join(last_lines(log)[-3:])} ({log})")
         return watch.states
 
 
@@ -127,25 +130,17 @@ def _write_workflow(control: Path, pending: Sequence[Cell], gpus: Sequence[str],
     """The plan and the workflow that runs it; what earlier runs noted of these cells goes."""
     names = {cell.name for cell in pending}
     again = ["--remeasure"] if remeasure else []
-    plan = {
-        "python": sys.executable,
-        "folder": os.getcwd(),
-        "gpus": list(gpus),
-        "places": workers,
-        "remeasure": remeasure,
-        "cells": {
-            cell.name: {
-                "command": [*cell.command, *again],
-                "after": [name for name in cell.after if name in names],
-                "plan": asdict(cell),
-            }
-            for cell in pending
-        },
+    cells = {
+        cell.name: {
+            "command": [*cell.command, *again],
+            "after": [name for name in cell.after if name in names],
+            "log": str(status.log_of(control.parent, cell.name)),
+        }
+        for cell in pending
     }
-    for name in names:
-        place = control / "cells" / name
-        for file in (place / OUTCOME, place / "done"):
-            file.unlink(missing_ok=True)
+    plan = {"folder": os.getcwd(), "gpus": list(gpus), "places": workers, "cells": cells}
+    for name, file in itertools.product(names, (OUTCOME, "done")):
+        (control / "cells" / name / file).unlink(missing_ok=True)
     write_atomically(control / "plan.json", json.dumps(plan, indent=1, ensure_ascii=False))
     write_atomically(control / "Snakefile", WORKFLOW)
 
@@ -182,14 +177,6 @@ def _run_engine(control: Path, how: Sequence[str], stops: Sequence[int], tell: C
     return engine.returncode
 
 
-def _last_word(control: Path) -> str:
-    """What the engine says went wrong: the lines after the last that names an error, or its last ones."""
-    lines = (control / "engine.log").read_text(encoding="utf-8", errors="replace").split("\n")
-    lines = [line.strip() for line in lines if line.strip()]
-    first = max((place for place, line in enumerate(lines) if "error" in line.lower()), default=-3)
-    return f"{' '.join(lines[first:][:4])} ({control / 'engine.log'})"
-
-
 @contextlib.contextmanager
 def _caught_stops() -> Iterator[list[int]]:
     """The signals that came in the block and ask for an end.
@@ -218,9 +205,9 @@ class _Watch:
         for name in (cell.name for cell in cells if cell not in pending):
             print(f"{name}: complete already")
 
-    def tell(self) -> None:
-        """Look, once a second at most, and print what has changed."""
-        if time.monotonic() - self.looked < 1:
+    def tell(self, *, now: bool = False) -> None:
+        """Look, once a second at most unless now, and print what has changed."""
+        if time.monotonic() - self.looked < 1 and not now:
             return
         self.looked = time.monotonic()
         for cell in self.pending:
@@ -232,17 +219,15 @@ class _Watch:
 
     def end(self) -> None:
         """What the engine's end says of cells that have none of their own: killed, or left waiting by a failure."""
-        self.looked = 0.0
-        self.tell()
+        self.tell(now=True)
         for state in self.states.values():
             if state.status in ("stopped", "running"):
                 state.status, state.reason = "failed", "killed or stopped from outside; the next call goes on with it"
                 note(status.place_of(self.root, state.cell), status="failed", why=state.reason)
                 self._say(state)
-        before = {name for name, state in self.states.items() if state.status == "not run"}
         status.mark_not_run(self.pending, self.states)
-        for name, state in self.states.items():
-            if state.status == "not run" and name not in before:
+        for state in self.states.values():
+            if state.status == "not run":
                 self._say(state)
 
     def _say(self, state: status.State) -> None:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,11 @@ def cells(study: Mapping) -> list[Cell]:
     for cell in planned:
         if strangers := [name for name in cell.after if name not in names]:
             raise RecipeError(f"cell {cell.name} is after {strangers}, which the study does not have; it has {names}")
-    _check_order(planned)
+    try:
+        TopologicalSorter({cell.name: cell.after for cell in planned}).prepare()
+    except CycleError as error:
+        circle = sorted(set(error.args[1]))
+        raise RecipeError(f"cells wait for one another in a circle, so none of them can start: {circle}") from error
     return planned
 
 
@@ -166,16 +171,6 @@ def _fill(value, known: Mapping[str, object], where: str):
         return str(known[match[1]])
 
     return re.sub(r"\{([^{}]*)\}", replaced, value)
-
-
-def _check_order(planned: Sequence[Cell]) -> None:
-    """Raises RecipeError where cells wait for one another in a circle."""
-    waiting = {cell.name: set(cell.after) for cell in planned}
-    while free := [name for name, after in waiting.items() if not after & set(waiting)]:
-        for name in free:
-            del waiting[name]
-    if waiting:
-        raise RecipeError(f"cells wait for one another in a circle, so none of them can start: {sorted(waiting)}")
 
 
 def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:

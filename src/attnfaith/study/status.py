@@ -1,17 +1,15 @@
 """How far a study is: read from what its cells noted, at any time, from any machine that sees its folder."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnfaith.study.cell import last_lines, log_of, read_outcome
+from attnfaith.study.cell import last_lines, read_outcome
 from attnfaith.study.plan import Cell
 
 
 CONTROL = ".study"
-PHASES = {"started": "training", "trained": "measuring", "measured": "reporting"}
 
 
 @dataclass
@@ -33,12 +31,17 @@ def place_of(root: Path, name: str) -> Path:
     return root / CONTROL / "cells" / name
 
 
+def log_of(root: Path, name: str) -> Path:
+    """The log of a cell, beside its folder."""
+    return root / f"{name}.log"
+
+
 def state_of(root: Path, cell: Cell, ready: bool | None = None) -> State:
     """The state of one cell. ready: whether its folder holds its recipe's whole run (`plan.complete`); None, as noted."""
     outcome = read_outcome(place_of(root, cell.name))
     status, seconds = outcome.get("status", "waiting"), outcome.get("seconds", math.nan)
     if ready and status not in ("complete", "running"):
-        status, seconds = "complete", _run_facts(root / cell.name).get("seconds", math.nan)
+        status, seconds = "complete", math.nan
     elif ready is False and status == "complete":  # by another recipe than today's
         status, seconds = "waiting", math.nan
     return State(cell.name, cell.block, status, seconds, outcome.get("why", "") if status == "failed" else "")
@@ -57,18 +60,9 @@ def _lacking(cell: Cell, states: Mapping[str, State]) -> list[str]:
     return [name for name in cell.after if name in states and states[name].status in ("failed", "not run")]
 
 
-def _run_facts(folder: Path) -> dict:
-    """What run.json says; {} where there is none that can be read."""
-    try:
-        return json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-
-
-def at_work(folder: Path, seconds: float) -> str:
-    """One line on the run in a folder: how long, how far, and what its log says last."""
-    last = (last_lines(log_of(folder)) or [""])[-1]
-    return f"{folder.name}: {duration(seconds)}, {PHASES.get(_run_facts(folder).get('status'), 'at work')}  {last}"
+def at_work(root: Path, cell: State) -> str:
+    """One line on a cell that runs: how long, and what its log says last."""
+    return f"{cell.cell}: {duration(cell.seconds)}  {(last_lines(log_of(root, cell.cell)) or [''])[-1]}"
 
 
 def duration(seconds: float) -> str:
@@ -121,6 +115,6 @@ def overview(cells: Iterable[State], root: Path) -> list[str]:
     for block in sorted(blocks, key=lambda block: set(blocks[block]) == {"complete"}):
         counts = "  ".join(f"{blocks[block].count(name) or '':>7}" for name in shown)
         lines.append(f"{block:{width}}  {len(blocks[block]):5}  {counts}")
-    lines += [at_work(root / cell.cell, cell.seconds) for cell in cells if cell.status == "running"]
+    lines += [at_work(root, cell) for cell in cells if cell.status == "running"]
     lines += [f"{cell.cell}: FAILED: {cell.reason}" for cell in cells if cell.status == "failed"]
     return [*lines, summary(cells, max(1, sum(cell.status == "running" for cell in cells)))]
