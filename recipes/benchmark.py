@@ -641,7 +641,8 @@ def memory(texts, tokens, producers):
 def memory_run(texts, tokens, producers):
     from datasets import Dataset
 
-    from attnfaith.measurement import Cell, measure
+    from attnfaith.measurement import measure
+    from attnfaith.record import Identity
 
     def rows():
         rng = np.random.default_rng(0)
@@ -659,7 +660,7 @@ def memory_run(texts, tokens, producers):
     with tempfile.TemporaryDirectory() as folder:
         dataset = Dataset.from_generator(rows, cache_dir=folder)
         model = AttentionClassifierForSequenceClassification(AttentionClassifierConfig(vocab_size=VOCABULARY))
-        cell = Cell("generated", "benchmark", "test", 0)
+        cell = Identity("generated", "benchmark", "test", 0)
         measure(model, dataset, cell, producers, Path(folder) / "record.parquet")
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 

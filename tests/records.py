@@ -1,42 +1,34 @@
 """Records whose truth is known, for tests of what is made from records."""
 
+from dataclasses import asdict
+
 import numpy as np
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import split_cells
+from tests.identities import typed
 
 
 def build(
     instances,
     *,
     seed=0,
-    projection="softmax",
-    dataset="sst",
-    revision="abc",
-    objective="classification",
     rationale=False,
     measures=(),
+    **fields,
 ):
     """A one-cell record from dicts with any of: id, tokens, label, truncated, probs, attention, gold, <measure>."""
-    columns = {name: [] for name in (*records.IDENTITY, "tokens", "label", "truncated", "probs", "attention")}
+    identity = asdict(typed(seed=seed, **fields))
+    columns = {
+        name: [] for name in ("instance_id", *records.IDENTITY_COLUMNS, "tokens", "label", "truncated", "probs", "attention")
+    }
     columns |= {f"importance_{name}": [] for name in measures}
     if rationale:
         columns["rationale"] = []
     for number, given in enumerate(instances):
-        identity = {
-            "instance_id": given.get("id", f"t/{number:03d}"),
-            "dataset": dataset,
-            "revision": revision,
-            "split": "test",
-            "encoder": "bilstm",
-            "alignment": "additive",
-            "projection": projection,
-            "vectors": "random(0.25)",
-            "objective": objective,
-            "seed": seed,
-        }
         attention = list(given.get("attention", []))
         values = identity | {
+            "instance_id": given.get("id", f"t/{number:03d}"),
             "tokens": given.get("tokens", [f"w{i}" for i in range(len(attention))]),
             "label": given.get("label"),
             "truncated": given.get("truncated", False),
@@ -83,8 +75,8 @@ def sparsemax(scores):
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if np.maximum(scores - middle, 0).sum() > 1 else (low, middle)
-    found = np.maximum(scores - low, 0)
-    return found / found.sum()
+    weights = np.maximum(scores - low, 0)
+    return weights / weights.sum()
 
 
 def entmax(scores, alpha):
@@ -101,8 +93,8 @@ def project(name, scores):
     if name == "uniform":
         return np.full(len(scores), 1 / len(scores))
     if name == "softmax":
-        found = np.exp(scores - scores.max())
-        return found / found.sum()
+        exponentials = np.exp(scores - scores.max())
+        return exponentials / exponentials.sum()
     if name.startswith("entmax"):
         return entmax(scores, float(name[7:-1]))
     return sparsemax(scores / (1 - (0.0 if name == "sparsemax" else float(name[10:-1]))))
@@ -124,10 +116,7 @@ def draw_sparse(
     own=0.3,
     without=(),
     dataset="sst",
-    encoder="bilstm",
-    alignment="additive",
-    objective="classification",
-    vectors="random(0.25)",
+    **fields,
 ):
     """A cell of a sweep of which the truth is known. Scores and noise are those of (data set, text, seed) whatever the
     projection, so that cells differ in what is asked for alone.
@@ -137,6 +126,7 @@ def draw_sparse(
     out. The first text is empty, the second of one token.
     """
     columns = {}
+    identity = asdict(typed(projection, seed=seed, dataset=dataset, **fields))
     for number in range(texts):
         generator = np.random.default_rng([*dataset.encode(), number, seed])
         length = number if number < 2 else 6 + number % 9
@@ -147,17 +137,8 @@ def draw_sparse(
         places = [generator.permutation(length) for _ in range(2 if length > 1 else 0)]
         shuffled = np.array([attention[place] for place in places]).reshape(len(places), length)
         right = (number + 0.5) / texts < accuracy
-        values = {
+        values = identity | {
             "instance_id": f"{dataset}/{number}",
-            "dataset": dataset,
-            "revision": "abc",
-            "split": "test",
-            "encoder": encoder,
-            "alignment": alignment,
-            "projection": projection,
-            "vectors": vectors,
-            "objective": objective,
-            "seed": seed,
             "tokens": ["w"] * length,
             "label": int(right),
             "truncated": False,

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from attnfaith.data.collation import data_collator, pad_batch
-from attnfaith.data.registry import DatasetError
-from attnfaith.measurement import Cell, load_producers, measure, producers
+from attnfaith.errors import DatasetError
+from attnfaith.measurement import load_producers, measure, producers
 from attnfaith.models.queries import BARRED, Query
-from attnfaith.record import load
+from attnfaith.record import Identity, load
 
 
 KEPT = [1, 3, 4]
@@ -176,7 +176,7 @@ def test_a_record_says_only_what_may_be_answered(tmp_path, tiny_model, tiny_rows
         row["labels"] = row["candidates"][0]
         row["impermissible"] = [1] + [0] * (len(row["tokens"]) - 1)
     model = tiny_model(num_labels=5, **fields)
-    cell = Cell("tiny", "1", "test", 0)
+    cell = Identity("tiny", "1", "test", 0)
     one, two = (
         load(
             measure(

@@ -5,7 +5,8 @@ import pytest
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, record
 from attnfaith.data.tokenization import build_tokenizer, encode
-from attnfaith.measurement import Cell, measure, producers
+from attnfaith.measurement import measure, producers
+from attnfaith.record import Identity
 from attnfaith.reporting import performance_table, write_report
 
 
@@ -60,7 +61,7 @@ def test_documents_of_any_shape(query, only, tmp_path, quick_report):
     path = measure(
         AttentionClassifierForSequenceClassification(config),
         encoded,
-        Cell("documents", "1", "test", 0),
+        Identity("documents", "1", "test", 0),
         # a backward pass for each of 500 states takes long
         sorted(
             set(producers())

@@ -27,7 +27,8 @@ def test_empty_texts_are_counted_and_never_scored(source, count, tmp_path):
 
     from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, record
     from attnfaith.data.tokenization import build_tokenizer, encode
-    from attnfaith.measurement import Cell, measure
+    from attnfaith.measurement import measure
+    from attnfaith.record import Identity
     from attnfaith.reporting import agreement_table, performance_table, write_report
 
     empty, full = source()
@@ -40,7 +41,12 @@ def test_empty_texts_are_counted_and_never_scored(source, count, tmp_path):
     )
     encoded = encode(datasets.Dataset.from_dict(rows), tokenizer)
     path = measure(
-        model, encoded, Cell("x", "1", "test", 0), ["gradient", "leave_one_out"], tmp_path / "record.parquet", progress=False
+        model,
+        encoded,
+        Identity("x", "1", "test", 0),
+        ["gradient", "leave_one_out"],
+        tmp_path / "record.parquet",
+        progress=False,
     )
     table = record.load(path)
 

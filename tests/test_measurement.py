@@ -17,11 +17,11 @@ from attnfaith import measurement, record
 from attnfaith.data.collation import pad_batch
 from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import gradient
-from attnfaith.measurement import Cell, MeasurementError, check_options, digest_data, load_producers, measure
-from attnfaith.record import Column
+from attnfaith.measurement import MeasurementError, check_options, digest_data, load_producers, measure
+from attnfaith.record import Column, Identity
 
 
-CELL = Cell("tiny", "rev", "test", 7)
+CELL = Identity("tiny", "rev", "test", 7)
 LENGTHS = [5, 0, 9, 3, 3, 12, 1, 7, 9, 2, 4, 6, 8, 5, 10, 3, 2, 11, 0, 6]
 NAMES = ["gradient", "gradient_norm", "leave_one_out"]
 
@@ -522,7 +522,7 @@ def test_a_damaged_shard_is_measured_again(go, counted, tmp_path, damage):
         ({"encoder": "transformer"}, {"encoder": "transformer", "num_attention_heads": 2}, {}, "model"),
         ({}, {}, {"producers": ["leave_one_out"]}, "producers"),
         ({}, {}, {"seed": 1}, "seed"),
-        ({}, {}, {"cell": Cell("tiny", "rev", "validation", 7)}, "identity"),
+        ({}, {}, {"cell": Identity("tiny", "rev", "validation", 7)}, "identity"),
         ({}, {}, {"batch_tokens": 30}, "batch_tokens, shards"),
     ],
 )
@@ -608,7 +608,7 @@ def slow(*args):
 measurement._measure_batch = slow
 model = AttentionClassifierForSequenceClassification.from_pretrained({model!r}).eval()
 rows = datasets.load_from_disk({data!r})
-measurement.measure(model, rows, measurement.Cell("tiny", "rev", "test", 7), ["gradient"], {output!r},
+measurement.measure(model, rows, measurement.Identity("tiny", "rev", "test", 7), ["gradient"], {output!r},
                     shard_instances=5, batch_tokens=24, progress=False)
 """
 

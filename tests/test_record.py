@@ -4,9 +4,9 @@ import errno
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -17,20 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import record
-from attnfaith.record import Column, RecordError
+from attnfaith.record import Column, Identity, RecordError
 
 
-IDENTITY = {
-    "dataset": "sst",
-    "revision": "abc",
-    "split": "test",
-    "encoder": "bilstm",
-    "alignment": "additive",
-    "projection": "softmax",
-    "vectors": "random(0.25)",
-    "objective": "classification",
-    "seed": 10,
-}
+IDENTITY = asdict(Identity("sst", "abc", "test", 10))
 ASKED = record.OPTIONAL_COLUMNS["query_tokens"]
 DRAWS = {
     "permuted_probs": Column(("K", "C"), distribution=True),
@@ -61,7 +51,7 @@ def replaced(name, values, whole=None):
     return whole.set_column(place, field, pa.array(values, field.type))
 
 
-def described(made):
+def metadata_of(made):
     return {field.name: field.metadata for field in made.schema}
 
 
@@ -77,8 +67,8 @@ def refused(made, *parts):
 
 def test_schema_holds_the_promised_columns():
     names = record.schema({"importance_x": Column(("T",), doc="d")}).names
-    count = len(record.IDENTITY)
-    assert names[:count] == list(record.IDENTITY)
+    count = 1 + len(record.IDENTITY_COLUMNS)
+    assert names[1:count] == list(record.IDENTITY_COLUMNS)
     assert names[count:] == ["tokens", "label", "truncated", "probs", "attention", "importance_x"]
     schema = record.schema(DRAWS)
     assert schema.field("seed").type == pa.int64()
@@ -86,7 +76,20 @@ def test_schema_holds_the_promised_columns():
     assert schema.field("permuted_probs").type == pa.list_(pa.list_(pa.float32()))
     assert record.axes(schema.field("adversarial_attention")) == ("K", "T")
     assert record.axes(schema.field("label")) == ()
-    assert schema.field("attention").metadata[b"doc"].startswith(b"one weight per token")
+    assert record.column_of(schema.field("attention")).doc.startswith("one weight per token")
+
+
+def test_a_field_says_all_of_its_column():
+    column = Column(("T",), "float64", signed=True, undefined="of a single token", unit="nats", range=(None, 1.0), doc="d")
+    assert record.column_of(column.field("importance_x")) == column
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "A", "", "_x", "1a", "a b", "a" * 81, "a\n", "ä"])
+def test_names_that_could_leave_a_folder_are_refused(name):
+    with pytest.raises(RecordError, match="column name .*lower-case letters"):
+        record.schema({name: Column()})
+    hostile = table().append_column(pa.field(name, pa.float32()), pa.array([1.0, 2.0], pa.float32()))
+    refused(hostile, "column name", "lower-case letters")
 
 
 def test_a_producer_cannot_take_a_name_of_the_record():
@@ -213,7 +216,7 @@ def test_undeclared_list_column():
 
 
 def test_declared_axes_need_lists():
-    field = pa.field("wrong", pa.float32(), metadata={"axes": "T"})
+    field = pa.field("wrong", pa.float32(), metadata=Column(("T",)).field("wrong").metadata)
     refused(table().append_column(field, pa.array([1.0, 2.0], pa.float32())), "'wrong' is float", "nested lists")
 
 
@@ -390,51 +393,93 @@ def test_concatenate_refuses():
 # ---------------------------------------------------------------------------------------------- code
 
 
-def measured(seed, **code):
-    return record.with_settings(table(seed=[seed, seed]), [code] if code else [])
-
-
 def test_records_of_different_code_do_not_mix():
-    one, same, other = (measured(seed, version="1", code=code) for seed, code in ((1, "aa"), (2, "aa"), (3, "bb")))
+    one, same, other = (made_by(code, seed=seed) for seed, code in ((1, "aa"), (2, "aa"), (3, "bb")))
     assert record.concatenate([one, same]).num_rows == 4
-    message = (
-        r"the records were measured by different code: 2 by version 1, code aa; 1 by version 1, code bb: measure them anew "
-        r"with one, or say mix_versions=True"
-    )
+    message = r"measured by different code: 'probs' by aa, bb: measure them anew with one, or say mix_versions=True"
     with pytest.raises(RecordError, match=message):
         record.concatenate([one, other, same])
     mixed = record.concatenate([one, other, same], mix_versions=True)
     assert mixed.num_rows == 6
-    with pytest.raises(RecordError, match="3 by version 1, code aa; 1 by version 1, code bb"):  # it keeps what it is made of
-        record.concatenate([mixed, measured(4, version="1", code="aa")])
-    with pytest.raises(RecordError, match="by version 1, code aa; 1 by version 2, code aa"):
-        record.concatenate([one, measured(5, version="2", code="aa")])
-    # older records do not say: one code that nobody knows
-    assert record.concatenate([measured(6), measured(7, run=1)]).num_rows == 4
-    with pytest.raises(RecordError, match="1 by version 1, code unknown: do this"):
-        record.check_one_code([one, measured(8, version="1")], "do this")
+    with pytest.raises(RecordError, match="'probs' by aa, bb"):  # it keeps what it is made of
+        record.concatenate([mixed, made_by("aa", seed=4)])
+    with pytest.raises(RecordError, match="do this$"):
+        record.check_one_code([one, other], remedy="do this")
 
 
-def test_the_digest_of_code_is_of_what_the_files_hold(tmp_path, monkeypatch):
-    digest = record.code_digest.__wrapped__  # not the one kept for the process
-    copy = tmp_path / "attnfaith"
-    shutil.copytree(Path(record.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(record, "__file__", str(copy / "record.py"))
-    first = digest()
-    assert re.fullmatch("[0-9a-f]{12}", first) and first == digest() == record.code_digest()
-    folders = ("models/encoders.py", "subjects/word_level.py", "importance/gradient.py", "importance/_fast/lines.py")
-    for path in (*folders, "objectives.py", "record.py"):
-        content = (copy / path).read_text()
-        (copy / path).write_text(content + "\n")
-        assert digest() != first, path
-        (copy / path).write_text(content)
-    (copy / "experiments" / "new.py").write_text("")
-    assert digest() != first
-    (copy / "experiments" / "new.py").unlink()
-    (copy / "reporting" / "tables.py").write_text("")
-    (copy / "models" / "notes.txt").write_text("")
-    (copy / "training.py").write_text("")
-    assert digest() == first and digest("training.py") != first
+def test_only_the_columns_that_are_used_must_agree():
+    one, other = made_by("aa", seed=1), made_by("bb", seed=2)
+    record.check_one_code([one, other], ["attention", "tokens"])
+    with pytest.raises(RecordError, match="'probs'"):
+        record.check_one_code([one, other], ["attention", "probs"])
+
+
+def made_by(code, seed):
+    """A record whose attention one code made and whose probabilities `code` did."""
+    makers = {"attention": {"producer": "measurement", "code": "cc"}, "probs": {"producer": "measurement", "code": code}}
+    return record.with_settings(table(seed=[seed] * 2), [{"columns": makers}])
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A small package: a imports b, b imports c by a relative import, d stands alone."""
+    files = {
+        "__init__.py": "",
+        "a.py": '"""A."""\nfrom attnfaith.deep import b\n\nx = b.y  # a number\n',
+        "deep/__init__.py": "",
+        "deep/b.py": 'from .c import z\n\n\ndef y():\n    """Y."""\n    return z\n',
+        "deep/c.py": "z = 1\n",
+        "d.py": "import os\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def digest(module, root):
+    return record.code_digest.__wrapped__(module, root)  # not the one kept for the process
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "changes"),
+    [
+        ("a.py", '"""Another."""\nfrom attnfaith.deep import b\n\n\n\nx = b.y\n', False),
+        ("deep/b.py", "from .c import z\n# why\ndef y():\n    return z\n", False),
+        ("d.py", "import sys\n", False),
+        ("deep/new.py", "w = 1\n", False),
+        ("deep/c.py", "z = 2\n", True),
+        ("a.py", "from attnfaith.deep import b\nx = b.y()\n", True),
+        ("a.py", "from attnfaith.deep import b\nx = '# not a comment'\n", True),
+    ],
+)
+def test_the_digest_is_of_the_code_that_a_module_needs(package, name, text, changes):
+    before = digest("a", package)
+    assert re.fullmatch("[0-9a-f]{12}", before) and before == digest("a", package)
+    (package / name).write_text(text)
+    assert (digest("a", package) != before) == changes
+
+
+def test_a_digest_of_no_module(package):
+    with pytest.raises(ValueError, match="no module 'nothing'"):
+        digest("nothing", package)
+
+
+def test_every_producer_has_a_digest_that_another_one_does_not_move():
+    from attnfaith.measurement import producers
+    from attnfaith.record.digest import closure
+
+    for path in producers().values():
+        modules = closure(path.removeprefix("attnfaith."))
+        assert "data.registry" not in modules and not any(name.startswith(("reporting", "runs", "cli")) for name in modules)
+    assert "importance.lime" not in closure("importance.gradient")
+
+
+def test_stale_columns():
+    code = record.code_digest("importance.gradient")
+    made = {"a": {"producer": "importance.gradient", "code": code}, "b": {"producer": "importance.gradient", "code": "0"}}
+    assert record.stale(made | {"c": {"producer": "importance.gone", "code": "1"}}) == ["b", "c"]
 
 
 # ---------------------------------------------------------------------------------------------- files
@@ -445,7 +490,7 @@ def test_save_and_load(tmp_path):
     made = record.with_settings(table(), [{"note": "ü"}])
     record.save(made, path)
     loaded = record.load(path)
-    assert loaded.equals(made) and described(loaded) == described(made)
+    assert loaded.equals(made) and metadata_of(loaded) == metadata_of(made)
     assert record.concatenate([loaded, table(seed=[11, 11])]).num_rows == 4
     assert record.settings(loaded) == [{"note": "ü"}]
     assert os.listdir(path.parent) == ["record.parquet"]
@@ -485,7 +530,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
     record.save(table, sys.argv[1])
 except OSError as error:
-    print("OSError", error.errno)
+    print(type(error).__name__, error.errno)
 """
 
 
@@ -493,7 +538,7 @@ def test_a_real_write_error_keeps_the_old_file(tmp_path):
     path = tmp_path / "r.parquet"
     record.save(table(), path)
     done = subprocess.run([sys.executable, "-c", SAVE_LARGE, str(path)], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["OSError", str(errno.EFBIG)], done.stderr
+    assert done.stdout.split() == ["FileError", str(errno.EFBIG)], done.stderr
     assert os.listdir(tmp_path) == ["r.parquet"]
     assert record.load(path).num_rows == 2
 
@@ -534,8 +579,17 @@ def test_unreadable_files(tmp_path, damage):
 
 def test_another_parquet_file_is_no_record(tmp_path):
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "r.parquet")
-    with pytest.raises(RecordError, match="not a record: columns"):
+    with pytest.raises(RecordError, match="no record of this package: it has the columns 'text'"):
         record.load(tmp_path / "r.parquet")
+
+
+def test_a_record_of_an_older_schema_gets_one_line(tmp_path):
+    record.save(table(), tmp_path / "r.parquet")
+    old = pq.read_table(tmp_path / "r.parquet").drop_columns(["texts", "level"])
+    for version, metadata in (("1", {}), ("3", {b"attnfaith_schema": b"3"})):
+        pq.write_table(old.replace_schema_metadata(metadata), tmp_path / "old.parquet")
+        with pytest.raises(RecordError, match=f"version {version} of the record's schema.*reads 2: measure the model anew$"):
+            record.load(tmp_path / "old.parquet")
 
 
 def test_load_checks_the_rules(tmp_path):
@@ -578,7 +632,7 @@ def test_round_trip(rows, tmp_path_factory):
     made = record.build(given, {"importance_x": Column(("T",))})
     record.save(made, path)
     loaded = record.load(path)
-    assert loaded.schema.equals(made.schema) and described(loaded) == described(made)
+    assert loaded.schema.equals(made.schema) and metadata_of(loaded) == metadata_of(made)
     for name, values in given.items():
         if name in ("probs", "attention", "importance_x"):
             for found, value in zip(record.rows(loaded, name), values, strict=True):
@@ -591,4 +645,4 @@ def test_record_needs_no_torch():
     code = "import sys, attnfaith.record; print(json.dumps(sorted({'torch','transformers','datasets'} & set(sys.modules))))"
     done = subprocess.run([sys.executable, "-c", "import json;" + code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
-    assert Path(record.__file__).name == "record.py"
+    assert Path(record.__file__).parent.name == "record"

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
 from attnfaith import measurement, recipes, record, runs, training
-from attnfaith.data.registry import DatasetError
+from attnfaith.errors import DatasetError
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.recipes import RecipeError
 from attnfaith.reporting import report

@@ -66,13 +66,13 @@ import dataclasses, json, os, sys, time
 from pathlib import Path
 import attnfaith
 from attnfaith import recipes, record
-from attnfaith.errors import FileError
-from attnfaith.files import folder_lock
+from attnfaith.planned_identity import model_fields, training_fields
 
 again = "--remeasure" in sys.argv
 recipe = recipes.load(sys.argv[2], [word for word in sys.argv[4:] if word != "--remeasure"])
 folder = Path(recipe.output_dir)
 folder.mkdir(parents=True, exist_ok=True)
+(folder / "recipe.yaml").write_text(recipes.dump(recipe))
 (folder / "environment.json").write_text(json.dumps({**os.environ, "pid": os.getpid(), "parent": os.getppid()}))
 with open(folder / "starts", "a") as starts:
     starts.write("x")
@@ -88,22 +88,22 @@ if title.startswith("wait for "):
 if "hang" in title:
     print("epoch 1 of 8", flush=True)
     time.sleep(60)
-model = recipe.model
-named = f"sparsegen({model.sparsegen_lambda:g})" if model.projection == "sparsegen" else model.projection
+identity = record.Identity(
+    "x", "texts", "test", recipe.seed, **model_fields(recipe.model), **training_fields(recipe),
+    attention_kind="given" if recipe.objective.kind == "guided" else "own",
+)
 columns = {
-    "instance_id": ["a", "b"], "dataset": ["x"] * 2, "revision": ["r"] * 2, "split": ["test"] * 2,
-    "encoder": [model.encoder] * 2, "alignment": [model.alignment] * 2, "projection": [named] * 2,
-    "vectors": ["none"] * 2, "objective": [recipe.objective.kind] * 2, "seed": [recipe.seed] * 2,
+    "instance_id": ["a", "b"], **record.as_columns(identity, 2),
     "tokens": [["u", "v"]] * 2, "label": [0, 1], "truncated": [False] * 2,
     "probs": [[0.7, 0.3]] * 2, "attention": [[0.5, 0.5]] * 2,
     "importance_gradient": [[0.6, 0.4]] * 2, "importance_gradient_norm": [[0.1, 0.9]] * 2,
     "importance_leave_one_out": [[0.2, 0.3]] * 2, "importance_leave_one_out_hidden": [[0.3, 0.2]] * 2,
 }
 extra = {name: record.Column(("T",)) for name in columns if name.startswith("importance_")}
-code = "000000000000" if "old" in title and not again else record.code_digest()
-made = [{"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}", "code": code}]
-made[0]["version"] = attnfaith.__version__
-record.save(record.with_settings(record.build(columns, extra), made), folder / "record.parquet")
+code = "000000000000" if "old" in title and not again else record.code_digest("importance.gradient")
+made = {"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}", "version": attnfaith.__version__}
+made["columns"] = {"importance_gradient": {"producer": "importance.gradient", "code": code}}
+record.save(record.with_settings(record.build(columns, extra), [made]), folder / "record.parquet")
 (folder / "report").mkdir(exist_ok=True)
 (folder / "report" / "index.html").write_text("page")
 state = {"status": "complete", "seconds": 7.5}
@@ -593,8 +593,8 @@ def test_records_of_other_code_are_told_and_measured_anew(planned, capsys):
     for cell in plan.cells(plan.read_study(path)):
         run_cell(cell)
     message = (
-        r"different code: 1 by version \S+, code [0-9a-f]{12}; 1 by version \S+, code 0{12}: --remeasure measures anew what "
-        r"other code measured, --mix-versions takes all as they are"
+        r"different code: 'importance_gradient' by 0{12}, [0-9a-f]{12}: --remeasure measures anew what other code measured, "
+        r"--mix-versions takes all as they are"
     )
     with pytest.raises(record.RecordError, match=message):
         command.main([str(path)])
@@ -651,7 +651,7 @@ def test_two_cells_of_one_identity_are_refused_by_name(planned):
     path, _ = planned({"name": "a"}, {"name": "b", "set": {"data.limits": {"train": 9}}})  # only the records tell
     for cell in plan.cells(plan.read_study(path)):
         run_cell(cell)
-    with pytest.raises(ValueError, match="cells 'a' and 'b' have the same dataset, "):
+    with pytest.raises(ValueError, match="cells 'a' and 'b' have one identity .*: tables cannot tell them apart"):
         command.main([str(path)])
 
 

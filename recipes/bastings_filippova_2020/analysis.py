@@ -7,6 +7,7 @@ a shortened text is nothing new; and in one sentence per model what to use.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,16 +40,6 @@ TRAINING_COLUMNS = (
 )
 
 
-def without_erasure(objective: str) -> str | None:
-    """The objective of the same model trained on whole texts; None for one that was."""
-    kind, _, rest = objective.partition("(")
-    parts = rest.removesuffix(")").split(", ")
-    kept = [part for part in parts if not part.startswith("tokens erased ")]
-    if len(kept) == len(parts):
-        return None
-    return f"{kind}({', '.join(kept)})" if kept else kind
-
-
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """The page and its tables, of the cells that were tested; nothing without such a cell. `reporting.saliency` draws the
     tests of each cell.
@@ -69,7 +60,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     made = saliency.tables(cells)
     own = {
         "saliency_ranking": _ranking(cells, made["saliency_tests"]),
-        "saliency_training": _training(made["saliency_tests"]),
+        "saliency_training": _training(cells, made["saliency_tests"]),
         "saliency_completeness": completeness.table(cells),
     }
     return Analysis(own, {PAGE: render(cells, made | own)})
@@ -94,28 +85,30 @@ def _ranking(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
                 }
                 | ranks
             )
-    found = [f"rank_{test}" for test in TESTS if any(f"rank_{test}" in row for row in rows)]
-    return pd.DataFrame(rows, columns=[*RANKING_COLUMNS, *found])
+    ranks_shown = [f"rank_{test}" for test in TESTS if any(f"rank_{test}" in row for row in rows)]
+    return pd.DataFrame(rows, columns=[*RANKING_COLUMNS, *ranks_shown])
 
 
-def _training(made: pd.DataFrame) -> pd.DataFrame:
-    groups = {identity: part for identity, part in made.groupby([*CELL, "test"], sort=False, dropna=False)}
-    place, rows = CELL.index("objective"), []
-    for identity, erased in groups.items():
-        plain_objective = without_erasure(str(identity[place]))
-        plain = groups.get((*identity[:place], plain_objective, *identity[place + 1 :]))
+def _training(cells: Sequence[Cell], made: pd.DataFrame) -> pd.DataFrame:
+    groups = {key: part for key, part in made.groupby([*CELL, "test"], sort=False, dropna=False)}
+    known = {tuple(cell.heading.values()): cell.identity for cell in cells}
+    rows = []
+    for key, erased in groups.items():
+        identity = known[key[:-1]]
+        whole = replace(identity, random_erasure=0.0)  # the same model trained on whole texts
+        plain = None if whole == identity else groups.get((*whole.heading.values(), key[-1]))
         if plain is None:
             continue
         one, other = plain.set_index("measure"), erased.set_index("measure")
         both = [name for name in one.index if name in other.index]
         means = one.loc[both, "mean"], other.loc[both, "mean"]
-        known = means[0].notna() & means[1].notna()
-        enough = known.sum() > 1
+        both_defined = means[0].notna() & means[1].notna()
+        enough = both_defined.sum() > 1
         rows.append(
-            dict(zip((*CELL, "test"), identity, strict=True))
+            dict(zip((*CELL, "test"), key, strict=True))
             | {
-                "n_measures": int(known.sum()),
-                "tau": float(kendalltau(means[0][known], means[1][known]).statistic) if enough else np.nan,
+                "n_measures": int(both_defined.sum()),
+                "tau": float(kendalltau(means[0][both_defined], means[1][both_defined]).statistic) if enough else np.nan,
                 "first_plain": _first(one),
                 "first_erased": _first(other),
                 **{
@@ -155,9 +148,9 @@ def render(cells: Sequence[Cell], made: Mapping[str, pd.DataFrame]) -> str:
 
 def lead(cells: Sequence[Cell]) -> str:
     """The answer over all models in one sentence: what a developer should use to see which inputs mattered."""
-    found = [saliency.advise(cell) for cell in cells]
-    counts = Counter(advice.measure for advice in found)
-    of = f"{len(found)} models" if len(found) > 1 else "1 model"
+    advised = [saliency.advise(cell) for cell in cells]
+    counts = Counter(advice.measure for advice in advised)
+    of = f"{len(advised)} models" if len(advised) > 1 else "1 model"
     named = [(name, count) for name, count in counts.most_common() if name is not None]
     if not named:
         return f"Of {of}, none has a measure that orders its tokens better than chance: show none of them."
@@ -166,9 +159,9 @@ def lead(cells: Sequence[Cell]) -> str:
     text = f"To see which inputs mattered, use {' or '.join(ties)}: recommended for {count} of {of}"
     text += "" if len(ties) == 1 else " each"
     if best != "attention" and "attention" not in dict(named[: len(ties)]):
-        wins = sum(advice.attention_wins for advice in found)
+        wins = sum(advice.attention_wins for advice in advised)
         text += f"; attention is recommended for {counts['attention']}, and is among the best measures in {wins} of "
-        text += f"{sum(advice.tests for advice in found)} tests"
+        text += f"{sum(advice.tests for advice in advised)} tests"
     if None in counts:
         text += f"; for {counts[None]} no measure is better than chance"
     return text + "."

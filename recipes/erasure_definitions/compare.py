@@ -118,7 +118,7 @@ def by_definition(said: Mapping[str, Said]) -> dict[str, np.ndarray]:
     ours = said["bins"]
     ends = (np.full(len(ours.kept), end) for end in (ours.whole, ours.empty))
     results = erasure_results(next(ends), ours.kept, ours.removed, next(ends))
-    found = {
+    numbers = {
         "ours": [results[f"{quantity}_aopc"] for quantity in QUANTITIES],
         "eraser_paper": [results[f"{quantity}_aopc_paper"] for quantity in QUANTITIES],
         "carton": [results[f"normalised_{quantity}"] for quantity in QUANTITIES],
@@ -127,11 +127,11 @@ def by_definition(said: Mapping[str, Said]) -> dict[str, np.ndarray]:
         if definition.masks in said:
             one = said[definition.masks]
             full = np.full(len(one.kept), one.whole)
-            found[definition.name] = [
+            numbers[definition.name] = [
                 [averaged(*row, nothing, definition.repeats) for row in zip(falls, one.masks, strict=True)]
                 for falls, nothing in ((sufficiency(full, one.kept), 1.0), (comprehensiveness(full, one.removed), 0.0))
             ]
-    return {name: np.array(values, np.float64).T for name, values in found.items()}
+    return {name: np.array(values, np.float64).T for name, values in numbers.items()}
 
 
 def averaged(falls: np.ndarray, masks: np.ndarray, nothing: float, repeats: bool) -> float:
@@ -160,10 +160,10 @@ def compare(run: Path, names: Sequence[str], limit: int) -> pd.DataFrame:
     tokenizer = AutoTokenizer.from_pretrained(run / runs.MODEL, trust_remote_code=False)
     split = recipe.measure.split
     rows = encode(runs.load_data(recipe, {**recipe.data.limits, split: limit}).splits[split], tokenizer)
-    measured, found = instances(model, rows, recipe, names)
+    measured, values = instances(model, rows, recipe, names)
     cell = {key: getattr(recipe.model, key) for key in ("encoder", "alignment", "projection")}
     cell = {"run": run.name, "dataset": recipe.data.name, **cell, "seed": recipe.seed}
-    return pd.DataFrame([{**cell, **row} for row in table_rows(measured, found)])
+    return pd.DataFrame([{**cell, **row} for row in table_rows(measured, values)])
 
 
 def check(run: Path, names: Sequence[str], limit: int) -> Recipe:
@@ -198,14 +198,14 @@ def instances(model, rows, recipe: Recipe, names: Sequence[str]) -> tuple[list[s
     for name, module in modules.items():
         if hasattr(module, "check_model"):
             module.check_model(model, rows, **aimed["predicted"][name])
-    found: dict[str, list[np.ndarray]] = {}
+    by_name: dict[str, list[np.ndarray]] = {}
     for start in range(0, len(rows), BATCH_INSTANCES):
         batch = _batch(model, rows[start : start + BATCH_INSTANCES])
         values = {key: _scores(model, batch, modules, given, names, recipe.measure.seed) for key, given in aimed.items()}
         for result in _by_text(model, batch, values, recipe.measure.seed):
             for name, numbers in result.items():
-                found.setdefault(name, []).append(numbers)
-    return list(values["predicted"]), {name: np.stack(numbers) for name, numbers in found.items()}
+                by_name.setdefault(name, []).append(numbers)
+    return list(values["predicted"]), {name: np.stack(numbers) for name, numbers in by_name.items()}
 
 
 def _target(module, target) -> dict:
@@ -221,12 +221,12 @@ def _batch(model, rows: Mapping[str, list]) -> dict:
 
 def _scores(model, batch, modules: Mapping, options: Mapping, names: Sequence[str], seed: int) -> dict[str, list]:
     """Measure -> one array (T,) per text of a batch."""
-    found = scores(model, batch) if "attention" in names else {}
+    by_measure = scores(model, batch) if "attention" in names else {}
     for name, module in modules.items():
         made = module.measure(model, batch, seed=seed, **options[name])
         kept = [key for key, column in module.COLUMNS.items() if column.axes == ("T",) and not key.endswith("_hidden")]
-        found |= {key.removeprefix(PREFIX): made[key] for key in kept if key.startswith(PREFIX)}
-    return found
+        by_measure |= {key.removeprefix(PREFIX): made[key] for key in kept if key.startswith(PREFIX)}
+    return by_measure
 
 
 def _by_text(model, batch, values: Mapping[str, Mapping[str, list]], seed: int) -> list[dict[str, np.ndarray]]:
@@ -241,8 +241,8 @@ def _by_text(model, batch, values: Mapping[str, Mapping[str, list]], seed: int) 
         results.append(by_definition(_said(chosen[row], said[numbers[row]], probs)))
         given = [rows[row] for rows in values["predicted"].values()]
         undefined = [not len(scored) or bool(np.isnan(scored).any()) for scored in given]
-        for found in results[-1].values():
-            found[undefined] = np.nan
+        for pair_of_numbers in results[-1].values():
+            pair_of_numbers[undefined] = np.nan
     return results
 
 
@@ -254,30 +254,30 @@ def _parts(chosen: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def _said(chosen: Mapping[str, np.ndarray], answers: np.ndarray, probs: np.ndarray) -> dict[str, Said]:
     """What the answers (V,C) to `_parts` say of each set of masks; probs (C,): of the whole text."""
-    both, found, start = answers[:-1].reshape(2, -1, len(probs)), {}, 0
+    both, answers_by_name, start = answers[:-1].reshape(2, -1, len(probs)), {}, 0
     for key, one in chosen.items():
         number = FERRET_CLASS if key == "class_1" else int(probs.argmax())
         stop = start + one.shape[0] * one.shape[1]
         kept, removed = both[:, start:stop, number].reshape(2, *one.shape[:2])
-        found[key] = Said(one, kept, removed, probs[number], answers[-1, number])
+        answers_by_name[key] = Said(one, kept, removed, probs[number], answers[-1, number])
         start = stop
-    return found
+    return answers_by_name
 
 
-def table_rows(measured: Sequence[str], found: Mapping[str, np.ndarray]) -> list[dict]:
+def table_rows(measured: Sequence[str], values: Mapping[str, np.ndarray]) -> list[dict]:
     """Means and differences, a row per definition x measure, of numbers (N,M,2) by definition."""
     rows = []
     for definition in DEFINITIONS:
-        if definition.name not in found:
+        if definition.name not in values:
             continue
         for place, name in enumerate(measured):
-            own = found[definition.name][:, place]
+            own = values[definition.name][:, place]
             defined = ~np.isnan(own).any(1)
             row = {"definition": definition.name, "measure": name, "n": defined.sum(), "n_undefined": (~defined).sum()}
             for number, quantity in enumerate(QUANTITIES):
                 row[quantity] = mean(own[defined, number])
                 for column, other in (("to_ours", "ours"), ("by_change", definition.after)):
-                    gaps = own[:, number] - found[other][:, place, number]
+                    gaps = own[:, number] - values[other][:, place, number]
                     row[f"{quantity}_{column}"] = mean(gaps[~np.isnan(gaps)])
             rows.append({**row, "compared_with": definition.after, "change": definition.change})
     return rows

@@ -5,8 +5,9 @@ The two models of a pair differ in their training texts alone: those of the seco
 same test texts, which hold the evidence. A number that does not differ between the two says nothing of what a model uses.
 """
 
-import re
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
 APART = 0.75
 """Least AUC, in either direction, at which a statistic is said to tell the two models apart."""
 
-_REMOVED = re.compile(r"evidence_removed=\[[^\]]*\],?")
-
 
 def without_evidence(cell: Cell) -> bool:
     """Whether the cell's model was trained on texts without their evidence."""
-    return _REMOVED.search(str(cell.heading["revision"])) is not None
+    return bool(_arguments(cell).get("evidence_removed"))
+
+
+def _arguments(cell: Cell) -> dict[str, object]:
+    """What the texts that the cell's model was trained on were generated from; {} where the record does not say."""
+    return cell.settings.get("recipe", {}).get("data", {}).get("arguments") or {}
 
 
 def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
@@ -42,24 +46,26 @@ def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
     tau of attention with gradient and leave-one-out (and with each other); the share of attention on the planted words and
     the average precision of attention and of each importance measure against them; all that interventions say.
     """
-    found = {f"tau {measure_label(one)}–{measure_label(other)}": cell.tau(one, other) for one, other in cell.pairs}
+    statistics = {f"tau {measure_label(one)}–{measure_label(other)}": cell.tau(one, other) for one, other in cell.pairs}
     if "rationale" in cell.table.column_names:
         gold = records.rows(cell.table, "rationale")
         mass = [
             np.dot(weights, marks) if marks.any() else np.nan for weights, marks in zip(cell.attention, gold, strict=True)
         ]
-        found["attention on the evidence"] = np.array(mass, dtype=np.float64)
+        statistics["attention on the evidence"] = np.array(mass, dtype=np.float64)
         for name in ("attention", *cell.measures):
-            found[f"average precision of {measure_label(name)}"] = np.asarray(auprc(cell.scores(name), gold), np.float64)
-    return found | interventions.instance_statistics(cell)
+            statistics[f"average precision of {measure_label(name)}"] = np.asarray(
+                auprc(cell.scores(name), gold), np.float64
+            )
+    return statistics | interventions.instance_statistics(cell)
 
 
 def pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     """(uses the evidence, cannot) of cells that differ in nothing else."""
 
     def key(cell: Cell) -> tuple:
-        revision = _REMOVED.sub("", str(cell.heading["revision"]))
-        return tuple(revision if name == "revision" else cell.heading[name] for name in CELL)
+        others = {name: value for name, value in _arguments(cell).items() if name != "evidence_removed"}
+        return replace(cell.identity, training_texts=None), json.dumps(others, sort_keys=True)
 
     cannot = {key(cell): cell for cell in cells if without_evidence(cell)}
     return [(cell, cannot[key(cell)]) for cell in cells if not without_evidence(cell) and key(cell) in cannot]
@@ -86,11 +92,11 @@ def tests_table(cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def _row(uses: np.ndarray, cannot: np.ndarray, difference: np.ndarray) -> dict:
-    described = {}
+    row = {}
     for name, values in (("uses", uses), ("cannot", cannot)):
         defined = values[~np.isnan(values)]
         low, high = bootstrap_interval(defined)
-        described |= {
+        row |= {
             f"{name}_n": len(defined),
             f"{name}_n_undefined": len(values) - len(defined),
             f"{name}_mean": defined.mean() if len(defined) else np.nan,
@@ -104,7 +110,7 @@ def _row(uses: np.ndarray, cannot: np.ndarray, difference: np.ndarray) -> dict:
     if not np.isnan(auc):
         beyond = low > 0 or high < 0
         verdict = "yes" if beyond and max(auc, 1 - auc) >= APART else "barely" if beyond else "no"
-    return described | {
+    return row | {
         "n_pairs": len(paired),
         "difference": paired.mean() if len(paired) else np.nan,
         "ci_low": low,

@@ -11,7 +11,7 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.published import join_published, read_published
 
-from . import stability
+from . import figures, stability
 
 
 PUBLISHED = ("dataset", "encoder", "model", "statistic", "value", "source")
@@ -28,7 +28,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     made = stability.tables(cells)
     if published is not None:
         made["beside_published"] = beside_published(made, published)
-    return Analysis(made, figures=stability.figures(cells))
+    return Analysis(made, figures=figures.figures(cells))
 
 
 def beside_published(made: Mapping[str, pd.DataFrame], published: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,6 @@ their position; those that only one of two cells holds are counted and compared 
 Source: Wiegreffe & Pinter (2019), "Attention is not not Explanation"; frozen adversaries: Meister et al. (2021), Table 5.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,19 +19,17 @@ import pandas as pd
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import CELL, Cell, match
-from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style
-from attnfaith.stats import bootstrap_interval
+from attnfaith.stats import bootstrap_interval, percentile_interval, ratio
 
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    pass
 
 LEARNED, UNIFORM, RETRAINED = "learned attention", "uniform attention", "other seeds"
 BINS = np.linspace(0, 1, 5)
 BIN_NAMES = ("[0, .25)", "[.25, .5)", "[.5, .75)", "[.75, 1]")
 SCORES = ("accuracy", "f1_class_1", "roc_auc")
-TEXTS = ("dataset", "revision", "split", "vectors")
+TEXTS = ("dataset", "texts", "training_texts", "split", "vectors")
 """Identity columns in which cells that are compared agree: the same texts in the same word vectors."""
 FAMILY = (*TEXTS, "encoder", "alignment")
 
@@ -45,11 +42,13 @@ def model_of(cell: Cell) -> str:
 
 
 def is_adversary(cell: Cell) -> bool:
-    return model_of(cell).startswith("adversarial(")
+    """Whether the model was trained to attend otherwise than another one."""
+    return cell.identity.objective == "adversarial"
 
 
 def is_guided(cell: Cell) -> bool:
-    return model_of(cell).startswith("guided(")
+    """Whether the model was trained under another one's attention."""
+    return cell.identity.objective == "guided"
 
 
 def _key(cell: Cell, columns: Sequence[str]) -> tuple:
@@ -60,15 +59,15 @@ def bases(cells: Sequence[Cell]) -> list[Cell]:
     """The base models: of the learned, unguided models those whose seed an adversary has; without any, all of them."""
     learned = [cell for cell in cells if model_of(cell) == LEARNED]
     attacked = {(*_key(cell, FAMILY), cell.heading["seed"]) for cell in cells if is_adversary(cell)}
-    found = [cell for cell in learned if (*_key(cell, FAMILY), cell.heading["seed"]) in attacked]
-    return found or learned
+    attacked_models = [cell for cell in learned if (*_key(cell, FAMILY), cell.heading["seed"]) in attacked]
+    return attacked_models or learned
 
 
 # ------------------------------------------------------------------------------- models beside a base, text by text
 
 
 @dataclass(frozen=True)
-class Beside:
+class Comparison:
     """Models of one kind beside their base, instance by instance of the base.
 
     others: the S models. unmatched: instances of the base that one of them does not hold.
@@ -81,8 +80,8 @@ class Beside:
     @cached_property
     def by_model(self) -> dict[str, np.ndarray]:
         """jsd (nats), tvd and same_class (0 or 1) of each model, [S, N]; NaN where undefined: an empty text, unmatched."""
-        found = [_compare(self.base, other) for other in self.others]
-        return {name: np.stack([values[name] for values in found]) for name in ("jsd", "tvd", "same_class")}
+        distances = [_compare(self.base, other) for other in self.others]
+        return {name: np.stack([values[name] for values in distances]) for name in ("jsd", "tvd", "same_class")}
 
     @property
     def unmatched(self) -> int:
@@ -107,9 +106,9 @@ class Beside:
 def _over_models(values: np.ndarray, take: Callable) -> np.ndarray:
     """`take` over the models that have a value, [S, N] -> [N]; NaN where none has."""
     defined = ~np.isnan(values).all(axis=0)
-    found = np.full(values.shape[1], np.nan)
-    found[defined] = take(values[:, defined], axis=0)
-    return found
+    values_of_texts = np.full(values.shape[1], np.nan)
+    values_of_texts[defined] = take(values[:, defined], axis=0)
+    return values_of_texts
 
 
 def _compare(base: Cell, other: Cell) -> dict[str, np.ndarray]:
@@ -120,13 +119,13 @@ def _compare(base: Cell, other: Cell) -> dict[str, np.ndarray]:
         "tvd": total_variation_distance(base.probs[rows], other.probs[others]),
         "same_class": base.predicted[rows] == other.predicted[others],
     }
-    found = {name: np.full(len(base), np.nan) for name in measured}
+    distances = {name: np.full(len(base), np.nan) for name in measured}
     for name, values in measured.items():
-        found[name][rows] = values
-    return found
+        distances[name][rows] = values
+    return distances
 
 
-def beside(base: Cell, cells: Sequence[Cell]) -> list[Beside]:
+def comparisons_of(base: Cell, cells: Sequence[Cell]) -> list[Comparison]:
     """What a base is held against: its other seeds, uniform attention of its seed, and each adversary of its seed."""
     family = [cell for cell in cells if _key(cell, FAMILY) == _key(base, FAMILY)]
     seed = base.heading["seed"]
@@ -137,21 +136,23 @@ def beside(base: Cell, cells: Sequence[Cell]) -> list[Beside]:
             groups.setdefault(RETRAINED, []).append(cell)
         elif (name == UNIFORM or is_adversary(cell)) and same_seed:
             groups.setdefault(name, []).append(cell)
-    order = sorted(groups, key=lambda name: (name != RETRAINED, name != UNIFORM, *_settings_order(name)))
-    return [Beside(base, name, tuple(groups[name])) for name in order]
+    order = sorted(groups, key=lambda name: (name != RETRAINED, name != UNIFORM, *_settings_order(groups[name][0])))
+    return [Comparison(base, name, tuple(groups[name])) for name in order]
 
 
-def adversary_settings(name: str) -> dict[str, object]:
+def adversary_settings(cell: Cell) -> dict[str, object]:
     """Weight, divergence and whether only attention was free, of an adversary's objective; NaN and "" for other models."""
-    found = re.fullmatch(r"adversarial\((\w+), ([^,)]+)(.*)\)", name)
-    if not found:
+    identity = cell.identity
+    if not is_adversary(cell):
         return {"weight": np.nan, "divergence": "", "frozen": ""}
-    return {"weight": float(found[2]), "divergence": found[1], "frozen": "yes" if "frozen" in found[3] else "no"}
+    frozen = "yes" if identity.adversary_frozen else "no"
+    return {"weight": identity.adversary_weight, "divergence": identity.adversary_divergence, "frozen": frozen}
 
 
-def _settings_order(name: str) -> tuple:
-    found = adversary_settings(name)
-    return found["frozen"], found["divergence"], -1.0 if np.isnan(found["weight"]) else found["weight"], name
+def _settings_order(cell: Cell) -> tuple:
+    settings = adversary_settings(cell)
+    weight = -1.0 if np.isnan(settings["weight"]) else settings["weight"]
+    return settings["frozen"], settings["divergence"], weight, model_of(cell)
 
 
 # -------------------------------------------------------------------------------------------------------- tables
@@ -168,11 +169,11 @@ def seed_variance(base: Cell, others: Sequence[Cell], name: str = RETRAINED) -> 
 
     Raises ValueError where a cell holds none of the base's instances, or other tokens for one of them.
     """
-    return pd.DataFrame(_by_bin(Beside(base, name, tuple(others))))
+    return pd.DataFrame(_by_bin(Comparison(base, name, tuple(others))))
 
 
-def _by_bin(found: Beside) -> list[dict]:
-    base = found.base
+def _by_bin(comparison: Comparison) -> list[dict]:
+    base = comparison.base
     largest = np.array([row.max() if len(row) else np.nan for row in base.attention], dtype=np.float64)
     bins = np.where(np.isnan(largest), -1, np.minimum(np.nan_to_num(largest) * 4, 3).astype(int))
     rows = []
@@ -182,12 +183,12 @@ def _by_bin(found: Beside) -> list[dict]:
             rows.append(
                 {
                     **base.heading,
-                    "against": found.name,
-                    "n_models": len(found.others),
+                    "against": comparison.name,
+                    "n_models": len(comparison.others),
                     "class": class_name,
                     "bin": bin_name,
-                    "n_unmatched": found.unmatched,
-                    **_distances(found.jsd[taken], found.tvd[taken], found.same_class[taken]),
+                    "n_unmatched": comparison.unmatched,
+                    **_distances(comparison.jsd[taken], comparison.tvd[taken], comparison.same_class[taken]),
                 }
             )
     return rows
@@ -195,15 +196,15 @@ def _by_bin(found: Beside) -> list[dict]:
 
 def _distances(jsd: np.ndarray, tvd: np.ndarray, same_class: np.ndarray) -> dict[str, float]:
     defined = ~np.isnan(jsd)
-    described = {"n": int(defined.sum()), "n_undefined": int((~defined).sum())}
+    summary = {"n": int(defined.sum()), "n_undefined": int((~defined).sum())}
     for name, values in (("jsd", jsd), ("tvd", tvd)):
         values = values[~np.isnan(values)]
         low, high = bootstrap_interval(values)
-        described[f"{name}_mean"] = float(values.mean()) if len(values) else np.nan
-        described |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
-    described["jsd_median"] = float(np.median(jsd[defined])) if defined.any() else np.nan
+        summary[f"{name}_mean"] = float(values.mean()) if len(values) else np.nan
+        summary |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
+    summary["jsd_median"] = float(np.median(jsd[defined])) if defined.any() else np.nan
     known = same_class[~np.isnan(same_class)]
-    return described | {"same_class": float(known.mean()) if len(known) else np.nan}
+    return summary | {"same_class": float(known.mean()) if len(known) else np.nan}
 
 
 def trade_off(base_cells: Sequence[Cell], cells: Sequence[Cell]) -> pd.DataFrame:
@@ -215,20 +216,22 @@ def trade_off(base_cells: Sequence[Cell], cells: Sequence[Cell]) -> pd.DataFrame
     interval over instances; n_undefined: instances without a value. n_seeds: bases. n_pairs: pairs of base and model.
     accuracy, f1_class_1: means over the models, with the sample standard deviation (NaN for one).
     """
-    gathered: dict[tuple, list[Beside]] = {}
+    groups: dict[tuple, list[Comparison]] = {}
     for base in base_cells:
-        for found in beside(base, cells):
-            gathered.setdefault((*_key(base, FAMILY), base.heading["projection"], found.name), []).append(found)
+        for comparison in comparisons_of(base, cells):
+            groups.setdefault((*_key(base, FAMILY), base.heading["projection"], comparison.name), []).append(comparison)
     rows = []
-    for key, founds in gathered.items():
+    for key, comparisons in groups.items():
         values = {
-            name: _over_pairs([(found.base.instance_ids, row) for found in founds for row in found.by_model[name]])
+            name: _over_pairs(
+                [(comparison.base.instance_ids, row) for comparison in comparisons for row in comparison.by_model[name]]
+            )
             for name in ("jsd", "tvd", "same_class")
         }
-        models = list({id(other): other for found in founds for other in found.others}.values())
+        models = list({id(other): other for comparison in comparisons for other in comparison.others}.values())
         scores = pd.DataFrame([_scores(cell) for cell in models])
-        row = dict(zip((*FAMILY, "projection", "model"), key, strict=True)) | adversary_settings(key[-1])
-        row |= {"n_seeds": len(founds), "n_pairs": sum(len(found.others) for found in founds)}
+        row = dict(zip((*FAMILY, "projection", "model"), key, strict=True)) | adversary_settings(comparisons[0].others[0])
+        row |= {"n_seeds": len(comparisons), "n_pairs": sum(len(comparison.others) for comparison in comparisons)}
         row |= _distances(**values)
         for name in ("accuracy", "f1_class_1"):
             row |= {name: scores[name].mean(), f"{name}_std": scores[name].std()}
@@ -246,8 +249,8 @@ def _over_pairs(parts: Sequence[tuple[Sequence[str], np.ndarray]]) -> np.ndarray
 
 
 def _scores(cell: Cell) -> dict[str, float]:
-    found = classification_scores(cell.probs, cell.labels)
-    return {name: found[name] for name in SCORES}
+    scores = classification_scores(cell.probs, cell.labels)
+    return {name: scores[name] for name in SCORES}
 
 
 def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -263,12 +266,14 @@ def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
         row = {**cell.heading, "model": model_of(cell), "n": int(labelled.sum()), "n_undefined": int((~labelled).sum())}
         draws = resampled_scores([cell.probs[labelled]], cell.labels[labelled])[0]
         for name, value in _scores(cell).items():
-            low, high = _interval(draws[name])
+            low, high = map(float, percentile_interval(draws[name]))
             row |= {name: value, f"{name}_ci_low": low, f"{name}_ci_high": high}
         base = base_of.get((*_key(cell, FAMILY), cell.heading["seed"]))
         near = base is not None and (is_adversary(cell) or model_of(cell) == UNIFORM)
-        found = Beside(base, "", (cell,)) if near else None
-        row |= {name: np.nanmean(getattr(found, name[:3])) if found else np.nan for name in ("jsd_mean", "tvd_mean")}
+        comparison = Comparison(base, "", (cell,)) if near else None
+        row |= {
+            name: np.nanmean(getattr(comparison, name[:3])) if comparison else np.nan for name in ("jsd_mean", "tvd_mean")
+        }
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -280,8 +285,8 @@ def over_seeds(models: pd.DataFrame) -> pd.DataFrame:
     """
     keys = [name for name in (*CELL, "model") if name not in ("seed", "objective")]
     long = models.melt(keys, [*SCORES, "jsd_mean", "tvd_mean"], var_name="statistic", value_name="value")
-    found = long.groupby([*keys, "statistic"], sort=False)["value"]
-    table = found.agg(n_seeds="size", n="count", mean="mean", std="std", min="min", max="max").reset_index()
+    values = long.groupby([*keys, "statistic"], sort=False)["value"]
+    table = values.agg(n_seeds="size", n="count", mean="mean", std="std", min="min", max="max").reset_index()
     table.insert(table.columns.get_loc("n_seeds") + 1, "n_undefined", table["n_seeds"] - table["n"])
     return table[table["n"] > 0].drop(columns="n").reset_index(drop=True)
 
@@ -306,7 +311,7 @@ def is_attention_needed(cells: Sequence[Cell]) -> pd.DataFrame:
         draws = resampled_scores(pair, cell.labels[mine])
         scores = [classification_scores(probs, cell.labels[mine]) for probs in pair]
         for name in SCORES:
-            low, high = _interval(draws[0][name] - draws[1][name])
+            low, high = map(float, percentile_interval(draws[0][name] - draws[1][name]))
             rows.append(
                 {
                     **cell.heading,
@@ -341,177 +346,30 @@ def _weighted_scores(probs: np.ndarray, labels: np.ndarray, weights: np.ndarray)
     total = weights.sum(axis=1)
     hits = weights @ ((decisions == 1) & (labels == 1))
     marked = weights @ ((decisions == 1).astype(float) + (labels == 1))
-    found = {"accuracy": _ratio(weights @ (decisions == labels), total), "f1_class_1": _ratio(2 * hits, marked)}
+    scores = {"accuracy": ratio(weights @ (decisions == labels), total), "f1_class_1": ratio(2 * hits, marked)}
     if probs.shape[1] != 2:
-        return found | {"roc_auc": np.full(len(weights), np.nan)}
+        return scores | {"roc_auc": np.full(len(weights), np.nan)}
     # Mann-Whitney: of the pairs, those where class 1 has the larger probability, ties counting one half
     order = np.argsort(probs[:, 1], kind="stable")
     starts = np.flatnonzero(np.diff(probs[order, 1], prepend=-1.0))
     if len(starts) == 0:
-        return found | {"roc_auc": np.full(len(weights), np.nan)}
+        return scores | {"roc_auc": np.full(len(weights), np.nan)}
     positive, negative = (np.add.reduceat((weights * (labels == c))[:, order], starts, axis=1) for c in (1, 0))
     below = np.cumsum(negative, axis=1) - negative / 2
     pairs = positive.sum(axis=1) * negative.sum(axis=1)
-    return found | {"roc_auc": _ratio((positive * below).sum(axis=1), pairs)}
-
-
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
-
-
-def _interval(values: np.ndarray) -> tuple[float, float]:
-    values = values[~np.isnan(values)]
-    low, high = np.quantile(values, (0.025, 0.975)) if len(values) else (np.nan, np.nan)
-    return float(low), float(high)
+    return scores | {"roc_auc": ratio((positive * below).sum(axis=1), pairs)}
 
 
 def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     """Every table of the protocol, by file name; one without rows is left out."""
     models = models_table(cells)
     base_cells = bases(cells)
-    pairs = [found for base in base_cells for found in beside(base, cells)]
-    found = {
+    pairs = [pair for base in base_cells for pair in comparisons_of(base, cells)]
+    made = {
         "models": models,
         "models_by_kind": over_seeds(models),
         "attention_needed": is_attention_needed(cells),
         "seed_variance": pd.DataFrame([row for pair in pairs for row in _by_bin(pair)]),
         "trade_off": trade_off(base_cells, cells),
     }
-    return {name: table for name, table in found.items() if len(table)}
-
-
-# ------------------------------------------------------------------------------------------------------- figures
-
-
-def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
-    """The figures of the protocol, of the first base of each family, and the trade-off over all of its bases."""
-    found = {}
-    families: dict[tuple, list[Cell]] = {}
-    for base in bases(cells):
-        families.setdefault(_key(base, FAMILY), []).append(base)
-    for members in families.values():
-        pairs = [pair for pair in beside(members[0], cells) if pair.name != UNIFORM]
-        prefix = f"{members[0].heading['dataset']}-{members[0].heading['encoder']}"
-        if pairs:
-            found[f"{prefix}-attention_of_other_models"] = attention_of_other_models(pairs)
-            found[f"{prefix}-attention_and_prediction"] = attention_and_prediction(pairs)
-        if any(is_adversary(other) for pair in pairs for other in pair.others):
-            found[f"{prefix}-trade_off"] = trade_off_curve(members, cells)
-    return found
-
-
-def _panels(title: str, pairs: Sequence[Beside], height: float) -> "tuple[Figure, list[Axes]]":
-    columns = min(3, len(pairs))
-    lines = -(-len(pairs) // columns)
-    figure = _figure(title, pairs[0].base, 4.0 * max(2, columns), height * lines)
-    axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
-    for empty in axes[len(pairs) :]:
-        empty.set_visible(False)
-    for panel, pair in zip(axes, pairs, strict=False):
-        defined = pair.jsd[~np.isnan(pair.jsd)]
-        mean = f", mean {defined.mean():.2f}" if len(defined) else ""
-        undefined = f" ({len(pair.jsd) - len(defined):,} undefined)" if len(defined) < len(pair.jsd) else ""
-        models = f"{len(pair.others)} models" if len(pair.others) > 1 else "1 model"
-        panel.set_title(f"{pair.name}\n{models}{mean}, n = {len(defined):,}{undefined}", fontsize=10)
-    return figure, list(axes[: len(pairs)])
-
-
-@_own_style
-def attention_of_other_models(pairs: Sequence[Beside]) -> "Figure":
-    """Per-instance JSD between a base's attention and that of other seeds and adversaries, one panel each, same axes.
-
-    Violins by the base's largest weight in four bins of .25 and by its predicted class; the bar is the median, the number
-    the instances of the bin. The dashed line is ln 2, the greatest JSD. Source: Wiegreffe & Pinter (2019), sections 3, 4.
-    """
-    figure, panels = _panels("How far from the base's attention?", pairs, 3.2)
-    base = pairs[0].base
-    largest = np.array([row.max() if len(row) else np.nan for row in base.attention], dtype=np.float64)
-    groups = _class_groups(base)
-    width = 0.8 / len(groups)
-    for panel, pair in zip(panels, pairs, strict=True):
-        for number, ((name, members), colour) in enumerate(zip(groups, PALETTE, strict=False)):
-            shift = (number - (len(groups) - 1) / 2) * width
-            for place, (low, high) in enumerate(zip(BINS[:-1], BINS[1:], strict=True)):
-                inside = (largest >= low) & ((largest < high) | (place == 3)) & members
-                _violin(panel, pair.jsd[inside & ~np.isnan(pair.jsd)], place + shift, width * 0.9, colour)
-            panel.plot([], [], color=colour, linewidth=6, alpha=0.5, label=name)
-        panel.axhline(np.log(2), color="#777777", linewidth=1, linestyle=(0, (4, 2)))
-        panel.set_ylim(0, 0.76)
-        panel.set_xticks(range(4), BIN_NAMES, fontsize=9)
-        panel.set_xlabel("base's largest weight")
-    panels[0].set_ylabel("JSD of attentions (nats)")
-    panels[0].legend(loc="upper left", bbox_to_anchor=(0, 0.9), title="base predicts", fontsize=8, title_fontsize=8)
-    return figure
-
-
-def _violin(axes: "Axes", values: np.ndarray, place: float, width: float, colour: str) -> None:
-    """A violin with its median and n; below five values, the values themselves."""
-    if len(values) >= 5 and np.ptp(values) > 1e-9:
-        body = axes.violinplot(values, [place], widths=width, showextrema=False)["bodies"][0]
-        body.set(facecolor=colour, edgecolor=colour, alpha=0.45)
-    else:
-        axes.scatter(np.full(len(values), place), values, s=8, color=colour, linewidths=0)
-    if len(values):
-        middle = np.median(values)
-        axes.plot([place - width / 3, place + width / 3], [middle, middle], color=colour, linewidth=2)
-    axes.text(place, 0.705, f"{len(values):,}", ha="center", va="bottom", fontsize=7, color=colour)
-
-
-@_own_style
-def attention_and_prediction(pairs: Sequence[Beside]) -> "Figure":
-    """Per instance, how far the prediction of other seeds and adversaries moved (TVD) and how far their attention (JSD).
-
-    A model whose points lie high and to the left attends elsewhere and says the same. The cross is the mean.
-    Source: Wiegreffe & Pinter (2019), section 4.
-    """
-    figure, panels = _panels("Other attention, same prediction?", pairs, 3.0)
-    for panel, pair in zip(panels, pairs, strict=True):
-        defined = ~np.isnan(pair.jsd) & ~np.isnan(pair.tvd)
-        if defined.any():
-            tvd, jsd = pair.tvd[defined], pair.jsd[defined]
-            panel.scatter(tvd, jsd, s=6, color=PALETTE[4], alpha=0.35, linewidths=0, rasterized=True)
-            panel.plot(tvd.mean(), jsd.mean(), marker="+", markersize=14, markeredgewidth=2.5, color=PALETTE[1])
-        else:
-            _note(panel, "no text has a defined JSD")
-        panel.axhline(np.log(2), color="#777777", linewidth=1, linestyle=(0, (4, 2)))
-        panel.set(xlim=(-0.02, 1), ylim=(0, 0.72), xlabel="TVD of predictions")
-    panels[0].set_ylabel("JSD of attentions (nats)")
-    return figure
-
-
-@_own_style
-def trade_off_curve(base_cells: Sequence[Cell], cells: Sequence[Cell]) -> "Figure":
-    """Mean TVD against mean JSD of the adversaries, one curve over their weights, beside other seeds and uniform attention.
-
-    Bars: 95 % bootstrap intervals over instances. Source: Wiegreffe & Pinter (2019), section 4, figure 5.
-    """
-    table = trade_off(base_cells, cells)
-    figure = _figure("What an adversary can reach", base_cells[0], 9.0, 4.2)
-    axes = figure.add_subplot()
-    curves = table[table["divergence"] != ""].groupby(["frozen", "divergence"], sort=False)
-    drawn = [(f"adversary, {d}" + (", frozen" if f == "yes" else ""), rows, "-") for (f, d), rows in curves]
-    drawn += [(name, table[table["model"] == name], "") for name in (RETRAINED, UNIFORM)]
-    for (name, rows, line), colour in zip(drawn, PALETTE, strict=False):
-        if not len(rows):
-            continue
-        rows = rows.sort_values("weight")
-        errors = [
-            np.abs(rows[[f"{of}_ci_low", f"{of}_ci_high"]].to_numpy().T - rows[f"{of}_mean"].to_numpy())
-            for of in ("tvd", "jsd")
-        ]
-        n_bases = rows["n_seeds"].max()
-        label = f"{name} ({n_bases} base{'s' if n_bases > 1 else ''})"
-        axes.errorbar(
-            rows["tvd_mean"], rows["jsd_mean"], *errors[::-1], color=colour, label=label, linestyle=line, marker="o", ms=5
-        )
-        for row in rows.itertuples():
-            if line:
-                fewer = f"\n({row.n_seeds} base{'s' if row.n_seeds > 1 else ''})" if row.n_seeds < n_bases else ""
-                axes.annotate(
-                    f"λ {row.weight:g}{fewer}", (row.tvd_mean, row.jsd_mean), (6, -2), textcoords="offset points", va="top"
-                )
-    axes.axhline(np.log(2), color="#777777", linewidth=1, linestyle=(0, (4, 2)))
-    axes.set(ylim=(0, 0.72), xlabel="mean TVD of predictions to the base", ylabel="mean JSD of attentions (nats)")
-    axes.set_xlim(left=0)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
+    return {name: table for name, table in made.items() if len(table)}

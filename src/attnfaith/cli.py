@@ -169,7 +169,7 @@ def report(arguments: Sequence[str] | None = None) -> Path:
     recipe = recipes.load(own / RECIPE) if own else None
     tables = [record.load(_record_of(path)) for path in known.run]
     if not known.mix_versions:
-        record.check_one_code(tables, "measure them anew with one, or give --mix-versions")
+        record.check_one_code(tables, remedy="measure them anew with one, or give --mix-versions")
     section = recipe.report if recipe else recipes.Report()
     page = write_report(
         record.concatenate(tables, mix_versions=True),

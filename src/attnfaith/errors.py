@@ -11,5 +11,9 @@ class AttnfaithError(ValueError):
     """
 
 
+class DatasetError(AttnfaithError):
+    """A data set, file, column, label or text that cannot be used as asked."""
+
+
 class FileError(AttnfaithError, OSError):
     """A file or folder that cannot be read, written or locked."""

@@ -27,7 +27,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise _refusal(path, "written", error) from error
     temporary = Path(name)
     os.close(handle)
     try:
@@ -36,11 +36,10 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes files only their owner can read; what is written here is for readers
         os.replace(temporary, path)
-    except OSError as error:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
-        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, FileError):
+            raise _refusal(path, "written", error) from error
         raise
 
 
@@ -66,7 +65,7 @@ def folder_lock(folder: str | os.PathLike, work: str) -> Iterator[None]:
     except Timeout as error:
         raise FileError(f"{folder} is in use{_holder(path)}: wait for it, stop it, or give another folder") from error
     except OSError as error:
-        raise FileError(f"{folder} cannot be locked: {error.strerror or error}") from error
+        raise _refusal(folder, "locked", error) from error
     try:
         _holder_file(path).write_text(f"{work}, process {os.getpid()} on {platform.node()}", encoding="utf-8")
         yield
@@ -85,6 +84,12 @@ def is_locked(folder: str | os.PathLike) -> bool:
             return False
     except (Timeout, OSError):
         return True
+
+
+def _refusal(path: str | os.PathLike, done: str, error: OSError) -> FileError:
+    refusal = FileError(f"{path} cannot be {done}: {error.strerror or error}")
+    refusal.errno = error.errno
+    return refusal
 
 
 def _holder_file(path: Path) -> Path:

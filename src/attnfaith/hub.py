@@ -262,7 +262,7 @@ class _Run(NamedTuple):
 
     @property
     def heading(self) -> dict:
-        return records.settings(next(iter(self.tables.values())))[0]["identity"]
+        return records.Identity(**records.settings(next(iter(self.tables.values())))[0]["identity"]).heading
 
 
 def _stamp(path: Path) -> tuple:
@@ -323,7 +323,7 @@ def _read(folder: Path, owner: str, name: str | None, copies: Path, shard_bytes:
     for path, table in loaded.items():
         made = _without_places(records.settings(table))
         config = name if path == own else f"{name}.{path.stem}"
-        tables[config] = records.with_settings(_without_paths_in(table, "vectors"), made)
+        tables[config] = records.with_settings(table, made)
         shards |= write_shards(tables[config], copies / config, f"{config}/{made[0]['identity']['split']}", shard_bytes)
     return _Run(folder, repo_id, state, tables, files, shards)
 
@@ -398,20 +398,6 @@ def _without_places(value, key: str | None = None):
 
 def _last_part(path: str) -> str:
     return Path(path).name if path.startswith("~") or os.path.isabs(path) else path
-
-
-def _without_paths_in(table: pa.Table, name: str) -> pa.Table:
-    """The table with the absolute paths in a column of texts cut to their last part."""
-    if name not in table.column_names:
-        return table
-    values = table.column(name).combine_chunks()
-    place, kind = table.column_names.index(name), values.type
-    if pa.types.is_dictionary(kind):
-        words = pa.array([_last_part(word) for word in values.dictionary.to_pylist()], kind.value_type)
-        new = pa.DictionaryArray.from_arrays(values.indices, words)
-    else:
-        new = pa.array([word if word is None else _last_part(word) for word in values.to_pylist()], kind)
-    return table.set_column(place, table.schema.field(name), new)
 
 
 def write_shards(table: pa.Table, folder: Path, prefix: str, limit: int = SHARD_BYTES) -> dict[str, Path]:
@@ -493,7 +479,7 @@ def _report_tables(run: _Run) -> dict[str, pa.Table]:
 
 def _with_checkpoint(table: pa.Table, identities: Mapping[str, Mapping]) -> pa.Table:
     """The table with a first column that names the one checkpoint a row is about; null where there are several, or none."""
-    table = _without_paths_in(_plain(table), "vectors")
+    table = _plain(table)
     known = [name for name in CELL if name in table.column_names]
     rows = table.select(known).to_pylist()
     owners = []

@@ -6,10 +6,9 @@ import inspect
 import json
 import os
 import pkgutil
-import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +21,11 @@ from tqdm import tqdm
 import attnfaith
 from attnfaith import experiments, importance, record
 from attnfaith.data.collation import pad_attention, pad_batch
-from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import by_words
-from attnfaith.errors import AttnfaithError
+from attnfaith.errors import AttnfaithError, DatasetError
 from attnfaith.subjects.word_level import WordLevel
 
 
-CODE = record.code_digest()  # of the modules that are loaded here, not of files that change while this process runs
 BATCH_TOKENS = 8192  # padded tokens of one batch
 BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
@@ -92,21 +89,10 @@ def check_options(modules: Mapping[str, object], options: Mapping[str, Mapping] 
     return options
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What the identity columns of a record say of the instances' data and training run; the model tells the rest."""
-
-    dataset: str
-    revision: str
-    split: str
-    seed: int
-    objective: str = "classification"
-
-
 def measure(
     model,
     dataset,
-    cell: Cell,
+    cell: record.Identity,
     names: Sequence[str],
     output: str | os.PathLike,
     *,
@@ -121,10 +107,11 @@ def measure(
 ) -> Path:
     """Measure every instance of a data set and write one record; returns its path.
 
-    model: an attention classifier. dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` makes it. names:
+    model: an attention classifier. dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` makes it. cell:
+    what the record says of data and training; what it says of the model is read from it. names:
     the producers to run, beside attention and prediction. output: path of the record (parquet). level: what a record of a
     hierarchical model, and every producer, is over: "sentence", with word attention beside it, or "word", where a word's
-    attention is that of its sentence times its weight within it (`WordLevel`); the encoder's name tells them apart. options:
+    attention is that of its sentence times its weight within it (`WordLevel`). options:
     producer name -> keyword arguments of its `measure`. attention: instance id -> weights [T] that take the place of the
     model's own, for a model that was trained under them; no producer may run then, for it would measure the model's own.
     settings: what else to keep in the record about the run.
@@ -155,16 +142,16 @@ def measure(
                 f"{list(modules)} would measure the model's own attention, not the one that is given: measure without them"
             )
         _check_given(attention, dataset)
-    identity = {**vars(cell), **_model_identity(model, level)}
+    identity = replace(cell, **model_identity(model, level), attention_kind="own" if attention is None else "given")
     batches = _batches(np.asarray(dataset["length"]), batch_tokens)
     shards = _shards(batches, shard_instances)
     plan = {
         "version": attnfaith.__version__,
-        "code": CODE,
+        "columns": _makers(modules, extra),
         "model": digest_model(model),
         "data": digest_data(dataset),
         "attention": None if attention is None else _digest_attention(attention, dataset),
-        "identity": identity,
+        "identity": asdict(identity),
         "producers": list(modules),
         "options": options,
         "seed": seed,
@@ -278,15 +265,28 @@ def _check_possible(modules: Mapping[str, object], options: Mapping[str, Mapping
                 raise MeasurementError(f"'{name}': {error}") from error
 
 
-def _model_identity(model, level: str) -> dict[str, str]:
+def model_identity(model, level: str = "sentence") -> dict[str, object]:
+    """The fields of an identity that a model decides, with attention over `level` where it is hierarchical."""
     config = model.config
-    encoder = config.encoder_label if level == "sentence" else f"{config.encoder}({config.hierarchy}, words)"
     return {
-        "encoder": encoder,
-        "alignment": config.alignment_label,
-        "projection": config.projection_label,
-        "vectors": config.vectors_label,
+        "model": config.model_type,
+        "level": "token" if config.hierarchy == "none" else level,
+        **{
+            name: getattr(config, name) for name in ("encoder", "hierarchy", "alignment", "projection", "readout", "vectors")
+        },
+        "score_scale": config.score_scale,
+        "projection_parameter": config.projection_parameter,
+        "vectors_scale": config.embedding_std if config.vectors == "random" else None,
+        "vectors_digest": config.vectors_digest,
     }
+
+
+def _makers(modules: Mapping[str, object], extra: Mapping[str, record.Column]) -> dict[str, dict[str, str]]:
+    """Which module makes each column of the record, and the digest of its code."""
+    makers = {name: record.CORE for name in (*record.COLUMNS, *extra)}
+    for module in modules.values():
+        makers |= dict.fromkeys(module.COLUMNS, module.__name__.removeprefix("attnfaith."))
+    return {name: {"producer": maker, "code": record.code_digest(maker)} for name, maker in makers.items()}
 
 
 def _batches(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
@@ -319,7 +319,11 @@ def digest_model(model) -> str:
         digest.update(name.encode())
         digest.update(values.detach().cpu().contiguous().view(torch.uint8).numpy())
     config = model.config  # what the weights and their shapes do not tell
-    told = [config.projection_label, config.markers, config.num_attention_heads]
+    told = [
+        record.projection_label(config.projection, config.projection_parameter),
+        config.markers,
+        config.num_attention_heads,
+    ]
     told += [] if config.score_scale is None else [config.score_scale]
     told += [] if config.hierarchy == "none" else [config.hierarchy, config.sentence_token_id]
     digest.update(json.dumps(told).encode())
@@ -418,7 +422,7 @@ def _prepare(folder: Path, plan: dict) -> None:
         changed = sorted(key for key in {*plan, *found} if plan.get(key) != found.get(key))
         if not changed:
             return
-        if not {"code", "version"}.issuperset(changed):
+        if not {"columns", "version"}.issuperset(changed):
             raise MeasurementError(
                 f"{folder} holds part of another measurement (different: {', '.join(changed)}); "
                 "finish that one, or delete the folder to start anew"
@@ -475,7 +479,7 @@ def _measure_batch(
     batch["label"] = rows.get("labels", [None] * count)
     columns = {
         "instance_id": rows["instance_id"],
-        **{name: [value] * count for name, value in identity.items()},
+        **record.as_columns(identity, count),
         "tokens": rows["tokens"],
         "label": batch["label"],
         "truncated": rows["truncated"],
@@ -505,7 +509,7 @@ def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record
         if name.startswith(PREFIX) and column.axes == ("T",) and name in columns and not name.endswith("_hidden"):
             measure = name.removeprefix(PREFIX)
             found[measure] = columns[name]
-            if re.search(r"\bsigned\b", column.doc):
+            if column.signed:
                 found[record.ABSOLUTE + measure] = [np.abs(values) for values in columns[name]]
     return found
 

@@ -215,7 +215,7 @@ def compare_records(recorded: pa.Table, found: pa.Table) -> Iterator[Compared]:
     yield _compare("record: weights (SHA-256)", *weights)
     kept = recorded.filter(places.is_valid())
     aligned = found.take(places.drop_null())
-    for name in (name for name in recorded.column_names if name not in record.IDENTITY):
+    for name in (name for name in recorded.column_names if name not in ("instance_id", *record.IDENTITY_COLUMNS)):
         if name not in found.column_names:
             yield Compared(f"record: {name}", "there", "missing", math.nan, NOT)
             continue

@@ -33,11 +33,12 @@ from transformers import AutoTokenizer, set_seed
 
 from attnfaith import AttentionClassifierForSequenceClassification, recipes, record, runs
 from attnfaith._random import generator
+from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.tokenization import encode
 from attnfaith.experiments.rationale_erasure import check as check_shares
 from attnfaith.experiments.rationale_erasure import rationales
 from attnfaith.files import write_atomically
-from attnfaith.measurement import Cell, digest_data, digest_model, load_producers, measure, producers, scores_by_measure
+from attnfaith.measurement import digest_data, digest_model, load_producers, measure, producers, scores_by_measure
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.training import make_trainer
@@ -162,7 +163,7 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
     path = output / f"scores-{split}.parquet"
     wanted = [name for name in names if name != "attention"]
     if not path.exists():
-        cell = Cell(recipe.data.name, loaded.revision, split, recipe.seed)
+        cell = record.Identity(recipe.data.name, fingerprint(loaded.splits[split]), split, recipe.seed)
         options = {name: given for name, given in recipe.measure.options.items() if name in wanted}
         measure(model, rows, cell, wanted, path, options=options, seed=recipe.measure.seed)
     table = record.load(path)

@@ -28,14 +28,13 @@ from transformers.utils.logging import disable_progress_bar
 
 import attnfaith
 from attnfaith import provenance, recipes, record
+from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, load_splits
 from attnfaith.data.registry import get_entry
 from attnfaith.data.tokenization import build_tokenizer, encode
-from attnfaith.data.vectors import load_vectors
+from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.errors import AttnfaithError
 from attnfaith.measurement import (
-    CODE,
-    Cell,
     MeasurementError,
     check,
     check_options,
@@ -46,17 +45,17 @@ from attnfaith.measurement import (
     producers,
     read_outputs,
 )
-from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.planned_identity import RECIPE, training_fields
 from attnfaith.recipes import Recipe, RecipeError, model_config
 from attnfaith.reporting import write_report
 from attnfaith.reporting.report import run_facts
 from attnfaith.training import LOWER_IS_BETTER, DivergedError, check_processes, check_selection, make_trainer
 
 
-STATE, RECIPE, MODEL, RECORD, REPORT = "run.json", "recipe.yaml", "model", "record.parquet", "report"
+STATE, MODEL, RECORD, REPORT = "run.json", "model", "record.parquet", "report"
 OUTPUTS = "outputs"
-TRAINING_CODE = record.code_digest("training.py")  # of the modules as they are loaded
+CODE, TRAINING_CODE = record.code_digest(record.CORE), record.code_digest("training")
 BASES = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
 
 
@@ -119,9 +118,7 @@ def _is_measured(path: Path, recipe: Recipe) -> bool:
 
 
 def _is_measured_by_this_code(path: Path) -> bool:
-    return [(part.get("version"), part.get("code")) for part in record.settings(record.load(path))] == [
-        (attnfaith.__version__, CODE)
-    ]
+    return not any(record.stale(part["columns"]) for part in record.settings(record.load(path)))
 
 
 def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.PathLike | None = None) -> Path:
@@ -309,14 +306,15 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionCla
         fields["sentence_token_id"] = tokenizer.sentence_token_id
     vectors = None
     if data.vectors:
+        path = _vectors_path(data.vectors)
         vectors, found = load_vectors(
-            _vectors_path(data.vectors),
+            path,
             tokenizer.get_vocab(),
             missing=data.missing_vectors,
             std=recipe.model.embedding_std,
             seed=recipe.seed,
         )
-        fields |= {"embedding_size": vectors.shape[1], "vectors": data.vectors}
+        fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)}
         print(f"{found.sum()} of {len(found)} vocabulary entries have a vector in {data.vectors}")
     model = AttentionClassifierForSequenceClassification(model_config(recipe, loaded.entry.pair, **fields))
     if vectors is not None:
@@ -421,28 +419,6 @@ def _given_attention(recipe: Recipe, folder: Path, split: str, tokenizer) -> dic
     return dict(zip(found.column("instance_id").to_pylist(), record.rows(found, "attention"), strict=True))
 
 
-def objective_label(recipe: Recipe) -> str:
-    """What the model of a recipe is trained for, as records name it: "classification", "classification(attention rate x 10)"
-    where the alignment learns at another rate than the rest, "classification(tokens erased 0.5)" where it was trained with
-    `training.random_erasure`, "untrained", "adversarial(kl, 0.002)",
-    "guided(bilstm+additive+softmax)", "guided(adversarial(kl, 0.002))".
-    """
-    objective = recipe.objective
-    if objective.kind == "adversarial":
-        return f"adversarial({objective.divergence}, {objective.weight:g}{', frozen' if objective.frozen else ''})"
-    if objective.kind == "guided":
-        base = recipes.load(Path(objective.base) / RECIPE)
-        config = AttentionClassifierConfig.from_pretrained(Path(objective.base) / MODEL)
-        source = f"{config.encoder_label}+{config.alignment_label}+{config.projection_label}"
-        return f"guided({source if base.objective.kind == 'classification' else objective_label(base)})"
-    if objective.kind == "untrained":
-        return objective.kind
-    rate, share = recipe.training.attention_learning_rate_factor, recipe.training.random_erasure
-    parts = [f"attention rate x {rate:g}"] if rate != 1 else []
-    parts += [f"tokens erased {share:g}"] if share else []
-    return f"{objective.kind}({', '.join(parts)})" if parts else objective.kind
-
-
 def _open(folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool, resume: bool) -> None:
     """Make the run's folder, or check that the one there may be used. Every process checks before one of them writes."""
     ours = (folder / RECIPE).is_file() and (folder / STATE).is_file()
@@ -544,6 +520,7 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
             "empty_pair": loaded.empty_pair,
             "unknown_candidates": loaded.unknown_candidates,
         },
+        "texts": {split: fingerprint(rows) for split, rows in loaded.splits.items()},
         "sizes": {split: len(rows) for split, rows in loaded.splits.items()},
         "truncated": {split: int(sum(rows["truncated"])) for split, rows in encoded.items()},
         "vocabulary": len(tokenizer),
@@ -674,7 +651,7 @@ def _measure(recipe: Recipe, folder: Path, state: PartialState, output: str | os
     path = measure(
         model,
         rows,
-        _cell(recipe, loaded, section.split),
+        _cell(recipe, folder, loaded, section.split),
         section.producers,
         output or folder / RECORD,
         level=section.level,
@@ -710,11 +687,26 @@ def _measure_outputs(recipe: Recipe, folder: Path, state: PartialState) -> None:
             read_outputs(path, rows, digest)
         except MeasurementError:
             given = _given_attention(recipe, folder, split, tokenizer)
-            measure(model, rows, _cell(recipe, loaded, split), [], path, attention=given, **_common(recipe, folder, loaded))
+            measure(
+                model,
+                rows,
+                _cell(recipe, folder, loaded, split),
+                [],
+                path,
+                attention=given,
+                **_common(recipe, folder, loaded),
+            )
 
 
-def _cell(recipe: Recipe, loaded: LoadedDataset, split: str) -> Cell:
-    return Cell(recipe.data.name, loaded.revision, split, recipe.seed, objective_label(recipe))
+def _cell(recipe: Recipe, folder: Path, loaded: LoadedDataset, split: str) -> record.Identity:
+    return record.Identity(
+        dataset=recipe.data.name,
+        texts=fingerprint(loaded.splits[split]),
+        training_texts=read_state(folder)["texts"]["train"],
+        split=split,
+        seed=recipe.seed,
+        **training_fields(recipe),
+    )
 
 
 def _common(recipe: Recipe, folder: Path, loaded: LoadedDataset) -> dict:

@@ -1,7 +1,8 @@
 """Intervals and tests: how far a number can be trusted, and whether a difference is more than chance."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -9,6 +10,11 @@ import numpy as np
 EXACT_PAIRS = 13  # up to 2^13 patterns of signs are all tried
 BLOCK = 1 << 22  # signs or counts held at a time
 COEFFICIENTS = ("kendall", "spearman", "pearson")
+DRAWS = 1000
+FEWEST = 0.1
+"""Least share of a level's texts that have a value where the level counts in a slope or correlation: where sparse attention
+has not begun to leave tokens out, a handful of texts has a support to speak of, and not the usual ones.
+"""
 
 
 def bootstrap_interval(
@@ -257,3 +263,105 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     steps = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * steps), 1)
     return adjusted
+
+
+def percentile_interval(draws: np.ndarray, *, defined: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """2.5 % and 97.5 % quantiles over the last axis of draws [..., D], [...] each; draws that are not finite are left out.
+
+    NaN where none is left, or less than the share `defined` of them.
+    """
+    finite = np.isfinite(draws)
+    enough = finite.any(axis=-1) & (finite.mean(axis=-1) >= defined)
+    low, high = np.full(draws.shape[:-1], np.nan), np.full(draws.shape[:-1], np.nan)
+    if enough.any():
+        kept = np.where(finite[enough], draws[enough], np.nan)
+        low[enough], high[enough] = np.nanquantile(kept, (0.025, 0.975), axis=-1)
+    return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One number per text of models trained from several seeds, at several levels of what is varied, and the interval of its
+    mean over seeds and texts. Shapes: X levels, S seeds, N texts, D draws.
+
+    values [X, S, N]: NaN where undefined or not held. held [X, S, N]: the model is there, has the number, and has the text.
+
+    The number is the mean over seeds of each seed's mean over texts. Its interval is the 95 % percentile interval of a
+    bootstrap in two steps: seeds are drawn with replacement, and so are texts. A draw of texts serves all seeds and all
+    levels, because these read the same texts, so that differences are paired. With one seed the interval is over texts only.
+    With three, one draw in nine is of one seed alone, so that the interval reaches about as far as the lowest and the
+    highest seed, and an interval without 0 needs all three on one side; three seeds cannot say more. Every draw is fixed by
+    a constant.
+    """
+
+    values: np.ndarray
+    held: np.ndarray
+
+    @cached_property
+    def n(self) -> np.ndarray:
+        """Texts with a value, summed over seeds, [X]."""
+        return (~np.isnan(self.values)).sum(axis=(1, 2))
+
+    @cached_property
+    def n_undefined(self) -> np.ndarray:
+        return self.held.sum(axis=(1, 2)) - self.n
+
+    @cached_property
+    def n_seeds(self) -> np.ndarray:
+        """Seeds with at least one value, [X]."""
+        return (~np.isnan(self.values)).any(axis=2).sum(axis=1)
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """Mean over seeds of the mean over texts, [X]; NaN without a value."""
+        defined = ~np.isnan(self.values)
+        by_seed = ratio(np.where(defined, self.values, 0).sum(axis=2), defined.sum(axis=2))
+        known = ~np.isnan(by_seed)
+        return ratio(np.where(known, by_seed, 0).sum(axis=1), known.sum(axis=1))
+
+    @cached_property
+    def draws(self) -> np.ndarray:
+        """The mean in each draw of seeds and texts, [X, D]; NaN where no drawn seed has a value."""
+        levels, seeds, count = self.values.shape
+        weights = _counts(count, DRAWS, 0).T
+        values = self.values.reshape(-1, count)
+        defined = ~np.isnan(values)
+        counts = np.full((len(values), DRAWS), float(count))  # each draw has as many texts as there are
+        if len(gaps := np.flatnonzero(~defined.all(axis=1))):
+            counts[gaps] = defined[gaps].astype(np.float64) @ weights
+        by_seed = ratio(np.where(defined, values, 0) @ weights, counts)
+        by_seed = by_seed.reshape(levels, seeds, DRAWS)
+        chosen = _counts(seeds, DRAWS, 1).T
+        known = ~np.isnan(by_seed)
+        return ratio((np.where(known, by_seed, 0) * chosen).sum(axis=1), (known * chosen).sum(axis=1))
+
+    @cached_property
+    def filled(self) -> np.ndarray:
+        """Levels with a value for at least FEWEST of the texts held, [X] bool: what slopes and correlations rest on."""
+        return (self.n > 0) & (self.n >= FEWEST * self.held.sum(axis=(1, 2)))
+
+    def intervals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends, [X] each; NaN below two values."""
+        low, high = percentile_interval(self.draws, defined=0.5)
+        few = self.n < 2
+        return np.where(few, np.nan, low), np.where(few, np.nan, high)
+
+    def minus(self, other: "Panel") -> "Panel":
+        """The difference of each text in each seed; undefined where one of the two is."""
+        return Panel(self.values - other.values, self.held & other.held)
+
+    def where(self, other: "Panel") -> "Panel":
+        """This panel where the other has values too: what is compared rests on the same texts."""
+        both = self.held & other.held
+        return Panel(np.where(both & ~np.isnan(other.values), self.values, np.nan), both)
+
+
+def _counts(count: int, draws: int, seed: int) -> np.ndarray:
+    """How often each of `count` things is in each draw, [draws, count]."""
+    parts = _kept_draws(count, draws, seed)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """total / count, NaN where count is 0."""
+    return np.where(count > 0, total / np.where(count > 0, count, 1), np.nan)

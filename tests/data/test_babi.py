@@ -7,8 +7,8 @@ import pytest
 
 from attnfaith.data import babi
 from attnfaith.data.babi import LOCATIONS, OBJECTS, PEOPLE, generate
-from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import split_words
+from attnfaith.errors import DatasetError
 
 
 tasks = pytest.mark.parametrize("task", [1, 2, 3])

@@ -6,8 +6,8 @@ import torch
 
 from attnfaith.data.collation import data_collator, keep_positions, pad_batch
 from attnfaith.data.planted_evidence import generate
-from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import build_tokenizer, encode
+from attnfaith.errors import DatasetError
 
 
 def test_padding_by_hand():

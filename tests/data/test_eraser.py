@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnfaith.data.eraser import read_annotations, read_results, write_annotations, write_results
-from attnfaith.data.registry import DatasetError
+from attnfaith.errors import DatasetError
 from attnfaith.metrics.attention_faithfulness.plausibility import spans
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from attnfaith.data.loading import ROOT_VARIABLE, load_splits
 from attnfaith.data.original_formats import read_babi
-from attnfaith.data.registry import DATASETS, DatasetError
+from attnfaith.data.registry import DATASETS
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors
+from attnfaith.errors import DatasetError
 
 
 ROOT = os.environ.get(ROOT_VARIABLE)

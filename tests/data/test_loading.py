@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnfaith.data.loading import SPLITS, load_splits
-from attnfaith.data.registry import DATASETS, DatasetError
+from attnfaith.data.registry import DATASETS
 from attnfaith.data.tokenization import build_tokenizer, encode, split_words
+from attnfaith.errors import DatasetError
 
 
 def text_of(n, mark="w"):

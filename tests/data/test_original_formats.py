@@ -5,7 +5,8 @@ import pytest
 
 from attnfaith.data import babi
 from attnfaith.data.original_formats import babi_table, read_babi, read_csv, read_news_questions
-from attnfaith.data.registry import DATASETS, DatasetError
+from attnfaith.data.registry import DATASETS
+from attnfaith.errors import DatasetError
 
 
 BABI, NEWS, YELP, YAHOO = (DATASETS[name] for name in ("babi_qa_2", "cnn_qa", "yelp", "yahoo_answers"))

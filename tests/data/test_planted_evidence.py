@@ -9,8 +9,8 @@ from scipy import stats
 from attnfaith.data import planted_evidence as planted
 from attnfaith.data.loading import SPLITS, load_splits
 from attnfaith.data.planted_evidence import generate
-from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import split_words
+from attnfaith.errors import DatasetError
 
 
 KNOBS = {

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from attnfaith.data.original_formats import FORMATS
-from attnfaith.data.registry import DATASETS, DatasetEntry, DatasetError, get_entry
+from attnfaith.data.registry import DATASETS, DatasetEntry, get_entry
 from attnfaith.data.tokenization import PREPROCESSING
+from attnfaith.errors import DatasetError
 
 
 entries = pytest.mark.parametrize("entry", DATASETS.values(), ids=list(DATASETS))

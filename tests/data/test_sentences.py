@@ -9,9 +9,9 @@ import pytest
 from tokenizers import normalizers
 from transformers import AutoTokenizer
 
-from attnfaith.data.registry import DatasetError
 from attnfaith.data.sentences import ABBREVIATIONS, MARK, NUMBERED, divide, mark_places, set_marks
 from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, by_words, encode, marks_sentences, words
+from attnfaith.errors import DatasetError
 
 
 def sentences(text, **limits):

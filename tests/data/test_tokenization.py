@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from transformers import AutoTokenizer
 
-from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, split_words, words
+from attnfaith.errors import DatasetError
 
 
 RAW = "Don't PANIC, it's 3.50 (not $1,000): we'll -LRB- see -RRB- MP3s...  'Stay' a_b\tCafé"

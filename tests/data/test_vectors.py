@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnfaith.data.registry import DatasetError
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import load_vectors, random_vectors
+from attnfaith.errors import DatasetError
 
 
 VOCABULARY = {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "cat": 4, "dog": 5, ". .": 6}

@@ -16,9 +16,11 @@ import pandas as pd
 from attnfaith.reporting.cells import Cell, measure_label, pair_name
 from attnfaith.reporting.figures import GRADIENT, LEAVE_ONE_OUT, PALETTE, _figure, _own_style
 
-from .numbers import INPUTS, Model, entropy, sharpness, tau
+from .models import Model
+from .numbers import INPUTS, entropy, tau
 from .sweep import sparsegen_lambda
 from .tables import Published, levels, over_texts, paper_models, read_published
+from .trends import sharpness
 
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ COLOURS = {"gradient_norm": GRADIENT, "leave_one_out": LEAVE_ONE_OUT}
 MARKERS = {"gradient_norm": "o", "leave_one_out": "s"}
 DIAMOND = {"marker": "D", "facecolors": "white", "linewidths": 1.4, "zorder": 5}
 ENDS = ("softmax", "uniform")
+TELLING = ("texts", "training_texts", "split", "vectors")
+"""Identity columns that tell data sets of one name apart."""
 END = 0.26
 """Distance of the end points from the sweep and from one another, as a share of the sweep's width."""
 
@@ -42,26 +46,26 @@ def figures(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> "di
     no such table.
     """
     known, shown = read_published(published), paper_models(cells)
-    found = {
+    drawn = {
         "meister_figure1": _bars(shown, INPUTS, "Does attention rank the input tokens as importance does?", known),
         "meister_figure2": _sweep(shown, entropy, "How even is the importance of input tokens?", "normalised entropy", {}),
         "meister_figure3": _sweep(shown, tau, "Attention and the importance of input tokens", "mean Kendall's τ", known),
         "meister_figure4": _bars(shown, STATES, "Does attention rank the encoder states as importance does?", known),
     }
-    return {name: figure for name, figure in found.items() if figure is not None}
+    return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
 # ------------------------------------------------------------------------------------------------- what panels share
 
 
 def _data_names(shown: Sequence[Model]) -> list[str]:
-    """The data set of each model, with revision, split and vectors where data sets of one name differ in them."""
-    found = []
+    """The data set of each model, with texts, split and vectors where data sets of one name differ in them."""
+    names = []
     for model in shown:
         alike = [other.heading for other in shown if other.heading["dataset"] == model.heading["dataset"]]
-        differ = [name for name in ("revision", "split", "vectors") if len({other[name] for other in alike}) > 1]
-        found.append(", ".join(model.heading[name] for name in ("dataset", *differ)))
-    return found
+        differ = [name for name in TELLING if len({other[name] for other in alike}) > 1]
+        names.append(", ".join(model.heading[name] for name in ("dataset", *differ)))
+    return names
 
 
 def _empty(title: str, shown: Sequence[Model], width: float, height: float) -> "Figure":
@@ -102,8 +106,8 @@ def _bars(shown: Sequence[Model], measures: Sequence[str], title: str, known: Pu
     for model, data in zip(shown, _data_names(shown), strict=True):
         for projection in BARS:
             for measure in measures:
-                found = over_texts(levels(model).get(projection, []), tau, measure)
-                if len(defined := found[~np.isnan(found[:, 0])]):
+                spreads = over_texts(levels(model).get(projection, []), tau, measure)
+                if len(defined := spreads[~np.isnan(spreads[:, 0])]):
                     value = _published(known, model, projection, measure)
                     numbers[measure, model.name, data, projection] = (defined, value)
     if not numbers:
@@ -187,9 +191,9 @@ def _sweep(shown: Sequence[Model], number: Callable, title: str, label: str, kno
 
 def _points(model: Model, number: Callable, measure: str) -> dict[str, np.ndarray]:
     """The mean over texts of each seed, by projection; those without a value are left out."""
-    found = {name: over_texts(group, number, measure)[:, 0] for name, group in levels(model).items()}
-    found = {name: values[~np.isnan(values)] for name, values in found.items()}
-    return {name: values for name, values in found.items() if len(values)}
+    means = {name: over_texts(group, number, measure)[:, 0] for name, group in levels(model).items()}
+    means = {name: values[~np.isnan(values)] for name, values in means.items()}
+    return {name: values for name, values in means.items() if len(values)}
 
 
 def _on_axis(points: dict[str, np.ndarray]) -> list[str]:
@@ -199,10 +203,10 @@ def _on_axis(points: dict[str, np.ndarray]) -> list[str]:
 def _places(model: Model) -> dict[str, float]:
     """Where each projection of a model stands: lambda by its logarithm, softmax and uniform attention to the left."""
     lambdas = {name: sparsegen_lambda(group[0]) for name, group in levels(model).items()}
-    found = {name: float(sharpness([value])[0]) for name, value in lambdas.items() if value is not None}
-    first, width = min(found.values()), max(np.ptp(list(found.values())), 0.5)
+    places = {name: float(sharpness([value])[0]) for name, value in lambdas.items() if value is not None}
+    first, width = min(places.values()), max(np.ptp(list(places.values())), 0.5)
     ends = {name: first - (1 + number) * END * width for number, name in enumerate(ENDS)}
-    return found | {name: place for name, place in ends.items() if name in lambdas}
+    return places | {name: place for name, place in ends.items() if name in lambdas}
 
 
 def _sweep_panel(axes: "Axes", model: Model, number: Callable, known: Published) -> None:

@@ -13,7 +13,9 @@ import pandas as pd
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.figures import _QUIET_COLOUR, _TEXT_COLOUR, PALETTE, _figure, _note, _own_style
 
-from .numbers import IDENTITY, MEASURES, model_names, models, sharpness
+from .models import IDENTITY, model_names, models
+from .numbers import MEASURES
+from .trends import sharpness
 
 
 if TYPE_CHECKING:
@@ -62,14 +64,14 @@ def _panels(
 
 def _finish(figure: "Figure", xlabel: str) -> "Figure":
     """One legend below all panels, of the labels that any has, and the name of the axis."""
-    found = {}
+    handles = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
+            handles.setdefault(label, handle)
         if not axes.lines:
             _note(axes, "not measured")
     legend = figure.legend(
-        found.values(), found.keys(), loc="outside lower center", ncols=min(4, len(found)), fontsize=9.5, title=xlabel
+        handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles)), fontsize=9.5, title=xlabel
     )
     legend.get_title().set(color=_QUIET_COLOUR, fontsize=10)
     return figure
@@ -103,9 +105,9 @@ def _lambda_axis(axes: "Axes", lambdas: Sequence[float]) -> None:
 
 def _softmax(axes: "Axes", rows: pd.DataFrame, name: str, colour: str) -> None:
     """A dotted line at the value under softmax."""
-    found = rows.loc[rows["projection"] == "softmax", name]
-    if len(found) and found.notna().all():
-        axes.axhline(float(found.iloc[0]), color=colour, linewidth=1, linestyle=":")
+    values = rows.loc[rows["projection"] == "softmax", name]
+    if len(values) and values.notna().all():
+        axes.axhline(float(values.iloc[0]), color=colour, linewidth=1, linestyle=":")
 
 
 def _over_lambda(axes: "Axes", rows: pd.DataFrame, lines: Mapping[str, tuple[str, str]], ticks: pd.Series) -> None:
@@ -163,8 +165,8 @@ def nulls(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
         for height, measure in enumerate(reversed(measures)):
             mine = part[part["measure"] == measure]
             for offset, (null, (colour, mark)) in zip((0.0, -0.26), marks.items(), strict=True):
-                found = mine[mine["null"] == null]
-                _point(axes, found, "null_tau", height + offset, colour, mark, null)
+                of_null = mine[mine["null"] == null]
+                _point(axes, of_null, "null_tau", height + offset, colour, mark, null)
             _point(axes, mine.head(1), "tau", height + 0.26, PALETTE[0], "o", "trained model")
             if "published" in mine:
                 said = mine["published"].dropna().head(1)

@@ -17,32 +17,23 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.reporting.cells import Cell
+from attnfaith.stats import Panel
 
-from . import summary
+from . import claims
+from .models import Model, by_projection, interval_columns, level_columns, levels_of, models
 from .numbers import (
     INPUTS,
     MEASURES,
     RANDOM_SUPPORT,
     STATES,
-    Model,
-    Panel,
     agreement_of_cut,
     agreement_without_ties,
     any_token_differs,
-    by_projection,
     ceiling,
     correct,
-    described,
-    described_levels,
     entropy,
-    levels_of,
     mean_importance,
-    models,
-    moved,
     random_support_tau,
-    rank_correlation,
-    sharpness,
-    slope,
     support,
     support_share,
     tau,
@@ -54,6 +45,7 @@ from .numbers import (
 )
 from .sweep import attention_rate, entmax_alpha, is_untrained, score_scale, sparsegen_lambda
 from .tables import read_published
+from .trends import rank_correlation, sharpness, slope, trend
 
 
 RANDOM, UNTRAINED = "random places", "untrained model"
@@ -83,7 +75,7 @@ def tables(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> dict
     answers = {name: pd.DataFrame(row for model in groups for row in rows(model)) for name, rows in QUESTIONS.items()}
     if published is not None and len(answers["question_b_nulls"]):
         answers["question_b_published"] = published_against_nulls(answers["question_b_nulls"], published)
-    return {name: table for name, table in answers.items() if len(table)} | {"claims": summary.claims(groups, published)}
+    return {name: table for name, table in answers.items() if len(table)} | {"claims": claims.claims(groups, published)}
 
 
 # ------------------------------------------------------------------------------------------------ rows of a table
@@ -94,9 +86,9 @@ Levels = Sequence[tuple[dict[str, object], Sequence[Cell]]]
 
 def _projections(model: Model) -> Levels:
     """The plain cells by projection, lambda beside, NaN where there is none."""
-    found = by_projection(model.plain)
-    knobs = {name: sparsegen_lambda(cells[0]) for name, cells in found.items()}
-    return [({"projection": name, "lambda": _number(knobs[name])}, cells) for name, cells in found.items()]
+    groups = by_projection(model.plain)
+    knobs = {name: sparsegen_lambda(cells[0]) for name, cells in groups.items()}
+    return [({"projection": name, "lambda": _number(knobs[name])}, cells) for name, cells in groups.items()]
 
 
 def _number(value: float | None) -> float:
@@ -109,13 +101,13 @@ def _sweep(cells: Sequence[Cell]) -> Levels:
 
 
 def _panels(model: Model, levels: Levels) -> Callable[..., Panel | None]:
-    return lambda number, *arguments, **beside: model.panel([cells for _, cells in levels], number, *arguments, **beside)
+    return lambda number, *arguments, **partners: model.panel([cells for _, cells in levels], number, *arguments, **partners)
 
 
 def _rows(model: Model, levels: Levels, panels: dict[str, Panel | None], **more: object) -> Iterator[dict]:
     """One row for each level at which the first panel has a value; none where that panel is not there."""
     if next(iter(panels.values())) is not None:
-        for (head, _), row in zip(levels, described_levels(panels, len(levels)), strict=True):
+        for (head, _), row in zip(levels, level_columns(panels, len(levels)), strict=True):
             if row["n"]:
                 yield {**model.heading, **head, **more, **row}
 
@@ -135,8 +127,8 @@ def _moves(name: str, x: np.ndarray, panel: Panel | None) -> dict[str, float]:
     """Slope and rank correlation (Kendall) of a number with a knob, over the means of its filled levels."""
     row = {}
     for statistic, take in (("slope", slope), ("kendall", rank_correlation)):
-        found = (np.nan, NOTHING) if panel is None else moved(take, x, panel)
-        row |= described(name + statistic, *found)
+        estimate = (np.nan, NOTHING) if panel is None else trend(take, x, panel)
+        row |= interval_columns(name + statistic, *estimate)
     return row
 
 
@@ -199,7 +191,7 @@ def tie_ceiling_of_cells(model: Model) -> Iterator[dict]:
 
 def _of_inputs(take: Callable, measure: str, number: Callable, model: Model, *arguments: str) -> Panel | None:
     """A number of the softmax model cut to the support of the cells; None for the importance of states."""
-    return take(number, measure, *arguments, beside=model.dense) if measure in INPUTS else None
+    return take(number, measure, *arguments, partners=model.dense) if measure in INPUTS else None
 
 
 def fall(model: Model) -> Iterator[dict]:
@@ -218,10 +210,10 @@ def fall(model: Model) -> Iterator[dict]:
         if not _moves_at_all(plain):
             continue
         over, alone = take(tau_over_ceiling, measure), _of_inputs(take, measure, tau_of_ties_alone, model)
-        moved = _moves("tau_", x, plain)
-        row = {**model.heading, "measure": measure, **_counted(plain), **moved}
+        slopes = _moves("tau_", x, plain)
+        row = {**model.heading, "measure": measure, **_counted(plain), **slopes}
         row |= _moves("tau_over_ceiling_", x, over) | _moves("tau_ties_alone_", x, alone)
-        falls = moved["tau_slope_ci_high"] < 0
+        falls = slopes["tau_slope_ci_high"] < 0
         row |= _share("left_after_ceiling", x, over if falls else None, plain, lambda share: share)
         yield row | _share("left_beyond_ties", x, alone if falls else None, plain, lambda share: 1 - share)
 
@@ -231,10 +223,10 @@ def _share(
 ) -> dict[str, float]:
     """Slope of a part over the slope of the whole, as `read` takes it, with its interval; NaN without a part."""
     if part is None:
-        return described(name, np.nan, NOTHING)
+        return interval_columns(name, np.nan, NOTHING)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value, draws = (read(np.divide(*pair)) for pair in zip(moved(slope, x, part), moved(slope, x, whole), strict=True))
-    return described(name, float(value), draws)
+        value, draws = (read(np.divide(*pair)) for pair in zip(trend(slope, x, part), trend(slope, x, whole), strict=True))
+    return interval_columns(name, float(value), draws)
 
 
 def nulls(model: Model) -> Iterator[dict]:
@@ -275,12 +267,12 @@ def published_against_nulls(measured: pd.DataFrame, published: pd.DataFrame) -> 
     wanted = wanted.assign(measure=wanted["statistic"].str.removeprefix("tau attention–"))
     wanted = wanted.rename(columns={"mean": "published", "std": "published_std"})[[*keys, "published", "published_std"]]
     numbers = ["null_measure", "n_seeds", "n", "n_undefined", "null_tau", "null_tau_ci_low", "null_tau_ci_high"]
-    others = ["revision", "split", "vectors"]
-    found = wanted.merge(measured[[*keys, *others, "null", *numbers]], on=keys)
-    found = found[[*keys, *others, "null", *numbers, "published", "published_std"]]
-    found["difference"] = found["published"] - found["null_tau"]
-    found["exceeds"] = np.where(found["published"] > found["null_tau_ci_high"], "yes", "no")
-    return found
+    others = ["texts", "training_texts", "split", "vectors"]
+    joined = wanted.merge(measured[[*keys, *others, "null", *numbers]], on=keys)
+    joined = joined[[*keys, *others, "null", *numbers, "published", "published_std"]]
+    joined["difference"] = joined["published"] - joined["null_tau"]
+    joined["exceeds"] = np.where(joined["published"] > joined["null_tau_ci_high"], "yes", "no")
+    return joined
 
 
 def detached(model: Model) -> Iterator[dict]:
@@ -349,11 +341,11 @@ def without_ties_trend(model: Model) -> Iterator[dict]:
     levels = _sweep(model.plain)
     take, x = _panels(model, levels), sharpness(head["lambda"] for head, _ in levels)
     for measure in MEASURES:
-        found = {"tau": (take(tau, measure), _of_inputs(take, measure, tau_of_ties_alone, model))}
+        panels = {"tau": (take(tau, measure), _of_inputs(take, measure, tau_of_ties_alone, model))}
         for which in ("overlap", "auprc"):
             own = take(agreement_without_ties, measure, which, "above_chance")
-            found[f"{which}_above_chance"] = own, _of_inputs(take, measure, agreement_of_cut, model, which)
-        for name, (own, cut) in found.items():
+            panels[f"{which}_above_chance"] = own, _of_inputs(take, measure, agreement_of_cut, model, which)
+        for name, (own, cut) in panels.items():
             if _moves_at_all(own):
                 row = {**model.heading, "measure": measure, "agreement": name, **_counted(own), **_moves("", x, own)}
                 row["moves"] = _in_words(row["slope_ci_low"], row["slope_ci_high"])
@@ -362,13 +354,13 @@ def without_ties_trend(model: Model) -> Iterator[dict]:
 
 def _variants(model: Model) -> dict[tuple[str, float], list[Cell]]:
     """Sparsegen cells by scale of scores ("free" or the standard deviation) and learning rate of attention."""
-    found: dict[tuple[str, float], list[Cell]] = {}
+    variants: dict[tuple[str, float], list[Cell]] = {}
     for cell in model.cells:
-        trained = cell.heading["objective"].partition("(")[0] == "classification"
+        trained = cell.identity.objective == "classification"
         if trained and sparsegen_lambda(cell) is not None:
             scale = score_scale(cell)
-            found.setdefault(("free" if scale is None else f"{scale:g}", attention_rate(cell)), []).append(cell)
-    return {key: cells for key, cells in sorted(found.items(), key=lambda item: (item[0][0] != "free", item[0]))}
+            variants.setdefault(("free" if scale is None else f"{scale:g}", attention_rate(cell)), []).append(cell)
+    return {key: cells for key, cells in sorted(variants.items(), key=lambda item: (item[0][0] != "free", item[0]))}
 
 
 def temperature(model: Model) -> Iterator[dict]:
@@ -385,11 +377,11 @@ def temperature(model: Model) -> Iterator[dict]:
         return
     for (scale, rate), cells in variants.items():
         levels, reference = _sweep(cells), _fixed(variants, scale, rate)
-        found = None if reference is None else _effective(model, levels, _sweep(reference))
+        effective = None if reference is None else _effective(model, levels, _sweep(reference))
         places = {head["lambda"]: place for place, (head, _) in enumerate(levels)}
         for row in _rows(model, levels, _shape(model, levels), scale=scale, attention_rate=rate):
-            value, draws = (np.nan, NOTHING) if found is None else (part[places[row["lambda"]]] for part in found)
-            yield row | described("effective_lambda", 1 - 10**-value, 1 - 10**-draws)
+            value, draws = (np.nan, NOTHING) if effective is None else (part[places[row["lambda"]]] for part in effective)
+            yield row | interval_columns("effective_lambda", 1 - 10**-value, 1 - 10**-draws)
 
 
 def _shape(model: Model, levels: Levels) -> dict[str, Panel | None]:
@@ -444,17 +436,17 @@ def _kept(model: Model, cells: Sequence[Cell], reference: Sequence[Cell] | None)
     seeds = {cell.heading["seed"] for cell in reference or ()}
     levels = _sweep([cell for cell in cells if cell.heading["seed"] in seeds])
     if not levels:
-        return {"n_kept": 0, **described("kept", np.nan, NOTHING)}
+        return {"n_kept": 0, **interval_columns("kept", np.nan, NOTHING)}
     x = sharpness(head["lambda"] for head, _ in levels)
     value, draws = _effective(model, levels, _sweep(reference))
     known = ~np.isnan(value)
-    return {"n_kept": int(known.sum()), **described("kept", float(slope(x, value)), slope(x[known], draws[known]))}
+    return {"n_kept": int(known.sum()), **interval_columns("kept", float(slope(x, value)), slope(x[known], draws[known]))}
 
 
 def _alphas(model: Model) -> Levels:
     """The plain cells by alpha; () where softmax and sparsemax, its ends, are all there is."""
-    found = levels_of(model.plain, entmax_alpha)
-    return [({"alpha": alpha}, cells) for alpha, cells in found.items()] if set(found) - {1.0, 2.0} else []
+    groups = levels_of(model.plain, entmax_alpha)
+    return [({"alpha": alpha}, cells) for alpha, cells in groups.items()] if set(groups) - {1.0, 2.0} else []
 
 
 def entmax(model: Model) -> Iterator[dict]:

@@ -25,36 +25,35 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.analysis import StudyError
-from attnfaith.reporting.cells import CELL, Cell, match, pair_name
-from attnfaith.stats import correlations
+from attnfaith.reporting.cells import Cell, pair_name
+from attnfaith.stats import Panel, correlations
 
-from .adversaries import adversary_settings, is_adversary
+from .models import Model, models
 from .numbers import (
     INPUTS,
     STATES,
-    Model,
-    Panel,
+    accuracy_difference,
+    attention_divergence,
     correct,
     entropy,
-    models,
     over_states,
-    sharpness,
+    prediction_change,
     support,
     support_share,
     tau,
 )
-from .sweep import attention_rate, entmax_alpha, is_of_the_paper, score_scale, sparsegen_lambda
+from .sweep import attention_rate, entmax_alpha, is_adversary, is_of_the_paper, score_scale, sparsegen_lambda
+from .trends import sharpness
 
 
 HIDDEN_TO_INPUT = "hidden_to_input_entropy"
 PUBLISHED = ("table", "dataset", "encoder", "alignment", "projection", "training", "statistic", "mean", "std")
 SWEEP = "sparsegen sweep"
 SHARED = ("n", "n_undefined", "mean", "ci_low", "ci_high", "std", "sd_over_seeds", "n_seeds")
-BESIDE = ("published", "published_std", "difference", "inside_seed_spread")
+OF_THE_PAPER = ("published", "published_std", "difference", "inside_seed_spread")
 
 Published = Mapping[tuple, tuple[float, float]]
 
@@ -82,7 +81,9 @@ def read_published(published: pd.DataFrame | None) -> Published:
     return dict(zip(text.itertuples(index=False, name=None), values, strict=True))
 
 
-def beside(row: Mapping, known: Published, table: int, statistic: str, *, projection: str = "", training: str = "") -> dict:
+def with_published(
+    row: Mapping, known: Published, table: int, statistic: str, *, projection: str = "", training: str = ""
+) -> dict:
     """A row and, behind it, the published number of its data set and model, under the given names of the paper's table."""
     key = (str(table), row["dataset"], row["encoder"], row["alignment"], projection, training, statistic)
     value, std = known.get(key, (np.nan, np.nan))
@@ -104,7 +105,7 @@ def _frame(rows: Sequence[Mapping]) -> pd.DataFrame:
     if not len(table):
         return table
     first = list(table.columns[: table.columns.get_loc("n")])
-    middle = [name for name in (*SHARED, *BESIDE) if name in table.columns]
+    middle = [name for name in (*SHARED, *OF_THE_PAPER) if name in table.columns]
     return table[[*first, *middle, *(name for name in table.columns if name not in (*first, *middle))]]
 
 
@@ -118,11 +119,11 @@ def paper_models(cells: Sequence[Cell]) -> list[Model]:
 
 def levels(model: Model) -> dict[str, list[Cell]]:
     """The paper's cells of a model by projection: softmax, sparsegen from dense to sparse, uniform; one cell a seed."""
-    found: dict[str, list[Cell]] = {}
+    by_name: dict[str, list[Cell]] = {}
     for cell in model.plain:
         if is_of_the_paper(cell):
-            found.setdefault(str(cell.heading["projection"]), []).append(cell)
-    return found
+            by_name.setdefault(str(cell.heading["projection"]), []).append(cell)
+    return by_name
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -136,15 +137,15 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _described(panel: Panel) -> Iterator[dict | None]:
+def _columns_of_levels(panel: Panel) -> Iterator[dict | None]:
     """The shared columns of each level of a panel; None where no cell of the level has the columns."""
     for values, held, n, low, high in zip(panel.values, panel.held, panel.n, *panel.intervals(), strict=True):
         seeds = [row[~np.isnan(row)] for row in values]
         seeds = [row for row in seeds if len(row)]
-        found = {"n": int(n), "n_undefined": int(held.sum() - n), **spread([row.mean() for row in seeds])}
-        found |= {"ci_low": float(low), "ci_high": float(high)}
-        found["std"] = float(np.mean([row.std() for row in seeds])) if seeds else np.nan
-        yield found if held.any() else None
+        columns = {"n": int(n), "n_undefined": int(held.sum() - n), **spread([row.mean() for row in seeds])}
+        columns |= {"ci_low": float(low), "ci_high": float(high)}
+        columns["std"] = float(np.mean([row.std() for row in seeds])) if seeds else np.nan
+        yield columns if held.any() else None
 
 
 def _rows(model: Model, groups: Mapping[str, list[Cell]], number: Callable, *arguments, **other) -> dict[str, dict]:
@@ -153,9 +154,9 @@ def _rows(model: Model, groups: Mapping[str, list[Cell]], number: Callable, *arg
     if panel is None:
         return {}
     return {
-        name: {**model.heading, "projection": str(cells[0].heading["projection"]), **found}
-        for (name, cells), found in zip(groups.items(), _described(panel), strict=True)
-        if found is not None
+        name: {**model.heading, "projection": str(cells[0].heading["projection"]), **columns}
+        for (name, cells), columns in zip(groups.items(), _columns_of_levels(panel), strict=True)
+        if columns is not None
     }
 
 
@@ -180,7 +181,7 @@ def meister_table1(cells: Sequence[Cell], published: pd.DataFrame | None = None)
             filled = [values for values in defined if len(values)]
             row["mean_over_states"] = float(np.mean([values.mean() for values in filled])) if filled else np.nan
             row["std_over_states"] = float(np.mean([values.std() for values in filled])) if filled else np.nan
-            rows.append(beside(row, known, 1, HIDDEN_TO_INPUT, projection=name))
+            rows.append(with_published(row, known, 1, HIDDEN_TO_INPUT, projection=name))
     return _frame(rows)
 
 
@@ -236,18 +237,22 @@ def meister_table2(cells: Sequence[Cell], published: pd.DataFrame | None = None)
                     **spread(kendall_tau(*zip(*by_seed, strict=True))[0]),
                     "n_lambdas": len(np.unique(lambdas[defined])),
                 }
-                found = correlations(x, y)
-                row |= {name: value for name, value in found.items() if name.startswith(("kendall", "spearman", "pearson"))}
+                coefficients = correlations(x, y)
+                row |= {
+                    name: value
+                    for name, value in coefficients.items()
+                    if name.startswith(("kendall", "spearman", "pearson"))
+                }
                 sparser = kendall_tau([lambdas[defined]], [values["support size"][defined]])[0][0]
                 row["in_words"] = in_words(of, against, row, sparser)
-                rows.append(beside(row, known, 2, f"{against}–{of}", projection=SWEEP))
+                rows.append(with_published(row, known, 2, f"{against}–{of}", projection=SWEEP))
     return _frame(rows)
 
 
 def over_texts(cells: Sequence[Cell], number: Callable, *arguments: str) -> np.ndarray:
     """Mean and standard deviation over the texts of each cell, [cells, 2]; NaN where a cell has no value."""
-    found = [number(cell, *arguments) for cell in cells]
-    defined = [np.zeros(0) if values is None else values[~np.isnan(values)] for values in found]
+    per_cell = [number(cell, *arguments) for cell in cells]
+    defined = [np.zeros(0) if values is None else values[~np.isnan(values)] for values in per_cell]
     return np.array([(row.mean(), row.std()) if len(row) else (np.nan, np.nan) for row in defined]).reshape(-1, 2)
 
 
@@ -285,16 +290,16 @@ def meister_table3(cells: Sequence[Cell], published: pd.DataFrame | None = None)
     for model in paper_models(cells):
         groups = levels(model)
         for name, row in _rows(model, groups, correct).items():
-            rows.append(beside(_as_statistic("accuracy", row), known, 3, "accuracy" if name == "softmax" else ""))
+            rows.append(with_published(_as_statistic("accuracy", row), known, 3, "accuracy" if name == "softmax" else ""))
         data = {**model.heading, "encoder": "", "alignment": ""}
         for cell in (cell for group in groups.values() for cell in group):
             for split, size in split_sizes(cell).items():
                 sizes.setdefault((*data.items(), ("projection", ""), ("statistic", f"n_{split}")), []).append((cell, size))
     first = []
-    for key, found in sizes.items():
-        by_seed = {cell.heading["seed"]: size for cell, size in found}
-        row = dict(key) | {"n": len(found), "n_undefined": 0, **spread(list(by_seed.values()))}
-        first.append(beside(row, known, 3, row["statistic"]))
+    for key, known_sizes in sizes.items():
+        by_seed = {cell.heading["seed"]: size for cell, size in known_sizes}
+        row = dict(key) | {"n": len(known_sizes), "n_undefined": 0, **spread(list(by_seed.values()))}
+        first.append(with_published(row, known, 3, row["statistic"]))
     return _frame([*first, *rows])
 
 
@@ -306,12 +311,8 @@ def _as_statistic(statistic: str, row: Mapping, **keys: object) -> dict:
 
 def split_sizes(cell: Cell) -> dict[str, int]:
     """Texts of the training and the test split of the run that made a cell; {} where the record does not say."""
-    for part in records.settings(cell.table):
-        identity = part.get("identity", {})
-        if all(identity.get(name) == cell.heading[name] for name in CELL):
-            sizes = part.get("run", {}).get("sizes", {})
-            return {name: sizes[name] for name in ("train", "test") if name in sizes}
-    return {}
+    sizes = cell.settings.get("run", {}).get("sizes", {})
+    return {name: sizes[name] for name in ("train", "test") if name in sizes}
 
 
 def meister_table5(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -332,13 +333,19 @@ def meister_table5(cells: Sequence[Cell], published: pd.DataFrame | None = None)
                 key = (str(cell.heading["projection"]), str(cell.heading["objective"]))
                 groups.setdefault(key, []).append(cell)
         for (projection, objective), group in groups.items():
-            kind = adversary_settings(objective)
-            training = "frozen" if kind["frozen"] == "yes" else "unfrozen"
-            keys = {"training": training, "divergence": kind["divergence"], "weight": kind["weight"]}
+            identity = group[0].identity
+            training = "frozen" if identity.adversary_frozen else "unfrozen"
+            keys = {
+                "training": training,
+                "divergence": identity.adversary_divergence,
+                "weight": identity.adversary_weight,
+            }
             for statistic, number in OF_AN_ADVERSARY.items():
-                other = {} if statistic == "accuracy" else {"beside": bases.get(projection, {})}
+                other = {} if statistic == "accuracy" else {"partners": bases.get(projection, {})}
                 for row in _rows(model, {objective: group}, number, **other).values():
-                    rows.append(beside(_as_statistic(statistic, row, **keys), known, 5, statistic, training=training))
+                    rows.append(
+                        with_published(_as_statistic(statistic, row, **keys), known, 5, statistic, training=training)
+                    )
     return _frame(rows)
 
 
@@ -350,28 +357,12 @@ def _by_seed(cells: Sequence[Cell]) -> dict[int, Cell]:
     return {cell.heading["seed"]: cell for cell in cells}
 
 
-def _jsd(cell: Cell, base: Cell) -> np.ndarray:
-    mine, theirs = match(cell, base)
-    found = np.full(len(cell), np.nan)
-    found[mine] = jensen_shannon_divergence([cell.attention[i] for i in mine], [base.attention[i] for i in theirs])
-    return found
-
-
-def _tvd(cell: Cell, base: Cell) -> np.ndarray:
-    mine, theirs = match(cell, base)
-    found = np.full(len(cell), np.nan)
-    found[mine] = total_variation_distance(cell.probs[mine], base.probs[theirs])
-    return found
-
-
-def _accuracy_difference(cell: Cell, base: Cell) -> np.ndarray:
-    mine, theirs = match(cell, base)
-    found = np.full(len(cell), np.nan)
-    found[mine] = correct(cell)[mine] - correct(base)[theirs]
-    return found
-
-
-OF_AN_ADVERSARY = {"jsd": _jsd, "tvd": _tvd, "accuracy": correct, "accuracy_difference": _accuracy_difference}
+OF_AN_ADVERSARY = {
+    "jsd": attention_divergence,
+    "tvd": prediction_change,
+    "accuracy": correct,
+    "accuracy_difference": accuracy_difference,
+}
 
 
 def meister_table6(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -385,12 +376,12 @@ def meister_table6(cells: Sequence[Cell], published: pd.DataFrame | None = None)
     known, rows = read_published(published), []
     for model in paper_models(cells):
         groups = levels(model)
-        found = {measure: _rows(model, groups, tau, measure) for measure in (*INPUTS, *STATES)}
+        by_measure = {measure: _rows(model, groups, tau, measure) for measure in (*INPUTS, *STATES)}
         for name in groups:
-            for measure in found:
-                if name in found[measure]:
-                    row = _as_statistic(f"tau {pair_name('attention', measure)}", found[measure][name])
-                    rows.append(beside(row, known, 6, row["statistic"], projection=name))
+            for measure in by_measure:
+                if name in by_measure[measure]:
+                    row = _as_statistic(f"tau {pair_name('attention', measure)}", by_measure[measure][name])
+                    rows.append(with_published(row, known, 6, row["statistic"], projection=name))
     return _frame(rows)
 
 
@@ -415,8 +406,8 @@ def sparsity_sweep(cells: Sequence[Cell]) -> pd.DataFrame:
         row = {**cell.heading, "n": len(cell)}
         for name, knob in KNOBS.items():
             row[name] = np.nan if (value := knob(cell)) is None else value
-        for name, found in values.items():
-            defined = np.zeros(0) if found is None else found[~np.isnan(found)]
+        for name, per_text in values.items():
+            defined = np.zeros(0) if per_text is None else per_text[~np.isnan(per_text)]
             row[name] = float(defined.mean()) if len(defined) else np.nan
             row[f"{name}_n_undefined"] = len(cell) - len(defined)
         scores = classification_scores(cell.probs, cell.labels)
@@ -432,7 +423,7 @@ def tables(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> dict
 
     published: what `read_published` takes. Raises ValueError where it is no such table.
     """
-    found = {
+    made = {
         "meister_table1": meister_table1(cells, published),
         "meister_table2": meister_table2(cells, published),
         "meister_table3": meister_table3(cells, published),
@@ -440,4 +431,4 @@ def tables(cells: Sequence[Cell], published: pd.DataFrame | None = None) -> dict
         "meister_table6": meister_table6(cells, published),
         "sparsity_sweep": sparsity_sweep(cells),
     }
-    return {name: table for name, table in found.items() if len(table)}
+    return {name: table for name, table in made.items() if len(table)}

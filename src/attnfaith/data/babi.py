@@ -12,7 +12,8 @@ The stories are this module's own: they follow the description of the tasks and 
 A row depends on (seed, stream, its index) and the arguments only.
 """
 
-from attnfaith.data.registry import DATASETS, DatasetError
+from attnfaith.data.registry import DATASETS
+from attnfaith.errors import DatasetError
 
 
 VERSION = 1

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from attnfaith.data.registry import DatasetError
+from attnfaith.errors import DatasetError
 
 
 def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: int | None = None) -> dict:

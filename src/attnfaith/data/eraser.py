@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.data.registry import DatasetError
+from attnfaith.errors import DatasetError
 
 
 DOCUMENTS = "docs.jsonl"

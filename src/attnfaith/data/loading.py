@@ -20,7 +20,8 @@ from pathlib import Path
 
 from attnfaith.data import registry
 from attnfaith.data.original_formats import FORMATS, TABLES
-from attnfaith.data.registry import DatasetEntry, DatasetError
+from attnfaith.data.registry import DatasetEntry
+from attnfaith.errors import DatasetError
 
 
 ROOT_VARIABLE = "ATTNFAITH_DATA"

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from attnfaith.data.eraser import read_annotations
-from attnfaith.data.registry import DatasetEntry, DatasetError
+from attnfaith.data.registry import DatasetEntry
+from attnfaith.errors import DatasetError
 
 
 _ENTITY = re.compile(r"@entity\d+")

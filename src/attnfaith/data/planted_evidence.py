@@ -21,7 +21,7 @@ A row depends on (seed, stream, its index) and the knobs only: more rows never c
 
 from collections.abc import Sequence
 
-from attnfaith.data.registry import DatasetError
+from attnfaith.errors import DatasetError
 
 
 STREAMS = {"train": 0, "validation": 1, "test": 2}

@@ -17,11 +17,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from attnfaith.errors import AttnfaithError
-
-
-class DatasetError(AttnfaithError):
-    """A data set, file, column, label or text that cannot be used as asked; the message says what to do."""
+from attnfaith.errors import DatasetError
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from attnfaith.data.registry import DatasetError
 from attnfaith.data.sentences import MARK, divide, is_cut, mark_places, set_marks
+from attnfaith.errors import DatasetError
 
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")

@@ -1,6 +1,7 @@
 """Word vectors for an embedding layer: read from a file, or drawn. Shapes: V words of a vocabulary, D dimensions."""
 
 import gzip
+import hashlib
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnfaith.data.registry import DatasetError
+from attnfaith.errors import DatasetError
 
 
 MISSING = ("zero", "random")
@@ -27,6 +28,18 @@ def random_vectors(n: int, dim: int, std: float = 0.25, seed: int = 0) -> np.nda
     matrix = np.random.default_rng(seed).standard_normal((n, dim), np.float32) * np.float32(std)
     matrix[PADDING : PADDING + 1] = 0
     return matrix
+
+
+def file_digest(path: str | os.PathLike) -> str:
+    """12 hexadecimal digits of a SHA-256 over a file of vectors: which ones they are, wherever the file lies.
+
+    Raises DatasetError where there is no such file.
+    """
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()[:12]
+    except OSError as error:
+        raise DatasetError(f"There is no vector file {path}: {error.strerror}.") from error
 
 
 def load_vectors(

@@ -38,16 +38,22 @@ from attnfaith.record import Column
 
 
 COLUMNS = {
-    "adversary_exact_epsilon": Column(("K",), "float64", doc="largest total variation distance allowed; 0..1"),
+    "adversary_exact_epsilon": Column(("K",), "float64", range=(0.0, 1.0), doc="largest total variation distance allowed"),
     "adversary_exact_attention": Column(
         ("K", "T"),
         distribution=True,
         doc="the attention furthest from the model's own that keeps the prediction within epsilon",
     ),
     "adversary_exact_probs": Column(("K", "C"), distribution=True, doc="the prediction under that attention"),
-    "adversary_exact_jsd": Column(("K",), "float64", doc="its Jensen-Shannon divergence from the model's; nats, 0..ln 2"),
+    "adversary_exact_jsd": Column(
+        ("K",), "float64", range=(0.0, math.log(2)), unit="nats", doc="its Jensen-Shannon divergence from the model's"
+    ),
     "adversary_exact_bound": Column(
-        ("K",), "float64", doc="no attention that keeps the prediction has a larger divergence; nats, 0..ln 2"
+        ("K",),
+        "float64",
+        range=(0.0, math.log(2)),
+        unit="nats",
+        doc="no attention that keeps the prediction has a larger divergence",
     ),
     "adversary_exact_one_token": Column(
         ("K",), "int32", doc="tokens that keep the prediction within epsilon when they have all the weight"

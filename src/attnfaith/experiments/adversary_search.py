@@ -18,7 +18,10 @@ from attnfaith.record import Column
 
 COLUMNS = {
     "adversary_search_attention": Column(
-        ("K", "T"), distribution=True, doc="the last step of each restart, feasible or not; empty below two tokens"
+        ("K", "T"),
+        distribution=True,
+        undefined="below two tokens: no draws",
+        doc="the last step of each restart, feasible or not",
     ),
     "adversary_search_probs": Column(("K", "C"), distribution=True, doc="the prediction under each of these attentions"),
 }

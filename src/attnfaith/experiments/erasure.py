@@ -20,7 +20,10 @@ PLACES_AT_ONCE = 2**20  # weights of re-projected attentions dealt with together
 def _columns() -> dict[str, Column]:
     found = {
         "erasure_gradient": Column(
-            ("T",), "float64", doc="dp/da of each weight a, the others fixed; p: probability of the predicted class; signed"
+            ("T",),
+            "float64",
+            signed=True,
+            doc="dp/da of each weight a, the others fixed; p: probability of the predicted class",
         ),
         "erasure_probs": Column(("T", "C"), distribution=True, doc="prediction with one weight 0, the rest renormalised"),
         "erasure_reprojected_probs": Column(
@@ -31,14 +34,20 @@ def _columns() -> dict[str, Column]:
     for name in ORDERS:
         axes, by = (("K",), "random order") if name == "random" else ((), f"decreasing {name.replace('_', ' x ')}")
         found[f"erasure_flip_size_{name}"] = Column(
-            axes, doc=f"weights set to 0 by {by} until the decision first changes, 1..T; NaN: never"
+            axes,
+            undefined="the decision never changes",
+            doc=f"weights set to 0 by {by} until the decision first changes, 1..T",
         )
-        found[f"erasure_flip_mass_{name}"] = Column(axes, doc="attention on them, 0..1; NaN: never")
+        found[f"erasure_flip_mass_{name}"] = Column(
+            axes, range=(0.0, 1.0), undefined="the decision never changes", doc="attention on them"
+        )
         found[f"erasure_flip_empty_{name}"] = Column(
             axes, "bool", doc="the decision changed only when no weight was left: the bias decided"
         )
         found[f"erasure_reprojected_flip_size_{name}"] = Column(
-            axes, doc=f"tokens left out by {by}, the other scores projected again, until the decision changes; NaN: never"
+            axes,
+            undefined="the decision never changes",
+            doc=f"tokens left out by {by}, the other scores projected again, until the decision changes",
         )
     return found
 

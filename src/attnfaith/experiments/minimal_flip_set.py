@@ -14,13 +14,12 @@ COLUMNS = {
         ("T",), doc="1 on the tokens whose removal changes the decision, 0 elsewhere; all 0 where no removal does"
     ),
     "minimal_flip_size": Column(
-        doc="tokens in that set, at least 1; NaN where no removal changes the decision, or undefined"
+        undefined="where no removal changes the decision, and below two tokens", doc="tokens in that set, at least 1"
     ),
-    "minimal_flip_mass": Column(doc="attention on that set, 0..1; NaN where the size is"),
+    "minimal_flip_mass": Column(range=(0.0, 1.0), undefined="where the size is", doc="attention on that set"),
     "minimal_flip_empty": Column(dtype="bool", doc="only the removal of all weight changes the decision: the bias decided"),
     "minimal_flip_certainty": Column(
-        dtype="category",
-        doc="exact; upper bound: a smaller set may exist; undefined: fewer than two tokens",
+        dtype="category", doc="exact; upper bound: a smaller set may exist; undefined: fewer than two tokens"
     ),
 }
 METRIC: dict[str, str] = {}  # a set of tokens is no attention and no prediction

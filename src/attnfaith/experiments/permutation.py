@@ -14,7 +14,8 @@ COLUMNS = {
     "permuted_probs": Column(
         ("K", "C"),
         distribution=True,
-        doc="class probabilities after each random permutation of the attention weights, states fixed; [] below two tokens",
+        undefined="below two tokens: no draws",
+        doc="class probabilities after each random permutation of the attention weights, states fixed",
     ),
 }
 METRIC = {"counterfactual_probs": "permuted_probs"}

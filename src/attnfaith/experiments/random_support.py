@@ -12,14 +12,21 @@ from attnfaith.record import Column
 
 COLUMNS = {
     "random_support_attention": Column(
-        ("K", "T"), distribution=True, doc="the text's attention weights, shuffled over its tokens; [] below two tokens"
+        ("K", "T"),
+        distribution=True,
+        undefined="below two tokens: no draws",
+        doc="the text's attention weights, shuffled over its tokens",
     ),
     "random_support_probs": Column(("K", "C"), distribution=True, doc="class probabilities under it, states fixed"),
     "random_support_gradient_norm_hidden": Column(
-        ("K", "T"), doc="||df/dh||_2 under it, held fixed, of each state h, f the log-odds of the class then predicted; >= 0"
+        ("K", "T"),
+        range=(0.0, None),
+        doc="||df/dh||_2 under it, held fixed, of each state h, f the log-odds of the class then predicted",
     ),
     "random_support_leave_one_out_hidden": Column(
-        ("K", "T"), doc="total variation distance under it when a state is removed and the rest renormalised; 0..1"
+        ("K", "T"),
+        range=(0.0, 1.0),
+        doc="total variation distance under it when a state is removed and the rest renormalised",
     ),
 }
 METRIC = {"counterfactual_attention": "random_support_attention", "counterfactual_probs": "random_support_probs"}

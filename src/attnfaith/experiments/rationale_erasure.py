@@ -20,19 +20,25 @@ SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 COLUMNS = {
     "rationale_erasure_measures": Column(("M",), "string", doc="names of the measures whose tokens are erased"),
     "rationale_erasure_shares": Column(
-        ("S",), "float64", doc="shares of the tokens, rounded up and at least one token, that a rationale holds; 0..1"
+        ("S",),
+        "float64",
+        range=(0.0, 1.0),
+        doc="shares of the tokens, rounded up and at least one token, that a rationale holds",
     ),
     "rationale_erasure_kept_probs": Column(
         ("M", "S"),
         "float64",
-        doc="probability, 0..1, of the class predicted for the whole text when only the share ranked first is left; NaN: "
-        "the measure is undefined here, or the text is empty",
+        undefined="the measure is undefined here, or the text is empty",
+        doc="probability, 0..1, of the class predicted for the whole text when only the share ranked first is left",
     ),
     "rationale_erasure_removed_probs": Column(
-        ("M", "S"), "float64", doc="the same when the share ranked first is deleted; NaN likewise"
+        ("M", "S"),
+        "float64",
+        undefined="the measure is undefined here, or the text is empty",
+        doc="the same when the share ranked first is deleted",
     ),
-    "rationale_erasure_whole_prob": Column((), "float64", doc="the same for the whole text; 0..1"),
-    "rationale_erasure_empty_prob": Column((), "float64", doc="the same for the text without any token; 0..1"),
+    "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
+    "rationale_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the text without any token"),
 }
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 

@@ -19,14 +19,18 @@ COLUMNS = {
     "soft_erasure_kept_probs": Column(
         ("M", "K"),
         "float64",
+        undefined="the scores are constant or undefined, or the text is empty",
         doc="probability, 0..1, of the class predicted for the whole text when an element of a token's embedding stays with "
-        "the token's score, of each draw; NaN: the scores are constant or undefined, or the text is empty",
+        "the token's score, of each draw",
     ),
     "soft_erasure_removed_probs": Column(
-        ("M", "K"), "float64", doc="the same when an element stays with 1 - the token's score; NaN likewise"
+        ("M", "K"),
+        "float64",
+        undefined="the scores are constant or undefined, or the text is empty",
+        doc="the same when an element stays with 1 - the token's score",
     ),
-    "soft_erasure_whole_prob": Column((), "float64", doc="the same for the whole text; 0..1"),
-    "soft_erasure_empty_prob": Column((), "float64", doc="the same when every token's embedding is zero; 0..1"),
+    "soft_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
+    "soft_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same when every token's embedding is zero"),
 }
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 

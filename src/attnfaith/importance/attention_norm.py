@@ -7,7 +7,9 @@ from attnfaith.record import Column, ragged
 
 
 COLUMNS = {
-    "importance_attention_norm": Column(("T",), doc="||a h||_2 of a token's attention a and its encoder state h; >= 0"),
+    "importance_attention_norm": Column(
+        ("T",), range=(0.0, None), doc="||a h||_2 of a token's attention a and its encoder state h"
+    ),
 }
 
 

@@ -9,7 +9,10 @@ from attnfaith.record import Column, ragged
 
 COLUMNS = {
     "importance_attention_x_gradient": Column(
-        ("T",), doc="a df/da of a token's attention a, f what is explained; signed; NaN where f or its slope is"
+        ("T",),
+        signed=True,
+        undefined="where f or its slope is not finite",
+        doc="a df/da of a token's attention a, f what is explained",
     ),
 }
 

@@ -15,10 +15,16 @@ from attnfaith.record import Column, ragged
 
 COLUMNS = {
     "importance_deeplift": Column(
-        ("T",), doc="the token's part of f - f at the baseline, f what is explained; signed; NaN where f or a slope is"
+        ("T",),
+        signed=True,
+        undefined="where f or a slope is not finite",
+        doc="the token's part of f - f at the baseline, f what is explained",
     ),
     "deeplift_residual": Column(
-        dtype="float64", doc="sum of the tokens' parts - (f - f at the baseline), in units of f; NaN where a part is"
+        dtype="float64",
+        undefined="where a part is",
+        unit="what is explained",
+        doc="sum of the tokens' parts - (f - f at the baseline)",
     ),
 }
 

@@ -10,8 +10,8 @@ from attnfaith.record import Column, ragged
 COLUMNS = {
     "importance_exact_contribution": Column(
         ("T",),
-        doc="a (w . h) of a token's attention a, its state h and the class's weights w; with the bias they sum to "
-        "the logit; signed",
+        signed=True,
+        doc="a (w . h) of a token's attention a, its state h and the class's weights w; with the bias they sum to the logit",
     ),
 }
 

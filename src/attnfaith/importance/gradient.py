@@ -6,9 +6,11 @@ from attnfaith.record import Column, ragged
 
 COLUMNS = {
     "importance_gradient": Column(
-        ("T",), doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class; >= 0"
+        ("T",),
+        range=(0.0, None),
+        doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class",
     ),
-    "importance_gradient_hidden": Column(("T",), doc="the same of the encoder state h of a token; >= 0"),
+    "importance_gradient_hidden": Column(("T",), range=(0.0, None), doc="the same of the encoder state h of a token"),
 }
 
 

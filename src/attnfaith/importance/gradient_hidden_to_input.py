@@ -14,14 +14,18 @@ from attnfaith.record import Column
 
 COLUMNS = {
     "hidden_to_input_entropy": Column(
-        ("T",), doc="normalised entropy of the row of g of a state, 0..1; NaN where the row is, and for a text of one token"
+        ("T",),
+        range=(0.0, 1.0),
+        undefined="where the row is, and for a text of one token",
+        doc="normalised entropy of the row of g of a state",
     ),
     "hidden_to_input_own": Column(
-        ("T",), doc="share of a state's own token in its row of g, 0..1; NaN where the row is undefined"
+        ("T",), range=(0.0, 1.0), undefined="where the row is undefined", doc="share of a state's own token in its row of g"
     ),
     "hidden_to_input": Column(
         ("K", "T"),
-        doc="the rows of g, state by token, each summing to 1; NaN where a state depends on no token; K = T, 0 if not kept",
+        undefined="where a state depends on no token",
+        doc="the rows of g, state by token, each summing to 1; K = T, 0 if not kept",
     ),
 }
 

@@ -6,11 +6,13 @@ from attnfaith.record import Column, ragged
 
 COLUMNS = {
     "importance_gradient_norm": Column(
-        ("T",), doc="||df/dx||_2 for the embedding x of a token, f the log-odds of the predicted class; >= 0"
+        ("T",), range=(0.0, None), doc="||df/dx||_2 for the embedding x of a token, f the log-odds of the predicted class"
     ),
-    "importance_gradient_norm_hidden": Column(("T",), doc="the same for the encoder state h of a token; >= 0"),
-    "importance_gradient_norm_detached": Column(("T",), doc="||df/dx||_2 with attention held fixed; >= 0"),
-    "importance_gradient_norm_detached_hidden": Column(("T",), doc="||df/dh||_2 with attention held fixed; >= 0"),
+    "importance_gradient_norm_hidden": Column(("T",), range=(0.0, None), doc="the same for the encoder state h of a token"),
+    "importance_gradient_norm_detached": Column(("T",), range=(0.0, None), doc="||df/dx||_2 with attention held fixed"),
+    "importance_gradient_norm_detached_hidden": Column(
+        ("T",), range=(0.0, None), doc="||df/dh||_2 with attention held fixed"
+    ),
 }
 
 

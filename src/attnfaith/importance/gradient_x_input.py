@@ -7,10 +7,13 @@ from attnfaith.record import Column, ragged
 
 COLUMNS = {
     "importance_gradient_x_input": Column(
-        ("T",), doc="x . df/dx of the embedding x of a token, f what is explained; signed; NaN where f or its slope is"
+        ("T",),
+        signed=True,
+        undefined="where f or its slope is not finite",
+        doc="x . df/dx of the embedding x of a token, f what is explained",
     ),
     "importance_gradient_x_input_hidden": Column(
-        ("T",), doc="the same of the encoder state of a token; signed; NaN where f or its slope is"
+        ("T",), signed=True, undefined="where f or its slope is not finite", doc="the same of the encoder state of a token"
     ),
 }
 

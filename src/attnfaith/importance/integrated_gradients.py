@@ -18,15 +18,20 @@ from attnfaith.record import Column, ragged
 COLUMNS = {
     "importance_integrated_gradients": Column(
         ("T",),
-        doc="the token's part of f - f at the baseline, f what is explained; signed; NaN where the line leaves float range",
+        signed=True,
+        undefined="where the line leaves float range",
+        doc="the token's part of f - f at the baseline, f what is explained",
     ),
     "importance_integrated_gradients_hidden": Column(
-        ("T",), doc="the same of encoder states, from states of 0; signed; NaN where the line leaves float range"
+        ("T",),
+        signed=True,
+        undefined="where the line leaves float range",
+        doc="the same of encoder states, from states of 0",
     ),
     "integrated_gradients_residual": Column(
-        doc="sum of the tokens' parts - (f - f at the baseline), in units of f; 0 is complete; NaN where a part is"
+        undefined="where a part is", doc="sum of the tokens' parts - (f - f at the baseline), in units of f; 0 is complete"
     ),
-    "integrated_gradients_residual_hidden": Column(doc="the same for encoder states; NaN where a part is"),
+    "integrated_gradients_residual_hidden": Column(undefined="where a part is", doc="the same for encoder states"),
     "integrated_gradients_steps": Column(dtype="int64", doc="points of the line that were taken"),
     "integrated_gradients_steps_hidden": Column(dtype="int64", doc="the same for encoder states"),
 }

@@ -10,10 +10,14 @@ from attnfaith.record import Column
 
 COLUMNS = {
     "importance_kernel_shap": Column(
-        ("T",), doc="estimated Shapley value of a token, in units of what is explained; signed; NaN where that is NaN"
+        ("T",),
+        signed=True,
+        undefined="where what is explained is",
+        unit="what is explained",
+        doc="estimated Shapley value of a token",
     ),
     "kernel_shap_residual": Column(
-        dtype="float64", doc="their sum - (f of the text - f of nothing); about 0, or NaN where a value is"
+        dtype="float64", undefined="where a value is", doc="their sum - (f of the text - f of nothing); about 0"
     ),
 }
 

@@ -16,13 +16,15 @@ from attnfaith.record import Column, ragged
 
 COLUMNS = {
     "importance_leave_one_out": Column(
-        ("T",), doc="total variation distance of the prediction to that for the text without the token; 0..1"
+        ("T",), range=(0.0, 1.0), doc="total variation distance of the prediction to that for the text without the token"
     ),
     "importance_leave_one_out_hidden": Column(
-        ("T",), doc="the same when only the token's state is removed and the other weights are renormalised; 0..1"
+        ("T",),
+        range=(0.0, 1.0),
+        doc="the same when only the token's state is removed and the other weights are renormalised",
     ),
     "importance_leave_one_out_reproject_hidden": Column(
-        ("T",), doc="the same when the state is removed and the other scores are projected again; 0..1"
+        ("T",), range=(0.0, 1.0), doc="the same when the state is removed and the other scores are projected again"
     ),
 }
 

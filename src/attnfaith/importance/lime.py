@@ -12,7 +12,10 @@ from attnfaith.record import Column
 
 COLUMNS = {
     "importance_lime": Column(
-        ("T",), doc="a token's weight in a local linear model of what is explained; signed; NaN where that is NaN"
+        ("T",),
+        signed=True,
+        undefined="where what is explained is",
+        doc="a token's weight in a local linear model of what is explained",
     ),
 }
 

@@ -19,15 +19,26 @@ from attnfaith.subjects.word_level import WordLevel
 
 COLUMNS = {
     "importance_lrp": Column(
-        ("T",), doc="relevance of a token's embedding, in units of what is explained; signed; NaN where that is NaN"
+        ("T",),
+        signed=True,
+        undefined="where what is explained is",
+        unit="what is explained",
+        doc="relevance of a token's embedding",
     ),
-    "importance_lrp_hidden": Column(("T",), doc="the same of a token's encoder state; signed; NaN where that is NaN"),
+    "importance_lrp_hidden": Column(
+        ("T",), signed=True, undefined="where what is explained is", doc="the same of a token's encoder state"
+    ),
     "lrp_residual": Column(
-        dtype="float64", doc="what is explained minus the sum of importance_lrp: not given to any token; signed or NaN"
+        dtype="float64",
+        signed=True,
+        undefined="where what is explained is",
+        doc="what is explained minus the sum of importance_lrp: not given to any token",
     ),
     "lrp_unaccounted": Column(
         dtype="float64",
-        doc="the part of lrp_residual that is in no marker, second text, position, bias or stabiliser; signed or NaN",
+        signed=True,
+        undefined="where what is explained is",
+        doc="the part of lrp_residual that is in no marker, second text, position, bias or stabiliser",
     ),
 }
 EPSILON = 1e-3

@@ -11,10 +11,16 @@ from attnfaith.record import Column, ragged
 
 COLUMNS = {
     "importance_occlusion": Column(
-        ("T",), doc="f - f with the token taken away, f what is explained; signed; NaN where either f is"
+        ("T",),
+        signed=True,
+        undefined="where either f is not finite",
+        doc="f - f with the token taken away, f what is explained",
     ),
     "importance_occlusion_hidden": Column(
-        ("T",), doc="the same when the token's state is removed and the other weights are renormalised; signed; NaN likewise"
+        ("T",),
+        signed=True,
+        undefined="where either f is not finite",
+        doc="the same when the token's state is removed and the other weights are renormalised",
     ),
 }
 

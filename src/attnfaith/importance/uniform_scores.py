@@ -6,7 +6,7 @@ from attnfaith.importance._inputs import token_counts
 from attnfaith.record import Column
 
 
-COLUMNS = {"importance_uniform": Column(("T",), doc="1 / T for each of T tokens; >= 0")}
+COLUMNS = {"importance_uniform": Column(("T",), range=(0.0, None), doc="1 / T for each of T tokens")}
 
 
 def measure(model, batch, *, seed: int = 0) -> dict[str, list]:

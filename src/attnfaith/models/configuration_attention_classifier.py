@@ -13,6 +13,7 @@ from .projections import PROJECTIONS
 
 
 QUERIES = ("learned", "text")
+VECTORS = ("random", "pretrained")
 SIZES = (
     "vocab_size",
     "embedding_size",
@@ -45,8 +46,9 @@ class AttentionClassifierConfig(PreTrainedConfig):
         encoder and attention of the same kinds; attention is then that over sentences. A document's sentences are divided by
         sentence_token_id (4 where not given), the mark that a tokenizer built for sentences sets.
     markers: each text starts and ends with a marker token, which is encoded and never attended.
-    vectors: name of the pretrained word vectors, or "random"; embedding_std: standard deviation of random ones. Both are
-        part of a result: the scale of random vectors moves the agreement of gradient and leave-one-out.
+    vectors: the word vectors at the start, random or pretrained; embedding_std: standard deviation of random ones;
+        vectors_digest: 12 hexadecimal digits of the file of pretrained ones. All are part of a result: the scale of random
+        vectors moves the agreement of gradient and leave-one-out.
     """
 
     _auto_class = "AutoConfig"  # what register_for_auto_class sets: save the code with the configuration
@@ -74,6 +76,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
     sentence_token_id: int | None = None
     markers: bool = True
     vectors: str = "random"
+    vectors_digest: str | None = None
     embedding_std: float | int = 0.25
     pad_token_id: int | None = 0
     bos_token_id: int | None = 2
@@ -92,11 +95,22 @@ class AttentionClassifierConfig(PreTrainedConfig):
         _known("query", self.query, QUERIES)
         _known("readout", self.readout, DECODERS)
         _known("hierarchy", self.hierarchy, HIERARCHIES)
+        _known("vectors", self.vectors, VECTORS)
+        if (self.vectors == "pretrained") != (self.vectors_digest is not None):
+            raise ValueError(
+                f"vectors={self.vectors!r} with vectors_digest={self.vectors_digest!r}: pretrained vectors are known by the "
+                "digest of their file, random ones have none"
+            )
         if self.hierarchy == "none" and self.sentence_token_id is not None:
             raise ValueError(
                 f"sentence_token_id={self.sentence_token_id} with hierarchy='none', which knows no sentences: set "
                 "hierarchy='sentence' or leave it out"
             )
+
+    @property
+    def projection_parameter(self) -> float | None:
+        """Lambda of sparsegen, alpha of entmax; None for a projection without a parameter."""
+        return {"sparsegen": self.sparsegen_lambda, "entmax": self.entmax_alpha}.get(self.projection)
 
     def validate_parameters(self):
         if not -math.inf < self.sparsegen_lambda < 1:
@@ -141,33 +155,12 @@ class AttentionClassifierConfig(PreTrainedConfig):
             )
 
     @property
-    def encoder_label(self) -> str:
-        """The encoder with the hierarchy it is part of, as records name it: "bigru", "bigru(sentence)"."""
-        return self.encoder if self.hierarchy == "none" else f"{self.encoder}({self.hierarchy})"
-
-    @property
-    def projection_label(self) -> str:
-        """The projection with its parameter, as records name it: "sparsegen(0.5)"."""
-        parameter = {"sparsegen": self.sparsegen_lambda, "entmax": self.entmax_alpha}.get(self.projection)
-        return self.projection if parameter is None else f"{self.projection}({parameter:g})"
-
-    @property
-    def alignment_label(self) -> str:
-        """The alignment with the scale its scores are held at, as records name it: "additive", "additive(scale 1)"."""
-        return self.alignment if self.score_scale is None else f"{self.alignment}(scale {self.score_scale:g})"
-
-    @property
     def removal_renormalises(self) -> bool:
         """Whether projecting again without a token is dividing the other weights by their sum.
 
         Never at a fixed scale, which is that of the remaining scores: there even a token without weight moves the others.
         """
         return self.projection in ("softmax", "uniform") and self.score_scale is None
-
-    @property
-    def vectors_label(self) -> str:
-        """The word vectors the model started from, as records name them: "random(0.25)" or the name of a file."""
-        return f"random({self.embedding_std:g})" if self.vectors == "random" else self.vectors
 
 
 __all__ = ["AttentionClassifierConfig"]

@@ -163,7 +163,7 @@ def _model_card(
         name=name,
         repo_id=Markdown(repo_id),
         identity=identity,
-        encoder=_encoder_in_words(identity["encoder"]),
+        encoder=_encoder_in_words(checkpoint.cell.identity),
         projection=PROJECTIONS.get(identity["projection"], f"{identity['projection']}: words can get no weight at all"),
         sparse=identity["projection"] not in PROJECTIONS,
         unit=checkpoint.unit,
@@ -193,9 +193,10 @@ def _model_card(
     )
 
 
-def _encoder_in_words(label: str) -> str:
-    kind, _, hierarchy = label.partition("(")
-    return ENCODERS.get(kind, kind) + (", once over the words of a sentence and once over sentences" if hierarchy else "")
+def _encoder_in_words(identity: records.Identity) -> str:
+    hierarchical = identity.hierarchy == "sentence"
+    twice = ", once over the words of a sentence and once over sentences"
+    return ENCODERS.get(identity.encoder, identity.encoder) + (twice if hierarchical else "")
 
 
 def _public(value):
@@ -388,7 +389,7 @@ def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         "libraries": ", ".join(f"{name} {version}" for name, version in libraries.items()),
         "Python": known.get("python"),
         "platform": known.get("platform"),
-        "data": dataset.get("revision") or checkpoint.heading["revision"],
+        "data": dataset.get("revision") or checkpoint.heading["texts"],
         "fingerprint of the data": _fingerprint(dataset.get("fingerprint")),
         "weights (SHA-256)": checkpoint.settings[0].get("model"),
     }
@@ -409,7 +410,7 @@ def _measured(settings: Mapping) -> str:
     for name, value in {
         "seed": settings.get("seed"),
         "attnfaith": settings.get("version"),
-        "code": settings.get("code"),
+        "code": known.get("code"),
         "commit": known.get("commit"),
     }.items():
         said += f"; {name} {'not recorded' if value is None else value}"
@@ -434,7 +435,7 @@ def _limits(checkpoint: Checkpoint, dataset: Mapping) -> list[str]:
     if len(checkpoint.cells) > 1:
         counts = ", ".join(f"{len(cell):,}" for cell in checkpoint.cells)
         found.append(f"The numbers come from {len(checkpoint.cells)} measurements of the same weights ({counts} texts).")
-    if str(checkpoint.heading["vectors"]).startswith("random"):
+    if checkpoint.cell.identity.vectors == "random":
         found.append("Word vectors started at random, so it knows words of its training texts only.")
     truncated = int(np.sum(checkpoint.cell.table.column("truncated").to_pylist()))
     if truncated:
@@ -462,12 +463,8 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
     settings = next(iter(records.settings(record)), {})
     columns = {}
     for field in record.schema:
-        said = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
-        common = records.COLUMNS.get(field.name) or records.OPTIONAL_COLUMNS.get(field.name)
-        columns[field.name] = {
-            "axes": list(records.axes(field)),
-            "doc": said.get("doc") or (common.doc if common else ""),
-        }
+        column = records.column_of(field)
+        columns[field.name] = {"axes": list(column.axes), "doc": column.doc}
     known = settings.get("provenance") or run.get("provenance") or {}
     return {
         "model": _check_name(model_repo),
@@ -475,7 +472,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
         **{name: _plain(value) for name, value in _public(cell.heading).items()},
         "producers": list(settings.get("producers", [])),
         "label_names": list(settings.get("label_names", [])),
-        "code": settings.get("code"),
+        "code": known.get("code"),
         "commit": known.get("commit"),
         "columns": columns,
     }
@@ -517,7 +514,7 @@ def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mappin
         front_matter=_front_matter(front_matter),
         repo_id=Markdown(_check_name(repo_id)),
         cells=cells,
-        cell_names=[name for name in CELL if name not in ("revision", "split")],
+        cell_names=[name for name in CELL if name not in ("texts", "training_texts", "split")],
         columns={name: ("".join(f"[{axis}]" for axis in column["axes"]), column["doc"]) for name, column in columns.items()},
         licences={name: _licence(datasets.get(name)) for name in used},
         first=next(iter(cells), None),

@@ -4,6 +4,7 @@ A cell is one run of one model on one split: the rows that share every identity 
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cached_property
 
 import numpy as np
@@ -14,19 +15,20 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 
 
-CELL = tuple(name for name in records.IDENTITY if name != "instance_id")
+CELL = records.HEADING
 PREFIX = "importance_"
 
 
 class Cell:
     """The rows of one cell.
 
-    heading: what its rows of a table begin with: the value of each column in CELL.
+    identity: which cell it is, in typed fields. heading: what its rows of a table begin with, by CELL; labels for people.
     measures: names of the importance measures it holds, without the "importance_" prefix, in column order.
     """
 
-    def __init__(self, heading: Mapping[str, object], table: pa.Table):
-        self.heading = dict(heading)
+    def __init__(self, identity: records.Identity, table: pa.Table):
+        self.identity = identity
+        self.heading = identity.heading
         self.table = table
         self.measures = tuple(name.removeprefix(PREFIX) for name in table.column_names if name.startswith(PREFIX))
         self._taus: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
@@ -97,6 +99,12 @@ class Cell:
         return [("overall", everything), *((str(number), self.predicted == number) for number in np.unique(self.predicted))]
 
     @cached_property
+    def settings(self) -> dict:
+        """What made the cell, as stored in the record; {} where nothing is stored for this identity."""
+        known = asdict(self.identity)
+        return next((part for part in records.settings(self.table) if part.get("identity") == known), {})
+
+    @cached_property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, as the settings stored in the record give them for its data set; () where none do."""
         stored = [
@@ -133,12 +141,17 @@ def split_cells(record: pa.Table) -> list[Cell]:
     """The cells of a record, in order of first appearance; [] for a record without rows."""
     if record.num_rows == 0:
         return []
-    identity = pd.DataFrame({name: record.column(name).to_pylist() for name in CELL})
-    groups = identity.groupby(list(CELL), sort=False, dropna=False).indices
+    names = list(records.IDENTITY_COLUMNS)
+    identity = pd.DataFrame({name: record.column(name).to_pylist() for name in names}, dtype=object)
+    groups = identity.groupby(names, sort=False, dropna=False).indices
     parts = sorted(groups.values(), key=lambda rows: rows[0])
-    if len(parts) == 1:
-        return [Cell(identity.iloc[0].to_dict(), record)]
-    return [Cell(identity.iloc[rows[0]].to_dict(), record.take(pa.array(rows))) for rows in parts]
+    return [
+        Cell(
+            records.from_row(record.slice(int(rows[0]), 1).select(names).to_pylist()[0]),
+            record if len(parts) == 1 else record.take(pa.array(rows)),
+        )
+        for rows in parts
+    ]
 
 
 def one_cell(record: "pa.Table | Cell") -> Cell:

@@ -356,8 +356,8 @@ def keys(checkpoint: Checkpoint) -> list[str]:
     """
     identity = checkpoint.heading
     found = list(DATASETS.get(identity["dataset"], ()))
-    found += _known(PROJECTIONS, [identity["projection"].partition("(")[0]])
-    found += _known(OBJECTIVES, [identity["objective"].partition("(")[0]])
+    found += _known(PROJECTIONS, [checkpoint.cell.identity.projection])
+    found += _known(OBJECTIVES, [checkpoint.cell.identity.objective])
     for settings in checkpoint.settings:
         for name in settings.get("producers", ()):
             found += PRODUCERS.get(name, ())

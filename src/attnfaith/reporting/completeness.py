@@ -80,8 +80,9 @@ def _rows(cell: Cell) -> Iterator[dict]:
 def grid(df: pd.DataFrame) -> Grid:
     """The table for reading."""
     keys = differing(df, CELL)
-    if "revision" in keys and df.groupby("dataset")["revision"].nunique().max() == 1:
-        keys.remove("revision")  # the data set says it, and that of generated texts is long
+    for name in ("texts", "training_texts"):
+        if name in keys and df.groupby("dataset")[name].nunique().max() == 1:
+            keys.remove(name)  # the data set says it
     rows = [
         (
             *(str(row[name]) for name in keys),

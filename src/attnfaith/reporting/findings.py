@@ -327,7 +327,7 @@ def _seeing(checkpoint: Checkpoint) -> Use:
 
 
 def _mixes(checkpoint: Checkpoint) -> bool:
-    return checkpoint.heading["encoder"] not in CONTEXT_FREE
+    return checkpoint.cell.identity.encoder not in CONTEXT_FREE
 
 
 def _ranking(checkpoint: Checkpoint) -> Use:

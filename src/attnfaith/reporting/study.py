@@ -9,9 +9,9 @@ from types import ModuleType
 import pandas as pd
 
 from attnfaith.files import write_atomically
-from attnfaith.record import RecordError
+from attnfaith.record import Identity, RecordError
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
-from attnfaith.reporting.cells import CELL, Cell
+from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
 from attnfaith.reporting.dispersion import dispersion_table
 from attnfaith.reporting.figures import _own_style, all_figures
@@ -32,13 +32,14 @@ DEFAULT = (*OF_A_CELL, *INTERVENTIONS)
 
 def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
     """Raises RecordError where two cells of a study have one identity: no table could tell them apart."""
-    owners: dict[tuple, str] = {}
+    owners: dict[Identity, str] = {}
     for name, parts in cells.items():
         for cell in parts:
-            key = tuple(cell.heading[column] for column in CELL)
+            key = cell.identity
             if key in owners:
                 raise RecordError(
-                    f"cells {owners[key]!r} and {name!r} have the same {', '.join(CELL)}: tables cannot tell them apart; "
+                    f"cells {owners[key]!r} and {name!r} have one identity ({describe(cell.heading)}): tables cannot "
+                    "tell them apart; "
                     "give them different seeds or keep them in different studies"
                 )
             owners[key] = name

@@ -15,14 +15,19 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-import attnfaith
 from attnfaith import recipes, record
+from attnfaith.planned_identity import model_fields, objective_fields
 from attnfaith.recipes import Recipe, RecipeError, section
 
 
 TRAIN = (sys.executable, "-m", "attnfaith", "train")
-# The alpha at which entmax is a projection that has a name of its own.
-ENTMAX = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
+# (projection, its parameter) that are an entmax, which is known by its alpha.
+ALIKE = {
+    ("softmax", None): ("entmax", 1.0),
+    ("entmax15", None): ("entmax", 1.5),
+    ("sparsemax", None): ("entmax", 2.0),
+    ("sparsegen", 0.0): ("entmax", 2.0),
+}
 
 
 @section
@@ -222,33 +227,23 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
 
 def _identity(recipe: Recipe) -> tuple:
     """What decides the fields of a record's identity, with one projection for one mapping."""
-    model, data, training = recipe.model, recipe.data, recipe.training
-    fields = ("encoder", "hierarchy", "alignment", "score_scale", "readout")
-    plain = recipe.objective.kind == "classification"
+    fields, data = model_fields(recipe.model) | objective_fields(recipe), recipe.data
+    named = fields.pop("projection"), fields.pop("projection_parameter")
     return (
+        ALIKE.get(named, named),
+        fields,
+        recipe.objective.base,
         data,
-        None if data.vectors else model.embedding_std,
+        None if data.vectors else recipe.model.embedding_std,
         (recipe.measure.split, recipe.measure.level),
-        [getattr(model, name) for name in fields],
-        _projection(model),
-        recipe.objective,
-        (training.attention_learning_rate_factor, training.random_erasure) if plain else None,
         recipe.seed,
     )
 
 
-def _projection(model) -> tuple[str, float | None]:
-    """The mapping by family and parameter: sparsemax is sparsegen at lambda 0, and with softmax it is an entmax."""
-    if model.projection == "sparsegen":
-        return ("sparsegen", model.sparsegen_lambda) if model.sparsegen_lambda else ("entmax", ENTMAX["sparsemax"])
-    if model.projection == "entmax":
-        return "entmax", model.entmax_alpha
-    return ("entmax", ENTMAX[model.projection]) if model.projection in ENTMAX else (model.projection, None)
-
-
-def _projection_name(model) -> str:
-    parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
-    return model.projection if parameter is None else f"{model.projection}({parameter + 0.0:g})"  # -0.0 + 0.0 is 0.0
+def _projection_name(model: recipes.Model) -> str:
+    fields = model_fields(model)
+    name, parameter = fields["projection"], fields["projection_parameter"]
+    return name if parameter is None else f"{name}({parameter + 0.0:g})"  # -0.0 + 0.0 is 0.0
 
 
 def complete(recipe: Recipe) -> bool:
@@ -276,8 +271,7 @@ def of_this_code(recipe: Recipe) -> bool:
     """Whether this very code measured the record in the recipe's folder."""
     made = pq.read_schema(Path(recipe.output_dir) / "record.parquet").metadata or {}
     parts = json.loads(made.get(b"attnfaith", b"[]"))
-    here = (attnfaith.__version__, record.code_digest())
-    return all((part.get("version"), part.get("code")) == here for part in parts)
+    return not any(record.stale(part["columns"]) for part in parts)
 
 
 def _weights(folder: Path) -> str:

@@ -24,7 +24,8 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     records = {name: record.load(folder / "record.parquet") for name, folder in folders.items()}
     if not mix_versions:
         record.check_one_code(
-            records.values(), "--remeasure measures anew what other code measured, --mix-versions takes all as they are"
+            records.values(),
+            remedy="--remeasure measures anew what other code measured, --mix-versions takes all as they are",
         )
     parts = {name: split_cells(table) for name, table in records.items()}
     check_identities(parts)

@@ -51,7 +51,7 @@ def additive(weights, bias, target):
 
 def test_four_tokens_by_hand():
     probs = {(): 0.5, (0,): 0.7, (0, 2): 0.95, (0, 2, 3): 0.85, (0, 1, 2, 3): 0.9, (1, 2, 3): 0.6, (1, 3): 0.3, (1,): 0.2}
-    found = defined([3.0, -1.0, 2.0, 1.0], {frozenset(tokens): p for tokens, p in probs.items()}.__getitem__)
+    values = defined([3.0, -1.0, 2.0, 1.0], {frozenset(tokens): p for tokens, p in probs.items()}.__getitem__)
     expected = {
         "ours": ((4 * 0.2 - 0.05) / 5, (4 * 0.3 + 0.6) / 5),  # 1, 1, 1, 1, 2 tokens
         "eraser_paper": ((4 * 0.2 - 0.05) / 6, (4 * 0.3 + 0.6) / 6),
@@ -62,9 +62,9 @@ def test_four_tokens_by_hand():
         "repeats_out": ((0.2 - 0.05 + 0.05) / 4, (0.3 + 0.6 + 0.7 + 0.4) / 4),
         "ferret": ((0.2 - 0.05 + 0.05) / 3, (0.3 + 0.6 + 0.7) / 3),
     }
-    assert list(found) == list(expected)
+    assert list(values) == list(expected)
     for name, numbers in expected.items():
-        assert found[name] == pytest.approx(numbers, abs=1e-12), name
+        assert values[name] == pytest.approx(numbers, abs=1e-12), name
 
 
 CASES = {
@@ -140,29 +140,29 @@ def test_numbers_of_the_other_tools(definition, numbers, case):
 def test_where_all_agree():
     """Distinct rationales at each share, nothing to round, no score below 0: ferret's mean is ours of the same shares."""
     random = np.random.default_rng(0)
-    found = defined(random.random(100), additive(random.normal(size=100), 0.1, 1))
-    assert found["ferret_on_our_masks"] == pytest.approx(found["ours"], abs=1e-12)
+    values = defined(random.random(100), additive(random.normal(size=100), 0.1, 1))
+    assert values["ferret_on_our_masks"] == pytest.approx(values["ours"], abs=1e-12)
     for name in ("rounded_down", "repeats_out", "ferret"):
-        assert found[name] == pytest.approx(found["tenths"], abs=1e-12)
-    assert found["tenths"] != pytest.approx(found["ours"], abs=1e-3)
+        assert values[name] == pytest.approx(values["tenths"], abs=1e-12)
+    assert values["tenths"] != pytest.approx(values["ours"], abs=1e-3)
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 10, 90, 170])
 def test_how_many_tokens(length):
     scores = np.random.default_rng(length).normal(size=length)
-    found = {name: masks[0] for name, masks in compare.masks([scores], 0, "a").items()}
+    chosen = {name: masks[0] for name, masks in compare.masks([scores], 0, "a").items()}
     shares = np.arange(0.1, 1.1, 0.1)  # ferret's, which are not quite tenths
-    assert found["down"].sum(1).tolist() == [int(share * length) for share in shares]
-    assert found["tenths"].sum(1).tolist() == [-(-length * tenth // 10) for tenth in range(1, 11)]
-    assert found["bins"].sum(1).tolist() == [-(-length * share // 100) for share in (1, 5, 10, 20, 50)]
-    assert (found["positive"] == found["down"] & (scores > 0)).all()
+    assert chosen["down"].sum(1).tolist() == [int(share * length) for share in shares]
+    assert chosen["tenths"].sum(1).tolist() == [-(-length * tenth // 10) for tenth in range(1, 11)]
+    assert chosen["bins"].sum(1).tolist() == [-(-length * share // 100) for share in (1, 5, 10, 20, 50)]
+    assert (chosen["positive"] == chosen["down"] & (scores > 0)).all()
 
 
 def test_one_order_of_ties():
-    found = compare.masks([np.ones(30)], 0, "a")
-    sets = sorted((row for masks in found.values() for row in masks[0]), key=np.sum)
+    chosen = compare.masks([np.ones(30)], 0, "a")
+    sets = sorted((row for masks in chosen.values() for row in masks[0]), key=np.sum)
     assert all((small <= large).all() for small, large in zip(sets, sets[1:], strict=False))
-    assert (compare.masks([np.ones(30)], 0, "b")["bins"] != found["bins"]).any()
+    assert (compare.masks([np.ones(30)], 0, "b")["bins"] != chosen["bins"]).any()
 
 
 @pytest.fixture
@@ -172,11 +172,11 @@ def model(tiny_model):
 
 def test_on_a_model(model, tiny_rows, tiny_batch, tiny_recipe):
     rows = tiny_rows([9, 23, 1, 0, 14])
-    measured, found = compare.instances(
+    measured, values = compare.instances(
         model, datasets.Dataset.from_list(rows), tiny_recipe(), ["attention", "gradient_x_input"]
     )
-    assert measured == ["attention", "gradient_x_input"] and list(found) == NAMES
-    assert all(numbers.shape == (5, 2, 2) for numbers in found.values())
+    assert measured == ["attention", "gradient_x_input"] and list(values) == NAMES
+    assert all(numbers.shape == (5, 2, 2) for numbers in values.values())
 
     # ours, as the experiment measures it
     batch = tiny_batch(rows)
@@ -192,8 +192,8 @@ def test_on_a_model(model, tiny_rows, tiny_batch, tiny_recipe):
             np.stack(erased[f"rationale_erasure_{name}_probs"])[:, place] for name in ("kept", "removed")
         )  # fmt: skip
         expected = np.stack([aopc(sufficiency(whole, kept)), aopc(comprehensiveness(whole, removed))], 1)
-        np.testing.assert_allclose(found["ours"][:, place], expected, atol=1e-7)
-    assert all(np.isnan(numbers[3]).all() for numbers in found.values())  # a text without tokens
+        np.testing.assert_allclose(values["ours"][:, place], expected, atol=1e-7)
+    assert all(np.isnan(numbers[3]).all() for numbers in values.values())  # a text without tokens
 
     # ferret's, text by text: of the predicted class, and of class 1
     def probability(ids):
@@ -214,28 +214,28 @@ def test_on_a_model(model, tiny_rows, tiny_batch, tiny_recipe):
                     falls.append([probability(ids)[own] - probability(ids[part])[own] for part in (inside, ~inside)])
                     before = top
             expected = np.mean(falls, 0) if falls else [1.0, 0.0]
-            np.testing.assert_allclose(found[name][row, 1], expected, atol=1e-6)
+            np.testing.assert_allclose(values[name][row, 1], expected, atol=1e-6)
     predicted = [int(probability(row["input_ids"][1:-1]).argmax()) for row in rows]
     same = [row for row in (0, 1, 2, 4) if predicted[row] == 1]
-    np.testing.assert_allclose(found["ferret_class_1"][same], found["ferret"][same], atol=1e-6)
+    np.testing.assert_allclose(values["ferret_class_1"][same], values["ferret"][same], atol=1e-6)
     assert len(same) < 4  # or the class would change nothing
 
 
 def test_answers_that_texts_name_leave_class_1_out(model, tiny_rows, tiny_recipe):
     rows = datasets.Dataset.from_list([{**row, "candidates": [0, 1]} for row in tiny_rows([5, 6])])
-    _, found = compare.instances(model, rows, tiny_recipe(), ["attention"])
-    assert list(found) == NAMES[:-1]
-    table = compare.table_rows(["attention"], found)
+    _, values = compare.instances(model, rows, tiny_recipe(), ["attention"])
+    assert list(values) == NAMES[:-1]
+    table = compare.table_rows(["attention"], values)
     assert [row["definition"] for row in table] == NAMES[:-1]
 
 
 def test_the_table_by_hand():
-    found = {
+    values = {
         name: np.array([[[0.1, 0.2]], [[0.3, 0.6]], [[np.nan, np.nan]]]) + step
         for name, step in zip(NAMES, np.arange(len(NAMES)) / 100, strict=True)
     }
-    found["carton"][0] = np.nan
-    table = pd.DataFrame(compare.table_rows(["attention"], found)).set_index("definition")
+    values["carton"][0] = np.nan
+    table = pd.DataFrame(compare.table_rows(["attention"], values)).set_index("definition")
     assert table.loc["ours", ["n", "n_undefined"]].tolist() == [2, 1]
     assert table.loc["ours", ["sufficiency", "comprehensiveness"]].tolist() == pytest.approx([0.2, 0.4])
     assert table.loc["carton", ["n", "n_undefined"]].tolist() == [1, 2]

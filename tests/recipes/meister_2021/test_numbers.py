@@ -13,22 +13,24 @@ from scipy import stats
 
 from attnfaith.reporting.analysis import load_analysis
 from attnfaith.reporting.cells import Cell
-from attnfaith.stats import bootstrap_interval
+from attnfaith.stats import DRAWS, Panel
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
+models = import_module(".sparsity.models", analysis.__package__)
 numbers = import_module(".sparsity.numbers", analysis.__package__)
+trends = import_module(".sparsity.trends", analysis.__package__)
 
 
 def panel(values):
     values = np.asarray(values, np.float64)
-    return numbers.Panel(values, np.ones(values.shape, bool))
+    return Panel(values, np.ones(values.shape, bool))
 
 
 @pytest.fixture
 def one_text(build_record):
     def build(attention, **measures):
-        return numbers.models(_cells(build_record, attention, measures))[0].cells[0]
+        return models.models(_cells(build_record, attention, measures))[0].cells[0]
 
     return build
 
@@ -51,8 +53,8 @@ def test_tied_pairs_by_hand(one_text):
 
 def test_tau_over_its_ceiling_is_the_gamma_of_goodman_and_kruskal(draw_sparse_cell):
     cell = draw_sparse_cell("sparsemax")
-    found = numbers.tau_over_ceiling(cell, "gradient_norm")
-    for row, importance, value in zip(cell.attention, cell.scores("gradient_norm"), found, strict=True):
+    gammas = numbers.tau_over_ceiling(cell, "gradient_norm")
+    for row, importance, value in zip(cell.attention, cell.scores("gradient_norm"), gammas, strict=True):
         signs = [np.sign((row[i] - row[j]) * (importance[i] - importance[j])) for i, j in combinations(range(len(row)), 2)]
         kept = [sign for sign in signs if sign]
         expected = np.mean(kept) if kept else np.nan
@@ -61,14 +63,14 @@ def test_tau_over_its_ceiling_is_the_gamma_of_goodman_and_kruskal(draw_sparse_ce
 
 def test_ties_alone_cut_the_dense_attention_to_the_support(draw_sparse_cell):
     dense, sparse = draw_sparse_cell("softmax"), draw_sparse_cell("sparsegen(-1)", scale=0.5)
-    found = numbers.tau_of_ties_alone(sparse, dense, "leave_one_out")
+    cut_taus = numbers.tau_of_ties_alone(sparse, dense, "leave_one_out")
     importance = dense.scores("leave_one_out")
     for number in range(2, len(dense)):
         size = np.count_nonzero(sparse.attention[number])
         cut = np.where(dense.attention[number] >= np.sort(dense.attention[number])[-size], dense.attention[number], 0)
-        assert found[number] == pytest.approx(stats.kendalltau(cut, importance[number]).statistic, nan_ok=True)
-    assert np.isnan(found[:2]).all() and np.isfinite(found[2:]).all()
-    assert (found != numbers.tau(dense, "leave_one_out"))[2:].any()
+        assert cut_taus[number] == pytest.approx(stats.kendalltau(cut, importance[number]).statistic, nan_ok=True)
+    assert np.isnan(cut_taus[:2]).all() and np.isfinite(cut_taus[2:]).all()
+    assert (cut_taus != numbers.tau(dense, "leave_one_out"))[2:].any()
     unmeasured = draw_sparse_cell("softmax", without=["importance_leave_one_out"])
     assert numbers.tau_of_ties_alone(sparse, unmeasured, "leave_one_out") is None
 
@@ -81,15 +83,15 @@ def test_of_equal_weights_at_the_border_as_many_stay_as_the_support_has():
 @pytest.mark.parametrize("measure", numbers.MEASURES)
 def test_random_places_are_averaged_over_draws(draw_sparse_cell, measure):
     cell = draw_sparse_cell("sparsemax")
-    found = numbers.random_support_tau(cell, measure)
+    averages = numbers.random_support_tau(cell, measure)
     draws = numbers.records.rows(cell.table, "random_support_attention")
     column = numbers.RANDOM_SUPPORT[measure]
     importance = numbers.records.rows(cell.table, column)
     for number in range(2, len(cell)):
         others = importance[number] if measure in numbers.STATES else [importance[number]] * 2
         taus = [stats.kendalltau(one, other).statistic for one, other in zip(draws[number], others, strict=True)]
-        assert found[number] == pytest.approx(np.mean(taus))
-    assert np.isnan(found[:2]).all()
+        assert averages[number] == pytest.approx(np.mean(taus))
+    assert np.isnan(averages[:2]).all()
     assert numbers.random_support_tau(draw_sparse_cell("softmax", without=[column]), measure) is None
 
 
@@ -138,55 +140,7 @@ def test_a_number_is_computed_once_and_forgotten_with_its_cell(draw_sparse_cell)
     assert len(known) == 0
 
 
-# ------------------------------------------------------------------------------------------------- means and intervals
-
-
-def test_means_and_draws_by_brute_force():
-    generator = np.random.default_rng(3)
-    values = generator.normal(size=(2, 3, 7))
-    values[0, 1, :4] = np.nan
-    values[1, 2] = np.nan  # a seed without a value
-    found = panel(values)
-    assert found.means[0] == pytest.approx(np.mean([np.nanmean(values[0, seed]) for seed in range(3)]))
-    assert found.means[1] == pytest.approx(np.mean([values[1, seed].mean() for seed in range(2)]))
-    for draw in range(40):
-        texts = np.repeat(np.arange(7), numbers._text_draws(7)[draw].astype(int))
-        seeds = np.repeat(np.arange(3), numbers._seed_draws(3)[draw].astype(int))
-        assert len(texts) == 7 and len(seeds) == 3
-        for level in range(2):
-            picked = [values[level, seed][texts] for seed in seeds]
-            means = [row[~np.isnan(row)].mean() for row in picked if not np.isnan(row).all()]
-            expected = np.mean(means) if means else np.nan
-            assert found.draws[level, draw] == pytest.approx(expected, nan_ok=True)
-    assert found.n.tolist() == [17, 14] and found.n_undefined.tolist() == [4, 7] and found.n_seeds.tolist() == [3, 2]
-
-
-def test_with_one_seed_it_is_the_bootstrap_over_texts():
-    values = np.random.default_rng(0).normal(size=400)
-    low, high = panel(values[None, None]).intervals()
-    expected = bootstrap_interval(values)
-    assert (low[0], high[0]) == pytest.approx(expected, abs=0.02)
-    assert high[0] - low[0] == pytest.approx(2 * 1.96 / 20, rel=0.15)
-
-
-def test_with_three_seeds_the_interval_reaches_the_outer_ones():
-    values = np.repeat([0.1, 0.2, 0.6], 50).reshape(1, 3, 50)
-    low, high = panel(values).intervals()
-    assert (low[0], high[0]) == pytest.approx((0.1, 0.6)), "one draw in 27 is of the lowest alone: more than 2.5 %"
-
-
-def test_intervals_are_undefined_below_two_values_and_exact_for_what_is_equal():
-    assert np.isnan(panel([[[1.0, np.nan, np.nan]]]).intervals()).all()
-    assert np.isnan(panel([[[np.nan, np.nan]]]).means).all()
-    values = np.random.default_rng(1).normal(size=(1, 2, 9))
-    difference = panel(values + 0.25).minus(panel(values))
-    assert difference.means == pytest.approx(0.25) and np.ravel(difference.intervals()) == pytest.approx([0.25, 0.25])
-
-
-def test_pairs_rest_on_the_same_texts():
-    one, other = panel([[[1.0, np.nan, 3.0]]]), panel([[[5.0, 5.0, np.nan]]])
-    assert one.where(other).means == 1 and other.where(one).means == 5 and one.minus(other).n == 1
-    assert one.minus(other).n_undefined == 2
+# ------------------------------------------------------------------------------------------------------------- trends
 
 
 def test_slope_and_rank_correlation_against_numpy_and_scipy():
@@ -198,28 +152,28 @@ def test_slope_and_rank_correlation_against_numpy_and_scipy():
     for column in range(6):
         known = ~np.isnan(y[:, column])
         if known.sum() < 2:
-            assert np.isnan(numbers.slope(x, y)[column]) and np.isnan(numbers.rank_correlation(x, y)[column])
+            assert np.isnan(trends.slope(x, y)[column]) and np.isnan(trends.rank_correlation(x, y)[column])
             continue
         expected = np.polyfit(x[known], y[known, column], 1)[0]
-        assert numbers.slope(x, y)[column] == pytest.approx(expected)
-        assert numbers.slope(x, y[:, column]) == pytest.approx(expected)
+        assert trends.slope(x, y)[column] == pytest.approx(expected)
+        assert trends.slope(x, y[:, column]) == pytest.approx(expected)
         tau = stats.kendalltau(x[known], y[known, column]).statistic
-        assert numbers.rank_correlation(x, y)[column] == pytest.approx(tau)
-        assert numbers.rank_correlation(x, y[:, column]) == pytest.approx(tau)
-    assert np.isnan(numbers.rank_correlation(x, np.ones(5)))
+        assert trends.rank_correlation(x, y)[column] == pytest.approx(tau)
+        assert trends.rank_correlation(x, y[:, column]) == pytest.approx(tau)
+    assert np.isnan(trends.rank_correlation(x, np.ones(5)))
 
 
 def test_levels_with_few_values_count_in_no_slope():
     values = np.full((3, 1, 20), np.nan)
     values[0, 0, 0], values[1, 0], values[2, 0] = 100.0, 1.0, 2.0
-    found = panel(values)
-    assert found.filled.tolist() == [False, True, True]
-    value, draws = numbers.moved(numbers.slope, np.array([0.0, 1.0, 2.0]), found)
-    assert value == 1 and draws == pytest.approx(np.ones(numbers.DRAWS))
+    levels = panel(values)
+    assert levels.filled.tolist() == [False, True, True]
+    value, draws = trends.trend(trends.slope, np.array([0.0, 1.0, 2.0]), levels)
+    assert value == 1 and draws == pytest.approx(np.ones(DRAWS))
 
 
 def test_sharpness_grows_by_one_for_scores_ten_times_as_large():
-    assert numbers.sharpness([-99, -9, 0, 0.9, 0.99]) == pytest.approx([-2, -1, 0, 1, 2])
+    assert trends.sharpness([-99, -9, 0, 0.9, 0.99]) == pytest.approx([-2, -1, 0, 1, 2])
 
 
 # ----------------------------------------------------------------------------------------------------------- models
@@ -236,38 +190,40 @@ def test_cells_of_one_model_in_one_frame(draw_sparse_cell):
         draw("softmax", texts=5, encoder="transformer"),
         draw("entmax(1.5)", texts=5),
     ]
-    first, second = numbers.models(cells)
+    first, second = models.models(cells)
     assert len(second.cells) == 1 and first.heading["alignment"] == "additive" and first.name == "bilstm + additive"
     assert [cell.heading["projection"] for cell in first.plain] == ["softmax", "softmax", "sparsegen(0.5)", "entmax(1.5)"]
     assert list(first.dense) == [11, 10] and first.seeds == [10, 11]
-    found = first.panel([first.projection("softmax")], numbers.correct)
-    assert found.held.sum() == 8 and found.n[0] == 8, "a text that a cell does not hold is none that is undefined"
-    assert found.n_undefined[0] == 0
+    correct = first.panel([first.projection("softmax")], numbers.correct)
+    assert correct.held.sum() == 8 and correct.n[0] == 8, "a text that a cell does not hold is none that is undefined"
+    assert correct.n_undefined[0] == 0
     assert first.panel([first.plain], numbers.tau, "missing") is None
     lacking = draw("softmax", 12, texts=5, without=["importance_gradient_norm"])
-    model = numbers.models([*cells[:2], lacking])[0]
+    model = models.models([*cells[:2], lacking])[0]
     assert model.panel([model.plain], numbers.tau, "gradient_norm").n_seeds[0] == 2
     assert model.panel([model.plain], numbers.tau, "gradient_norm").n_undefined[0] == 4, "two texts below two tokens, twice"
 
 
 def test_the_order_of_rows_and_cells_changes_nothing(draw_sparse_cell):
     cells = [draw_sparse_cell("sparsemax", seed) for seed in (10, 11)]
-    shuffled = [Cell(cell.heading, cell.table.take(np.random.default_rng(0).permutation(len(cell)))) for cell in cells]
-    found = []
+    shuffled = [Cell(cell.identity, cell.table.take(np.random.default_rng(0).permutation(len(cell)))) for cell in cells]
+    results = []
     for given in (cells, shuffled[::-1]):
-        model = numbers.models(given)[0]
+        model = models.models(given)[0]
         panel_ = model.panel([model.plain], numbers.tau, "gradient_norm")
-        found.append((panel_.means[0], *np.ravel(panel_.intervals())))
-    assert found[0] == pytest.approx(found[1], abs=1e-12)
+        results.append((panel_.means[0], *np.ravel(panel_.intervals())))
+    assert results[0] == pytest.approx(results[1], abs=1e-12)
 
 
 def test_names_tell_models_of_one_name_apart(draw_sparse_cell):
     import pandas as pd
 
-    cells = [draw_sparse_cell("softmax", texts=3, **given) for given in ({}, {"vectors": "glove"}, {"encoder": "average"})]
-    table = pd.DataFrame([model.heading for model in numbers.models(cells)])
-    assert numbers.model_names(table).tolist() == [
+    cells = [
+        draw_sparse_cell("softmax", texts=3, **given) for given in ({}, {"vectors": "random(1)"}, {"encoder": "average"})
+    ]
+    table = pd.DataFrame([model.heading for model in models.models(cells)])
+    assert models.model_names(table).tolist() == [
         "sst · bilstm + additive, random(0.25)",
-        "sst · bilstm + additive, glove",
+        "sst · bilstm + additive, random(1)",
         "sst · average + additive",
     ]

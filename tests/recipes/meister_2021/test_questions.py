@@ -74,7 +74,7 @@ def published():
 
 
 @pytest.fixture(scope="module")
-def found(study, published):
+def answers(study, published):
     return questions.tables(study, published)
 
 
@@ -119,11 +119,11 @@ def test_without_cells_there_is_nothing():
     assert questions.tables([]) == {} and analysis.tables([], Settings()) == Analysis()
 
 
-def test_every_question_has_its_table_and_figure(drawn, found):
-    assert set(found) == {*questions.QUESTIONS, "question_b_published", "claims"}
+def test_every_question_has_its_table_and_figure(drawn, answers):
+    assert set(answers) == {*questions.QUESTIONS, "question_b_published", "claims"}
     assert set(drawn) == {f"question_{name}" for name in (
         "a_tie_ceiling", "b_nulls", "c_detached", "d_removal", "e_without_ties", "f_temperature", "g_entmax")}  # fmt: skip
-    for name, table in found.items():
+    for name, table in answers.items():
         text = table.select_dtypes(exclude="number")
         assert text.map(lambda value: isinstance(value, str)).all(axis=None), name
         assert not np.isinf(table.select_dtypes("number").to_numpy(float)).any(), name
@@ -134,21 +134,21 @@ def test_every_question_has_its_table_and_figure(drawn, found):
             assert (value.notna() | low.isna()).all(), end
 
 
-def test_they_are_in_the_analysis_of_a_study(study, published, found, drawn, tmp_path):
+def test_they_are_in_the_analysis_of_a_study(study, published, answers, drawn, tmp_path):
     published.to_csv(tmp_path / "published.csv", index=False)
     made = analysis.tables(study, Settings(published=tmp_path / "published.csv"))
-    assert [name for name in made.tables if name in found] == list(found)
-    for name, table in found.items():
+    assert [name for name in made.tables if name in answers] == list(answers)
+    for name, table in answers.items():
         pd.testing.assert_frame_equal(made.tables[name], table)
     assert list(made.texts) == ["summary.md"] and set(drawn) <= set(made.figures)
 
 
-def test_the_order_of_cells_changes_nothing(study, found):
+def test_the_order_of_cells_changes_nothing(study, answers):
     order = np.random.default_rng(1).permutation(len(study))
     again = questions.tables([study[place] for place in order])
     for name in ("question_a_tie_ceiling", "question_b_nulls", "question_e_trend", "question_f_undone", "question_g_trend"):
-        keys = list(found[name].columns[: found[name].columns.get_loc("n")].drop(["n_seeds"], errors="ignore"))
-        one_, other = (table.sort_values(keys).reset_index(drop=True) for table in (found[name], again[name]))
+        keys = list(answers[name].columns[: answers[name].columns.get_loc("n")].drop(["n_seeds"], errors="ignore"))
+        one_, other = (table.sort_values(keys).reset_index(drop=True) for table in (answers[name], again[name]))
         pd.testing.assert_frame_equal(one_, other, atol=1e-9)
 
 
@@ -171,19 +171,19 @@ COLUMNS = {
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_column_that_no_cell_has(sweep, column):
     cells = sweep(seeds=[10], without=[column], texts=6)
-    found = questions.tables(cells)
+    answers = questions.tables(cells)
     assert analysis.tables(cells, Settings()).texts["summary.md"]
     if column == "random_support_attention":
-        assert "question_b_nulls" not in found
+        assert "question_b_nulls" not in answers
     if column.endswith("reproject_hidden"):
-        assert "question_d_removal" not in found
+        assert "question_d_removal" not in answers
     if column.endswith("norm_detached"):
-        assert set(found["question_c_detached"]["place"]) == {"states"}
+        assert set(answers["question_c_detached"]["place"]) == {"states"}
     if column == "importance_gradient_norm":
-        assert set(found["question_c_detached"]["place"]) == {"states"}
-        assert "gradient_norm" not in set(found["question_a_tie_ceiling"]["measure"])
+        assert set(answers["question_c_detached"]["place"]) == {"states"}
+        assert "gradient_norm" not in set(answers["question_a_tie_ceiling"]["measure"])
     if column == "hidden_to_input_own":
-        assert set(found["claims"].loc[found["claims"]["claim"] == "1", "verdict"]) == {"not measured"}
+        assert set(answers["claims"].loc[answers["claims"]["claim"] == "1", "verdict"]) == {"not measured"}
 
 
 def test_texts_that_define_nothing(build_record):
@@ -191,8 +191,8 @@ def test_texts_that_define_nothing(build_record):
     for projection in ("softmax", "sparsemax"):
         texts = [{"attention": [0.25] * 4, "gradient_norm": [1.0] * 4}, {"attention": [1.0], "gradient_norm": [1.0]}]
         cells += split_cells(build_record(texts, projection=projection, measures=("gradient_norm",)))
-    found = questions.tables(cells)
-    assert set(found) == {"claims"} and question_figures.figures(found, cells) == {}
+    answers = questions.tables(cells)
+    assert set(answers) == {"claims"} and question_figures.figures(answers, cells) == {}
     assert "Not measured." in analysis.tables(cells, Settings()).texts["summary.md"]
 
 
@@ -209,9 +209,9 @@ def test_the_ceiling_by_hand(build_record):
 
 
 @pytest.mark.parametrize("measure", ["gradient_norm", "leave_one_out_hidden"])
-def test_tau_its_ceiling_and_tied_pairs_by_another_route(study, found, measure):
+def test_tau_its_ceiling_and_tied_pairs_by_another_route(study, answers, measure):
     for name in ("softmax", "sparsegen(-3)", "sparsemax", "entmax(1.5)"):
-        row = one(sst(found["question_a_tie_ceiling"]), projection=name, measure=measure)
+        row = one(sst(answers["question_a_tie_ceiling"]), projection=name, measure=measure)
         cells = [cell_of(study, name, seed) for seed in (10, 11)]
         assert row["tau"] == pytest.approx(over_seeds(*(taus(cell, measure) for cell in cells)))
         tied = [
@@ -227,8 +227,8 @@ def test_tau_its_ceiling_and_tied_pairs_by_another_route(study, found, measure):
         assert (row["n_seeds"], row["n"], row["n_undefined"]) == (2, 2 * DEFINED, 4)
 
 
-def test_no_tau_is_above_its_ceiling(found):
-    table = found["question_a_tie_ceiling"]
+def test_no_tau_is_above_its_ceiling(answers):
+    table = answers["question_a_tie_ceiling"]
     assert (table["tau"].abs() <= table["ceiling"] + 1e-12).all()
     assert (table["tau_over_ceiling"].abs() <= 1 + 1e-12).all()
     assert "uniform" not in set(table["projection"]), "tau is undefined under uniform attention"
@@ -241,8 +241,8 @@ def one_model(table, measure):
     return sst(table)[(sst(table)["measure"] == measure) & sst(table)["lambda"].notna()].sort_values("lambda")
 
 
-def test_each_cell_has_its_own_row(study, found):
-    table = found["question_a_cells"]
+def test_each_cell_has_its_own_row(study, answers):
+    table = answers["question_a_cells"]
     measured = [cell for cell in study if cell.heading["projection"] != "uniform"]
     assert len(table) == 5 * len(measured) and not table.duplicated([*measured[0].heading, "measure"]).any()
     cell = cell_of(study, "sparsegen(0.5)", alignment="additive(scale 1)")
@@ -252,10 +252,10 @@ def test_each_cell_has_its_own_row(study, found):
     assert row["tau_over_ceiling"] == pytest.approx(np.nanmean(ratio)) and (row["n"], row["n_undefined"]) == (DEFINED, 2)
 
 
-def test_a_fall_that_ties_alone_explain(found):
+def test_a_fall_that_ties_alone_explain(answers):
     """All cells of a seed have the scores and the importance of the softmax cell: only ties change."""
-    row = one(sst(found["question_a_fall"]), measure="gradient_norm")
-    points = one_model(found["question_a_tie_ceiling"], "gradient_norm")
+    row = one(sst(answers["question_a_fall"]), measure="gradient_norm")
+    points = one_model(answers["question_a_tie_ceiling"], "gradient_norm")
     x = -np.log10(1 - points["lambda"])
     assert row["tau_slope"] == pytest.approx(np.polyfit(x, points["tau"], 1)[0]) and row["tau_slope_ci_high"] < 0
     assert row["tau_over_ceiling_slope"] == pytest.approx(np.polyfit(x, points["tau_over_ceiling"], 1)[0])
@@ -279,8 +279,8 @@ def test_a_fall_that_ties_do_not_explain_and_none(sweep):
 # ---------------------------------------------------------------------------------------------------------- (b) nulls
 
 
-def test_nulls_by_another_route(study, found):
-    table = found["question_b_nulls"]
+def test_nulls_by_another_route(study, answers):
+    table = answers["question_b_nulls"]
     row = one(table, projection="sparsemax", measure="leave_one_out", null="untrained model")
     trained, null = (cell_of(study, "sparsemax", objective=name) for name in ("classification", "untrained"))
     assert row["tau"] == pytest.approx(np.nanmean(taus(trained, "leave_one_out"))), "of seed 10 alone: the other has no null"
@@ -294,8 +294,8 @@ def test_nulls_by_another_route(study, found):
     assert set(table.loc[table["null"] == "untrained model", "projection"]) == {"softmax", "sparsemax"}
 
 
-def test_exceeds_follows_the_interval_of_the_difference(draw_sparse_cell, found):
-    table = found["question_b_nulls"]
+def test_exceeds_follows_the_interval_of_the_difference(draw_sparse_cell, answers):
+    table = answers["question_b_nulls"]
     assert (table["exceeds"] == np.where(table["difference_ci_low"] > 0, "yes", "no")).all()
     inputs = sst(table)[sst(table)["measure"].isin(["gradient_norm", "leave_one_out"])]
     assert (inputs["exceeds"] == "yes").all()
@@ -304,11 +304,11 @@ def test_exceeds_follows_the_interval_of_the_difference(draw_sparse_cell, found)
     assert same["difference"] == 0 and same["exceeds"] == "no"
 
 
-def test_published_correlations_against_the_nulls(study, published, found):
-    table = found["question_b_published"]
+def test_published_correlations_against_the_nulls(study, published, answers):
+    table = answers["question_b_published"]
     assert set(table["dataset"]) == {"sst"} and len(table) == 2 * 3
     row = one(table, projection="sparsemax", measure="gradient_norm_hidden", null="random places")
-    measured = one(found["question_b_nulls"], projection="sparsemax", measure="gradient_norm_hidden", null="random places")
+    measured = one(answers["question_b_nulls"], projection="sparsemax", measure="gradient_norm_hidden", null="random places")
     assert row["null_tau"] == measured["null_tau"] and row["exceeds"] == "no"
     assert row["difference"] == pytest.approx(0.1 - measured["null_tau"])
     assert (table.loc[table["measure"] == "gradient_norm", "exceeds"] == "yes").all()
@@ -335,8 +335,8 @@ def test_a_published_table_that_is_none(study, published, tmp_path):
 # ------------------------------------------------------------------------------------------------- (c), (d), (e)
 
 
-def test_attention_held_fixed(study, found):
-    table = sst(found["question_c_detached"])
+def test_attention_held_fixed(study, answers):
+    table = sst(answers["question_c_detached"])
     states = table[table["place"] == "states"]
     assert states["tau_detached"].to_numpy() == pytest.approx(np.ones(len(states))), "twice the attention itself"
     row = one(table, projection="softmax", place="inputs")
@@ -360,8 +360,8 @@ def test_two_ways_to_remove_a_state_by_hand(build_record):
     assert row["texts_that_differ"] == 0.5 and row["tau_between"] == pytest.approx((1 + 1 / 3) / 2)
 
 
-def test_agreement_without_ties_by_another_route(study, found):
-    row = one(found["question_e_without_ties"], projection="sparsemax", measure="gradient_norm")
+def test_agreement_without_ties_by_another_route(study, answers):
+    row = one(answers["question_e_without_ties"], projection="sparsemax", measure="gradient_norm")
     for name, agreement in (("overlap", top_k_overlap), ("auprc", support_auprc)):
         pairs = [agreement(cell.attention, cell.scores("gradient_norm")) for cell in
                  (cell_of(study, "sparsemax", seed) for seed in (10, 11))]  # fmt: skip
@@ -369,7 +369,7 @@ def test_agreement_without_ties_by_another_route(study, found):
         above = [(value - chance) / (1 - chance) for value, chance in pairs]
         assert row[f"{name}_above_chance"] == pytest.approx(over_seeds(*above))
         assert row[f"{name}_cut"] == pytest.approx(row[f"{name}_above_chance"]), "softmax cut alike has the same support"
-    softmax = one(sst(found["question_e_without_ties"]), projection="softmax", measure="gradient_norm")
+    softmax = one(sst(answers["question_e_without_ties"]), projection="softmax", measure="gradient_norm")
     assert np.isnan(softmax["auprc"]) and np.isfinite(softmax["overlap"]), "every token is in the support"
 
 
@@ -395,26 +395,26 @@ def variants(sweep, draw_sparse_cell, scale, seeds=(10, 11)):
 
 
 def test_scores_twice_as_large_are_the_next_lambda(sweep, draw_sparse_cell):
-    found = questions.tables(variants(sweep, draw_sparse_cell, lambda value: 2.0, seeds=[10]))
-    free = found["question_f_temperature"].query("scale == 'free'").set_index("lambda")
+    answers = questions.tables(variants(sweep, draw_sparse_cell, lambda value: 2.0, seeds=[10]))
+    free = answers["question_f_temperature"].query("scale == 'free'").set_index("lambda")
     expected = [*LAMBDAS[1:], np.nan]
     assert free["effective_lambda"].to_numpy() == pytest.approx(expected, nan_ok=True), "1 - lambda is halved"
     for end in ("_ci_low", "_ci_high"):
         assert free[f"effective_lambda{end}"].to_numpy() == pytest.approx(expected, nan_ok=True), "draws are paired"
-    row = one(found["question_f_undone"], scale="free", statistic="entropy")
+    row = one(answers["question_f_undone"], scale="free", statistic="entropy")
     assert row["kept"] == pytest.approx(1) and row["n_kept"] == 5
-    assert found["question_f_temperature"].query("scale != 'free'")["effective_lambda"].isna().all()
+    assert answers["question_f_temperature"].query("scale != 'free'")["effective_lambda"].isna().all()
 
 
 @pytest.mark.parametrize(("power", "kept"), [(0.0, 1.0), (0.5, 0.5), (1.0, 0.0)])
 def test_what_the_model_undoes(sweep, draw_sparse_cell, power, kept):
-    found = questions.tables(variants(sweep, draw_sparse_cell, lambda value: (1 - value) ** power))
-    row = one(found["question_f_undone"], scale="free", statistic="entropy")
+    answers = questions.tables(variants(sweep, draw_sparse_cell, lambda value: (1 - value) ** power))
+    row = one(answers["question_f_undone"], scale="free", statistic="entropy")
     assert row["kept"] == pytest.approx(kept, abs=0.01 if power == 0.5 else 1e-9)
     assert row["kept_ci_low"] - 1e-9 <= row["kept"] <= row["kept_ci_high"] + 1e-9
     moves = row["slope_ci_high"] < 0
     assert moves == (power < 1), "scores that grow as lambda shrinks leave the attention as it is"
-    assert one(found["question_f_undone"], scale="1", statistic="entropy")["n_kept"] == 0
+    assert one(answers["question_f_undone"], scale="1", statistic="entropy")["n_kept"] == 0
 
 
 def test_where_on_a_falling_curve():
@@ -425,8 +425,8 @@ def test_where_on_a_falling_curve():
     assert np.isnan(questions._read(np.array([0.5]), curve[:1], x[:1])).all()
 
 
-def test_variants_are_told_apart(study, found):
-    table = found["question_f_temperature"]
+def test_variants_are_told_apart(study, answers):
+    table = answers["question_f_temperature"]
     assert list(dict.fromkeys(zip(table["scale"], table["attention_rate"], strict=True))) == [
         ("free", 1.0), ("free", 10.0), ("1", 1.0)]  # fmt: skip
     row = one(table, scale="free", attention_rate=10.0, **{"lambda": -3.0})
@@ -442,13 +442,13 @@ def test_one_variant_alone_answers_nothing(sweep):
     assert not {"question_f_temperature", "question_f_undone"} & set(questions.tables(sweep(seeds=[10], texts=6)))
 
 
-def test_entmax(study, found, sweep):
-    table = found["question_g_entmax"]
+def test_entmax(study, answers, sweep):
+    table = answers["question_g_entmax"]
     assert table["alpha"].tolist() == [1, 1.25, 1.5, 1.75, 2]
     row = one(table, alpha=1.5)
     cells = [cell_of(study, "entmax(1.5)", seed) for seed in (10, 11)]
     assert row["tau_gradient_norm"] == pytest.approx(over_seeds(*(taus(cell, "gradient_norm") for cell in cells)))
-    trend = one(found["question_g_trend"], statistic="support_share")
+    trend = one(answers["question_g_trend"], statistic="support_share")
     assert trend["slope"] == pytest.approx(np.polyfit(table["alpha"], table["support_share"], 1)[0])
     assert trend["moves"] == "falls" and trend["kendall"] == -1
     assert not {"question_g_entmax", "question_g_trend"} & set(questions.tables(sweep(seeds=[10], texts=6))), "ends alone"
@@ -461,11 +461,11 @@ def labels_of(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_figures_of_a_whole_study(drawn, found, study):
+def test_figures_of_a_whole_study(drawn, answers, study):
     assert labels_of(drawn["question_b_nulls"]) == ["random places", "untrained model", "trained model", "published"]
     assert "τ of softmax attention cut to the same support" in labels_of(drawn["question_a_tie_ceiling"])
     assert len(labels_of(drawn["question_f_temperature"])) == 3
-    bare = question_figures.nulls(found["question_b_nulls"], study)
+    bare = question_figures.nulls(answers["question_b_nulls"], study)
     assert labels_of(bare) == ["random places", "untrained model", "trained model"]
     subjects = {name: " ".join(text.get_text() for text in figure.texts) for name, figure in drawn.items()}
     assert "imdb" in subjects["question_a_tie_ceiling"] and "imdb" not in subjects["question_f_temperature"]
@@ -477,9 +477,9 @@ def test_figures_of_a_whole_study(drawn, found, study):
             assert np.isfinite(axes.get_ylim()).all()
 
 
-def test_the_line_of_tau_is_the_table(drawn, found):
+def test_the_line_of_tau_is_the_table(drawn, answers):
     figure = drawn["question_a_tie_ceiling"]
-    points = one_model(found["question_a_tie_ceiling"], "gradient_norm")
+    points = one_model(answers["question_a_tie_ceiling"], "gradient_norm")
     line = next(line for line in figure.axes[0].lines if line.get_label() == "τ")
     assert line.get_ydata() == pytest.approx(points["tau"].to_numpy())
     assert line.get_xdata() == pytest.approx(-np.log10(1 - points["lambda"].to_numpy()))
@@ -494,6 +494,6 @@ def test_cells_of_one_seed_without_an_interval_are_drawn(draw_sparse_cell):
 
 def test_texts_that_only_some_cells_hold(draw_sparse_cell):
     whole, part = draw_sparse_cell("softmax", texts=12), draw_sparse_cell("sparsemax", texts=12)
-    part = Cell(part.heading, part.table.slice(0, 8))
+    part = Cell(part.identity, part.table.slice(0, 8))
     row = one(questions.tables([whole, part])["question_a_tie_ceiling"], projection="sparsemax", measure="gradient_norm")
     assert row["n"] == 6 and row["tau_ties_alone"] == pytest.approx(row["tau"])

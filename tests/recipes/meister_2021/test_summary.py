@@ -15,9 +15,11 @@ from attnfaith.reporting.cells import Cell
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
+claims = import_module(".sparsity.claims", analysis.__package__)
+evidence = import_module(".sparsity.evidence", analysis.__package__)
 questions = import_module(".sparsity.questions", analysis.__package__)
 summary = import_module(".sparsity.summary", analysis.__package__)
-models = import_module(".sparsity.numbers", analysis.__package__).models
+models = import_module(".sparsity.models", analysis.__package__).models
 
 
 LAMBDAS = (-15.0, -3.0, 0.0, 0.5)
@@ -45,7 +47,7 @@ def words(cells, published=None):
 
 
 def judged(cells, number, published=None):
-    table = summary.claims(models(cells), published)
+    table = claims.claims(models(cells), published)
     return table[table["claim"] == number]
 
 
@@ -73,13 +75,13 @@ PUBLISHED = pd.DataFrame(
 
 def test_where_an_interval_lies():
     def at(low, high):
-        return summary.Evidence("x", (low + high) / 2, low, high, 3, 10)
+        return evidence.Evidence("x", (low + high) / 2, low, high, 3, 10)
 
-    assert summary.above(at(0.1, 0.2)) == "holds here" and summary.above(at(-0.2, -0.1)) == "does not hold here"
-    assert summary.above(at(-0.1, 0.1)) == summary.above(at(0.0, 0.1)) == "undecided here"
-    assert summary.above(at(-0.1, 0.1), -0.2) == "holds here" and summary.above(at(0.1, 0.2), 0.3) == "does not hold here"
-    assert summary.above(at(np.nan, np.nan)) == "undecided here"
-    assert summary.opposite(at(1, 3)) == summary.Evidence("x", -2, -3, -1, 3, 10)
+    assert evidence.above(at(0.1, 0.2)) == "holds here" and evidence.above(at(-0.2, -0.1)) == "does not hold here"
+    assert evidence.above(at(-0.1, 0.1)) == evidence.above(at(0.0, 0.1)) == "undecided here"
+    assert evidence.above(at(-0.1, 0.1), -0.2) == "holds here" and evidence.above(at(0.1, 0.2), 0.3) == "does not hold here"
+    assert evidence.above(at(np.nan, np.nan)) == "undecided here"
+    assert evidence.opposite(at(1, 3)) == evidence.Evidence("x", -2, -3, -1, 3, 10)
 
 
 @pytest.mark.parametrize(("own", "verdict"), [(0.3, "holds here"), (0.8, "does not hold here"), (0.5, "undecided here")])
@@ -161,7 +163,7 @@ def with_column(cell, name, rows):
     """The cell with a column of lists replaced."""
     place = cell.table.column_names.index(name)
     column = pa.array([np.asarray(row).tolist() for row in rows], cell.table.schema.field(name).type)
-    return Cell(cell.heading, cell.table.set_column(place, cell.table.schema.field(name), column))
+    return Cell(cell.identity, cell.table.set_column(place, cell.table.schema.field(name), column))
 
 
 def unrelated(cell):
@@ -256,17 +258,17 @@ def test_the_numbers_of_the_table(make):
 def test_every_claim_has_a_row_whatever_is_missing(make):
     cells = make(seeds=[10], texts=6)
     for part in (cells, cells[:1], cells[2:3]):
-        table = summary.claims(models(part), PUBLISHED)
-        assert list(table.columns) == list(summary.CLAIM_COLUMNS)
+        table = claims.claims(models(part), PUBLISHED)
+        assert list(table.columns) == list(claims.CLAIM_COLUMNS)
         mine = table[table["dataset"] == "sst"]
-        assert list(dict.fromkeys(mine["claim"])) == [claim.number for claim in summary.CLAIMS]
+        assert list(dict.fromkeys(mine["claim"])) == [claim.number for claim in claims.CLAIMS]
         other = table[table["dataset"] == "imdb"]
         assert set(other["verdict"]) == {"not measured"} and set(other["model"]) == {"transformer + dot"}
         assert table["decides"].isin(["yes", "no"]).all()
         led = table[table["statistic"] != ""].drop_duplicates(summary.CASE)
         assert (led["decides"] == "yes").all(), "the rule's own number decides"
         assert (table.loc[table["verdict"] == "not measured", "decides"] == "no").all()
-        assert set(table["verdict"]) <= set(summary.VERDICTS)
+        assert set(table["verdict"]) <= set(claims.VERDICTS)
     assert verdicts(cells[2:3], "4b") == {"not measured"}, "one lambda"
 
 
@@ -286,7 +288,7 @@ def section(text, title):
 def test_the_summary_says_what_the_table_says(told):
     tables, text, _ = told
     table = tables["claims"]
-    for claim in summary.CLAIMS:
+    for claim in claims.CLAIMS:
         part = section(text, f"{claim.number}. {claim.sentence}")
         assert claim.rule in part
         mine = table[table["claim"] == claim.number]

@@ -6,23 +6,19 @@ from pathlib import Path
 import pytest
 
 from attnfaith.reporting.analysis import load_analysis
-from attnfaith.reporting.cells import CELL, Cell
+from attnfaith.reporting.cells import Cell
+from tests.identities import typed
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
 sweep = import_module(".sparsity.sweep", analysis.__package__)
 
 
-def cell(**identity):
-    given = dict.fromkeys(CELL, "x") | {
-        "alignment": "additive",
-        "projection": "softmax",
-        "objective": "classification",
-        "seed": 10,
-    }
-    found = object.__new__(Cell)  # an identity is all that is read
-    found.heading = given | identity
-    return found
+def cell(**labels):
+    one = object.__new__(Cell)  # an identity is all that is read
+    one.identity = typed(**labels)
+    one.heading = one.identity.heading
+    return one
 
 
 @pytest.mark.parametrize(
@@ -80,10 +76,3 @@ def test_entmax_is_plain_and_not_the_papers(projection):
 
 def test_untrained():
     assert sweep.is_untrained(cell(objective="untrained")) and not sweep.is_untrained(cell())
-
-
-def test_groups_keep_order_and_ignore_what_varies():
-    cells = [cell(seed=2), cell(encoder="y"), cell(seed=1, projection="sparsemax")]
-    groups = list(sweep.by_model(cells).values())
-    assert groups == [[cells[0], cells[2]], [cells[1]]]
-    assert len(sweep.by_model(cells, ("seed",))) == 3

@@ -1,5 +1,6 @@
 """Meister et al.'s tables and figures, by scipy and by hand; variants stay out, what is missing is left out."""
 
+from dataclasses import asdict
 from importlib import import_module
 from itertools import combinations
 from pathlib import Path
@@ -16,6 +17,7 @@ from attnfaith import record as records
 from attnfaith.reporting.analysis import Settings, load_analysis
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.study import save_png
+from tests.identities import typed
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
@@ -34,15 +36,12 @@ PUBLISHED = Path(__file__).parents[3] / "recipes" / "meister_2021" / "published.
 TEXTS = 12
 
 
-def make(rows, *, sizes=None, columns=(), **identity):
+def make(rows, *, sizes=None, columns=(), **labels):
     """One cell of rows: dicts of id, attention, probs, label, and token scores of any of the columns."""
-    given = {
-        "dataset": "sst", "revision": "r", "split": "test", "encoder": "bilstm", "alignment": "additive",
-        "projection": "softmax", "vectors": "random(1)", "objective": "classification", "seed": 10,
-    } | identity  # fmt: skip
+    identity = typed(**{"vectors": "random(1)", "seed": 10} | labels)
     values = {
         "instance_id": [row["id"] for row in rows],
-        **{name: [value] * len(rows) for name, value in given.items()},
+        **records.as_columns(identity, len(rows)),
         "tokens": [[f"w{place}" for place in range(len(row["attention"]))] for row in rows],
         "attention": [row["attention"] for row in rows],
         "probs": [row.get("probs", [0.4, 0.6]) for row in rows],
@@ -52,7 +51,7 @@ def make(rows, *, sizes=None, columns=(), **identity):
     }
     table = records.build(values, {name: records.Column(("T",)) for name in columns})
     if sizes:
-        table = records.with_settings(table, [{"identity": given, "run": {"sizes": sizes}}])
+        table = records.with_settings(table, [{"identity": asdict(identity), "run": {"sizes": sizes}}])
     return split_cells(table)[0]
 
 
@@ -120,9 +119,9 @@ def published(*rows):
 
 def one(table, **values):
     """The only row of a table with these values."""
-    found = table[np.logical_and.reduce([table[name] == value for name, value in values.items()])]
-    assert len(found) == 1, f"{len(found)} rows with {values}"
-    return found.iloc[0]
+    rows = table[np.logical_and.reduce([table[name] == value for name, value in values.items()])]
+    assert len(rows) == 1, f"{len(rows)} rows with {values}"
+    return rows.iloc[0]
 
 
 # -------------------------------------------------------------------------------------------------------- Table 6
@@ -235,13 +234,13 @@ def even(weight):
 def sweep_of(weights, supports):
     """A sweep of four lambdas and three seeds, of one text each, with given evenness and support at each lambda."""
     names = ("sparsegen(-10)", "sparsegen(-1)", "sparsemax", "sparsegen(0.5)")
-    found = []
+    cells = []
     for seed in (1, 2, 3):
         for name, weight, support in zip(names, weights, supports, strict=True):
             attention = np.where(np.arange(4) < support, 1 / support, 0)
             row = {"id": "a", "attention": attention, **even(weight + 0.001 * seed)}
-            found.append(make([row], columns=["importance_gradient_norm"], projection=name, seed=seed))
-    return found
+            cells.append(make([row], columns=["importance_gradient_norm"], projection=name, seed=seed))
+    return cells
 
 
 @pytest.mark.parametrize(
@@ -341,19 +340,19 @@ def test_table5_is_what_scipy_gives():
     table = tables.meister_table5(cells)
     assert set(table["projection"]) == {"sparsemax"} and len(table) == 2 * 4
     for training, chosen in (("unfrozen", attacks[:3]), ("frozen", attacks[3:])):
-        found = {"jsd": [], "tvd": [], "accuracy_difference": [], "accuracy": []}
+        expected = {"jsd": [], "tvd": [], "accuracy_difference": [], "accuracy": []}
         for cell in chosen:
             correct = (cell.predicted == cell.labels)[~np.isnan(cell.labels)]
-            found["accuracy"].append(np.mean(correct))
+            expected["accuracy"].append(np.mean(correct))
             bases = [base for base in cells if base.heading == {**cell.heading, "objective": "classification"}]
             for base in bases:
                 pairs = [pair for pair in zip(cell.attention, base.attention, strict=True) if len(pair[0])]
-                found["jsd"].append(np.mean([jensenshannon(*pair) ** 2 for pair in pairs]))
-                found["tvd"].append(np.mean(np.abs(cell.probs - base.probs).sum(axis=1) / 2))
+                expected["jsd"].append(np.mean([jensenshannon(*pair) ** 2 for pair in pairs]))
+                expected["tvd"].append(np.mean(np.abs(cell.probs - base.probs).sum(axis=1) / 2))
                 mine, theirs = (np.mean((c.predicted == c.labels)[~np.isnan(c.labels)]) for c in (cell, base))
-                found["accuracy_difference"].append(mine - theirs)
-        assert (len(found["jsd"]), len(found["accuracy"])) == (2, 3)  # seed 99 has no base
-        for statistic, values in found.items():
+                expected["accuracy_difference"].append(mine - theirs)
+        assert (len(expected["jsd"]), len(expected["accuracy"])) == (2, 3)  # seed 99 has no base
+        for statistic, values in expected.items():
             row = one(table, training=training, statistic=statistic)
             assert row["mean"] == pytest.approx(np.mean(values), abs=1e-6), statistic
             assert row["sd_over_seeds"] == pytest.approx(np.std(values, ddof=1), abs=1e-6)
@@ -396,16 +395,16 @@ def test_nothing_depends_on_the_order_of_cells_or_rows():
     for name in first:
         keys = [column for column in ("projection", "training", "statistic", "of", "against", "objective", "seed")
                 if column in first[name]]  # fmt: skip
-        one_way, other = (found[name].sort_values(keys, ignore_index=True) for found in (first, second))
+        one_way, other = (made[name].sort_values(keys, ignore_index=True) for made in (first, second))
         assert_frame_equal(one_way, other)
 
 
 def test_what_is_missing_is_left_out():
     assert tables.tables([]) == {} and figures.figures([]) == {}
     bare = study((10,), ("softmax", "sparsemax"), columns=[], sizes=False)
-    found = tables.tables(bare, pd.read_csv(PUBLISHED))
-    assert set(found) == {"meister_table2", "meister_table3", "sparsity_sweep"}  # attention alone: its entropy and support
-    assert set(found["meister_table2"]["of"]) == {"entropy of attention", "support size"}
+    made = tables.tables(bare, pd.read_csv(PUBLISHED))
+    assert set(made) == {"meister_table2", "meister_table3", "sparsity_sweep"}  # attention alone: its entropy and support
+    assert set(made["meister_table2"]["of"]) == {"entropy of attention", "support size"}
     assert figures.figures(bare) == {}
     assert set(tables.tables(variants())) == {"sparsity_sweep"} and figures.figures(variants()) == {}
 
@@ -419,8 +418,8 @@ def test_a_cell_without_the_columns_is_not_counted():
 def test_cells_of_texts_without_anything():
     rows = [{"id": "a", "attention": [], "label": None, **{f"importance_{name}": [] for name in MEASURES}}]
     cells = [make(rows, projection=name, columns=[f"importance_{name}" for name in MEASURES]) for name in SWEPT]
-    found = tables.tables(cells, pd.read_csv(PUBLISHED))
-    row = one(found["meister_table6"], projection="sparsemax", statistic="tau attention–leave_one_out")
+    made = tables.tables(cells, pd.read_csv(PUBLISHED))
+    row = one(made["meister_table6"], projection="sparsemax", statistic="tau attention–leave_one_out")
     assert np.isnan(row["mean"]) and (row["n"], row["n_undefined"]) == (0, 1)
     assert row["inside_seed_spread"] == "undefined"
     assert figures.figures(cells) == {}
@@ -482,16 +481,16 @@ def test_every_published_number_stands_beside_a_measured_one():
             model = {"dataset": dataset, "encoder": encoder, "alignment": alignment}
             cells += study((10,), ("softmax", "sparsegen(-10)", "sparsemax", "sparsegen(0.5)", "uniform"), **model)
             cells += adversaries((10,), **model)
-    found = pd.concat(tables.tables(cells, numbers).values())
-    found = found[found["published"].notna()]
-    assert len(found) == len(numbers) == 114
-    assert sorted(found["published"]) == sorted(numbers["mean"])
-    assert sorted(found["published_std"].dropna()) == sorted(numbers["std"].dropna())
-    row = one(found, dataset="imdb", projection="sparsemax", encoder="transformer", statistic="tau attention–gradient_norm")
+    rows = pd.concat(tables.tables(cells, numbers).values())
+    rows = rows[rows["published"].notna()]
+    assert len(rows) == len(numbers) == 114
+    assert sorted(rows["published"]) == sorted(numbers["mean"])
+    assert sorted(rows["published_std"].dropna()) == sorted(numbers["std"].dropna())
+    row = one(rows, dataset="imdb", projection="sparsemax", encoder="transformer", statistic="tau attention–gradient_norm")
     assert (row["published"], row["published_std"]) == (0.44, 0.08)
-    row = one(found, dataset="20news_sports", of="entropy of gradient_norm", encoder="bilstm")
+    row = one(rows, dataset="20news_sports", of="entropy of gradient_norm", encoder="bilstm")
     assert row["published"] == -0.675 and row["against"] == "lambda"
-    row = one(found, dataset="sst", training="frozen", encoder="bilstm", statistic="accuracy_difference")
+    row = one(rows, dataset="sst", training="frozen", encoder="bilstm", statistic="accuracy_difference")
     assert row["published"] == -0.06
 
 
@@ -516,19 +515,19 @@ def test_bars_are_table_6():
     cells = [*study(), *study((10,), dataset="imdb"), *variants()]
     table = tables.meister_table6(cells)
     number = {"projection": "sparsemax", "statistic": "tau attention–leave_one_out", "mean": 0.123}
-    found = figures.figures(cells, published(number))
+    by_name = figures.figures(cells, published(number))
     for name, measures in (
         ("meister_figure1", ["gradient_norm", "leave_one_out"]),
         ("meister_figure4", ["gradient_norm_hidden", "leave_one_out_reproject_hidden"]),
     ):
-        for axes, measure in zip(panels(found[name]), measures, strict=True):
+        for axes, measure in zip(panels(by_name[name]), measures, strict=True):
             bars = {(round(bar.get_x() + bar.get_width() / 2, 3)): bar.get_height() for bar in axes.patches}
             for place, dataset in enumerate(("sst", "imdb")):
                 for shift, projection in ((-0.2, "softmax"), (0.2, "sparsemax")):
                     row = one(table, dataset=dataset, projection=projection, statistic=f"tau attention–{measure}")
                     assert bars[round(place + shift, 3)] == pytest.approx(row["mean"])
         assert [label.get_text() for label in axes.get_xticklabels()] == ["sst", "imdb"]
-    drawn = [points.get_offsets() for points in panels(found["meister_figure1"])[1].collections]
+    drawn = [points.get_offsets() for points in panels(by_name["meister_figure1"])[1].collections]
     assert any(np.allclose(np.ma.filled(places[:, 1], np.nan), 0.123) for places in drawn if len(places))
 
 
@@ -560,10 +559,10 @@ def test_lines_are_the_sweep(name, column):
 def test_published_taus_are_in_figure_3_alone():
     numbers = [{"projection": name, "mean": value} for name, value in (("softmax", 0.31), ("sparsemax", 0.42))]
     numbers = published(*({"statistic": "tau attention–leave_one_out", **number} for number in numbers))
-    found = figures.figures(study((10,)), numbers)
+    by_name = figures.figures(study((10,)), numbers)
     heights = {}
     for name in ("meister_figure2", "meister_figure3"):
-        drawn = [np.ma.filled(points.get_offsets()[:, 1], np.nan) for points in panels(found[name])[0].collections[:-1]
+        drawn = [np.ma.filled(points.get_offsets()[:, 1], np.nan) for points in panels(by_name[name])[0].collections[:-1]
                  if len(points.get_offsets())]  # fmt: skip
         heights[name] = np.concatenate(drawn)
     assert {0.31, 0.42} <= set(heights["meister_figure3"]) and not {0.31, 0.42} & set(heights["meister_figure2"])
@@ -578,8 +577,8 @@ def test_labels_keep_clear_of_one_another():
         renderer = figure.canvas.get_renderer()
         for axes in panels(figure):
             labels = [label for label in axes.get_xticklabels() if label.get_text()]
-            found = {label.get_text(): label.get_window_extent(renderer) for label in labels}
-            for (first, one_box), (second, other) in combinations(found.items(), 2):
+            boxes = {label.get_text(): label.get_window_extent(renderer) for label in labels}
+            for (first, one_box), (second, other) in combinations(boxes.items(), 2):
                 assert not one_box.overlaps(other), f"{name}: {first} and {second}"
 
 

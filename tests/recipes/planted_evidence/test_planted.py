@@ -1,55 +1,56 @@
 """Tests x models on planted evidence: pairs found by what they were trained on, and numbers by hand."""
 
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from attnfaith import record as records
 from attnfaith.reporting.analysis import Analysis, Settings, load_analysis
-from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.cells import Cell, split_cells
 from attnfaith.reporting.figures import save_figure
 
 
 planted = load_analysis(Path(__file__).parents[3] / "recipes" / "planted_evidence" / "analysis.py")
 
 
-WHOLE = "generated-1(distractors=2,length=[10, 30],seed=0)"
-BARE = "generated-1(distractors=2,evidence_removed=['train', 'validation'],length=[10, 30],seed=0)"
+WHOLE = {"distractors": 2, "length": [10, 30]}
+BARE = {"length": [10, 30], "evidence_removed": ["train", "validation"], "distractors": 2}
 
 
 @pytest.fixture
-def cells(draw_record):
-    """Two seeds of each; the model that uses the evidence attends to it."""
+def make(draw_record):
+    """A cell of a model trained on texts of these arguments; one that uses the evidence attends to it."""
 
-    def make(number, revision, seed):
+    def cell(arguments, seed, **fields):
         # of the same lengths: draw_record draws texts by its seed, which is set afterwards
-        record = draw_record(60, seed=0, rationale=True, dataset="planted_evidence", revision=revision)
-        cell = split_cells(record)[0]
-        cell.heading["seed"] = seed
-        if revision == WHOLE:
-            gold = [row.copy() for row in planted.records.rows(cell.table, "rationale")]
+        one = split_cells(draw_record(60, seed=0, rationale=True, dataset="planted_evidence"))[0]
+        identity = replace(one.identity, seed=seed, training_texts=f"{sorted(arguments.items())}", **fields)
+        made = [{"identity": asdict(identity), "recipe": {"data": {"arguments": arguments}}}]
+        cell = Cell(identity, records.with_settings(one.table, made))
+        if "evidence_removed" not in arguments:
+            gold = [row.copy() for row in records.rows(cell.table, "rationale")]
             cell.attention = [(marks + 0.01) / (marks + 0.01).sum() for marks in gold]
         return cell
 
-    return [make(number, revision, seed) for number, revision in enumerate((WHOLE, BARE)) for seed in (10, 11)]
+    return cell
 
 
-def test_pairs_differ_in_the_evidence_of_their_training_alone(cells):
-    found = planted.pairs(cells)
-    assert [(one.heading["seed"], other.heading["seed"]) for one, other in found] == [(10, 10), (11, 11)]
-    assert [planted.without_evidence(cell) for pair in found for cell in pair] == [False, True] * 2
+@pytest.fixture
+def cells(make):
+    """Two seeds of each."""
+    return [make(arguments, seed) for arguments in (WHOLE, BARE) for seed in (10, 11)]
+
+
+def test_pairs_differ_in_the_evidence_of_their_training_alone(make, cells):
+    matched = planted.pairs(cells)
+    assert [(one.heading["seed"], other.heading["seed"]) for one, other in matched] == [(10, 10), (11, 11)]
+    assert [planted.without_evidence(cell) for pair in matched for cell in pair] == [False, True] * 2
     assert planted.pairs(cells[:2]) == [] and planted.tables(cells[:2], Settings()) == Analysis()
-    cells[2].heading["encoder"] = "average"
-    assert len(planted.pairs(cells)) == 1, "another encoder is no pair"
-    alone = "generated-1(evidence_removed=['train'])"
-    assert planted._REMOVED.sub("", alone) == "generated-1()"
-
-
-def test_the_order_of_arguments_does_not_matter(cells):
-    cells[0].heading["revision"] = "generated-1(distractors=2,seed=0)"
-    cells[2].heading["revision"] = "generated-1(distractors=2,evidence_removed=['train'],seed=0)"
-    assert len(planted.pairs(cells)) == 2
+    assert len(planted.pairs([*cells[:2], make(BARE, 10, encoder="average"), cells[3]])) == 1, "another encoder is no pair"
+    assert len(planted.pairs([*cells[:2], make(BARE | {"distractors": 3}, 10), cells[3]])) == 1, "nor are other texts"
 
 
 def test_a_test_that_sees_the_evidence_tells_the_models_apart(cells):

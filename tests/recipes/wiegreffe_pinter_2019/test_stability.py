@@ -14,24 +14,23 @@ from attnfaith import record as records
 from attnfaith.reporting.analysis import load_analysis
 from attnfaith.reporting.cells import match, split_cells
 from attnfaith.reporting.figures import save_figure
+from tests.identities import typed
 
 
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "wiegreffe_pinter_2019" / "analysis.py")
+figures = import_module(".figures", analysis.__package__)
 stability = import_module(".stability", analysis.__package__)
 
 
 COUNT = 40
 
 
-def make(rows, **identity):
+def make(rows, **labels):
     """One cell of rows (id, attention, probs, label)."""
-    given = {
-        "dataset": "sst", "revision": "r", "split": "test", "encoder": "bilstm", "alignment": "additive",
-        "projection": "softmax", "vectors": "random(1)", "objective": "classification", "seed": 10,
-    } | identity  # fmt: skip
+    identity = typed(**{"vectors": "random(1)", "seed": 10} | labels)
     columns = {
         "instance_id": [row[0] for row in rows],
-        **{name: [value] * len(rows) for name, value in given.items()},
+        **records.as_columns(identity, len(rows)),
         "tokens": [[f"w{place}" for place in range(len(row[1]))] for row in rows],
         "attention": [row[1] for row in rows],
         "probs": [row[2] for row in rows],
@@ -56,7 +55,7 @@ def draw(number, count=COUNT, **identity):
 
 def study(seeds=(10, 11)):
     """What a study of the protocol holds, small."""
-    found, number = [], 0
+    cells, number = [], 0
     kinds = [
         {},
         {"projection": "uniform"},
@@ -71,8 +70,8 @@ def study(seeds=(10, 11)):
     for seed in seeds:
         for kind in kinds:
             number += 1
-            found.append(draw(number, seed=seed, **kind))
-    return [*found, draw(98, seed=50), draw(99, seed=257)]
+            cells.append(draw(number, seed=seed, **kind))
+    return [*cells, draw(98, seed=50), draw(99, seed=257)]
 
 
 BASE = [
@@ -154,24 +153,26 @@ def test_cells_that_do_not_fit_are_refused():
 def test_roles_come_from_the_identity():
     cells = study()
     assert [cell.heading["seed"] for cell in stability.bases(cells)] == [10, 11], "the seeds that have adversaries"
-    found = stability.beside(stability.bases(cells)[0], cells)
-    assert [(pair.name, len(pair.others)) for pair in found] == [
+    comparisons = stability.comparisons_of(stability.bases(cells)[0], cells)
+    assert [(pair.name, len(pair.others)) for pair in comparisons] == [
         ("other seeds", 3),
         ("uniform attention", 1),
         ("adversarial(kl, 0.002)", 1),
         ("adversarial(kl, 0.01)", 1),
         ("adversarial(jsd, 0.1, frozen)", 1),
     ]
-    assert all(other.heading["encoder"] == "bilstm" for pair in found for other in pair.others)
+    assert all(other.heading["encoder"] == "bilstm" for pair in comparisons for other in pair.others)
     without = [draw(1, seed=1), draw(2, seed=2)]
     assert stability.bases(without) == without, "without adversaries every learned model is a base"
 
 
 def test_settings_of_an_adversary():
-    assert stability.adversary_settings("adversarial(kl, 0.002)") == {"weight": 0.002, "divergence": "kl", "frozen": "no"}
-    found = stability.adversary_settings("adversarial(jsd, 1e-05, frozen)")
-    assert found == {"weight": 1e-5, "divergence": "jsd", "frozen": "yes"}
-    assert np.isnan(stability.adversary_settings("other seeds")["weight"])
+    def settings(objective):
+        return stability.adversary_settings(draw(0, count=4, objective=objective))
+
+    assert settings("adversarial(kl, 0.002)") == {"weight": 0.002, "divergence": "kl", "frozen": "no"}
+    assert settings("adversarial(jsd, 1e-05, frozen)") == {"weight": 1e-5, "divergence": "jsd", "frozen": "yes"}
+    assert np.isnan(settings("classification")["weight"])
 
 
 def test_trade_off_is_the_mean_over_bases():
@@ -253,8 +254,8 @@ def test_models_and_their_seeds():
 
 
 def test_beside_published():
-    found = stability.tables(study())
-    models = found["models"]
+    made = stability.tables(study())
+    models = made["models"]
     published = pd.DataFrame(
         {
             "dataset": ["sst", "sst", "imdb", "sst"],
@@ -265,25 +266,25 @@ def test_beside_published():
             "source": ["somewhere"] * 4,
         }
     )
-    table = analysis.beside_published(found, published)
+    table = analysis.beside_published(made, published)
     assert len(table) == 3, "a data set that was not measured has no row"
     mean = models[(models["model"] == "uniform attention") & (models["encoder"] == "bilstm")]["f1_class_1"].mean()
     assert table.loc[0, "measured"] == pytest.approx(mean) and table.loc[0, "difference"] == pytest.approx(mean - 0.8)
     assert np.isnan(table.loc[1, "measured"]) and table.loc[1, "source"] == "somewhere"
-    retrained = found["trade_off"].set_index("model").loc["other seeds"]
+    retrained = made["trade_off"].set_index("model").loc["other seeds"]
     assert (table.loc[2, "measured"], table.loc[2, "n_seeds"]) == (retrained["jsd_mean"], 2)
     with pytest.raises(ValueError, match=r"columns \['source'\] are missing"):
-        analysis.beside_published(found, published.drop(columns="source"))
+        analysis.beside_published(made, published.drop(columns="source"))
 
 
 def test_figures_are_drawn_from_the_numbers(tmp_path):
-    figures = stability.figures(study())
+    drawn = figures.figures(study())
     names = ("attention_of_other_models", "attention_and_prediction", "trade_off")
-    assert set(figures) == {f"sst-bilstm-{name}" for name in names}
-    for name, figure in figures.items():
+    assert set(drawn) == {f"sst-bilstm-{name}" for name in names}
+    for name, figure in drawn.items():
         assert isinstance(figure, Figure)
         save_figure(figure, tmp_path / name)
-    panels = [axes for axes in figures["sst-bilstm-attention_of_other_models"].axes if axes.get_visible()]
+    panels = [axes for axes in drawn["sst-bilstm-attention_of_other_models"].axes if axes.get_visible()]
     assert len(panels) == 4 and {axes.get_ylim() for axes in panels} == {(0, 0.76)}, "same axes"
     title = panels[0].get_title(loc="left")
     assert "other seeds\n3 models" in title and "n = 39 (1 undefined)" in title
@@ -293,8 +294,8 @@ def test_no_class_is_left_out_of_figure_and_table():
     """Nine classes: the two rarest share the last colour; the table has those that are predicted."""
     count, order = 45, np.repeat(np.arange(9), [2, 3, 4, 5, 5, 6, 6, 7, 7])
     rows = [(f"t/{place}", [1.0], np.eye(9)[number], 0) for place, number in enumerate(order)]
-    pair = stability.Beside(make(rows), "other seeds", (make(rows, seed=11),))
-    figure = stability.attention_of_other_models([pair])
+    pair = stability.Comparison(make(rows), "other seeds", (make(rows, seed=11),))
+    figure = figures.attention_of_other_models([pair])
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == [*(f"class {number}" for number in range(3, 9)), "3 others"]
     assert sum(int(text.get_text()) for text in figure.axes[0].texts) == count
@@ -304,4 +305,4 @@ def test_no_class_is_left_out_of_figure_and_table():
 
 def test_one_model_alone_has_little_to_tell():
     tables = stability.tables([draw(1)])
-    assert set(tables) == {"models", "models_by_kind"} and stability.figures([draw(1)]) == {}
+    assert set(tables) == {"models", "models_by_kind"} and figures.figures([draw(1)]) == {}

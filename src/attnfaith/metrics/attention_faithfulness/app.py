@@ -39,7 +39,12 @@ MAX_SECONDS = 60  # of that process
 PARQUET = b"PAR1"
 TRY_PARQUET = "--try-parquet"
 # what tells the cells of a record apart, where it has them
-IDENTITY = ("dataset", "revision", "split", "encoder", "alignment", "projection", "vectors", "objective", "seed")
+IDENTITY = (
+    *("dataset", "texts", "training_texts", "split", "model", "encoder", "hierarchy", "level", "alignment", "score_scale"),
+    *("projection", "projection_parameter", "readout", "vectors", "vectors_scale", "vectors_digest", "objective"),
+    *("attention_rate", "random_erasure", "adversary_weight", "adversary_divergence", "adversary_frozen", "attention_kind"),
+    *("base_encoder", "base_projection", "base_projection_parameter", "base_objective", "base_adversary_weight", "seed"),
+)
 BINS = np.linspace(-1, 1, 21)
 # column -> rows shown when the page opens: a dense attention, one on a single token, an even one
 EXAMPLE = {

@@ -1,0 +1,55 @@
+"""What of a cell's identity its recipe decides, before anything is run."""
+
+from pathlib import Path
+
+from attnfaith import recipes
+from attnfaith.recipes import Recipe
+
+
+RECIPE = "recipe.yaml"
+"""Name of the recipe in the folder of a run."""
+BASE_FIELDS = (
+    "encoder",
+    "hierarchy",
+    "alignment",
+    "score_scale",
+    "projection",
+    "projection_parameter",
+    "objective",
+    "adversary_weight",
+    "adversary_divergence",
+    "adversary_frozen",
+)
+
+
+def model_fields(model: recipes.Model) -> dict[str, object]:
+    """The fields of `record.Identity` that the model section decides; not those of the word vectors."""
+    parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
+    names = ("encoder", "hierarchy", "alignment", "score_scale", "projection", "readout")
+    return {**{name: getattr(model, name) for name in names}, "projection_parameter": parameter}
+
+
+def objective_fields(recipe: Recipe) -> dict[str, object]:
+    """The fields that say what a model is trained for."""
+    objective = recipe.objective
+    fields = {
+        "objective": objective.kind,
+        "attention_rate": recipe.training.attention_learning_rate_factor,
+        "random_erasure": recipe.training.random_erasure,
+    }
+    if objective.kind == "adversarial":
+        fields |= {f"adversary_{name}": getattr(objective, name) for name in ("weight", "divergence", "frozen")}
+    return fields
+
+
+def training_fields(recipe: Recipe) -> dict[str, object]:
+    """`objective_fields`, and those of the run that the model is trained against, read from that run's recipe.
+
+    Raises RecipeError where there is no such run.
+    """
+    fields = objective_fields(recipe)
+    if not recipe.objective.needs_base:
+        return fields
+    base = recipes.load(Path(recipe.objective.base) / RECIPE)
+    known = model_fields(base.model) | objective_fields(base)
+    return fields | {f"base_{name}": known.get(name) for name in BASE_FIELDS}

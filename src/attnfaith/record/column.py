@@ -1,0 +1,82 @@
+"""What one column of a record holds, said in fields that code reads: axes, unit, range, sign, when it is undefined."""
+
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+
+import pyarrow as pa
+
+from attnfaith.errors import AttnfaithError
+
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,79}")
+"""What a column's name looks like: it becomes part of file names."""
+
+
+class RecordError(AttnfaithError):
+    """A record that breaks a rule, or a file that is not one. The message names the column and the row."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column of a record holds.
+
+    axes: names of its dimensions, outermost first: () a scalar per instance, ("T",) a value per token, ("C",) per class,
+        ("K", "C") per draw and class, ("M", "S") per measure of importance and share of the tokens, ("T", "W") per word of
+        each sentence.
+    dtype: Arrow type name of the innermost value; "category" for a text of few values.
+    distribution: non-negative and summing to 1 along the last axis.
+    signed: a negative value is evidence against what is explained.
+    undefined: when a value is NaN, or its list empty; "" where it always is defined.
+    unit: of the values; "" for a share, a rank or a count. range: least and greatest value, None where there is no bound.
+    nullable: a scalar that may be absent.
+    doc: the meaning.
+    """
+
+    axes: tuple[str, ...] = ()
+    dtype: str = "float32"
+    distribution: bool = False
+    signed: bool = False
+    undefined: str = ""
+    unit: str = ""
+    range: tuple[float | None, float | None] | None = None
+    nullable: bool = False
+    doc: str = ""
+
+    def arrow_type(self) -> pa.DataType:
+        kind = pa.dictionary(pa.int32(), pa.string()) if self.dtype == "category" else pa.type_for_alias(self.dtype)
+        for _ in self.axes:
+            kind = pa.list_(kind)
+        return kind
+
+    def field(self, name: str) -> pa.Field:
+        """The Arrow field, which carries all that this column says. Raises RecordError as `check_name` does."""
+        check_name(name)
+        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(asdict(self)).encode()})
+
+
+def check_name(name: str) -> None:
+    """Raises RecordError for a name that no column may have: it would become part of a file's name."""
+    if not NAME.fullmatch(name):
+        raise RecordError(
+            f"column name {name[:80]!r}: a name is lower-case letters, digits and underscores, begins with a letter and has "
+            "at most 80 characters"
+        )
+
+
+def column_of(field: pa.Field) -> Column:
+    """What a field of a record says of its column; the plain Column for a field that says nothing.
+
+    Raises RecordError for metadata that no Column wrote.
+    """
+    stored = (field.metadata or {}).get(b"attnfaith")
+    if stored is None:
+        return Column()
+    try:
+        values = json.loads(stored)
+        known = {one.name for one in fields(Column)}
+        column = Column(**{name: value for name, value in values.items() if name in known})
+        limits = None if column.range is None else tuple(column.range)
+        return Column(**{**asdict(column), "axes": tuple(column.axes), "range": limits})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise RecordError(f"column '{field.name}': its description in the file cannot be read: {error}") from error

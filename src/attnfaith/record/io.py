@@ -1,0 +1,186 @@
+"""Records as files and tables: read, written whole or not at all, joined, their columns as arrays."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attnfaith.files import atomic_path
+from attnfaith.record.column import RecordError
+from attnfaith.record.schema import OPTIONAL_COLUMNS, VERSION, VERSION_KEY, axes, list_lengths, offsets, validate
+
+
+def rows(table: pa.Table, column: str) -> list[np.ndarray]:
+    """A list column as one numpy array per instance (views, not copies): (T,), (C,), or (K,T), (K,C) for one of draws.
+
+    Without draws, (0, 0). A column [T][W] gives a list of T arrays (W,) per instance. Raises RecordError where the record
+    has no such column, it holds one value per instance, or the draws of an instance differ in length.
+    """
+    if column not in table.column_names:
+        raise RecordError(f"the record has no column '{column}'; it has {table.column_names}")
+    array = table.column(column).combine_chunks()
+    if not pa.types.is_list(array.type):
+        raise RecordError(f"column '{column}' holds one {array.type} per instance, not a list")
+    bounds = array.offsets.to_numpy()
+    if not pa.types.is_list(array.values.type):
+        flat = array.values.to_numpy(zero_copy_only=False)
+        return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    inner = array.values.offsets.to_numpy()
+    flat = array.values.values.to_numpy(zero_copy_only=False)
+    arrays = []
+    if axes(table.schema.field(column))[-1] == "W":
+        return [
+            [flat[inner[place] : inner[place + 1]] for place in range(start, stop)]
+            for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
+        ]
+    for row, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        if len(lengths := np.unique(np.diff(inner[start : stop + 1]))) > 1:
+            raise RecordError(f"column '{column}' row {row}: draws of lengths {lengths.tolist()}; they must have one length")
+        shape = (stop - start, lengths[0]) if len(lengths) else (0, 0)
+        arrays.append(flat[inner[start] : inner[stop]].reshape(shape))
+    return arrays
+
+
+def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
+    """Values (B,T,...) of padded instances at the places where mask (B,T) is true: one array (T_b,...) per instance."""
+    return [row[keep] for row, keep in zip(np.asarray(values), np.asarray(mask, bool), strict=True)]
+
+
+def check_one_code(
+    tables: Iterable[pa.Table],
+    columns: Iterable[str] | None = None,
+    remedy: str = "measure them anew with one, or say mix_versions=True",
+) -> None:
+    """Raises RecordError where a column of the records was made by different code: its numbers need not compare.
+
+    columns: those that are used; None all. remedy: what the message says to do.
+    """
+    used = None if columns is None else set(columns)
+    makers: dict[str, set[str]] = {}
+    for table in tables:
+        for part in settings(table):
+            made = part.get("columns", {})
+            for name in table.column_names:
+                if name in made and (used is None or name in used):
+                    makers.setdefault(name, set()).add(made[name]["code"])
+    different = {name: codes for name, codes in makers.items() if len(codes) > 1}
+    if different:
+        shown = "; ".join(f"'{name}' by {', '.join(sorted(codes))}" for name, codes in list(different.items())[:4])
+        more = f" and {len(different) - 4} more columns" if len(different) > 4 else ""
+        raise RecordError(f"the records were measured by different code: {shown}{more}: {remedy}")
+
+
+def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
+    """Records of several cells as one. Beside hierarchical models, each token of a flat one is an item of one word; beside
+    pairs, a single text has a second one without words.
+
+    Raises RecordError where a column is in some records and missing in others, the same instance of the same cell comes
+    twice, or, unless mix_versions, different code measured them. Run information (`settings`) of the parts is kept as a
+    list.
+    """
+    tables = list(tables)
+    if not tables:
+        raise RecordError("nothing to concatenate: no record was given")
+    if not mix_versions:
+        check_one_code(tables)
+    if any("words" in table.column_names for table in tables):
+        tables = [_with_words(table) for table in tables]
+    if any("query_tokens" in table.column_names for table in tables):
+        tables = [_with_query(table) for table in tables]
+    names = set(tables[0].column_names)
+    for number, table in enumerate(tables):
+        if set(table.column_names) != names:
+            other = sorted(set(table.column_names) ^ names)
+            shown = ", ".join(other[:4]) + (f" and {len(other) - 4} more" if len(other) > 4 else "")
+            raise RecordError(
+                f"record {number} has other columns than record 0: {shown} are in one only; measure both with the same "
+                "producers, or report each alone"
+            )
+    gathered = [part for table in tables for part in settings(table)]
+    try:
+        joined = pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="default")
+    except pa.ArrowException as error:
+        raise RecordError(f"the records hold one column in different types: {error}") from error
+    joined = with_settings(joined.unify_dictionaries(), gathered)
+    validate(joined)
+    return joined
+
+
+def _with_words(table: pa.Table) -> pa.Table:
+    """The record with the columns [T][W] of a hierarchical model: where there are none, each token is all of its item."""
+    if "words" in table.column_names:
+        return table
+    tokens = table.column("tokens").combine_chunks()
+    words = tokens.flatten()
+    alone = pa.array(np.arange(len(words) + 1), pa.int32())
+    outer = offsets(list_lengths(tokens))
+    for name, values in (("words", words), ("word_attention", pa.array(np.ones(len(words), np.float32)))):
+        column = pa.ListArray.from_arrays(outer, pa.ListArray.from_arrays(alone, values))
+        field = OPTIONAL_COLUMNS[name].field(name)
+        table = table.append_column(field, column.cast(field.type))
+    return table
+
+
+def _with_query(table: pa.Table) -> pa.Table:
+    """The record with the words of second texts: none where it has no such column."""
+    if "query_tokens" in table.column_names:
+        return table
+    field = OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
+    return table.append_column(field, pa.array([[]] * table.num_rows, field.type))
+
+
+def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:
+    """The record with the settings that made it (one dict per cell) stored in its schema."""
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": json.dumps(parts).encode()})
+
+
+def settings(table: pa.Table) -> list[dict]:
+    """What made the record: one dict of settings per cell; [] where none were stored."""
+    return json.loads((table.schema.metadata or {}).get(b"attnfaith", b"[]"))
+
+
+def save(table: pa.Table, path: str | os.PathLike) -> None:
+    """Write a record as parquet, whole or not at all: `path` is either the old file or the whole new one.
+
+    Raises RecordError where the record breaks a rule, FileError where it cannot be written (the old file stays).
+    """
+    validate(table)
+    metadata = {**(table.schema.metadata or {}), VERSION_KEY: str(VERSION).encode()}
+    with atomic_path(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
+
+
+def load(path: str | os.PathLike) -> pa.Table:
+    """Read a record and check it.
+
+    Raises RecordError where the file is absent, corrupt or half-written, of another version of the schema, or breaks a rule.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise RecordError(f"no record at {path}")
+    try:
+        stored = pq.read_schema(path)
+        if "instance_id" not in stored.names:
+            raise RecordError(
+                f"{path} is no record of this package: it has the columns {', '.join(map(repr, stored.names[:10]))}"
+            )
+        version = schema_version(stored)
+        table = pq.read_table(path) if version == VERSION else None
+    except (pa.ArrowException, OSError) as error:
+        raise RecordError(f"{path} is not a readable record (corrupt or half-written): {error}") from error
+    if table is None:
+        raise RecordError(
+            f"{path} has version {version} of the record's schema, this package reads {VERSION}: measure the model anew"
+        )
+    validate(table)
+    return table
+
+
+def schema_version(schema: pa.Schema) -> int | str:
+    """The version of a record's schema; 1 where it states none."""
+    stated = (schema.metadata or {}).get(VERSION_KEY, b"1").decode(errors="replace")
+    return int(stated) if stated.isdecimal() else stated[:20]

@@ -1,0 +1,223 @@
+"""The record: one row per instance, everything downstream of the models reads it and nothing else.
+
+A record is a `pyarrow.Table`. Identity columns (`Identity`) are repeated on every row, so records of many cells concatenate
+and a table is a group-by. Each column carries what it is (`Column`) in its field's metadata, which is how a row is checked:
+every [T] column of a row has the same length, every [C] column too, and a column marked `distribution` is non-negative and
+sums to 1 along its last axis. In the records of hierarchical models T counts sentences, and [T][W] columns hold values of
+the words of each; measured at the word level, T counts words. Q counts words of a second text.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attnfaith.record.column import Column, RecordError, check_name, column_of
+from attnfaith.record.identity import IDENTITY_COLUMNS, from_row
+
+
+VERSION = 2
+"""Version of the schema; a file of another one is refused."""
+VERSION_KEY = b"attnfaith_schema"
+SUM_TOLERANCE = 1e-4
+ABSOLUTE = "absolute_"
+"""Start of the name under which tests of explanations take a signed measure by its size."""
+
+COLUMNS = {
+    "instance_id": Column(dtype="string", doc="data set / split / original row"),
+    **IDENTITY_COLUMNS,
+    "tokens": Column(
+        ("T",),
+        "string",
+        doc="attendable tokens, as read (of a hierarchical model its sentences, or words); no marker or padding",
+    ),
+    "label": Column(dtype="int64", nullable=True, doc="gold class; null where unknown"),
+    "truncated": Column(dtype="bool", doc="the text was longer than the limit and was cut"),
+    "probs": Column(("C",), distribution=True, doc="the model's class probabilities"),
+    "attention": Column(("T",), distribution=True, doc="one weight per token; [] for an empty text"),
+}
+OPTIONAL_COLUMNS = {
+    "rationale": Column(("T",), doc="gold evidence, 1 on tokens that decide the label and 0 elsewhere"),
+    "impermissible": Column(
+        ("T",), doc="1 on words that an honest model needs and a deceptive one hides (Pruthi et al. 2020), 0 elsewhere"
+    ),
+    "words": Column(("T", "W"), "string", doc="the words of each sentence"),
+    "word_attention": Column(("T", "W"), distribution=True, doc="one weight per word, summing to 1 over its sentence"),
+    "query_tokens": Column(("Q",), "string", doc="words of the second text, such as a question; nothing attends to them"),
+}
+
+
+def schema(extra: Mapping[str, Column] | None = None) -> pa.Schema:
+    """The Arrow schema of a record with the columns of the given producers beside the common ones.
+
+    Raises RecordError where a producer declares a name that the record already has.
+    """
+    columns = dict(COLUMNS)
+    for name, column in (extra or {}).items():
+        if name in columns:
+            raise RecordError(f"column '{name}' is declared twice: rename it in the producer's COLUMNS")
+        columns[name] = column
+    return pa.schema([column.field(name) for name, column in columns.items()], {VERSION_KEY: str(VERSION).encode()})
+
+
+def build(columns: Mapping[str, Sequence], extra: Mapping[str, Column] | None = None) -> pa.Table:
+    """A validated record from Python or numpy columns of equal row count."""
+    wanted = schema(extra)
+    if missing := [name for name in wanted.names if name not in columns]:
+        raise RecordError(f"columns missing: {missing}; given: {sorted(columns)}")
+    if unknown := [name for name in columns if name not in wanted.names]:
+        raise RecordError(f"columns nobody declared: {unknown}; declared: {wanted.names}")
+    counts = {name: len(values) for name, values in columns.items()}
+    if len(set(counts.values())) > 1:
+        raise RecordError(f"columns of unequal row count: {counts}")
+    arrays = [_array(columns[field.name], field) for field in wanted]
+    table = pa.Table.from_arrays(arrays, schema=wanted)
+    validate(table)
+    return table
+
+
+def _array(values: Sequence, field: pa.Field) -> pa.Array:
+    try:
+        if pa.types.is_dictionary(field.type):
+            return pa.array(values, pa.string()).dictionary_encode()
+        if len(axes(field)) == 2 and len(values) and all(isinstance(value, np.ndarray) for value in values):
+            return _nested(values, field.type)
+        return pa.array(values, field.type)
+    except (pa.ArrowException, TypeError) as error:
+        raise RecordError(f"column '{field.name}' must be {field.type}: {error}") from error
+
+
+def _nested(values: Sequence[np.ndarray], kind: pa.DataType) -> pa.Array:
+    """One array (K,M) per instance as lists of lists, without a Python object for each of the K."""
+    draws = np.array([len(value) for value in values], dtype=np.int64)
+    lengths = np.repeat([value.shape[1] for value in values], draws)
+    flat = np.concatenate([value.ravel() for value in values])
+    inner = pa.ListArray.from_arrays(offsets(lengths), pa.array(flat, kind.value_type.value_type), kind.value_type)
+    return pa.ListArray.from_arrays(offsets(draws), inner, kind)
+
+
+def offsets(lengths: np.ndarray) -> pa.Array:
+    """Where lists of these lengths begin and end in their flat values."""
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+
+
+def axes(field: pa.Field) -> tuple[str, ...]:
+    """The axes of a record's column."""
+    return column_of(field).axes
+
+
+def list_lengths(array: pa.ListArray) -> np.ndarray:
+    """How many values each list holds."""
+    return pc.list_value_length(array).to_numpy(zero_copy_only=False)
+
+
+def validate(table: pa.Table) -> None:
+    """Check the rules a record obeys; raise RecordError naming the first broken rule, column and row.
+
+    Rules: the common columns are there, with their types; nothing but a label is null; instance ids are unique within a
+    cell; in each row all [T] columns have one length and all [C] columns another, with draws too ([K][T], [K][C]), and all
+    [T][W] columns as many words in each sentence; there is a class; distributions are finite, non-negative and sum to 1
+    within 1e-4 (an empty one is allowed: an empty text attends to nothing); a label that is not null lies in 0..C-1.
+    """
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise RecordError(f"not a record: columns {missing} are missing; it has {table.column_names}")
+    lengths: dict[str, tuple[str, np.ndarray]] = {}
+    for field in sorted(table.schema, key=lambda field: field.name not in COLUMNS):  # tokens and probs give T and C
+        check_name(field.name)
+        common = COLUMNS.get(field.name, OPTIONAL_COLUMNS.get(field.name))
+        stated = column_of(field)
+        expected_axes = stated.axes or (common or stated).axes
+        if common:
+            _check_type(field, common)
+        elif not expected_axes and pa.types.is_nested(field.type):
+            raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
+        column = table.column(field.name).combine_chunks()
+        owner = np.arange(table.num_rows)  # the row of each list that is looked at
+        for axis in expected_axes:
+            if not pa.types.is_list(column.type):
+                raise RecordError(f"column '{field.name}' is {field.type}; its axes {expected_axes} need nested lists")
+            _check_no_null(field.name, column, owner)
+            counts = list_lengths(column)
+            if axis == "W":
+                name, wanted = lengths.setdefault(axis, (field.name, counts))
+                if not np.array_equal(wanted, counts):
+                    raise RecordError(
+                        f"row {owner[np.flatnonzero(wanted != counts)[0]]}: columns '{field.name}' and '{name}' have other "
+                        "numbers of words in a sentence; all columns over W must have one"
+                    )
+            if axis in ("T", "C"):
+                name, wanted = lengths.setdefault(axis, (field.name, counts))
+                if (bad := np.flatnonzero(wanted[owner] != counts)).size:
+                    row = int(owner[bad[0]])
+                    raise RecordError(
+                        f"row {row}: column '{field.name}' has {counts[bad[0]]} values and '{name}' {wanted[row]}; "
+                        f"all columns over {axis} of a row must have one length"
+                    )
+            innermost, owner_of_lists = column, owner
+            column, owner = column.flatten(), np.repeat(owner, counts)
+        if common and not common.nullable:
+            _check_no_null(field.name, column, owner)
+        if expected_axes and (stated.distribution or (common and common.distribution)):
+            _check_distribution(field.name, innermost, owner_of_lists)
+    label = table.column("label").to_numpy()
+    classes = lengths["C"][1]
+    if (bad := np.flatnonzero(classes == 0)).size:
+        raise RecordError(f"row {bad[0]}: column 'probs' is empty; a prediction has a probability for each class")
+    known_label = ~np.isnan(label.astype(float))
+    if (bad := np.flatnonzero(known_label & ((label < 0) | (label >= classes)))).size:
+        row = int(bad[0])
+        raise RecordError(f"row {row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
+    _check_unique(table)
+
+
+def _check_type(field: pa.Field, column: Column) -> None:
+    kind = field.type
+    for _ in column.axes:
+        kind = kind.value_type if pa.types.is_list(kind) else pa.null()
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    alike = {
+        "string": pa.types.is_string,
+        "category": pa.types.is_string,
+        "int64": pa.types.is_integer,
+        "bool": pa.types.is_boolean,
+        "float32": pa.types.is_floating,
+        "float64": pa.types.is_floating,
+    }
+    if not alike[column.dtype](kind):
+        raise RecordError(f"column '{field.name}' is {field.type}; it must be {column.arrow_type()}")
+
+
+def _check_no_null(name: str, array: pa.Array, owner: np.ndarray) -> None:
+    if array.null_count:
+        place = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+        raise RecordError(f"column '{name}' row {owner[place]}: is null, or holds a null")
+
+
+def _check_distribution(name: str, lists: pa.ListArray, rows_of_lists: np.ndarray) -> None:
+    values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+    lengths = list_lengths(lists)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    sums = np.bincount(owner, weights=values, minlength=len(lengths))
+    bad_value = ~(values >= 0)  # also true for NaN
+    if bad_value.any():
+        place = int(np.flatnonzero(bad_value)[0])
+        row = rows_of_lists[owner[place]]
+        raise RecordError(f"column '{name}' row {row}: value {values[place]} is not a probability")
+    bad_sum = (lengths > 0) & ~(np.abs(sums - 1) <= SUM_TOLERANCE)
+    if bad_sum.any():
+        place = int(np.flatnonzero(bad_sum)[0])
+        raise RecordError(f"column '{name}' row {rows_of_lists[place]}: sums to {sums[place]:.6f}, not to 1")
+
+
+def _check_unique(table: pa.Table) -> None:
+    keys = ["instance_id", *IDENTITY_COLUMNS]
+    cells = table.select(keys).group_by(keys).aggregate([([], "count_all")])
+    counts = cells.column("count_all").to_numpy()
+    if (bad := np.flatnonzero(counts > 1)).size:
+        row = cells.slice(int(bad[0]), 1).to_pylist()[0]
+        cell = ", ".join(f"{name} {value}" for name, value in from_row(row).heading.items())
+        raise RecordError(
+            f"instance '{row['instance_id']}' appears {row['count_all']} times in one cell ({cell}): give each cell once"
+        )

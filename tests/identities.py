@@ -1,0 +1,43 @@
+"""Identities of cells that tests make up, written as short as a row of a table."""
+
+from attnfaith import record as records
+
+
+def typed(
+    projection="softmax", alignment="additive", objective="classification", vectors="random(0.25)", **fields
+) -> records.Identity:
+    """The identity of a cell, some of its fields written as tables show them: "sparsegen(0.5)", "additive(scale 1)",
+    "classification(attention rate x 10)", "adversarial(jsd, 1, frozen)", "guided(bilstm+additive+softmax)".
+    """
+
+    def split(label):
+        name, _, inside = label.partition("(")
+        return name, inside[:-1].split(", ") if inside else []
+
+    made = {"dataset": "sst", "texts": "abc", "training_texts": "def", "split": "test", "seed": 0} | fields
+    made["projection"], parameter = split(projection)
+    made["projection_parameter"] = float(parameter[0]) if parameter else None
+    made["alignment"], scale = split(alignment)
+    made["score_scale"] = float(scale[0].removeprefix("scale ")) if scale else None
+    made["vectors"], spread = split(vectors)
+    made["vectors_scale"] = float(spread[0])  # of random vectors
+    made["objective"], parts = split(objective)
+    for part in parts:
+        if part.startswith("attention rate x "):
+            made["attention_rate"] = float(part.removeprefix("attention rate x "))
+        elif part.startswith("tokens erased "):
+            made["random_erasure"] = float(part.removeprefix("tokens erased "))
+    if made["objective"] == "adversarial":
+        made |= {"adversary_divergence": parts[0], "adversary_weight": float(parts[1]), "adversary_frozen": len(parts) > 2}
+    if made["objective"] == "guided":
+        made |= {"base_hierarchy": "none", "base_objective": "classification", "attention_kind": "given"}
+        if "+" in parts[0]:
+            made |= zip(("base_encoder", "base_alignment", "base_projection"), parts[0].split("+"), strict=True)
+        else:
+            adversary = typed(objective=", ".join(parts))
+            fields = ("objective", "adversary_divergence", "adversary_weight", "adversary_frozen")
+            made |= {f"base_{name}": getattr(adversary, name) for name in fields}
+    identity = records.Identity(**made)
+    assert identity.heading["projection"] == projection and identity.heading["alignment"] == alignment
+    assert identity.heading["objective"] == objective and identity.heading["vectors"] == vectors
+    return identity
