@@ -28,6 +28,7 @@ LAYERS = (
     ("reporting",),
     ("hub",),
     ("recipes",),
+    ("planned_identity",),
     ("runs",),
     ("reproduction", "roar", "study"),
     ("cli",),
