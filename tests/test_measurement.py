@@ -81,10 +81,11 @@ def test_rows_come_in_the_data_sets_order(go, texts):
     assert found.column("tokens").to_pylist() == list(dataset["tokens"])
     assert found.column("label").to_pylist() == list(dataset["labels"])
     assert found.column("seed").unique().to_pylist() == [7]
-    assert found.column("revision").unique().to_pylist() == ["rev"]
+    assert found.column("texts").unique().to_pylist() == ["rev"]
     for name, value in (("encoder", "bilstm"), ("alignment", "additive"), ("projection", "softmax")):
         assert found.column(name).unique().to_pylist() == [value]
-    assert found.column("vectors").unique().to_pylist() == ["random(0.5)"]
+    assert found.column("vectors").unique().to_pylist() == ["random"]
+    assert found.column("vectors_scale").unique().to_pylist() == [0.5]
 
 
 def test_values_are_those_of_each_text_alone(go, tiny_model, tiny_rows, tiny_batch):
@@ -114,7 +115,8 @@ def test_sentences(go, texts, tiny_model, tiny_batch):
     """Attention and importance over sentences, word attention beside it: those of each document alone."""
     model, dataset = tiny_model(encoder="bigru", hierarchy="sentence"), texts(hierarchy="sentence")
     found = go(model=model, dataset=dataset, producers=NAMES)
-    assert found.column("encoder").unique().to_pylist() == ["bigru(sentence)"]
+    identity = record.from_row(found.to_pylist()[0])
+    assert (identity.encoder, identity.hierarchy, identity.level) == ("bigru", "sentence", "sentence")
     assert found.column("words").to_pylist() == list(dataset["words"])
     columns = zip(
         *(record.rows(found, name) for name in ("attention", "word_attention", "importance_leave_one_out")), strict=True
@@ -145,7 +147,8 @@ def test_words_of_sentences(go, texts, tiny_model, tiny_batch):
     dataset = dataset.add_column("word_rationale", marks)
     found = go(model=model, dataset=dataset, producers=[*NAMES, "permutation"], level="word")
     above = go("sentences.parquet", model=model, dataset=dataset, producers=[*NAMES, "permutation"])
-    assert found.column("encoder").unique().to_pylist() == ["bigru(sentence, words)"]
+    identity = record.from_row(found.to_pylist()[0])
+    assert (identity.encoder, identity.hierarchy, identity.level) == ("bigru", "sentence", "word")
     assert {"words", "word_attention"}.isdisjoint(found.column_names)
     assert found.column("tokens").to_pylist() == [sum(row, []) for row in dataset["words"]]
     assert [row.tolist() for row in record.rows(found, "rationale")] == [sum(row, []) for row in marks]
@@ -160,7 +163,7 @@ def test_words_of_sentences(go, texts, tiny_model, tiny_batch):
     for name in ("label", "truncated", "instance_id"):
         assert found.column(name).equals(above.column(name))
     together = record.concatenate([found, above])
-    assert together.num_rows == 40 and sorted(together.column("encoder").unique().to_pylist())[0] == "bigru(sentence)"
+    assert together.num_rows == 40 and sorted(together.column("level").unique().to_pylist()) == ["sentence", "word"]
     assert not model.training
 
 
@@ -348,7 +351,7 @@ def test_shards_under_another_attention_are_refused(go, texts, counted):
         go(producers=[], attention=guides(texts()))
     counted.stop_at = None
     for other in (guides(texts(), seed=1), None):
-        with pytest.raises(MeasurementError, match=r"another measurement \(different: attention\)"):
+        with pytest.raises(MeasurementError, match=r"another measurement \(different: attention(, identity)?\)"):
             go(producers=[], attention=other)
     identical(go(producers=[], attention=guides(texts())), go("whole.parquet", producers=[], attention=guides(texts())))
 
@@ -374,7 +377,7 @@ def test_what_the_weights_do_not_tell_is_in_the_digest(tiny_model):
     assert len({measurement.digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
     marked = (tiny_model(hierarchy="sentence", sentence_token_id=mark) for mark in (4, 5))
     assert len({measurement.digest_model(model) for model in marked}) == 2
-    assert measurement._model_identity(held, "sentence")["alignment"] == "additive(scale 1)"
+    assert measurement.model_identity(held)["score_scale"] == 1.0
 
 
 def replaced(name):
@@ -566,13 +569,13 @@ def test_shards_without_a_plan_are_not_trusted(go, counted, tiny_model, tmp_path
     identical(go(), go("whole.parquet"))
 
 
-@pytest.mark.parametrize("change", [{"CODE": "other"}, {"version": "0"}])
+@pytest.mark.parametrize("change", ["code", "version"])
 def test_shards_of_other_code_are_measured_anew(go, counted, monkeypatch, tmp_path, change):
     """Nobody can finish them, and what is measured anew says by which code."""
     counted.stop_at = 5
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        if "CODE" in change:
-            patched.setattr(measurement, "CODE", "other")
+        if change == "code":
+            patched.setattr(record, "code_digest", lambda module: "other")
         else:
             patched.setattr(measurement.attnfaith, "__version__", "0")
         go()
@@ -582,7 +585,11 @@ def test_shards_of_other_code_are_measured_anew(go, counted, monkeypatch, tmp_pa
     found = go()
     assert sum(map(len, counted.done)) == 20
     (made,) = record.settings(found)
-    assert (made["version"], made["code"]) == (measurement.attnfaith.__version__, record.code_digest())
+    assert made["version"] == measurement.attnfaith.__version__
+    assert made["columns"]["attention"] == {"producer": "measurement", "code": record.code_digest("measurement")}
+    code = record.code_digest("importance.gradient")
+    assert made["columns"]["importance_gradient"] == {"producer": "importance.gradient", "code": code}
+    assert set(made["columns"]) == set(found.column_names) and not record.stale(made["columns"])
     identical(found, go("whole.parquet"))
 
 
@@ -608,7 +615,7 @@ def slow(*args):
 measurement._measure_batch = slow
 model = AttentionClassifierForSequenceClassification.from_pretrained({model!r}).eval()
 rows = datasets.load_from_disk({data!r})
-measurement.measure(model, rows, measurement.Identity("tiny", "rev", "test", 7), ["gradient"], {output!r},
+measurement.measure(model, rows, measurement.record.Identity("tiny", "rev", "test", 7), ["gradient"], {output!r},
                     shard_instances=5, batch_tokens=24, progress=False)
 """
 
@@ -695,7 +702,7 @@ def test_unknown_and_repeated_producers(go, tmp_path):
 
 
 def fake(monkeypatch, columns, made):
-    module = types.ModuleType("fake")
+    module = types.ModuleType("attnfaith.importance.gradient")  # whose code is there to be known by
     module.COLUMNS = columns
     module.measure = lambda model, batch, *, seed: made(batch)
     monkeypatch.setattr(measurement, "load_producers", lambda names: {"fake": module})
@@ -725,7 +732,7 @@ def test_producers_that_declare_one_column_twice(go, monkeypatch):
 
 def test_a_producer_gets_the_seed_and_the_instances(go, monkeypatch):
     seen = []
-    module = types.ModuleType("fake")
+    module = types.ModuleType("attnfaith.importance.gradient")  # whose code is there to be known by
     module.COLUMNS = {"importance_a": Column(("T",))}
 
     def told(model, batch, *, seed):
@@ -763,11 +770,11 @@ def test_tests_of_scores_come_after_all_that_make_them(go):
 
 
 def test_signed_measures_are_tested_by_their_size_too(go, monkeypatch):
-    """ "signed" in the column's doc, not "unsigned"; the order by size is another one."""
-    signed = types.ModuleType("signed")
+    """The order by size is another one."""
+    signed = types.ModuleType("attnfaith.importance.gradient")
     signed.COLUMNS = {
-        "importance_a": Column(("T",), doc="evidence; signed"),
-        "importance_b": Column(("T",), doc="a size; unsigned"),
+        "importance_a": Column(("T",), signed=True, doc="evidence"),
+        "importance_b": Column(("T",), doc="a size"),
     }
     values = [1.0, -3.0, 2.0]
 

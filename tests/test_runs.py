@@ -109,7 +109,8 @@ def test_the_record_of_a_run(finished):
         table.column_names
     )
     assert table.column("seed").unique().to_pylist() == [3]
-    assert table.column("revision").unique().to_pylist() == [runs.read_state(folder)["dataset"]["revision"]]
+    assert table.column("texts").unique().to_pylist() == [runs.read_state(folder)["texts"]["test"]]
+    assert table.column("training_texts").unique().to_pylist() == [runs.read_state(folder)["texts"]["train"]]
     (settings,) = record.settings(table)
     assert settings["recipe"]["training"]["learning_rate"] == 0.01 and settings["run"]["best"]
     assert record.rows(table, "rationale")[0].sum() == 1
@@ -142,7 +143,7 @@ def test_scores_are_those_of_the_metric(finished):
 
 def test_scores_of_interventions(tmp_path, capsys):
     """Draw by draw: two draws of one text, one of the next, and a text of one token, undefined once."""
-    identity = {name: ["x"] * 3 for name in record.IDENTITY} | {"seed": [0] * 3, "instance_id": ["a", "b", "c"]}
+    identity = record.as_columns(record.Identity("x", "x", "x", 0), 3) | {"instance_id": ["a", "b", "c"]}
     columns = identity | {
         "tokens": [["v", "w"], ["v", "w"], ["v"]],
         "label": [None] * 3,

@@ -422,9 +422,9 @@ def _prepare(folder: Path, plan: dict) -> None:
         changed = sorted(key for key in {*plan, *found} if plan.get(key) != found.get(key))
         if not changed:
             return
-        if not {"columns", "version"}.issuperset(changed):
+        if asked := [key for key in changed if key not in ("columns", "version")]:
             raise MeasurementError(
-                f"{folder} holds part of another measurement (different: {', '.join(changed)}); "
+                f"{folder} holds part of another measurement (different: {', '.join(asked)}); "
                 "finish that one, or delete the folder to start anew"
             )
     # shards of other code, or without a plan, left when the folder was being deleted: nobody can finish those

@@ -528,8 +528,8 @@ def _train(recipe: Recipe, arguments: TrainingArguments, folder: Path, state: Pa
         "processes": state.num_processes,
     }
     if state.is_main_process:
-        fingerprint = {split: digest_data(rows) for split, rows in encoded.items()}
-        data = {"revision": loaded.revision, "fingerprint": fingerprint}
+        digests = {split: digest_data(rows) for split, rows in encoded.items()}
+        data = {"revision": loaded.revision, "fingerprint": digests}
         made = {**_made(recipe.seed, TRAINING_CODE, state, data), "of": "training"}
         if earlier := read_state(folder).get("provenance"):  # the part that an interrupted process trained
             changed = [key for key in ("version", "code", "commit", "dirty", "libraries") if earlier.get(key) != made[key]]

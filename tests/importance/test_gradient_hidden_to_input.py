@@ -154,9 +154,8 @@ def test_rows_are_kept_where_asked(tiny_model, tiny_rows, tiny_batch):
 def test_kept_rows_are_read_back_from_a_record(keep, tiny_model, tiny_rows, tiny_batch):
     rows = tiny_rows([3, 0, 5])
     made = measure(tiny_model(), tiny_batch(rows), keep_rows=keep)
-    columns = {name: ["x"] * 3 for name in record.IDENTITY} | {
+    columns = record.as_columns(record.Identity("x", "x", "x", 0), 3) | {
         "instance_id": [row["instance_id"] for row in rows],
-        "seed": [0] * 3,
         "tokens": [row["tokens"] for row in rows],
         "label": [None] * 3,
         "truncated": [False] * 3,

@@ -248,9 +248,8 @@ def test_columns_make_a_record(producer, tiny_model, tiny_rows, tiny_batch):
     """What a producer returns and what it declares fit together as the record wants it."""
     model, rows = tiny_model(), tiny_rows(TEXTS)
     attention = model.attend(*model.encode(**{k: v for k, v in tiny_batch(rows).items() if k != "instance_id"}))
-    columns = {name: ["x"] * len(rows) for name in record.IDENTITY} | {
+    columns = record.as_columns(record.Identity("x", "x", "x", 0), len(rows)) | {
         "instance_id": [row["instance_id"] for row in rows],
-        "seed": [0] * len(rows),
         "tokens": [row["tokens"] for row in rows],
         "label": [None] * len(rows),
         "truncated": [False] * len(rows),

@@ -260,8 +260,7 @@ def a_record():
         records.build(
             {
                 "instance_id": [f"text/{place}" for place in range(n)],
-                **{name: ["x"] * n for name in records.IDENTITY[1:-1]},
-                "seed": [seed] * n,
+                **records.as_columns(records.Identity("x", "x", "x", seed), n),
                 "tokens": TOKENS[:: turn[seed]],
                 "label": [0] * n,
                 "truncated": [False] * n,

@@ -675,16 +675,14 @@ def test_configuration_is_checked_when_saved(tmp_path):
         changed.save_pretrained(tmp_path)
 
 
-def test_labels_of_projection_and_vectors():
-    assert config(projection="sparsegen", sparsegen_lambda=0.5).projection_label == "sparsegen(0.5)"
-    assert config(projection="entmax", entmax_alpha=1.25).projection_label == "entmax(1.25)"
-    assert config(projection="entmax15").projection_label == "entmax15"
-    assert config(encoder="bigru").encoder_label == "bigru"
-    assert config(encoder="bigru", hierarchy="sentence").encoder_label == "bigru(sentence)"
-    assert config(alignment="dot").alignment_label == "dot"
-    assert config(score_scale=1.0).alignment_label == config(score_scale=1).alignment_label == "additive(scale 1)"
-    assert config(embedding_std=0.25).vectors_label == "random(0.25)"
-    assert config(vectors="glove").vectors_label == "glove"
+def test_parameter_of_the_projection_and_kind_of_vectors():
+    assert config(projection="sparsegen", sparsegen_lambda=0.5).projection_parameter == 0.5
+    assert config(projection="entmax", entmax_alpha=1.25).projection_parameter == 1.25
+    assert config(projection="entmax15").projection_parameter is None
+    assert config(vectors="pretrained", vectors_digest="0123456789ab").vectors_digest == "0123456789ab"
+    for fields in ({"vectors": "glove"}, {"vectors": "pretrained"}, {"vectors_digest": "0123456789ab"}):
+        with pytest.raises(StrictDataclassError, match="vectors"):
+            config(**fields)
 
 
 def test_configuration_file_names_every_factor(tmp_path):

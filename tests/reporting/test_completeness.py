@@ -52,12 +52,12 @@ def test_for_reading(record):
     assert completeness.grid(exploded).rows[1][-5:-3] == ("undefined", "3.0e+09 ×")
 
 
-def test_a_data_set_says_its_revision(record):
+def test_a_data_set_says_its_texts(record):
     table = completeness.table(split_cells(record))
-    both = pd.concat([table, table.assign(dataset="another", revision="long")])
+    both = pd.concat([table, table.assign(dataset="another", texts="long")])
     assert completeness.grid(both).columns[:2] == ("dataset", "measure")
-    two = pd.concat([table, table.assign(revision="other")])
-    assert completeness.grid(two).columns[:2] == ("revision", "measure")
+    two = pd.concat([table, table.assign(texts="other")])
+    assert completeness.grid(two).columns[:2] == ("texts", "measure")
     same = pd.concat([table, table.assign(dataset="another")])
     assert completeness.grid(same).columns[:2] == ("dataset", "measure")
 

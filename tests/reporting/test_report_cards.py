@@ -7,6 +7,7 @@ from pathlib import Path
 
 import evaluate
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 from huggingface_hub import ModelCard
@@ -68,14 +69,14 @@ RUN = {
 
 def made_of(table, **settings):
     """The record with what a measurement stores in it."""
-    identity = {name: table.column(name)[0].as_py() for name in records.IDENTITY[1:]}
+    identity = {name: table.column(name)[0].as_py() for name in records.IDENTITY_COLUMNS}
     stored = {
         "identity": identity,
         "label_names": ["negative", "positive | <i>x</i>"],
         "producers": ["gradient", "gradient_norm", "leave_one_out", "permutation"],
         "model": "d" * 64,
         "version": "0.1.0",
-        "code": "fedcba987654",
+        "columns": {"attention": {"producer": "measurement", "code": "fedcba987654"}},
         "seed": 0,
         "recipe": RECIPE,
         **settings,
@@ -88,7 +89,7 @@ def permuted(table, seed=5):
     lengths = [len(row) for row in records.rows(table, "attention")]
     draws = [generator.dirichlet(np.ones(2), 9 if length > 1 else 0).tolist() for length in lengths]
     field = permutation.COLUMNS["permuted_probs"].field("permuted_probs")
-    return table.append_column(field, records.pa.array(draws, field.type))
+    return table.append_column(field, pa.array(draws, field.type))
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_another_number_is_another_card(drawn):
     weights = [row[::-1] for row in records.rows(drawn, "attention")]
     place = drawn.column_names.index("attention")
     field = drawn.schema.field("attention")
-    other = drawn.set_column(place, field, records.pa.array([row.tolist() for row in weights], field.type))
+    other = drawn.set_column(place, field, pa.array([row.tolist() for row in weights], field.type))
     assert rendered(other)["model_card.md"] != rendered(drawn)["model_card.md"]
     assert rendered(drawn) == rendered(drawn)
 
@@ -251,7 +252,7 @@ def ranked(build_record, agree, count=40, encoder="average", weights=None, **col
         instances.append({"attention": weights, **{name: scores for name in MEASURES}, **columns})
     table = build_record(instances, measures=MEASURES)
     place = table.column_names.index("encoder")
-    column = records.pa.array([encoder] * count).dictionary_encode()
+    column = pa.array([encoder] * count).dictionary_encode()
     return table.set_column(place, table.schema.field("encoder"), column)
 
 
@@ -321,7 +322,7 @@ def moved(build_record, share, count=200, probs=(0.2, 0.8)):
     )
     field = permutation.COLUMNS["permuted_probs"].field("permuted_probs")
     draws = [[[0.88, 0.12] if number < share * count else list(probs)] * 4 for number in range(count)]
-    return table.append_column(field, records.pa.array(draws, field.type))
+    return table.append_column(field, pa.array(draws, field.type))
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(1.0, MAY_NOT), (0.6, MAY_NOT), (0.5, CARE), (0.0, CARE)])
@@ -352,10 +353,8 @@ def test_an_adversary_far_away_speaks_against_a_reason(build_record):
         other = table
         for name, values in (columns | {"adversary_exact_jsd": [[jsd]] * count}).items():
             kind = COLUMNS[name].arrow_type()
-            array = records.pa.array(values, records.pa.string()).dictionary_encode() if "certainty" in name else None
-            other = other.append_column(
-                COLUMNS[name].field(name), records.pa.array(values, kind) if array is None else array
-            )
+            array = pa.array(values, pa.string()).dictionary_encode() if "certainty" in name else None
+            other = other.append_column(COLUMNS[name].field(name), pa.array(values, kind) if array is None else array)
         assert verdicts(other)["reason"] == verdict
 
 
@@ -474,13 +473,13 @@ def test_names_that_the_hub_does_not_allow(repo_id, drawn):
 
 
 def test_no_folder_of_a_machine(drawn):
-    place = drawn.column_names.index("vectors")
-    column = records.pa.array(["/srv/somebody/glove.txt"] * drawn.num_rows).dictionary_encode()
-    table = drawn.set_column(place, drawn.schema.field("vectors"), column)
+    place = drawn.column_names.index("dataset")
+    column = pa.array(["/srv/somebody/reviews.csv"] * drawn.num_rows).dictionary_encode()
+    table = drawn.set_column(place, drawn.schema.field("dataset"), column)
     text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
-    assert "glove.txt" in text and "/srv" not in text
+    assert "reviews.csv" in text and "/srv" not in text
     cell = cards.cell_facts(RUN, table, model_repo=REPO)
-    assert cell["vectors"] == "glove.txt"
+    assert cell["dataset"] == "reviews.csv"
 
 
 # ------------------------------------------------------------------------------------------ several records

@@ -17,7 +17,7 @@ from attnfaith.reporting.tables import format_number, to_markdown
 
 
 MEASURES = ("gradient", "leave_one_out")
-IDENTITY = ["dataset", "revision", "split", "encoder", "alignment", "projection", "vectors", "objective", "seed"]
+IDENTITY = list(records.HEADING)
 
 
 def row_of(table, **wanted):

@@ -410,7 +410,7 @@ def _measured(settings: Mapping) -> str:
     for name, value in {
         "seed": settings.get("seed"),
         "attnfaith": settings.get("version"),
-        "code": known.get("code"),
+        "code": settings.get("columns", {}).get("attention", {}).get("code"),
         "commit": known.get("commit"),
     }.items():
         said += f"; {name} {'not recorded' if value is None else value}"
@@ -472,7 +472,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
         **{name: _plain(value) for name, value in _public(cell.heading).items()},
         "producers": list(settings.get("producers", [])),
         "label_names": list(settings.get("label_names", [])),
-        "code": known.get("code"),
+        "code": settings.get("columns", {}).get("attention", {}).get("code"),
         "commit": known.get("commit"),
         "columns": columns,
     }

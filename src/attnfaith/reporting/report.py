@@ -117,7 +117,7 @@ def run_facts(record: pa.Table, note: str | None = None) -> dict[str, str]:
         **_training_facts(training, run),
         "measured by": ", ".join(cells[0]["producers"]),
         "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-        + f"; code {cells[0].get('code', 'unknown')}",
+        + f"; code {cells[0]['columns']['attention']['code']}",
         "weights (SHA-256)": cells[0]["model"][:16],
     }
 
