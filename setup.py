@@ -7,7 +7,7 @@ from setuptools.command.build_py import build_py
 
 
 # recipes and studies, published numbers and the analysis of a paper; no results, pictures, benchmarks or launchers
-SHIPPED = ("*.yaml", "*/*.yaml", "*/published*.csv", "*/*.py")
+SHIPPED = ("*.yaml", "*/*.yaml", "*/published*.csv", "*/**/*.py")
 
 
 class BuildWithRecipes(build_py):

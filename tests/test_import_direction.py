@@ -21,7 +21,6 @@ LAYERS = (
     ("record",),
     ("data",),
     ("subjects",),
-    ("_parts",),
     ("importance", "experiments", "objectives"),
     ("training", "measurement"),
     ("stats",),

@@ -30,8 +30,8 @@ def commands(document):
     text = (ROOT / document).read_text(encoding="utf-8")
     lines = [line for block in blocks(document, "bash") for line in block.splitlines()]
     lines += re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
-    found = [shlex.split(line, comments=True) for line in lines if line.startswith(tuple(f"{name} " for name in PROGRAMS))]
-    return [[STANDS_FOR.get(word, word) for word in words] for words in found]
+    lines = [shlex.split(line, comments=True) for line in lines if line.startswith(tuple(f"{name} " for name in PROGRAMS))]
+    return [[STANDS_FOR.get(word, word) for word in words] for words in lines]
 
 
 COMMANDS = [(document, words) for document in DOCUMENTS for words in commands(document)]
@@ -124,14 +124,14 @@ def test_links_lead_somewhere(document):
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_python_runs(document, tiny_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = blocks(document, "python")
-    if any("runs/quickstart/model" in block for block in found):
+    examples = blocks(document, "python")
+    if any("runs/quickstart/model" in block for block in examples):
         from attnfaith.data.tokenization import build_tokenizer
 
         tokenizer = build_tokenizer(["a moving and brilliant portrait of a clumsy film"], preprocessing="whitespace")
         tokenizer.save_pretrained("runs/quickstart/model")
         tiny_model(vocab_size=len(tokenizer)).save_pretrained("runs/quickstart/model")
-    for block in found:
+    for block in examples:
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
             exec(compile(block, document, "exec"), {})

@@ -933,13 +933,13 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
         f"analysis: {JAIN_WALLACE}\npublished: {tmp_path}/published.csv\n"
         "stand_ins: {planted_evidence: reviews}\n"
         f"blocks:\n- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [average], seed: [1, 2]}}\n"
-        f"- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [no_such]}}\n"
+        f"- recipe: {tmp_path}/tiny.yaml\n  grid: {{data.vectors: [no_such]}}\n"
     )
     with pytest.raises(ValueError, match="1 cells failed: \\['tiny-no_such'\\]"):
         command.main([str(plan)])
     printed = capsys.readouterr().out
     assert "tables of 2 cells" in printed and "1 cells are missing" in printed
-    assert "encoder='no_such' is not known" in (tmp_path / "runs" / "tiny-no_such.log").read_text()
+    assert "error: There is no vector file no_such." in (tmp_path / "runs" / "tiny-no_such.log").read_text()
 
     table = pd.read_csv(tmp_path / "results" / "side_by_side.csv")
     assert len(table) == 2 and set(table["encoder"]) == {"average"}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from attnfaith._memory import keep_freed_memory
 from attnfaith.errors import AttnfaithError
+from attnfaith.files import refusals
 
 
 RECORD, RECIPE, REPORT = "record.parquet", "recipe.yaml", "report"  # in the folder of a run
@@ -355,15 +356,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def guarded(command: Command, arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. An AttnfaithError is one line, without its traceback; any other exception is a fault
-    of the package and goes on.
+    """Run one command; its exit code. An AttnfaithError is one line, without its traceback, as is what the system refuses
+    (a full disk); any other exception is a fault of the package and goes on.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:  # two processes on two cores must not start two threads each
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     keep_freed_memory()
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     try:
-        command(arguments)
+        with refusals(getattr(command, "__name__", "the command")):
+            command(arguments)
     except KeyboardInterrupt:
         return 130
     except AttnfaithError as error:

@@ -220,7 +220,7 @@ def plan_results(
     identities = {}
     for name, run in runs.items():
         made = (pq.read_schema(Path(run) / "record.parquet").metadata or {}).get(b"attnfaith", b"[]")
-        identities[repo_id_of(owner, name)] = _without_places(json.loads(made)[0]["identity"])
+        identities[repo_id_of(owner, name)] = records.Identity(**json.loads(made)[0]["identity"]).heading
     found = {path.stem: _with_checkpoint(pq.read_table(path), identities) for path in sources}
     repo = _results_repo(repo_id_of(owner, RESULTS), found, tuple(identities))
     _refuse_secrets(repo, runs.values())

@@ -219,8 +219,6 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
     adversarial = recipe.objective.kind == "adversarial"
     metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "accuracy")
     check_selection(metric, adversarial=adversarial)
-    if section.num_train_epochs <= 0:
-        raise RecipeError(f"training.num_train_epochs={section.num_train_epochs:g} must be above 0")
     # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
     ours["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
     settled = {

@@ -21,6 +21,7 @@ from huggingface_hub.utils import validate_repo_id
 
 from attnfaith import __version__
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.files import write_atomically
 from attnfaith.reporting import citations
 from attnfaith.reporting.cells import CELL, one_cell
@@ -111,7 +112,7 @@ def _check_name(repo_id: str) -> str:
     """Raises ValueError for what is no "owner/name" that the Hub allows."""
     validate_repo_id(repo_id)
     if repo_id.count("/") != 1:
-        raise ValueError(f"{repo_id!r} is no name of a repository: give owner/name")
+        raise AttnfaithError(f"{repo_id!r} is no name of a repository: give owner/name")
     return repo_id
 
 
@@ -590,9 +591,9 @@ def read_checkpoint(folder: str | os.PathLike) -> Checkpoint:
     try:
         run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{folder} is no run: its run.json cannot be read; give the output_dir of one") from error
+        raise AttnfaithError(f"{folder} is no run: its run.json cannot be read; give the output_dir of one") from error
     if run.get("status") != "complete":
-        raise ValueError(
+        raise AttnfaithError(
             f"{folder} is not complete (its run.json says {run.get('status')!r}): finish it with --resume_from_checkpoint"
         )
     own = folder / "record.parquet"

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from attnfaith.errors import AttnfaithError
 from attnfaith.reporting import interventions
 from attnfaith.reporting.cells import CELL, Cell, describe, pair_name, split_cells
 from attnfaith.stats import bootstrap_interval, holm, sign_flip_test
@@ -48,7 +49,7 @@ def paired_comparison(record: "pa.Table | Sequence[Cell]", factor: str, *, seed:
     Raises ValueError for a factor that cannot be compared, and for two cells of one identity.
     """
     if factor not in FACTORS:
-        raise ValueError(f"factor={factor!r} cannot be compared; choose one of {', '.join(FACTORS)}")
+        raise AttnfaithError(f"factor={factor!r} cannot be compared; choose one of {', '.join(FACTORS)}")
     cells = split_cells(record) if isinstance(record, pa.Table) else list(record)
     others = [name for name in CELL if name not in (factor, "seed")]
     groups: dict[tuple, dict[str, dict[int, Cell]]] = {}
@@ -56,7 +57,7 @@ def paired_comparison(record: "pa.Table | Sequence[Cell]", factor: str, *, seed:
         levels = groups.setdefault(tuple(cell.heading[name] for name in others), {})
         seeds = levels.setdefault(cell.heading[factor], {})
         if cell.heading["seed"] in seeds:
-            raise ValueError(f"two cells are of one identity: {describe(cell.heading)}; keep one of them")
+            raise AttnfaithError(f"two cells are of one identity: {describe(cell.heading)}; keep one of them")
         seeds[cell.heading["seed"]] = cell
     known: dict[int, pd.DataFrame] = {}
     rows = []

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, jensen_shannon_divergence
 from attnfaith.reporting.blocks import Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell
@@ -99,7 +100,7 @@ def single_weight(cell: Cell, ranking: str, *, random_reference: str = "other") 
     Raises ValueError for another random_reference.
     """
     if random_reference not in ("other", "s19_code"):
-        raise ValueError(f"random_reference is {random_reference!r}; it is 'other' or 's19_code'")
+        raise AttnfaithError(f"random_reference is {random_reference!r}; it is 'other' or 's19_code'")
     columns = {name: records.rows(cell.table, f"erasure_{name}") for name in ("probs", "gradient", "order")}
     defined = np.flatnonzero(cell.lengths > 1)
     without_top, without_random = [], []
@@ -198,7 +199,7 @@ def tables(cells: Sequence[Cell], *, random_reference: str = "other", discard: s
     Raises ValueError for another random_reference or discard.
     """
     if discard not in ("never", "nothing"):
-        raise ValueError(f"discard is {discard!r}; it is 'never' or 'nothing'")
+        raise AttnfaithError(f"discard is {discard!r}; it is 'never' or 'nothing'")
     single, decisions, several = [], [], []
     for cell in cells:
         if not set(NEEDS) <= set(cell.table.column_names):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from attnfaith.errors import AttnfaithError
 from attnfaith.files import write_atomically
 from attnfaith.reporting.cells import Cell, describe, measure_label, name_class, one_cell
 from attnfaith.reporting.dispersion import entropies, scores_label
@@ -46,11 +47,11 @@ _TEXT_COLOUR, _QUIET_COLOUR = "#1a1a1a", "#555555"
 
 
 def require_matplotlib() -> None:
-    """Raises ImportError, naming the extra to install, where matplotlib is missing."""
+    """Raises AttnfaithError, naming the extra to install, where matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError("figures need matplotlib, an optional extra: pip install 'attnfaith[plots]'") from error
+        raise AttnfaithError("figures need matplotlib, an optional extra: pip install 'attnfaith[plots]'") from error
 
 
 def _own_style(draw: Callable) -> Callable:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_overlap
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting import adversary, erasure, permutation
@@ -70,14 +71,14 @@ class Checkpoint:
     def __init__(self, run: Mapping, tables: "pa.Table | Sequence[pa.Table]"):
         tables = [tables] if isinstance(tables, pa.Table) else list(tables)
         if not tables:
-            raise ValueError("a card needs a record of the model; none was given")
+            raise AttnfaithError("a card needs a record of the model; none was given")
         self.run = run
         self.cells = [one_cell(_of_inputs(table)) for table in tables]
         self.settings = [next(iter(records.settings(table)), {}) for table in tables]
         weights = [part.get("model") for part in self.settings]
         if len(tables) > 1 and (None in weights or len(set(weights)) > 1):
             shown = ", ".join(str(digest)[:12] for digest in weights)
-            raise ValueError(f"the records are not of the same weights ({shown}): a card is of one model")
+            raise AttnfaithError(f"the records are not of the same weights ({shown}): a card is of one model")
 
     @property
     def cell(self) -> Cell:

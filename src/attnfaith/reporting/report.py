@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError, FileError
 from attnfaith.files import write_atomically
 from attnfaith.reporting import interventions
 from attnfaith.reporting.blocks import picture
@@ -41,12 +42,12 @@ def write_report(
 
     All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole.
 
-    Raises RecordError where the record breaks a rule or has no rows, ValueError for n_examples below 1,
-    FileExistsError where `out_dir` is a file or a folder with anything in it but a report, ImportError where
+    Raises RecordError where the record breaks a rule or has no rows, AttnfaithError for n_examples below 1,
+    FileError where `out_dir` is a file or a folder with anything in it but a report, AttnfaithError where
     matplotlib is missing.
     """
     if n_examples < 1:
-        raise ValueError(f"n_examples is {n_examples}; a report shows at least 1 text")
+        raise AttnfaithError(f"n_examples is {n_examples}; a report shows at least 1 text")
     require_matplotlib()
     records.validate(record)
     if record.num_rows == 0:
@@ -164,21 +165,21 @@ def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _refuse_foreign(target: Path) -> None:
-    """Raises FileExistsError unless `target` is absent, an empty folder, or a report and nothing else."""
+    """Raises FileError unless `target` is absent, an empty folder, or a report and nothing else."""
     if not target.exists():
         return
     if not target.is_dir():
-        raise FileExistsError(f"{target} is a file; a report is a folder: give another path")
+        raise FileError(f"{target} is a file; a report is a folder: give another path")
     entries = sorted(path.relative_to(target) for path in target.rglob("*"))
     if not entries:
         return
     index = target / "index.html"
     if not index.is_file() or MARK not in index.read_text(encoding="utf-8", errors="replace"):
-        raise FileExistsError(f"{target} is not empty and not a report: give another path, or empty it first")
+        raise FileError(f"{target} is not empty and not a report: give another path, or empty it first")
     for entry in entries:
         inside = len(entry.parts) == 2 and entry.suffix in _KINDS.get(entry.parts[0], ())
         if not inside and str(entry) not in ("index.html", *_KINDS):
-            raise FileExistsError(f"{target} holds '{entry}', which no report wrote: move it away first")
+            raise FileError(f"{target} holds '{entry}', which no report wrote: move it away first")
 
 
 def _put_in_place(building: Path, target: Path) -> None:

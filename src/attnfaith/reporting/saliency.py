@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.erasure_curves import (
     BINS,
     aopc,
@@ -211,7 +212,7 @@ def eraser_annotations(cell: Cell) -> list[dict]:
     Raises ValueError where the tokens are sentences, which have no evidence word by word.
     """
     if cell.words is not None:
-        raise ValueError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
+        raise AttnfaithError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
     if "rationale" not in cell.table.column_names:
         return []
     rows = zip(cell.instance_ids, cell.table.column("tokens").to_pylist(), cell.labels, strict=True)
@@ -240,7 +241,7 @@ def eraser_rows(cell: Cell, measure: str, share: float | None = None) -> list[di
     """
     names = measures(cell)
     if measure not in names:
-        raise ValueError(f"no tests of {measure!r}; the cell holds those of {', '.join(names)}")
+        raise AttnfaithError(f"no tests of {measure!r}; the cell holds those of {', '.join(names)}")
     values, place = _token_scores(cell, measure), names.index(measure)
     if share is None and "rationale" in cell.table.column_names:
         share = mean_share(records.rows(cell.table, "rationale"))

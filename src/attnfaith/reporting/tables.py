@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.files import write_atomically
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
@@ -187,12 +188,12 @@ def seed_summary(table: pd.DataFrame) -> pd.DataFrame:
     Raises ValueError where the table has no `seed` column or one seed comes twice for the same row.
     """
     if "seed" not in table.columns:
-        raise ValueError(f"a summary over seeds needs a column 'seed'; the table has {list(table.columns)}")
+        raise AttnfaithError(f"a summary over seeds needs a column 'seed'; the table has {list(table.columns)}")
     statistics = [name for name in table.columns if name != "seed" and pd.api.types.is_numeric_dtype(table[name])]
     keys = [name for name in table.columns if name != "seed" and name not in statistics]
     if (repeated := table.duplicated([*keys, "seed"])).any():
         row = table.loc[repeated, [*keys, "seed"]].iloc[0].to_dict()
-        raise ValueError(f"a seed comes twice for one row: {row}; keep one of the two before summarising")
+        raise AttnfaithError(f"a seed comes twice for one row: {row}; keep one of the two before summarising")
     long = table.melt([*keys, "seed"], statistics, var_name="statistic", value_name="value", ignore_index=False)
     long = long.sort_index(kind="stable")  # the statistics of one row beside one another
     groups = long.groupby([*keys, "statistic"], sort=False, dropna=False)["value"]
