@@ -292,6 +292,27 @@ def reproduce(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(1)
 
 
+def study(arguments: Sequence[str] | None = None) -> None:
+    """Every cell of a study that is not complete, here or on a cluster, then its tables."""
+    from attnfaith.study.command import main as run_study
+
+    run_study(sys.argv[1:] if arguments is None else arguments)
+
+
+def release(arguments: Sequence[str] | None = None) -> None:
+    """Train, measure, card and push a grid of checkpoints."""
+    from attnfaith.study.release import main as run_release
+
+    run_release(sys.argv[1:] if arguments is None else arguments)
+
+
+def roar(arguments: Sequence[str] | None = None) -> None:
+    """Remove the words that a measure ranks first, and retrain."""
+    from attnfaith.roar import main as run_roar
+
+    run_roar(arguments)
+
+
 def install_metric(arguments: Sequence[str] | None = None) -> Path:
     """Make `evaluate.load("attention_faithfulness")` work without importing attnfaith."""
     argparse.ArgumentParser(prog="attnfaith install-metric", description=install_metric.__doc__).parse_args(arguments)
@@ -311,6 +332,9 @@ COMMANDS: dict[str, Command] = {
     "cards": cards,
     "push": push,
     "reproduce": reproduce,
+    "study": study,
+    "release": release,
+    "roar": roar,
     "install-metric": install_metric,
 }
 
