@@ -7,8 +7,8 @@ its rows (`by`), the summaries in them (`columns`), and what of both people read
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import wraps
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -176,7 +176,7 @@ class Number(Column):
 
     of: str = ""
     interval: str | None = OWN
-    statistic: ClassVar[Callable[[np.ndarray], float]]
+    statistic: Callable[[np.ndarray], float] = np.mean
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -190,48 +190,21 @@ class Number(Column):
             return {}
         values = case.values[self.of][members]
         values = self._seen(values[~np.isnan(values)])
-        return dict(zip(self.names, self._estimate(values), strict=True))
+        if self.interval is None:
+            return {self.name: float(self.statistic(values)) if len(values) else np.nan}
+        return dict(zip(self.names, estimate("", values, self.statistic).values(), strict=True))
 
     def _seen(self, values: np.ndarray) -> np.ndarray:
         return values
-
-    def _estimate(self, values: np.ndarray) -> tuple[float, ...]:
-        if self.interval is None:
-            return (float(self.statistic(values)) if len(values) else np.nan,)
-        return tuple(estimate("", values, self.statistic).values())
 
     def _plain(self, row: Row) -> str:
         return number_with_interval(row, self.name) if self.interval == MAIN else format_number(row[self.name])
 
 
-@dataclass(frozen=True, eq=False)
-class Mean(Number):
-    """The mean over texts."""
-
-    statistic = staticmethod(np.mean)
-
-
-@dataclass(frozen=True, eq=False)
-class Median(Number):
-    """The median over texts."""
-
-    statistic = staticmethod(np.median)
-
-
-@dataclass(frozen=True, eq=False)
-class Deviation(Number):
-    """The population standard deviation over texts."""
-
-    interval: str | None = None
-    statistic = staticmethod(np.std)
-
-
-@dataclass(frozen=True, eq=False)
-class Largest(Number):
-    """The largest of all texts."""
-
-    interval: str | None = None
-    statistic = staticmethod(np.max)
+Mean = partial(Number, statistic=np.mean)
+Median = partial(Number, statistic=np.median)
+Deviation = partial(Number, statistic=np.std, interval=None)  # of the population
+Largest = partial(Number, statistic=np.max, interval=None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -240,7 +213,6 @@ class Share(Number):
 
     below: float | None = None
     above: float | None = None
-    statistic = staticmethod(np.mean)
 
     def _seen(self, values: np.ndarray) -> np.ndarray:
         return (values < self.below if self.above is None else values > self.above).astype(np.float64)
