@@ -49,12 +49,14 @@ class Column:
     """A column as it is given: `Case.keys` or `Case.given`.
 
     name: in files. heading: on the page, "" of a column that only files have. words: what the page writes, given the row.
-    optional: on the page only where it says something of some row.
+    dash: on the page in place of a number that is undefined, since it does not apply. optional: on the page only where it
+    says something of some row, else with a dash.
     """
 
     name: str
     heading: str = ""
     words: Callable[[Row], str] | None = None
+    dash: bool = False
     optional: bool = False
 
     @property
@@ -68,7 +70,9 @@ class Column:
 
     def text(self, row: Row) -> str:
         """What the page writes."""
-        return self.words(row) if self.words else self._plain(row)
+        if self.words:
+            return self.words(row)
+        return "–" if (self.dash or self.optional) and pd.isna(row[self.name]) else self._plain(row)
 
     def _plain(self, row: Row) -> str:
         value = row[self.name]
