@@ -1,4 +1,4 @@
-"""What a model says of parts of texts: items taken away, the rest read anew.
+"""What a subject says of parts of texts: items taken away, the rest read anew.
 
 Shapes: B instances, L input positions, T items of attention (tokens; of hierarchical models sentences or words), V parts of
 a text, C classes.
@@ -9,38 +9,42 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from attnfaith.data.collation import keep_positions
+from attnfaith.subjects.protocol import Batch, Subject, require
 
 
-ABSENT = ("deleted", "zero")
+ABSENT = {"deleted": "token deletion", "zero": "embeddings"}
+"""What may become of items that are taken away, and what a subject must be able to do for it."""
 TOKENS_AT_ONCE = 2**13  # padded tokens of parts that are read together
 
 
-def item_places(model, batch) -> torch.Tensor:
+def item_places(subject: Subject, batch: Batch) -> torch.Tensor:
     """(B,L): the number of the item, counted from 0, that an input position belongs to; -1 for none."""
-    items = model.items(batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
-    if model.level != "token":
+    items = subject.items(batch)
+    if items is not None:
         return items
-    inside = items >= 0
+    inside = subject.attendable(batch)
     return (inside.cumsum(1) - 1).masked_fill(~inside, -1)
 
 
 @torch.no_grad()
-def read_parts(model, batch, parts: Sequence[np.ndarray], absent: str = "deleted") -> list[np.ndarray]:
+def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str = "deleted") -> list[np.ndarray]:
     """Logits (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.
 
     absent: what becomes of the others. "deleted": what follows moves up, and of a hierarchical model a sentence without
     words is gone. "zero": their embeddings are zeros. Begin and end markers and a second text stay. Each part is read as a
     text of its own; those of all instances run together by length, at most TOKENS_AT_ONCE padded tokens at once.
+
+    Raises SubjectError for a subject that cannot do so.
     """
+    require(subject, {ABSENT[absent]}, f"absent='{absent}'")
     owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    where, present = item_places(model, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
+    where, present = item_places(subject, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
     stays = np.concatenate([_positions(*one) for one in zip(where, present, parts, strict=True)])
     lengths = (stays if absent == "deleted" else present[owner]).sum(1)
-    found = np.empty((len(stays), model.config.num_labels))
+    logits = np.empty((len(stays), subject.num_labels))
     for chosen in _by_length(lengths):
-        found[chosen] = _read(model, batch, owner[chosen], stays[chosen], absent)
-    return np.split(found, np.cumsum([len(part) for part in parts])[:-1])
+        logits[chosen] = _read(subject, batch, owner[chosen], stays[chosen], absent)
+    return np.split(logits, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def _positions(where: np.ndarray, present: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -60,21 +64,11 @@ def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
             start = stop
 
 
-def _read(model, batch, owner: np.ndarray, stays: np.ndarray, absent: str) -> np.ndarray:
+def _read(subject: Subject, batch: Batch, owner: np.ndarray, stays: np.ndarray, absent: str) -> np.ndarray:
     """Logits (V,C) of the texts `owner` (V,), of each the positions (V,L) that stay."""
-    device = batch["input_ids"].device
-    rows, stays = torch.from_numpy(owner).to(device), torch.from_numpy(stays).to(device)
-    inputs = ("input_ids", "attention_mask", "token_type_ids")
-    texts = {name: batch[name][rows] for name in inputs if batch.get(name) is not None}
+    rows, stays = (torch.from_numpy(values).to(subject.device) for values in (owner, stays))
     if absent == "deleted":
-        given = keep_positions(texts, stays, model.config.pad_token_id or 0)
-    else:
-        length = int(texts["attention_mask"].sum(1).max())
-        texts, stays = {name: values[:, :length] for name, values in texts.items()}, stays[:, :length]
-        items = None if model.level == "token" else model.items(**texts)
-        embedded = model.get_input_embeddings()(texts.pop("input_ids")) * stays.unsqueeze(-1)
-        given = {"inputs_embeds": embedded, "items": items, **texts}
-    if batch.get("answer_mask") is not None:
-        given["answer_mask"] = batch["answer_mask"][rows]
-    encoded = model.encode(**given)
-    return model.decode(encoded.hidden, model.attend(*encoded), encoded.query).double().cpu().numpy()
+        return subject.predict(subject.keep(batch.take(rows), stays)).double().cpu().numpy()
+    texts = batch.take(rows, int(batch["attention_mask"][rows].sum(1).max()))
+    embedded = subject.embed(texts)
+    return subject.predict(texts, embedded * stays[:, : embedded.shape[1], None]).double().cpu().numpy()

@@ -123,10 +123,10 @@ def _sums(relevance):
     return relevance.flatten(1).sum(1, dtype=torch.float64)
 
 
-def _entries(ctx, found):
+def _entries(ctx, relevances):
     """What a ledger (B,4) is given: relevance (B,) by the number of its column, 0 in the others."""
-    columns = [found.get(kind) for kind in range(ctx.entries[1])]
-    nothing = next(iter(found.values())).new_zeros(ctx.entries[0])
+    columns = [relevances.get(kind) for kind in range(ctx.entries[1])]
+    nothing = next(iter(relevances.values())).new_zeros(ctx.entries[0])
     return torch.stack([nothing if column is None else column for column in columns], 1)
 
 
@@ -159,13 +159,13 @@ class _Stable(torch.autograd.Function):
     @staticmethod
     def backward(ctx, slope):
         values, bias = ctx.saved_tensors
-        kept, found = slope, {}
+        kept, relevances = slope, {}
         if ctx.epsilon:
             kept = slope * _share(values, ctx.epsilon)
-            found[STABILISER] = _dots(slope - kept, values)
+            relevances[STABILISER] = _dots(slope - kept, values)
         if bias is not None:
-            found[BIAS] = _dots(kept, bias)
-        return kept, None, _entries(ctx, found), None
+            relevances[BIAS] = _dots(kept, bias)
+        return kept, None, _entries(ctx, relevances), None
 
 
 class _Normalised(torch.autograd.Function):
