@@ -14,7 +14,7 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/accelerate launch recipes/train.py --config recipes/quickstart.yaml --overwrite_output_dir
+	$(BIN)/accelerate launch --quiet recipes/train.py --config recipes/quickstart.yaml --overwrite_output_dir
 
 # transformers' own model tests are fetched once, at the pinned version; they are run, not kept here.
 test: $(READY)

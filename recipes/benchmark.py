@@ -35,7 +35,8 @@ from attnfaith._memory import keep_freed_memory
 from attnfaith.data.collation import pad_batch
 from attnfaith.experiments import adversary_exact, adversary_search, erasure, minimal_flip_set, permutation
 from attnfaith.experiments._readout import read_out
-from attnfaith.importance import gradient, gradient_hidden_to_input, leave_one_out
+from attnfaith.importance import _removal, gradient, gradient_hidden_to_input, leave_one_out
+from attnfaith.importance._fast.removal import without_token
 from attnfaith.measurement import BATCH_INSTANCES, BATCH_TOKENS
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
@@ -43,6 +44,7 @@ from attnfaith.models.configuration_attention_classifier import AttentionClassif
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.objectives import classification_loss, reduce
 from attnfaith.reporting import save_table
+from attnfaith.subjects import Batch, subject_of
 
 
 VOCABULARY, BATCH = 13826, 32  # SST's vocabulary and the papers' batch
@@ -267,12 +269,12 @@ def hidden_leave_one_out(model, batch):
     with torch.no_grad():
         encoded = model.encode(**batch)
         attention = model.attend(*encoded)
-        return leave_one_out.without_state(model, encoded.hidden, attention).softmax(-1)
+        return _removal.without_state(subject_of(model), encoded.hidden, attention).softmax(-1)
 
 
 @torch.no_grad()
 def deletions(model, batch):
-    return leave_one_out.without_token(model, batch, model.encode(**batch))
+    return without_token(model, batch, model.encode(**batch))
 
 
 def training_step(model, optimizer, forward, labels):
@@ -387,7 +389,7 @@ def measure_length(tokens, repeats):
     )
     add(
         "leave-one-out, inputs",
-        lambda: leave_one_out.without_token(model, {**few, "token_type_ids": None}, model.encode(**few)),
+        lambda: without_token(model, {**few, "token_type_ids": None}, model.encode(**few)),
         lambda: naive_leave_one_out(twin, ids[:texts], lengths[:texts]),
         texts,
         max(3, repeats // 3),
@@ -549,7 +551,7 @@ def measure_documents(sentences, words, repeats):
 
 def interventions(model, twin, large, ids, lengths, add, repeats):
     """The rows of the experiments: from the encoder's states on, after a check against the twin."""
-    measured = len(large["input_ids"])
+    measured, subject = len(large["input_ids"]), subject_of(model)
     with torch.no_grad():
         hidden = twin.states(twin.embeddings(ids), lengths)
         attention = twin.attend(hidden, lengths)
@@ -582,17 +584,18 @@ def interventions(model, twin, large, ids, lengths, add, repeats):
         raise ValueError("the naive search found more than the exact adversary; nothing was timed")
 
     def once():
-        return read_out(model, {name: value for name, value in batch.items() if name != "read_out"})
+        return read_out(subject, Batch.of({name: value for name, value in batch.items() if name != "read_out"}, subject))
 
     def naive_values():
         with torch.no_grad():
             return [twin.output(states) for states in hidden]
 
     add("read-out, for all experiments", once, naive_values, BATCH, own=measured)
-    read_out(model, batch)  # from here on as in a measurement: once for all
+    batch = Batch.of(batch, subject)
+    read_out(subject, batch)  # from here on as in a measurement: once for all
     add(
         "permutation, 100 draws",
-        lambda: permutation.measure(model, batch),
+        lambda: permutation.measure(subject, batch),
         lambda: drawn_naively(twin, hidden, lengths, rng),
         BATCH,
         own=measured,
@@ -600,7 +603,7 @@ def interventions(model, twin, large, ids, lengths, add, repeats):
     slow = max(3, repeats // 3)
     add(
         "adversary, search",
-        lambda: adversary_search.measure(model, batch),
+        lambda: adversary_search.measure(subject, batch),
         lambda: naive_adversary(twin, hidden, attention, noise),
         BATCH,
         slow,
@@ -608,7 +611,7 @@ def interventions(model, twin, large, ids, lengths, add, repeats):
     )
     add(
         "adversary, exact",
-        lambda: adversary_exact.measure(model, batch, epsilons=[0.01]),
+        lambda: adversary_exact.measure(subject, batch, epsilons=[0.01]),
         lambda: naive_adversary(twin, hidden, attention, noise),
         BATCH,
         slow,
@@ -616,7 +619,7 @@ def interventions(model, twin, large, ids, lengths, add, repeats):
     )
     add(
         "erasure, all orders",
-        lambda: erasure.measure(model, batch),
+        lambda: erasure.measure(subject, batch),
         lambda: [naive_erasure(twin, hidden, attention, orders[:, draw]) for draw in range(8)],
         BATCH,
         slow,
@@ -624,7 +627,7 @@ def interventions(model, twin, large, ids, lengths, add, repeats):
     )
     add(
         "minimal flip set",
-        lambda: minimal_flip_set.measure(model, batch),
+        lambda: minimal_flip_set.measure(subject, batch),
         lambda: naive_minimal_flip_set(twin, hidden, attention),
         BATCH,
         own=measured,

@@ -31,11 +31,12 @@ import attnfaith.importance
 from attnfaith._memory import keep_freed_memory
 from attnfaith._random import generator
 from attnfaith.importance import gradient_norm, gradient_x_input, integrated_gradients, kernel_shap, lime, lrp
-from attnfaith.importance._inputs import differentiable_inputs, log_odds, without_parameters
-from attnfaith.importance.leave_one_out import without_token
+from attnfaith.importance._fast.removal import without_token
+from attnfaith.importance._inputs import differentiable, log_odds, without_parameters
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.reporting import save_table
+from attnfaith.subjects import opened
 
 
 TEXTS = {20: 32, 200: 8}  # tokens: texts of a call
@@ -232,8 +233,8 @@ def lrp_row(encoder, tokens, repeats):
     lost = max(abs(value) for value in lrp.measure(model, batch)["lrp_unaccounted"])
     if lost > 1e-5:
         raise SystemExit(f"lrp, {encoder}, {tokens} tokens: the rules lose {lost:.1e} of a logit")
-    with differentiable_inputs(model, batch) as (embedded, encoded):
-        logits = model.decode(encoded.hidden, model.attend(*encoded))[:, 1].sum()
+    with differentiable(*opened(model, batch)) as reading:
+        logits, embedded = reading.logits()[:, 1].sum(), reading.inputs[0]
 
     sides = (
         lambda: lrp.measure(model, batch),

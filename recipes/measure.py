@@ -1,4 +1,4 @@
-"""accelerate launch recipes/measure.py RUN [--measure.producers [gradient]] [--split validation] [--output PATH]."""
+"""accelerate launch --quiet recipes/measure.py RUN [--measure.producers [gradient]] [--split validation] [--output PATH]."""
 
 import sys
 

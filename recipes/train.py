@@ -1,6 +1,8 @@
-"""Train, measure and report: accelerate launch recipes/train.py [--config RECIPE] [--key value ...].
+"""Train, measure and report: accelerate launch --quiet recipes/train.py [--config RECIPE] [--key value ...].
 
-With no arguments it runs the quickstart.
+With no arguments it runs the quickstart. `attnfaith train` is the same in one process, `accelerate launch -m attnfaith
+train` wherever the package is installed. --quiet: of one process that ends with an error, accelerate shows no traceback of
+its own below our line; of several processes it always does.
 """
 
 import sys

@@ -147,11 +147,9 @@ def hub(tmp_path):
 @pytest.fixture
 def quick_report(monkeypatch):
     """Reports with one small empty picture: drawing the real ones takes most of a tiny run's time."""
-    from matplotlib.figure import Figure
+    from tests.figures import REPORT, one_small_figure
 
-    monkeypatch.setattr(
-        "attnfaith.reporting.report.all_figures", lambda _cell: {"attention_overview": Figure(figsize=(1, 1))}
-    )
+    monkeypatch.setattr(REPORT, one_small_figure())
 
 
 @pytest.fixture

@@ -81,9 +81,8 @@ def restate(run, change):
 
 def make(folder, **overrides):
     """A finished run on generated texts, made by code that a commit holds."""
-    from matplotlib.figure import Figure
-
     from attnfaith import recipes, runs
+    from tests.figures import REPORT, one_small_figure
 
     tree = {
         "name": "tiny",
@@ -98,9 +97,7 @@ def make(folder, **overrides):
         "report": {"examples": 1},
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "attnfaith.reporting.report.all_figures", lambda _cell: {"gradient_vs_leave_one_out": Figure(figsize=(1, 1))}
-        )
+        patch.setattr(REPORT, one_small_figure("gradient_vs_leave_one_out"))
         runs.run(recipes.build({**tree, **overrides}))
     note(folder, provenance=CLEAN)
     restate(folder, lambda made: made.update(provenance=CLEAN))

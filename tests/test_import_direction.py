@@ -21,7 +21,6 @@ LAYERS = (
     ("record",),
     ("data",),
     ("subjects",),
-    ("_parts",),
     ("importance", "experiments", "objectives"),
     ("training", "measurement"),
     ("stats",),
@@ -30,8 +29,9 @@ LAYERS = (
     ("recipes",),
     ("planned_identity",),
     ("runs",),
-    ("reproduction",),
+    ("reproduction", "roar", "study"),
     ("cli",),
+    ("__main__",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 WITHOUT_TORCH = ("errors", "files", "record", "metrics", "stats", "reporting")

@@ -261,7 +261,12 @@ def test_no_explanation_of_one_class_is_judged_by_another(target):
 @pytest.mark.parametrize(
     ("producer", "options", "model", "message"),
     [
-        ("exact_contribution", {}, {"readout": "tanh"}, "'exact_contribution': logits of readout='tanh' are not affine"),
+        (
+            "exact_contribution",
+            {},
+            {"readout": "tanh"},
+            "'exact_contribution' needs 'affine read-out'.*can have: .*integrated_gradients",
+        ),
         ("occlusion", {"target": 2}, {}, "'occlusion': target=2: there is no class 2 for instance 'tiny/test/0'"),
         ("occlusion", {"target": "gold"}, {}, "'occlusion': target='gold', and instance 'tiny/test/3' has no label"),
         ("integrated_gradients", {"baseline": "padding"}, {"pad_token_id": None}, "the model has no pad_token_id"),
@@ -703,6 +708,7 @@ def test_unknown_and_repeated_producers(go, tmp_path):
 
 def fake(monkeypatch, columns, made):
     module = types.ModuleType("attnfaith.importance.gradient")  # whose code is there to be known by
+    module.NEEDS = frozenset()
     module.COLUMNS = columns
     module.measure = lambda model, batch, *, seed: made(batch)
     monkeypatch.setattr(measurement, "load_producers", lambda names: {"fake": module})
@@ -733,6 +739,7 @@ def test_producers_that_declare_one_column_twice(go, monkeypatch):
 def test_a_producer_gets_the_seed_and_the_instances(go, monkeypatch):
     seen = []
     module = types.ModuleType("attnfaith.importance.gradient")  # whose code is there to be known by
+    module.NEEDS = frozenset()
     module.COLUMNS = {"importance_a": Column(("T",))}
 
     def told(model, batch, *, seed):
@@ -772,6 +779,7 @@ def test_tests_of_scores_come_after_all_that_make_them(go):
 def test_signed_measures_are_tested_by_their_size_too(go, monkeypatch):
     """The order by size is another one."""
     signed = types.ModuleType("attnfaith.importance.gradient")
+    signed.NEEDS = frozenset()
     signed.COLUMNS = {
         "importance_a": Column(("T",), signed=True, doc="evidence"),
         "importance_b": Column(("T",), doc="a size"),

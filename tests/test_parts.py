@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith import _parts
-from attnfaith._parts import item_places, read_parts
+from attnfaith.subjects import opened
+from attnfaith.subjects import parts as subject_parts
+from attnfaith.subjects.parts import item_places, read_parts
 
 
 def logits_of(model, batch):
@@ -19,7 +20,7 @@ def logits_of(model, batch):
 def test_deleted_tokens_are_not_in_the_text(encoder, query, tiny_model, tiny_rows, tiny_batch):
     model, rows = tiny_model(encoder=encoder, query=query), tiny_rows([5, 3], pair=query == "text")
     parts = [np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], bool), np.array([[0, 1, 0]], bool)]
-    found = read_parts(model, tiny_batch(rows), parts)
+    found = read_parts(*opened(model, tiny_batch(rows)), parts)
     for row, part, values in zip(rows, parts, found, strict=True):
         for kept, value in zip(part, values, strict=True):
             stays = np.ones(len(row["input_ids"]), bool)
@@ -38,12 +39,12 @@ def test_items_of_hierarchical_models(hierarchy, tiny_model, tiny_rows, tiny_bat
     whole, first, second = ([10, 11], [12, 13])[0] + [4] + [12, 13], [4, 12, 13], [10, 11, 4]
     batch = tiny_batch([{"instance_id": "one", "input_ids": [2, *whole, 3]}])
     if hierarchy == "sentence":
-        assert item_places(model, batch).tolist() == [[-1, 0, 0, -1, 1, 1, -1]]
+        assert item_places(*opened(model, batch)).tolist() == [[-1, 0, 0, -1, 1, 1, -1]]
         parts = {(0, 1): first, (1, 0): second, (1, 1): whole}
     else:
-        assert item_places(model, batch).tolist() == [[-1, 0, 1, -1, 2, 3, -1]]
+        assert item_places(*opened(model, batch)).tolist() == [[-1, 0, 1, -1, 2, 3, -1]]
         parts = {(0, 0, 1, 1): first, (1, 1, 0, 0): second, (1, 0, 0, 1): [10, 4, 13], (1, 1, 1, 1): whole}
-    (found,) = read_parts(model, batch, [np.array(list(parts), bool)])
+    (found,) = read_parts(*opened(model, batch), [np.array(list(parts), bool)])
     for value, ids in zip(found, parts.values(), strict=True):
         expected = logits_of(model, tiny_batch([{"instance_id": "one", "input_ids": [2, *ids, 3]}]))
         np.testing.assert_allclose(value, expected[0], atol=1e-6)
@@ -54,7 +55,7 @@ def test_zeros_keep_their_place(query, tiny_model, tiny_rows, tiny_batch):
     model, rows = tiny_model(encoder="bilstm", query=query), tiny_rows([4, 2], pair=query == "text")
     batch = tiny_batch(rows)
     parts = [np.array([[1, 0, 0, 1], [1, 1, 1, 1]], bool), np.array([[0, 1]], bool)]
-    found = read_parts(model, batch, parts, "zero")
+    found = read_parts(*opened(model, batch), parts, "zero")
     for row, part, values in zip(range(2), parts, found, strict=True):
         for kept, value in zip(part, values, strict=True):
             embedded = model.get_input_embeddings()(batch["input_ids"][row : row + 1]).detach().clone()
@@ -65,19 +66,19 @@ def test_zeros_keep_their_place(query, tiny_model, tiny_rows, tiny_batch):
             np.testing.assert_allclose(value, expected[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("absent", _parts.ABSENT)
+@pytest.mark.parametrize("absent", subject_parts.ABSENT)
 def test_in_pieces_as_at_once(absent, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model, batch = tiny_model(), tiny_batch(tiny_rows([6, 0, 4]))
     generator = np.random.default_rng(0)
     parts = [generator.random((9, length)) < 0.5 for length in (6, 0, 4)]
-    at_once = read_parts(model, batch, parts, absent)
-    monkeypatch.setattr(_parts, "TOKENS_AT_ONCE", 12)
-    for one, other in zip(read_parts(model, batch, parts, absent), at_once, strict=True):
+    at_once = read_parts(*opened(model, batch), parts, absent)
+    monkeypatch.setattr(subject_parts, "TOKENS_AT_ONCE", 12)
+    for one, other in zip(read_parts(*opened(model, batch), parts, absent), at_once, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_answers_stay_masked(tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(num_labels=3), tiny_batch(tiny_rows([4]))
     batch["answer_mask"] = torch.tensor([[True, False, True]])
-    (found,) = read_parts(model, batch, [np.eye(4, dtype=bool)])
+    (found,) = read_parts(*opened(model, batch), [np.eye(4, dtype=bool)])
     assert (found[:, 1] < -9000).all() and (found[:, [0, 2]] > -100).all()

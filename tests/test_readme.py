@@ -1,7 +1,6 @@
 """What the documents tell a reader to type is there: files, options, recipe keys, Python that runs."""
 
 import contextlib
-import importlib.util
 import io
 import re
 import shlex
@@ -12,11 +11,14 @@ from accelerate.commands.launch import launch_command_parser
 
 from attnfaith import cli, recipes, runs
 from attnfaith.data.registry import get_entry
+from attnfaith.study import plan
 
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "recipes/README.md", "CONTRIBUTING.md")
+DOCUMENTS = ("README.md", "recipes/README.md", "CONTRIBUTING.md", "docs/how_to/several_machines.md")
 PROGRAMS = ("accelerate", "attnfaith", "make", "python")
+# where the options of a command stand that starts no parser of a recipe
+OPTIONS_OF = {"study": ("study/command",), "release": ("study/command", "study/release"), "roar": ("roar",)}
 STANDS_FOR = {"RECIPE": "recipes/quickstart.yaml", "STUDY": "recipes/planted_evidence/encoders.yaml"}
 
 
@@ -29,8 +31,8 @@ def commands(document):
     text = (ROOT / document).read_text(encoding="utf-8")
     lines = [line for block in blocks(document, "bash") for line in block.splitlines()]
     lines += re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
-    found = [shlex.split(line, comments=True) for line in lines if line.startswith(tuple(f"{name} " for name in PROGRAMS))]
-    return [[STANDS_FOR.get(word, word) for word in words] for words in found]
+    lines = [shlex.split(line, comments=True) for line in lines if line.startswith(tuple(f"{name} " for name in PROGRAMS))]
+    return [[STANDS_FOR.get(word, word) for word in words] for words in lines]
 
 
 COMMANDS = [(document, words) for document in DOCUMENTS for words in commands(document)]
@@ -45,14 +47,14 @@ def parsed(script, arguments, monkeypatch):
     load = recipes.load
     # the run's own recipe is not there before it has run
     monkeypatch.setattr(
-        recipes, "load", lambda path, extra=(): load(ROOT / (path if path.name != "recipe.yaml" else cli.QUICKSTART), extra)
+        recipes, "load", lambda path=None, extra=(): load(None if path and path.name == "recipe.yaml" else path, extra)
     )
     {"recipes/train.py": cli.train, "recipes/measure.py": cli.measure, "train": cli.train, "measure": cli.measure}[script](
         arguments
     )
     (recipe,) = called
     runs.training_arguments(recipe)
-    runs.model_config(recipe, get_entry(recipe.data.name).pair)
+    recipes.model_config(recipe, get_entry(recipe.data.name).pair)
     return recipe
 
 
@@ -88,6 +90,10 @@ def test_command(document, words, monkeypatch, tmp_path):
     elif script.endswith(".py"):
         source = (ROOT / script).read_text(encoding="utf-8")
         assert all(f'"{option}"' in source for option in options)
+    elif script in OPTIONS_OF:
+        source = "".join((ROOT / f"src/attnfaith/{name}.py").read_text(encoding="utf-8") for name in OPTIONS_OF[script])
+        own = rest[: rest.index("--")] if "--" in rest else rest
+        assert all(f'"{word.partition("=")[0]}"' in source for word in own if word.startswith("--"))
     elif script == "report":
         with pytest.raises(ValueError, match="no record at"):
             cli.report([*rest[:-1], str(tmp_path / "report")])
@@ -96,21 +102,15 @@ def test_command(document, words, monkeypatch, tmp_path):
 
 def test_what_is_measured_or_reported_was_made_before(monkeypatch):
     monkeypatch.chdir(ROOT)
-    spec = importlib.util.spec_from_file_location("recipes_study", ROOT / "recipes" / "study.py")
-    study = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(study)
-    made, used = {recipes.load(ROOT / cli.QUICKSTART).output_dir}, set()
+    made, used = {recipes.load().output_dir}, set()
     for words in commands("README.md"):
         for option in ("--output_dir", "--output"):
             if option in words:
                 made.add(words[words.index(option) + 1])
-        if "recipes/study.py" in words:
-            found = study.cells(study.read_study(Path(words[words.index("--config") + 1])))
-            made |= {study.load_recipe(cell).output_dir for cell in found}
-        for script in {"recipes/measure.py", "recipes/roar.py"} & set(words):
+        if words[:2] == ["attnfaith", "study"]:
+            made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(words[2]))}
+        for script in {"recipes/measure.py", "roar", "report"} & set(words[:-1]):
             used.add(words[words.index(script) + 1])
-        if words[:2] == ["attnfaith", "report"]:
-            used.add(words[2])
     assert used and used <= made
 
 
@@ -125,14 +125,14 @@ def test_links_lead_somewhere(document):
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_python_runs(document, tiny_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = blocks(document, "python")
-    if any("runs/quickstart/model" in block for block in found):
+    examples = blocks(document, "python")
+    if any("runs/quickstart/model" in block for block in examples):
         from attnfaith.data.tokenization import build_tokenizer
 
         tokenizer = build_tokenizer(["a moving and brilliant portrait of a clumsy film"], preprocessing="whitespace")
         tokenizer.save_pretrained("runs/quickstart/model")
         tiny_model(vocab_size=len(tokenizer)).save_pretrained("runs/quickstart/model")
-    for block in found:
+    for block in examples:
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
             exec(compile(block, document, "exec"), {})

@@ -1,7 +1,6 @@
 """Every recipe of the project builds; what is wrong in a recipe is said before any work is done."""
 
 import dataclasses
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,10 @@ from attnfaith import recipes, runs
 from attnfaith.data.loading import SPLITS
 from attnfaith.data.registry import get_entry
 from attnfaith.measurement import load_producers
+from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError
+from attnfaith.reporting.study import DEFAULT, check_names
+from attnfaith.study import plan
 
 
 ROOT = Path(__file__).parents[1]
@@ -28,13 +30,6 @@ def name_of(path):
     return str(path.relative_to(ROOT))
 
 
-def study_script():
-    spec = importlib.util.spec_from_file_location("study_script", ROOT / "recipes" / "study.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def builds(recipe):
     """The recipe's model, small, reads a batch; everything that the recipe names exists."""
     entry = get_entry(recipe.data.name)
@@ -42,7 +37,7 @@ def builds(recipe):
     fields = {**{name: value for name, value in small.items() if name != "hidden_size"}, "vocab_size": 30}
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
     num_labels = len(entry.label_names) or 3  # where answers are the labels, the training texts decide
-    config = runs.model_config(recipe, entry.pair, num_labels=num_labels, **fields)
+    config = recipes.model_config(recipe, entry.pair, num_labels=num_labels, **fields)
     model = runs.AttentionClassifierForSequenceClassification(config)
     batch = {"input_ids": torch.tensor([[2, 5, 6, 3, 2, 7, 3]])}
     if entry.pair:
@@ -68,13 +63,12 @@ def test_recipe_builds(path):
 
 @pytest.mark.parametrize("path", STUDIES, ids=name_of)
 def test_study_builds(path):
-    script = study_script()
-    study = script.read_study(path)
-    script.check_names(study.get("tables", script.DEFAULT), study.get("compare", ()))
-    cells = script.cells(study)
+    study = plan.read_study(path)
+    check_names(study.get("tables", DEFAULT), study.get("compare", ()))
+    cells = plan.cells(study)
     assert cells
     for cell in cells:
-        recipe = script.load_recipe(cell._replace(recipe=ROOT / cell.recipe))
+        recipe = plan.load_recipe(cell)
         builds(recipe)
         if recipe.objective.base:
             assert Path(recipe.objective.base).name in cell.after, f"{cell.name} reads a run that it does not wait for"
@@ -82,20 +76,18 @@ def test_study_builds(path):
 
 def test_an_output_folder_is_of_one_recipe():
     """Studies may share runs, so that each shows its part of them; then they must agree on how a run is made."""
-    script, made = study_script(), {}
-    found = [recipes.load(path) for path in RECIPES]
-    assert len({recipe.output_dir for recipe in found}) == len(found)
+    made = {}
+    known = [recipes.load(path) for path in RECIPES]
+    assert len({recipe.output_dir for recipe in known}) == len(known)
     for path in STUDIES:
-        found += [
-            script.load_recipe(cell._replace(recipe=ROOT / cell.recipe)) for cell in script.cells(script.read_study(path))
-        ]
-    for recipe in found:
+        known += [plan.load_recipe(cell) for cell in plan.cells(plan.read_study(path))]
+    for recipe in known:
         other = made.setdefault(recipe.output_dir, recipe)
         assert dataclasses.replace(recipe, note=other.note) == other, recipe.output_dir
 
 
 def test_results_of_studies_lie_apart():
-    results = [study_script().read_study(path)["results"] for path in STUDIES]
+    results = [plan.read_study(path)["results"] for path in STUDIES]
     assert len(set(results)) == len(results)
 
 
@@ -123,41 +115,37 @@ def test_defaults_are_the_papers():
         (MINIMAL + "model: {encoderr: cnn}", r"unknown key recipe.model.encoderr; did you mean recipe.model.encoder"),
         (MINIMAL + "model: cnn", "recipe.model must hold keys and values, not 'cnn'"),
         (MINIMAL + "model:", "recipe.model must hold keys and values, not None"),
-        (MINIMAL + "seed: x", "recipe.seed='x' is a str; it must be a int"),
-        (MINIMAL + "seed: 1.5", "recipe.seed=1.5 is a float; it must be a int"),
-        (MINIMAL + "seed: true", "recipe.seed=True is a bool; it must be a int"),
-        (MINIMAL + "seed:", "recipe.seed=None is a NoneType; it must be a int"),
+        (MINIMAL + "seed: x", "recipe.seed='x' must be a whole number"),
+        (MINIMAL + "seed: 1.5", "recipe.seed=1.5 must be a whole number"),
+        (MINIMAL + "seed: true", "recipe.seed=True must be a whole number"),
+        (MINIMAL + "seed:", "recipe.seed=None must be a whole number"),
         (MINIMAL + "seed: 1\nseed: 2", "the key 'seed' is given twice"),
         (MINIMAL + "model: {encoder: cnn, dropout: 0, encoder: bilstm}", "the key 'encoder' is given twice"),
-        (MINIMAL + "training: {learning_rate: fast}", "recipe.training.learning_rate='fast' is a str; it must be a float"),
-        (MINIMAL + "training: {learning_rate: true}", "learning_rate=True is a bool; it must be a float"),
-        (MINIMAL + "training: {bf16: 1}", "recipe.training.bf16=1 is a int; it must be a bool"),
-        (MINIMAL + "training: {loss_reduction: max}", "'max' is not one of 'sum', 'mean'"),
-        (MINIMAL + "training: {early_stopping_patience: two}", "patience='two' is a str; it must be a int"),
+        (MINIMAL + "training: {learning_rate: fast}", "recipe.training.learning_rate='fast' must be a number"),
+        (MINIMAL + "training: {learning_rate: true}", "learning_rate=True must be a number"),
+        (MINIMAL + "training: {bf16: 1}", "recipe.training.bf16=1 must be true or false"),
+        (MINIMAL + "training: {loss_reduction: max}", "recipe.training.loss_reduction='max' must be 'sum' or 'mean'"),
+        (MINIMAL + "training: {early_stopping_patience: two}", "patience='two' must be a whole number"),
         (MINIMAL + "training: {select_on: test}", "selected on 'validation' only"),
         (
             MINIMAL + "objective: {kind: adversary}",
-            "'adversary' is not one of 'classification', 'untrained', 'guided', 'adversarial'",
+            "kind='adversary' must be 'classification', 'untrained', 'guided' or 'adversarial'",
         ),
-        (MINIMAL + "model: {sparsegen_lambda: 1}", "model.sparsegen_lambda=1: sparsegen needs a finite lambda < 1"),
-        (MINIMAL + "model: {hierarchy: word}", "recipe.model.hierarchy='word' is not one of 'none', 'sentence'"),
         (MINIMAL + "data: {max_sentences: 9}", "data.max_sentences=9 with model.hierarchy='none': set model.hierarchy to"),
         (
             MINIMAL + "model: {hierarchy: sentence}\ndata: {max_sentence_length: 0}",
-            "data.max_sentence_length=0 must be at least 1",
+            "recipe.data.max_sentence_length=0 must be at least 1",
         ),
-        (MINIMAL + "model: {sparsegen_lambda: .nan}", "model.sparsegen_lambda=nan"),
-        (MINIMAL + "model: {entmax_alpha: 0.5}", "model.entmax_alpha=0.5: entmax needs a finite alpha >= 1"),
-        (MINIMAL + "model: {score_scale: 0}", "model.score_scale=0: scores are held at a finite deviation above 0"),
+        (MINIMAL + "model: {sparsegen_lambda: .nan}", "recipe.model.sparsegen_lambda=nan must be a finite number"),
         (MINIMAL + "objective: {kind: untrained, base: b}", "objective.base='b' with objective.kind='untrained'"),
         (MINIMAL + "objective: {kind: untrained, weight: 0.1}", "objective.weight is for adversaries"),
         (
             MINIMAL + "objective: {kind: untrained}\ntraining: {attention_learning_rate_factor: 10}",
             "training.attention_learning_rate_factor=10 with objective.kind='untrained'",
         ),
-        (MINIMAL + "training: {random_erasure: 1.5}", "training.random_erasure=1.5: the largest share of a text's words"),
-        (MINIMAL + "training: {random_erasure: -0.1}", "training.random_erasure=-0.1"),
-        (MINIMAL + "training: {random_erasure: .nan}", "training.random_erasure=nan"),
+        (MINIMAL + "training: {random_erasure: 1.5}", "recipe.training.random_erasure=1.5 must be at most 1"),
+        (MINIMAL + "training: {random_erasure: -0.1}", "recipe.training.random_erasure=-0.1 must be at least 0"),
+        (MINIMAL + "training: {random_erasure: .nan}", "recipe.training.random_erasure=nan must be a finite number"),
         (
             MINIMAL + "objective: {kind: untrained}\ntraining: {random_erasure: 0.5}",
             "training.random_erasure=0.5 with objective.kind='untrained'",
@@ -167,16 +155,25 @@ def test_defaults_are_the_papers():
         (MINIMAL + "objective: {base: b}", "objective.base='b' with objective.kind='classification'"),
         (
             MINIMAL + "objective: {kind: adversarial, base: b, weight: 0}",
-            "objective.weight=0 must be a finite number above 0",
+            "recipe.objective.weight=0 must be above 0",
         ),
-        (MINIMAL + "objective: {kind: adversarial, base: b, weight: -1e-3}", "objective.weight=-0.001 must be"),
-        (MINIMAL + "objective: {kind: adversarial, base: b, weight: .nan}", "objective.weight=nan must be"),
-        (MINIMAL + "objective: {kind: adversarial, base: b, weight: .inf}", "objective.weight=inf must be"),
-        (MINIMAL + "objective: {divergence: tvd}", "'tvd' is not one of 'kl', 'jsd'"),
+        (
+            MINIMAL + "objective: {kind: adversarial, base: b, weight: -1e-3}",
+            "recipe.objective.weight=-0.001 must be above 0",
+        ),
+        (
+            MINIMAL + "objective: {kind: adversarial, base: b, weight: .nan}",
+            "recipe.objective.weight=nan must be a finite number",
+        ),
+        (
+            MINIMAL + "objective: {kind: adversarial, base: b, weight: .inf}",
+            "recipe.objective.weight=inf must be a finite number",
+        ),
+        (MINIMAL + "objective: {divergence: tvd}", "recipe.objective.divergence='tvd' must be 'kl' or 'jsd'"),
         (MINIMAL + "objective: {kind: guided, base: b, frozen: true}", "objective.frozen is for adversaries"),
         (MINIMAL + "objective: {weight: 0.1}", "objective.weight is for adversaries; objective.kind='classification'"),
         (MINIMAL + "objective: {kind: guided, base: b, divergence: jsd}", "objective.divergence is for adversaries"),
-        (MINIMAL + "measure: {level: words}", "recipe.measure.level='words' is not one of 'sentence', 'word'"),
+        (MINIMAL + "measure: {level: words}", "recipe.measure.level='words' must be 'sentence' or 'word'"),
         (
             MINIMAL + "measure: {level: word}",
             "measure.level='word' with model.hierarchy='none', whose attention is over words",
@@ -186,9 +183,9 @@ def test_defaults_are_the_papers():
             + "model: {hierarchy: sentence}\nobjective: {kind: guided, base: b}\nmeasure: {level: word, producers: []}",
             "measure.level='word' with objective.kind='guided', whose attention is given over sentences",
         ),
-        (MINIMAL + "measure: {limit: 0}", "measure.limit=0 must be at least 1"),
-        (MINIMAL + "measure: {batch_tokens: -5}", "measure.batch_tokens=-5 must be at least 1"),
-        (MINIMAL + "report: {examples: 0}", "report.examples=0: a report shows at least 1 text"),
+        (MINIMAL + "measure: {limit: 0}", "recipe.measure.limit=0 must be at least 1"),
+        (MINIMAL + "measure: {batch_tokens: -5}", "recipe.measure.batch_tokens=-5 must be at least 1"),
+        (MINIMAL + "report: {examples: 0}", "recipe.report.examples=0 must be at least 1"),
         (
             MINIMAL + "objective: {kind: guided, base: b}",
             r"measure.producers=\['gradient', .* set measure.producers to \[\]",
@@ -197,24 +194,76 @@ def test_defaults_are_the_papers():
             MINIMAL + "objective: {kind: adversarial, base: b}\nmodel: {projection: uniform}",
             "model.projection='uniform': uniform attention cannot move",
         ),
-        (MINIMAL + "measure: {outputs: test}", r"recipe.measure.outputs='test' is a str; it must be a list\[str\]"),
+        (MINIMAL + "measure: {outputs: test}", "recipe.measure.outputs='test' must be a list"),
         (
             MINIMAL + "measure: {producers: gradient}",
-            r"recipe.measure.producers='gradient' is a str; it must be a list\[str\]",
+            "recipe.measure.producers='gradient' must be a list",
         ),
-        (MINIMAL + "measure: {producers: [1]}", r"recipe.measure.producers\[0\]=1 is a int; it must be a str"),
-        (MINIMAL + "measure: {limit: 1e3}", "recipe.measure.limit=1000.0 is a float; it must be a int"),
-        (MINIMAL + "data: {limits: {train: many}}", "recipe.data.limits.train='many' is a str; it must be a int"),
+        (MINIMAL + "measure: {producers: [1]}", r"recipe.measure.producers\[0\]=1 must be a text"),
+        (MINIMAL + "measure: {limit: 1e3}", "recipe.measure.limit=1000.0 must be a whole number"),
+        (MINIMAL + "data: {limits: {train: many}}", "recipe.data.limits.train='many' must be a whole number"),
         (MINIMAL + "data: {limits: {1: 2}}", "recipe.data.limits has the key 1; its keys must be words"),
         (MINIMAL + "data: {arguments: {1: 2}}", "recipe.data.arguments has the key 1"),
-        (MINIMAL + "data: {arguments: [1]}", "recipe.data.arguments=\\[1\\] is a list"),
-        (MINIMAL + "model: {kernel_sizes: [1, 3.5]}", r"kernel_sizes\[1\]=3.5 is a float; it must be a int"),
-        ("name: 3\noutput_dir: b", "recipe.name=3 is a int; it must be a str"),
+        (MINIMAL + "data: {arguments: [1]}", "recipe.data.arguments=\\[1\\] must be keys and values"),
+        (MINIMAL + "model: {kernel_sizes: [1, 3.5]}", r"kernel_sizes\[1\]=3.5 must be a whole number"),
+        (MINIMAL + "seed: -1", "recipe.seed=-1 must be at least 0"),
+        (MINIMAL + "seed: 4294967296", "recipe.seed=4294967296 must be at most 4294967295"),
+        (MINIMAL + "data: {limits: {test: 0}}", "recipe.data.limits.test=0 must be at least 1"),
+        (MINIMAL + "data: {max_length: -3}", "recipe.data.max_length=-3 must be at least 1"),
+        (MINIMAL + "data: {min_df: 0}", "recipe.data.min_df=0 must be at least 1"),
+        (MINIMAL + "training: {num_train_epochs: 0}", "recipe.training.num_train_epochs=0 must be above 0"),
+        (MINIMAL + "training: {learning_rate: .inf}", "recipe.training.learning_rate=inf must be a finite number"),
+        (MINIMAL + "training: {learning_rate: -1e-3}", "recipe.training.learning_rate=-0.001 must be at least 0"),
+        (MINIMAL + "training: {weight_decay: .nan}", "recipe.training.weight_decay=nan must be a finite number"),
+        (MINIMAL + "training: {per_device_train_batch_size: 0}", "per_device_train_batch_size=0 must be at least 1"),
+        (MINIMAL + "training: {early_stopping_patience: 0}", "early_stopping_patience=0 must be at least 1"),
+        (MINIMAL + "model: {dropout: .nan}", "recipe.model.dropout=nan must be a finite number"),
+        (MINIMAL + "1: 2", "unknown key recipe.1; did you mean recipe.seed"),
+        (MINIMAL + "training: {select_on: 1}", "recipe.training.select_on=1 must be a text"),
+        ("name: 3\noutput_dir: b", "recipe.name=3 must be a text"),
     ],
 )
 def test_mistakes_are_named(text, message):
     with pytest.raises(RecipeError, match=message):
         recipes.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("encoder: lstm", "model: encoder='lstm' is not known; choose one of bilstm"),
+        ("hierarchy: word", "model: hierarchy='word' is not known; choose one of none, sentence"),
+        ("sparsegen_lambda: 1", "model: sparsegen_lambda=1.0: sparsegen needs a finite lambda < 1"),
+        ("entmax_alpha: 0.5", "model: entmax_alpha=0.5: entmax needs a finite alpha >= 1"),
+        ("score_scale: 0", "model: score_scale=0.0: scores are held at a finite deviation above 0"),
+        ("dropout: -0.1", "model: dropout=-0.1 is outside"),
+        ("dropout: 1", "model: dropout=1.0 is outside"),
+        ("hidden_size: 0", "model: hidden_size=0 must be at least 1"),
+        ("embedding_size: -2", "model: embedding_size=-2 must be at least 1"),
+        ("{encoder: cnn, kernel_sizes: []}", r"model: kernel_sizes=\[\]: widths must be odd"),
+        ("embedding_std: -1", "model: embedding_std=-1.0: a standard deviation"),
+    ],
+)
+def test_the_configuration_says_what_a_model_may_be(section, message):
+    """Its rules are written there alone; many recipes are asked before the first is run, and the message names the one."""
+    recipe = recipes.parse(MINIMAL + f"model: {section if section[0] == '{' else '{' + section + '}'}")
+    with pytest.raises(RecipeError, match=message):
+        recipes.model_config(recipe, pair=False)
+    with pytest.raises(RecipeError, match=f"^second: {message}"):
+        recipes.check_models({"first": recipes.parse(MINIMAL), "second": recipe})
+
+
+def test_the_model_section_is_the_configuration():
+    """The same fields and defaults, but for what the recipe leaves to the data and to the encoder."""
+    section, config = recipes.Model(), AttentionClassifierConfig()
+    for key in dataclasses.fields(section):
+        value = getattr(section, key.name)
+        if key.name in ("query", "hidden_size"):
+            assert value is None and hasattr(config, key.name)
+        else:
+            assert value == (list(config.kernel_sizes) if key.name == "kernel_sizes" else getattr(config, key.name)), (
+                key.name
+            )
 
 
 @pytest.mark.parametrize("text", ["1e-3", "0.001", ".001", "1.0e-3", "1E-3", "+1e-3"])
@@ -234,7 +283,9 @@ def test_none_where_it_is_allowed():
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(RecipeError, match=r"no recipe at .*none.yaml: No such file"):
+    with pytest.raises(
+        RecipeError, match=r"no recipe at .*none.yaml, nor of that name among those that come with attnfaith"
+    ):
         recipes.load(tmp_path / "none.yaml")
     with pytest.raises(RecipeError, match="no recipe at"):
         recipes.load(tmp_path)
@@ -318,8 +369,8 @@ def test_override_forms(arguments, expected):
         (["--model.encodr", "cnn"], "unknown key recipe.model.encodr; did you mean recipe.model.encoder"),
         (["--modell.encoder", "cnn"], "unknown key recipe.modell; did you mean recipe.model"),
         (["--seed.x", "cnn"], "--seed.x: 'seed' is a value, not a section"),
-        (["--seed"], "recipe.seed=True is a bool"),
-        (["--encoder", "3"], "recipe.model.encoder=3 is a int; it must be a str"),
+        (["--seed"], "recipe.seed=True must be a whole number"),
+        (["--encoder", "3"], "recipe.model.encoder=3 must be a text"),
     ],
 )
 def test_wrong_overrides(arguments, message):
@@ -342,6 +393,7 @@ def test_a_recipe_cannot_be_changed():
 
 words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
 numbers = st.floats(allow_nan=False)
+rates = st.floats(0, allow_nan=False, allow_infinity=False)
 anything = st.recursive(
     st.none()
     | st.booleans()
@@ -358,7 +410,7 @@ anything = st.recursive(
 @given(
     name=words,
     note=words,
-    rate=numbers,
+    rate=rates,
     arguments=st.dictionaries(words, anything, max_size=3),
     limit=st.none() | st.integers(1),
 )
@@ -377,20 +429,26 @@ def test_dump_and_parse(name, note, rate, arguments, limit):
 
 
 LEAVES = [
-    (f"{section.name}.{f.name}", f.type)
-    for section in dataclasses.fields(recipes.Recipe)
-    if dataclasses.is_dataclass(section.type) and section.name != "objective"  # whose values depend on one another
-    for f in dataclasses.fields(section.type)
-    if f.type in (int, float, bool)
+    (f"{name}.{key}", field.annotation)
+    for name, section in recipes.schema.SECTIONS.items()
+    if name != "objective"  # whose values depend on one another
+    for key, field in section.__pydantic_fields__.items()
+    if field.annotation in (int, float, bool)
 ]
+FINITE = {"allow_nan": False, "allow_infinity": False}
+RATES = ("learning_rate", "weight_decay", "max_grad_norm", "attention_learning_rate_factor")
+SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 ALLOWED = {
+    **{f"training.{name}": st.floats(0, **FINITE) for name in RATES},
+    **{f"training.{name}": st.integers(1, 10**9) for name in SIZES},
+    "training.num_train_epochs": st.floats(0, exclude_min=True, **FINITE),
+    "training.random_erasure": st.floats(0, 1),
+    "data.seed": st.integers(0, 2**32 - 1),
+    "measure.seed": st.integers(0, 2**32 - 1),
     "measure.batch_tokens": st.integers(1, 10**9),
     "report.examples": st.integers(1, 10**9),
-    "model.sparsegen_lambda": st.floats(-1e300, 1, exclude_max=True),
-    "model.entmax_alpha": st.floats(1, 1e300),
-    "training.random_erasure": st.floats(0, 1),
 }
-VALUES = {int: st.integers(-(10**9), 10**9), float: st.floats(allow_nan=False, allow_infinity=False), bool: st.booleans()}
+VALUES = {int: st.integers(-(10**9), 10**9), float: st.floats(**FINITE), bool: st.booleans()}
 
 
 @settings(max_examples=100, deadline=None)
@@ -405,6 +463,72 @@ def test_overrides_set_what_they_name(data):
     assert getattr(getattr(recipe, section), name) == value
     rest = dataclasses.replace(getattr(recipe, section), **{name: getattr(getattr(plain, section), name)})
     assert dataclasses.replace(recipe, **{section: rest}) == plain
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_what_is_outside_a_range_is_refused(data):
+    key = data.draw(st.sampled_from([key for key, kind in LEAVES if key in ALLOWED and kind is int]))
+    with pytest.raises(RecipeError, match=rf"^recipe\.{key}=-\d+ must be at least [01]$"):
+        recipes.parse(MINIMAL, [f"--{key}={data.draw(st.integers(-(10**9), -1))}"])
+
+
+def test_the_help_lists_every_key():
+    lines = recipes.describe().splitlines()
+    assert lines[0] == "keys of the recipe; a section needs naming only where two have that key"
+    for name, section in {"": recipes.Recipe, **recipes.schema.SECTIONS}.items():
+        assert not name or any(line.startswith(f"{name}: ") for line in lines)
+        for key, field in section.__pydantic_fields__.items():
+            if key not in recipes.schema.SECTIONS:
+                (place,) = [n for n, line in enumerate(lines) if line.startswith(f"  --{name}{name and '.'}{key}  ")]
+                assert "required" in lines[place] or ", default " in lines[place]
+                assert lines[place + 1] == f"      {field.description}" and len(field.description) > 5
+    assert "  --training.learning_rate  number, default 0.001" in lines
+    assert "  --measure.producers  list of texts, default [gradient, gradient_norm, leave_one_out]" in lines
+    assert "  --data.max_length  whole number or null, default null" in lines
+    assert "  --objective.divergence  kl or jsd, default kl" in lines
+    assert "  --output_dir  text, required" in lines and "  --note  text, default ''" in lines
+    assert "  --data.name" not in recipes.describe("measure") and "  --measure.limit" in recipes.describe("measure")
+
+
+# ------------------------------------------------------------------------------------------------ where they are found
+
+
+def test_shipped_recipes_are_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("recipes/meister_2021/sst.yaml", "meister_2021/sst.yaml", Path("meister_2021") / "sst.yaml"):
+        assert recipes.find(name) == ROOT / "recipes" / "meister_2021" / "sst.yaml"
+        assert recipes.load(name) == recipes.load(ROOT / "recipes" / "meister_2021" / "sst.yaml")
+    assert recipes.find("meister_2021/published.csv").is_file()
+    (tmp_path / "meister_2021").mkdir()
+    (tmp_path / "meister_2021" / "sst.yaml").write_text(MINIMAL)
+    assert recipes.load("meister_2021/sst.yaml").name == "a", "a file of the user's own comes first"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("meister_2021/sts.yaml", "did you mean meister_2021/sst.yaml"),
+        ("adversarial.yaml", "did you mean meister_2021/adversarial.yaml or wiegreffe_pinter_2019/adversarial.yaml"),
+        ("recipes/quikstart.yaml", r"did you mean quickstart.yaml\?"),
+        ("/nowhere/at/all.yaml", "they lie in .*recipes$"),
+    ],
+)
+def test_near_names_of_recipes(name, message):
+    with pytest.raises(RecipeError, match=f"no recipe at {name}, nor of that name.*{message}"):
+        recipes.load(name)
+    with pytest.raises(RecipeError, match=f"no study at {name}"):
+        recipes.find(name, "study")
+
+
+def test_without_a_file(tmp_path, monkeypatch):
+    """The quickstart; where a data set is named, the defaults on it, of which the quickstart's settings are no part."""
+    monkeypatch.chdir(tmp_path)
+    assert recipes.load() == recipes.load(ROOT / "recipes" / "quickstart.yaml")
+    assert recipes.load(None, ["--seed", "4"]).name == "quickstart"
+    recipe = recipes.load(None, ["--data.name", "sst", "--seed", "4"])
+    assert recipe == recipes.build({"name": "sst", "output_dir": "runs/sst", "seed": 4, "data": {"name": "sst"}})
+    assert recipes.load(None, ["--data.name=a/b c", "--name=mine"]).output_dir == "runs/a-b-c"
 
 
 @settings(max_examples=100, deadline=None)

@@ -31,11 +31,11 @@ TREE = {
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The folder of a complete run; not to be changed."""
-    from matplotlib.figure import Figure
+    from tests.figures import REPORT, one_small_figure
 
     folder = tmp_path_factory.mktemp("finished") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnfaith.reporting.report.all_figures", lambda _cell: {"attention_overview": Figure(figsize=(1, 1))})
+        patch.setattr(REPORT, one_small_figure())
         runs.run(recipes.build({**TREE, "output_dir": str(folder)}))
     return folder
 

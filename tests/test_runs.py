@@ -22,8 +22,8 @@ from attnfaith.files import is_locked
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.planned_identity import objective_fields
 from attnfaith.recipes import RecipeError
-from attnfaith.reporting import report
 from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.page import report
 from attnfaith.runs import RunError
 
 

@@ -1,8 +1,8 @@
 """The page "attention or saliency?": over models and data sets, which measure shows a developer what a model used?
 
-From the cells that hold tests of explanations (`reporting.saliency`): the ranking of measures by each test, one row per kind
-of model and measure, means over training seeds; what is left of it in a model that was trained with tokens erased, to which
-a shortened text is nothing new; and in one sentence per model what to use.
+From the cells that hold tests of explanations (`reporting.sections.saliency`): the ranking of measures by each test, one
+row per kind of model and measure, means over training seeds; what is left of it in a model that was trained with tokens
+erased, to which a shortened text is nothing new; and in one sentence per model what to use.
 """
 
 from collections import Counter
@@ -15,11 +15,12 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from attnfaith import __version__
-from attnfaith.reporting import completeness, saliency
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.blocks import Grid, differing, template
 from attnfaith.reporting.cells import CELL, Cell, measure_label
-from attnfaith.reporting.saliency import TESTS
+from attnfaith.reporting.explanation_tests import TESTS
+from attnfaith.reporting.render import frame, frames
+from attnfaith.reporting.sections import completeness, saliency
 from attnfaith.reporting.tables import format_number
 
 
@@ -41,8 +42,8 @@ TRAINING_COLUMNS = (
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """The page and its tables, of the cells that were tested; nothing without such a cell. `reporting.saliency` draws the
-    tests of each cell.
+    """The page and its tables, of the cells that were tested; nothing without such a cell. `reporting.sections.saliency`
+    draws the tests of each cell.
 
     "saliency_ranking", one row per kind of model x measure. n_seeds: cells. n_tests: tests that count, as `advise` counts
     them. rank_mean: mean rank over these tests and the seeds. share_among_best: share of tests x seeds in which the measure
@@ -52,16 +53,16 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     model knows? tau: Kendall's tau-b, over the n_measures that both have, of their means in the two models; first_plain,
     first_erased: the measure ranked first in each. attention_rank_*, attention_mean_*: of attention.
 
-    "saliency_completeness": see `completeness.table`.
+    "saliency_completeness": see `completeness.TABLE`.
     """
-    cells = [cell for cell in cells if saliency.holds(cell)]
+    cells = [cell for cell in cells if saliency.SECTION.applies(cell)]
     if not cells:
         return Analysis()
-    made = saliency.tables(cells)
+    made = frames(saliency.SECTION, cells)
     own = {
         "saliency_ranking": _ranking(cells, made["saliency_tests"]),
         "saliency_training": _training(cells, made["saliency_tests"]),
-        "saliency_completeness": completeness.table(cells),
+        "saliency_completeness": frame(completeness.TABLE, cells),
     }
     return Analysis(own, {PAGE: render(cells, made | own)})
 
@@ -129,7 +130,7 @@ def _first(part: pd.DataFrame) -> str:
 def render(cells: Sequence[Cell], made: Mapping[str, pd.DataFrame]) -> str:
     """The page's HTML: the answer, a section per data set, and what training with tokens erased changes.
 
-    made: the tables of `reporting.saliency` and of this analysis.
+    made: the tables of `reporting.sections.saliency` and of this analysis.
     """
     sections = []
     for dataset in dict.fromkeys(cell.heading["dataset"] for cell in cells):

@@ -49,6 +49,7 @@ from attnfaith.metrics.attention_faithfulness.erasure_curves import BINS, compre
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import save_table
 from attnfaith.stats import mean
+from attnfaith.subjects import Batch, subject_of
 
 
 MEASURES = ("attention", "gradient", "gradient_x_input", "integrated_gradients")
@@ -188,7 +189,7 @@ def instances(model, rows, recipe: Recipe, names: Sequence[str]) -> tuple[list[s
 
     Where texts name their possible answers, class 1 may be none of them, and nothing is asked of it.
     """
-    modules = load_producers([name for name in dict.fromkeys(names) if name != "attention"])
+    subject, modules = subject_of(model), load_producers([name for name in dict.fromkeys(names) if name != "attention"])
     options = {name: recipe.measure.options.get(name, {}) for name in modules}
     targets = {"predicted": "predicted"} | ({} if "candidates" in rows.column_names else {"class_1": FERRET_CLASS})
     aimed = {
@@ -197,12 +198,12 @@ def instances(model, rows, recipe: Recipe, names: Sequence[str]) -> tuple[list[s
     }
     for name, module in modules.items():
         if hasattr(module, "check_model"):
-            module.check_model(model, rows, **aimed["predicted"][name])
+            module.check_model(subject, rows, **aimed["predicted"][name])
     by_name: dict[str, list[np.ndarray]] = {}
     for start in range(0, len(rows), BATCH_INSTANCES):
-        batch = _batch(model, rows[start : start + BATCH_INSTANCES])
-        values = {key: _scores(model, batch, modules, given, names, recipe.measure.seed) for key, given in aimed.items()}
-        for result in _by_text(model, batch, values, recipe.measure.seed):
+        batch = Batch.of(_batch(model, rows[start : start + BATCH_INSTANCES]), subject)
+        values = {key: _scores(subject, batch, modules, given, names, recipe.measure.seed) for key, given in aimed.items()}
+        for result in _by_text(subject, batch, values, recipe.measure.seed):
             for name, numbers in result.items():
                 by_name.setdefault(name, []).append(numbers)
     return list(values["predicted"]), {name: np.stack(numbers) for name, numbers in by_name.items()}
@@ -219,17 +220,17 @@ def _batch(model, rows: Mapping[str, list]) -> dict:
     return {**{name: part.to(model.device) for name, part in padded.items()}, "instance_id": rows["instance_id"]}
 
 
-def _scores(model, batch, modules: Mapping, options: Mapping, names: Sequence[str], seed: int) -> dict[str, list]:
+def _scores(subject, batch, modules: Mapping, options: Mapping, names: Sequence[str], seed: int) -> dict[str, list]:
     """Measure -> one array (T,) per text of a batch."""
-    by_measure = scores(model, batch) if "attention" in names else {}
+    by_measure = scores(subject, batch) if "attention" in names else {}
     for name, module in modules.items():
-        made = module.measure(model, batch, seed=seed, **options[name])
+        made = module.measure(subject, batch, seed=seed, **options[name])
         kept = [key for key, column in module.COLUMNS.items() if column.axes == ("T",) and not key.endswith("_hidden")]
         by_measure |= {key.removeprefix(PREFIX): made[key] for key in kept if key.startswith(PREFIX)}
     return by_measure
 
 
-def _by_text(model, batch, values: Mapping[str, Mapping[str, list]], seed: int) -> list[dict[str, np.ndarray]]:
+def _by_text(subject, batch, values: Mapping[str, Mapping[str, list]], seed: int) -> list[dict[str, np.ndarray]]:
     """`by_definition` of every text of a batch. values: "predicted" and "class_1" -> measure -> one array (T,) per text."""
     chosen = []
     for row, name in enumerate(batch["instance_id"]):
@@ -237,7 +238,7 @@ def _by_text(model, batch, values: Mapping[str, Mapping[str, list]], seed: int) 
         chosen.append({**each["predicted"], **{key: each[key]["positive"] for key in each if key != "predicted"}})
     parts, numbers = zip(*(distinct(_parts(one)) for one in chosen), strict=True)
     results = []
-    for row, (said, probs) in enumerate(zip(read_parts(model, batch, parts), whole(model, batch), strict=True)):
+    for row, (said, probs) in enumerate(zip(read_parts(subject, batch, parts), whole(subject, batch), strict=True)):
         results.append(by_definition(_said(chosen[row], said[numbers[row]], probs)))
         given = [rows[row] for rows in values["predicted"].values()]
         undefined = [not len(scored) or bool(np.isnan(scored).any()) for scored in given]

@@ -14,7 +14,7 @@ import pandas as pd
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.published import for_stand_ins, join_published, read_published
-from attnfaith.reporting.tables import AGREEMENT_COLUMNS
+from attnfaith.reporting.sections.agreement import COLUMNS as AGREEMENT_COLUMNS
 
 
 KEYS = (*CELL, "pair", "class")
@@ -62,16 +62,16 @@ def compare_with_published(agreement: pd.DataFrame, published: pd.DataFrame) -> 
     matched, then measured, published, difference (measured - published). A published number that nothing measured keeps its
     row, with measured NaN.
 
-    Raises ValueError where a column is missing, a published number comes twice, or the agreement table has several pairs and
+    Raises StudyError where a column is missing, a published number comes twice, or the agreement table has several pairs and
     `published` does not say which one it means.
     """
     needed = ("dataset", "encoder", "alignment", "class", "statistic", "value")
     if missing := [name for name in needed if name not in published.columns]:
-        raise ValueError(f"published numbers: columns {missing} are missing; needed: {list(needed)}")
+        raise StudyError(f"published numbers: columns {missing} are missing; needed: {list(needed)}")
     if missing := [name for name in AGREEMENT_COLUMNS if name not in agreement.columns]:
-        raise ValueError(f"not an agreement table: columns {missing} are missing")
+        raise StudyError(f"not an agreement table: columns {missing} are missing")
     if "pair" not in published.columns and agreement["pair"].nunique() > 1:
-        raise ValueError(
+        raise StudyError(
             f"the agreement table holds several pairs ({sorted(agreement['pair'].unique())}) and the published "
             "numbers have no column 'pair': add one, or keep one pair of the agreement table"
         )
@@ -79,10 +79,10 @@ def compare_with_published(agreement: pd.DataFrame, published: pd.DataFrame) -> 
     long = agreement.melt(id_vars=list(KEYS), value_vars=statistics, var_name="statistic", value_name="measured")
     keys = [name for name in published.columns if name in long.columns and name != "measured"]
     if unknown := sorted(set(published["statistic"].astype(str)) - set(statistics)):
-        raise ValueError(f"published statistics {unknown} are not in the agreement table; it has {statistics}")
+        raise StudyError(f"published statistics {unknown} are not in the agreement table; it has {statistics}")
     if (repeated := published.duplicated(keys)).any():
         row = published.loc[repeated, keys].iloc[0].to_dict()
-        raise ValueError(f"a published number comes twice: {row}")
+        raise StudyError(f"a published number comes twice: {row}")
     joined = join_published(published, long, keys)
     last = ["measured", "published", "difference"]
     return joined[[name for name in joined.columns if name not in last] + last]

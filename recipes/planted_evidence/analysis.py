@@ -16,10 +16,10 @@ from scipy.stats import rankdata
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.rank_agreement import auprc
-from attnfaith.reporting import interventions
+from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import CELL, Cell, match, measure_label
-from attnfaith.reporting.figures import PALETTE, _figure, _own_style
+from attnfaith.reporting.style import PALETTE, own_style, titled_figure
 from attnfaith.stats import bootstrap_interval
 
 
@@ -57,7 +57,7 @@ def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
             statistics[f"average precision of {measure_label(name)}"] = np.asarray(
                 auprc(cell.scores(name), gold), np.float64
             )
-    return statistics | interventions.instance_statistics(cell)
+    return statistics | sections.numbers(cell)
 
 
 def pairs(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
@@ -165,7 +165,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     )
 
 
-@_own_style
+@own_style
 def auc_of_tests(table: pd.DataFrame, first: Cell) -> "Figure":
     """The AUC of every test, a point per seed and encoder. table: `tests_table`; first: the first cell that it is of."""
     names = list(dict.fromkeys(table["statistic"]))[::-1]
@@ -173,7 +173,7 @@ def auc_of_tests(table: pd.DataFrame, first: Cell) -> "Figure":
     seeds = ", ".join(str(seed) for seed in dict.fromkeys(table["seed"]))
     subject = f"{first.heading['dataset']} ({first.heading['split']}) · {', '.join(encoders)} · seeds {seeds}"
     title = "Which test tells a model that uses the evidence?"
-    figure = _figure(title, first, 9.0, 0.9 + 0.26 * len(names), subject=subject)
+    figure = titled_figure(title, first, 9.0, 0.9 + 0.26 * len(names), subject=subject)
     axes = figure.add_subplot()
     for number, (encoder, colour) in enumerate(zip(encoders, PALETTE, strict=False)):
         mine = table[(table["encoder"] == encoder) & table["auc"].notna()]

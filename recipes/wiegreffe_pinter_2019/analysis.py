@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from attnfaith.reporting.analysis import Analysis, Settings
+from attnfaith.reporting.analysis import Analysis, Settings, StudyError
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.published import join_published, read_published
 
@@ -38,10 +38,10 @@ def beside_published(made: Mapping[str, pd.DataFrame], published: pd.DataFrame) 
     "other seeds"; statistic a score, jsd_mean or tvd_mean. Returns a row for each, and each kind of word vectors: measured
     (mean over n_seeds seeds, of "other seeds" over bases; NaN where nothing was), min, max, difference.
 
-    Raises ValueError where a column is missing.
+    Raises StudyError where a column is missing.
     """
     if missing := [name for name in PUBLISHED if name not in published.columns]:
-        raise ValueError(f"published numbers: columns {missing} are missing; needed: {list(PUBLISHED)}")
+        raise StudyError(f"published numbers: columns {missing} are missing; needed: {list(PUBLISHED)}")
     keys = list(PUBLISHED[:4])
     columns = [*keys, "vectors", "n_seeds", "mean", "min", "max"]
     measured = [made["models_by_kind"][columns]]

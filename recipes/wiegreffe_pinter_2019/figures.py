@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import PALETTE, _class_groups, _figure, _note, _own_style
+from attnfaith.reporting.style import PALETTE, class_groups, note, own_style, titled_figure
 
 from .stability import (
     BIN_NAMES,
@@ -48,7 +48,7 @@ def figures(cells: Sequence[Cell]) -> "dict[str, Figure]":
 def _panels(title: str, pairs: Sequence[Comparison], height: float) -> "tuple[Figure, list[Axes]]":
     columns = min(3, len(pairs))
     lines = -(-len(pairs) // columns)
-    figure = _figure(title, pairs[0].base, 4.0 * max(2, columns), height * lines)
+    figure = titled_figure(title, pairs[0].base, 4.0 * max(2, columns), height * lines)
     axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for empty in axes[len(pairs) :]:
         empty.set_visible(False)
@@ -61,7 +61,7 @@ def _panels(title: str, pairs: Sequence[Comparison], height: float) -> "tuple[Fi
     return figure, list(axes[: len(pairs)])
 
 
-@_own_style
+@own_style
 def attention_of_other_models(pairs: Sequence[Comparison]) -> "Figure":
     """Per-instance JSD between a base's attention and that of other seeds and adversaries, one panel each, same axes.
 
@@ -71,7 +71,7 @@ def attention_of_other_models(pairs: Sequence[Comparison]) -> "Figure":
     figure, panels = _panels("How far from the base's attention?", pairs, 3.2)
     base = pairs[0].base
     largest = np.array([row.max() if len(row) else np.nan for row in base.attention], dtype=np.float64)
-    groups = _class_groups(base)
+    groups = class_groups(base)
     width = 0.8 / len(groups)
     for panel, pair in zip(panels, pairs, strict=True):
         for number, ((name, members), colour) in enumerate(zip(groups, PALETTE, strict=False)):
@@ -102,7 +102,7 @@ def _violin(axes: "Axes", values: np.ndarray, place: float, width: float, colour
     axes.text(place, 0.705, f"{len(values):,}", ha="center", va="bottom", fontsize=7, color=colour)
 
 
-@_own_style
+@own_style
 def attention_and_prediction(pairs: Sequence[Comparison]) -> "Figure":
     """Per instance, how far the prediction of other seeds and adversaries moved (TVD) and how far their attention (JSD).
 
@@ -117,21 +117,21 @@ def attention_and_prediction(pairs: Sequence[Comparison]) -> "Figure":
             panel.scatter(tvd, jsd, s=6, color=PALETTE[4], alpha=0.35, linewidths=0, rasterized=True)
             panel.plot(tvd.mean(), jsd.mean(), marker="+", markersize=14, markeredgewidth=2.5, color=PALETTE[1])
         else:
-            _note(panel, "no text has a defined JSD")
+            note(panel, "no text has a defined JSD")
         panel.axhline(np.log(2), color="#777777", linewidth=1, linestyle=(0, (4, 2)))
         panel.set(xlim=(-0.02, 1), ylim=(0, 0.72), xlabel="TVD of predictions")
     panels[0].set_ylabel("JSD of attentions (nats)")
     return figure
 
 
-@_own_style
+@own_style
 def trade_off_curve(base_cells: Sequence[Cell], cells: Sequence[Cell]) -> "Figure":
     """Mean TVD against mean JSD of the adversaries, one curve over their weights, beside other seeds and uniform attention.
 
     Bars: 95 % bootstrap intervals over instances. Source: Wiegreffe & Pinter (2019), section 4, figure 5.
     """
     table = trade_off(base_cells, cells)
-    figure = _figure("What an adversary can reach", base_cells[0], 9.0, 4.2)
+    figure = titled_figure("What an adversary can reach", base_cells[0], 9.0, 4.2)
     axes = figure.add_subplot()
     curves = table[table["divergence"] != ""].groupby(["frozen", "divergence"], sort=False)
     drawn = [(f"adversary, {d}" + (", frozen" if f == "yes" else ""), rows, "-") for (f, d), rows in curves]

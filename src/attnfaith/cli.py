@@ -1,32 +1,52 @@
-"""The command line: train, measure, report, eraser, cards, push, reproduce, install-metric."""
+"""The command line. A command is one function of its arguments, listed in COMMANDS; it imports what it needs itself."""
 
 import argparse
+import difflib
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from attnfaith._memory import keep_freed_memory
+from attnfaith.errors import AttnfaithError
+from attnfaith.files import refusals
 
 
-QUICKSTART = Path("recipes") / "quickstart.yaml"
+RECORD, RECIPE, REPORT = "record.parquet", "recipe.yaml", "report"  # in the folder of a run
 
 
-def _settle_threads() -> None:
-    """Two processes on two cores must not start two threads each."""
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+def _is_main_process() -> bool:
+    return int(os.environ.get("RANK", 0)) == 0
+
+
+def _recipe_parser(name: str, description: str, *sections: str) -> argparse.ArgumentParser:
+    """A parser whose help lists the keys of a recipe, all or those of some sections, and that leaves them to `recipes`."""
+    from attnfaith import recipes
+
+    return argparse.ArgumentParser(
+        prog=f"attnfaith {name}",
+        description=description,
+        epilog=recipes.describe(*sections),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # a short key of a recipe is no abbreviation of an option
+    )
 
 
 def train(arguments: Sequence[str] | None = None) -> Path:
     """Train, measure and report by a recipe; with no arguments, the quickstart."""
-    parser = argparse.ArgumentParser(
-        prog="train",
-        description="Train a model, measure its attention and write a report. Every key of the recipe can be overridden: "
-        "--seed 3, --encoder cnn, --training.learning_rate 1e-4.",
+    parser = _recipe_parser(
+        "train",
+        "Train a model, measure its attention and write a report. Every key of the recipe\n"
+        "can be overridden: --seed 3, --encoder cnn, --training.learning_rate 1e-4.",
     )
-    parser.add_argument("--config", type=Path, default=QUICKSTART, help="the recipe (default: %(default)s)")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="RECIPE",
+        help="a file, or a recipe of the package such as meister_2021/sst.yaml (default: the quickstart, or with "
+        "--data.name the defaults on that data set)",
+    )
     parser.add_argument("--overwrite_output_dir", action="store_true", help="replace the run that lies in output_dir")
     parser.add_argument("--resume_from_checkpoint", action="store_true", help="go on with the run that lies in output_dir")
     parser.add_argument(
@@ -44,16 +64,18 @@ def train(arguments: Sequence[str] | None = None) -> Path:
     known, overrides = parser.parse_known_args(arguments)
     _check_hub_options(known)
     if known.remeasure and not known.resume_from_checkpoint:
-        raise ValueError("--remeasure is for a run that lies there: add --resume_from_checkpoint")
+        raise AttnfaithError("--remeasure is for a run that lies there: add --resume_from_checkpoint")
     from attnfaith import recipes
 
     recipe = recipes.load(known.config, overrides)
+    if known.config is None and _is_main_process():
+        print(f"no --config is given: {recipe.name}, in {recipe.output_dir}")
     from attnfaith import runs
 
     destination = _destination(known, recipe) if known.push_to_hub else None
     how = {"overwrite": known.overwrite_output_dir, "resume": known.resume_from_checkpoint, "remeasure": known.remeasure}
     page = runs.run(recipe, **how)
-    if int(os.environ.get("RANK", 0)) == 0:
+    if _is_main_process():
         print(f"\nreport: {page}")
         if destination:
             _push_run(Path(recipe.output_dir), *destination, known)
@@ -62,16 +84,16 @@ def train(arguments: Sequence[str] | None = None) -> Path:
 
 def _check_hub_options(known: argparse.Namespace) -> None:
     if known.hub_token is not None:
-        raise ValueError(
+        raise AttnfaithError(
             "--hub_token: a token on a command line is read by everybody on the machine and kept by the shell: log in with "
             "`hf auth login`, or set HF_TOKEN"
         )
     for name in ("hub_strategy", "hub_always_push"):
         if getattr(known, name) is not None:
-            raise ValueError(f"--{name}: a run is pushed whole, when it is complete: leave it out")
+            raise AttnfaithError(f"--{name}: a run is pushed whole, when it is complete: leave it out")
     for name in ("hub_model_id", "hub_private_repo", "hub_revision"):
         if getattr(known, name) and not known.push_to_hub:
-            raise ValueError(f"--{name} is for a run that is pushed: add --push_to_hub")
+            raise AttnfaithError(f"--{name} is for a run that is pushed: add --push_to_hub")
 
 
 def _destination(known: argparse.Namespace, recipe) -> tuple[str, str]:
@@ -80,7 +102,9 @@ def _destination(known: argparse.Namespace, recipe) -> tuple[str, str]:
     from attnfaith.reporting.cards import checkpoint_name
 
     if provenance.checkout()[1] and not known.resume_from_checkpoint:
-        raise ValueError("--push_to_hub: a run by code with uncommitted changes is not pushed: commit them, or leave it out")
+        raise AttnfaithError(
+            "--push_to_hub: a run by code with uncommitted changes is not pushed: commit them, or leave it out"
+        )
     owner, _, name = (known.hub_model_id or "").rpartition("/")
     owner = hub.check(owner or None)
     name = name or checkpoint_name(recipe.name)
@@ -101,10 +125,11 @@ def _push_run(run: Path, owner: str, name: str, known: argparse.Namespace) -> No
 
 def measure(arguments: Sequence[str] | None = None) -> Path:
     """Measure the model of a run again, with other producers, split or limit."""
-    parser = argparse.ArgumentParser(
-        prog="measure",
-        description="Measure a trained run: --measure.producers [gradient], --split validation, --limit 500. "
+    parser = _recipe_parser(
+        "measure",
+        "Measure a trained run: --measure.producers [gradient], --split validation, --limit 500.\n"
         "Without overrides, as the run's recipe says.",
+        "measure",
     )
     parser.add_argument("run", type=Path, help="folder of a run")
     parser.add_argument(
@@ -113,33 +138,48 @@ def measure(arguments: Sequence[str] | None = None) -> Path:
     known, overrides = parser.parse_known_args(arguments)
     from attnfaith import recipes
 
-    recipe = recipes.load(known.run / "recipe.yaml", overrides)
+    recipe = recipes.load(known.run / RECIPE, overrides)
     from attnfaith import runs
 
     path = runs.measure_run(known.run, recipe, known.output)
-    if int(os.environ.get("RANK", 0)) == 0:
+    if _is_main_process():
         print(f"record: {path}")
     return path
 
 
+def _record_of(path: Path) -> Path:
+    """The record that a path names: a file, or that in the folder of a run."""
+    return path / RECORD if path.is_dir() else path
+
+
 def report(arguments: Sequence[str] | None = None) -> Path:
     """Tables, figures and page from a record, without a model."""
-    parser = argparse.ArgumentParser(prog="report", description="Write tables, figures and a page from a record.")
-    parser.add_argument("record", type=Path, nargs="+", help="record.parquet of one or more runs")
-    parser.add_argument("--output", type=Path, required=True, help="folder of the report")
-    parser.add_argument(
-        "--examples", type=int, default=5, help="texts of best and of worst agreement (default: %(default)s)"
+    parser = argparse.ArgumentParser(
+        prog="attnfaith report", description="Write tables, figures and a page from the records of one or more runs."
     )
+    parser.add_argument("run", type=Path, nargs="+", help="folders of runs, or their record.parquet")
+    parser.add_argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)")
+    parser.add_argument("--examples", type=int, help="texts of best and of worst agreement (default: as the run's, or 5)")
     parser.add_argument("--mix-versions", action="store_true", help="join records even if different code measured them")
     known = parser.parse_args(arguments)
-    from attnfaith import record
-    from attnfaith.reporting import write_report
+    own = known.run[0] if len(known.run) == 1 and known.run[0].is_dir() else None
+    if known.output is None and own is None:
+        raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
+    from attnfaith import recipes, record
+    from attnfaith.reporting import run_facts, write_report
 
-    tables = [record.load(path) for path in known.record]
+    recipe = recipes.load(own / RECIPE) if own else None
+    tables = [record.load(_record_of(path)) for path in known.run]
     if not known.mix_versions:
         record.check_one_code(tables, remedy="measure them anew with one, or give --mix-versions")
-    joined = record.concatenate(tables, mix_versions=True)
-    page = write_report(joined, known.output, n_examples=known.examples)
+    section = recipe.report if recipe else recipes.Report()
+    page = write_report(
+        record.concatenate(tables, mix_versions=True),
+        known.output or own / REPORT,
+        title=section.title,
+        facts=run_facts(tables[0], recipe.note) if recipe else None,
+        n_examples=section.examples if known.examples is None else known.examples,
+    )
     print(f"report: {page}")
     return page
 
@@ -147,12 +187,12 @@ def report(arguments: Sequence[str] | None = None) -> Path:
 def eraser(arguments: Sequence[str] | None = None) -> list[Path]:
     """Write the measures and the gold evidence of a record as ERASER's files, which its own evaluation reads."""
     parser = argparse.ArgumentParser(
-        prog="eraser",
+        prog="attnfaith eraser",
         description="Write a record of one model in ERASER's format: <split>.jsonl and docs.jsonl, the labelled texts with "
         "their gold evidence where the record has it; results/<measure>.jsonl, the scores of each measure that "
         "rationale_erasure tested, its rationale and the predictions with and without it.",
     )
-    parser.add_argument("record", type=Path, help="record.parquet of a run")
+    parser.add_argument("run", type=Path, help="folder of a run, or its record.parquet")
     parser.add_argument("--output", type=Path, required=True, help="folder of the files")
     parser.add_argument(
         "--share", type=float, help="share of the tokens that a rationale holds (default: the mean share of the gold ones)"
@@ -160,12 +200,12 @@ def eraser(arguments: Sequence[str] | None = None) -> list[Path]:
     known = parser.parse_args(arguments)
     from attnfaith import record
     from attnfaith.data.eraser import write_annotations, write_results
-    from attnfaith.reporting import saliency
+    from attnfaith.reporting import eraser
     from attnfaith.reporting.cells import one_cell
 
-    cell = one_cell(record.load(known.record))
-    annotations, split = saliency.eraser_annotations(cell), cell.heading["split"]
-    results = {name: saliency.eraser_rows(cell, name, known.share) for name in saliency.measures(cell)}
+    cell = one_cell(record.load(_record_of(known.run)))
+    annotations, split = eraser.annotations(cell), cell.heading["split"]
+    results = {name: eraser.results(cell, name, known.share) for name in eraser.measures(cell)}
     if annotations:
         texts = {row["instance_id"] for row in annotations}
         results = {name: [row for row in rows if row["instance_id"] in texts] for name, rows in results.items()}
@@ -178,7 +218,7 @@ def eraser(arguments: Sequence[str] | None = None) -> list[Path]:
 def push(arguments: Sequence[str] | None = None) -> list[str]:
     """Push finished runs to the Hub: models with cards, records, result tables, the metric."""
     parser = argparse.ArgumentParser(
-        prog="push",
+        prog="attnfaith push",
         description="Push finished runs to the Hub: each model with its card, their records, their tables and the metric. "
         "The token is that of `hf auth login` or HF_TOKEN. Only what differs is sent; an interrupted push is run again.",
     )
@@ -204,7 +244,9 @@ def push(arguments: Sequence[str] | None = None) -> list[str]:
 
 def cards(arguments: Sequence[str] | None = None) -> list[Path]:
     """Cards of trained checkpoints and their index, as they are pushed, without pushing."""
-    parser = argparse.ArgumentParser(prog="cards", description="Write one card per run, their figures and the index.")
+    parser = argparse.ArgumentParser(
+        prog="attnfaith cards", description="Write one card per run, their figures and the index."
+    )
     parser.add_argument("run", type=Path, nargs="+", help="folders of finished runs")
     parser.add_argument("--to", required=True, metavar="OWNER", help="user or organisation of the repositories on the Hub")
     parser.add_argument(
@@ -216,9 +258,9 @@ def cards(arguments: Sequence[str] | None = None) -> list[Path]:
     from attnfaith.hub import repo_id_of, shared_repos
     from attnfaith.reporting.cards import checkpoint_name, write_cards
 
-    names = [checkpoint_name(recipes.load(folder / "recipe.yaml").name) for folder in known.run]
+    names = [checkpoint_name(recipes.load(folder / RECIPE).name) for folder in known.run]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two of the runs are called {twice[0]}: give runs whose recipes have different names")
+        raise AttnfaithError(f"two of the runs are called {twice[0]}: give runs whose recipes have different names")
     written = write_cards(
         {repo_id_of(known.to, name): folder for name, folder in zip(names, known.run, strict=True)},
         known.output,
@@ -232,7 +274,7 @@ def cards(arguments: Sequence[str] | None = None) -> list[Path]:
 def reproduce(arguments: Sequence[str] | None = None) -> None:
     """Train and measure a recorded run anew and say which numbers agree; exit code 1 where one does not."""
     parser = argparse.ArgumentParser(
-        prog="reproduce",
+        prog="attnfaith reproduce",
         description="Carry out the recipe of a finished run, or of a checkpoint on the Hub, in a folder of its own and "
         "compare every result: exactly, within its tolerance, or not (reproduction.csv has them all).",
     )
@@ -244,15 +286,36 @@ def reproduce(arguments: Sequence[str] | None = None) -> None:
     from attnfaith import reproduction
 
     done = reproduction.reproduce(known.source, known.output, records_repo=known.records, revision=known.revision)
-    if int(os.environ.get("RANK", 0)) == 0:
+    if _is_main_process():
         print(reproduction.describe(done))
     if not done.agrees:
         raise SystemExit(1)
 
 
+def study(arguments: Sequence[str] | None = None) -> None:
+    """Every cell of a study that is not complete, here or on a cluster, then its tables."""
+    from attnfaith.study.command import main as run_study
+
+    run_study(sys.argv[1:] if arguments is None else arguments)
+
+
+def release(arguments: Sequence[str] | None = None) -> None:
+    """Train, measure, card and push a grid of checkpoints."""
+    from attnfaith.study.release import main as run_release
+
+    run_release(sys.argv[1:] if arguments is None else arguments)
+
+
+def roar(arguments: Sequence[str] | None = None) -> None:
+    """Remove the words that a measure ranks first, and retrain."""
+    from attnfaith.roar import main as run_roar
+
+    run_roar(arguments)
+
+
 def install_metric(arguments: Sequence[str] | None = None) -> Path:
     """Make `evaluate.load("attention_faithfulness")` work without importing attnfaith."""
-    argparse.ArgumentParser(prog="install-metric", description=install_metric.__doc__).parse_args(arguments)
+    argparse.ArgumentParser(prog="attnfaith install-metric", description=install_metric.__doc__).parse_args(arguments)
     from attnfaith.metrics import registration
 
     path = registration.install_metric()
@@ -260,7 +323,8 @@ def install_metric(arguments: Sequence[str] | None = None) -> Path:
     return path
 
 
-COMMANDS = {
+Command = Callable[[Sequence[str] | None], object]
+COMMANDS: dict[str, Command] = {
     "train": train,
     "measure": measure,
     "report": report,
@@ -268,31 +332,44 @@ COMMANDS = {
     "cards": cards,
     "push": push,
     "reproduce": reproduce,
+    "study": study,
+    "release": release,
+    "roar": roar,
     "install-metric": install_metric,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; a user's mistake is one line on standard error and exit code 2."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if not arguments or arguments[0] not in COMMANDS:
-        print("usage: attnfaith COMMAND ...\n")
-        for name, command in COMMANDS.items():
-            print(f"  {name:15} {command.__doc__.splitlines()[0]}")
-        return 0 if arguments and arguments[0] in ("-h", "--help") else 2
-    return guarded(COMMANDS[arguments[0]], arguments[1:])
+    """Run a command; what the user can mend is one line on standard error and exit code 2."""
+    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
+    if name in COMMANDS:
+        return guarded(COMMANDS[name], rest)
+    if name not in ("", "-h", "--help"):
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"; did you mean {near[0]}?" if near else "."
+        print(f"error: unknown command {name!r}{hint} Known: {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    print("usage: attnfaith COMMAND ...\n")
+    for name_of_command, command in COMMANDS.items():
+        print(f"  {name_of_command:15} {command.__doc__.splitlines()[0]}")
+    print("\nattnfaith COMMAND --help says what a command takes.")
+    return 0 if name else 2
 
 
-def guarded(command, arguments: Sequence[str] | None = None) -> int:
-    """Run one command, turning what the user can mend into one line instead of a traceback."""
-    _settle_threads()
+def guarded(command: Command, arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. An AttnfaithError is one line, without its traceback, as is what the system refuses
+    (a full disk); any other exception is a fault of the package and goes on.
+    """
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:  # two processes on two cores must not start two threads each
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     keep_freed_memory()
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     try:
-        command(arguments)
+        with refusals(getattr(command, "__name__", "the command")):
+            command(arguments)
     except KeyboardInterrupt:
         return 130
-    except (ValueError, FileExistsError, ImportError, OSError) as error:
+    except AttnfaithError as error:
         if os.environ.get("ATTNFAITH_TRACEBACK"):
             raise
         print(f"error: {' '.join(str(error).split())}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)

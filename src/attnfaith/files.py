@@ -1,6 +1,7 @@
 """Files that are whole or not there, and folders that one process works in: the one atomic write and the one lock."""
 
 import contextlib
+import errno
 import os
 import platform
 import tempfile
@@ -13,6 +14,23 @@ from attnfaith.errors import FileError
 
 
 LOCK = ".lock"
+# what only the user can mend: a full disk, no right to write, a broken one
+REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+
+
+@contextlib.contextmanager
+def refusals(work: str) -> Iterator[None]:
+    """Around work that writes in many places, other libraries' among them: what the system refuses is a FileError.
+
+    work: what stops then, in words ("train"). Any other OSError goes on: a file that is not where the package
+    put it is a fault of the package.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileError) or error.errno not in REFUSALS:
+            raise
+        raise FileError(f"{work} stopped: {error}") from error
 
 
 @contextlib.contextmanager

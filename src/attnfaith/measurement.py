@@ -20,11 +20,10 @@ from tqdm import tqdm
 
 import attnfaith
 from attnfaith import experiments, importance, record
-from attnfaith.data.collation import pad_attention, pad_batch
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError, DatasetError
 from attnfaith.files import write_atomically
-from attnfaith.subjects.word_level import WordLevel
+from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of
 
 
 BATCH_TOKENS = 8192  # padded tokens of one batch
@@ -71,7 +70,7 @@ def check_options(modules: Mapping[str, object], options: Mapping[str, Mapping] 
         if name not in modules:
             raise MeasurementError(f"options for '{name}', which is not measured; measured: {sorted(modules)}")
         parameters = list(inspect.signature(modules[name].measure).parameters)
-        known = [key for key in parameters if key not in ("model", "batch", "seed")]
+        known = [key for key in parameters if key not in ("subject", "batch", "seed")]
         if unknown := sorted(set(given) - set(known)):
             raise MeasurementError(f"'{name}' has no option {unknown}; its options: {known or 'none'}")
         if hasattr(modules[name], "check"):
@@ -109,15 +108,15 @@ def measure(
 ) -> Path:
     """Measure every instance of a data set and write one record; returns its path.
 
-    model: an attention classifier. dataset: a `datasets.Dataset` as `attnfaith.data.tokenization.encode` makes it. cell:
-    what the record says of data and training; what it says of the model is read from it. names:
-    the producers to run, beside attention and prediction. output: path of the record (parquet). level: what a record of a
-    hierarchical model, and every producer, is over: "sentence", with word attention beside it, or "word", where a word's
-    attention is that of its sentence times its weight within it (`WordLevel`). options:
-    producer name -> keyword arguments of its `measure`. attention: instance id -> weights [T] that take the place of the
-    model's own, for a model that was trained under them; no producer may run then, for it would measure the model's own.
-    settings: what else to keep in the record about the run. discard: delete shards of another measurement that lie there, in
-    place of refusing them; for a caller that holds the folder, so that nobody is at work on them.
+    model: an attention classifier, or a subject (`attnfaith.subjects`) made of one. dataset: a `datasets.Dataset` as
+    `attnfaith.data.tokenization.encode` makes it. cell: what the record says of data and training; what it says of the model
+    is read from it. names: the producers to run, beside attention and prediction. output: path of the record (parquet).
+    level: what a record of a hierarchical model, and every producer, is over: "sentence", with word attention beside it, or
+    "word", where a word's attention is that of its sentence times its weight within it (`WordLevel`). options: producer name
+    -> keyword arguments of its `measure`. attention: instance id -> weights [T] that take the place of the model's own, for
+    a model that was trained under them; no producer may run then, for it would measure the model's own. settings: what else
+    to keep in the record about the run. discard: delete shards of another measurement that lie there, in place of refusing
+    them; for a caller that holds the folder, so that nobody is at work on them.
 
     Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
     `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
@@ -137,8 +136,9 @@ def measure(
         raise MeasurementError(
             f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
         )
-    attending, dataset, modules, options = check(model, dataset, names, level=level, options=options)
-    extra = _declared(modules, dataset)
+    subject, dataset, modules, options = check(model, dataset, names, level=level, options=options)
+    model, extra = subject.classifier, _declared(modules, subject, dataset)
+    level = "word" if subject.level == "word" else level
     if attention is not None:
         if modules:
             raise MeasurementError(
@@ -166,8 +166,6 @@ def measure(
     if state.is_main_process:
         _prepare(folder, plan, discard)
     state.wait_for_everyone()
-    training = model.training
-    model.eval()
     mine = range(state.process_index, len(shards), state.num_processes)
     bar = tqdm(
         total=sum(len(batch) for number in mine for batch in shards[number]),
@@ -176,21 +174,21 @@ def measure(
         disable=not (progress and state.is_main_process),
     )
     try:
-        for number in mine:
-            path = _shard_path(folder, number)
-            count = sum(len(batch) for batch in shards[number])
-            if not _is_whole(path, count):
-                parts = []
-                for batch in shards[number]:
-                    rows = dataset[batch.tolist()]
-                    parts.append(_measure_batch(attending, rows, identity, modules, options, extra, seed, attention))
-                    bar.update(len(batch))
-                record.save(_join(parts), path)
-            else:
-                bar.update(count)
+        with subject.evaluating():
+            for number in mine:
+                path = _shard_path(folder, number)
+                count = sum(len(batch) for batch in shards[number])
+                if not _is_whole(path, count):
+                    parts = []
+                    for batch in shards[number]:
+                        rows = dataset[batch.tolist()]
+                        parts.append(_measure_batch(subject, rows, identity, modules, options, extra, seed, attention))
+                        bar.update(len(batch))
+                    record.save(_join(parts), path)
+                else:
+                    bar.update(count)
     finally:
         bar.close()
-        model.train(training)
     state.wait_for_everyone()
     if state.is_main_process:
         _merge(folder, shards, output, [{**plan, **(settings or {})}])
@@ -201,69 +199,62 @@ def measure(
 def check(
     model, dataset, names: Sequence[str], *, level: str = "sentence", options: Mapping[str, Mapping] | None = None
 ) -> tuple:
-    """What `measure` goes by: the model at this level, its data set there, the producers' modules and their options.
+    """What `measure` goes by: the model as a subject, its data set there, the producers' modules and their options.
 
     Raises MeasurementError as `measure` does for the same arguments: a run asks before it trains the model.
     """
     modules = load_producers(names)
     options = check_options(modules, options)
-    _check(model, dataset, level)
-    attending = model
-    if level == "word":
-        attending = WordLevel(model)
-        try:
+    if level not in LEVELS:
+        raise MeasurementError(f"level={level!r} is not known; choose one of {', '.join(LEVELS)}")
+    try:
+        subject = subject_of(model, level)
+        require(subject, {"layers"}, "a record")  # what it says of the model is known of these alone
+        _check_data(dataset)
+        subject.check(dataset)
+        if subject.level == "word":
             dataset = by_words(dataset)
-        except DatasetError as error:
-            raise MeasurementError(str(error)) from error
-    _check_possible(modules, options, attending, dataset)
-    return attending, dataset, modules, options
+        _check_needs(modules, subject)
+    except (SubjectError, DatasetError) as error:
+        raise MeasurementError(str(error)) from error
+    _check_possible(modules, options, subject, dataset)
+    return subject, dataset, modules, options
 
 
-def _declared(modules: Mapping[str, object], dataset) -> dict[str, record.Column]:
+def _declared(modules: Mapping[str, object], subject: Subject, dataset) -> dict[str, record.Column]:
     names = [name for name in KEPT if name in dataset.column_names]
     names += ["words", "word_attention"] if "words" in dataset.column_names else []
     extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}
     for name, module in modules.items():
         if twice := set(extra) & set(module.COLUMNS):
             raise MeasurementError(f"'{name}' declares columns that another producer has: {sorted(twice)}")
-        extra.update(module.COLUMNS)
+        extra.update(columns_of(module, subject))
     return extra
 
 
-def _check(model, dataset, level: str) -> None:
-    if level not in LEVELS:
-        raise MeasurementError(f"level={level!r} is not known; choose one of {', '.join(LEVELS)}")
-    if level == "word" and model.config.hierarchy == "none":
-        raise MeasurementError(
-            "level='word' is of hierarchical models; this one has hierarchy='none' and attends to words anyway: leave it out"
-        )
+def _check_data(dataset) -> None:
     needed = {"instance_id", "input_ids", "tokens", "length", "truncated"}
     if missing := sorted(needed - set(dataset.column_names)):
         raise MeasurementError(f"the data set lacks columns {missing}; encode it first (found {dataset.column_names})")
     if not len(dataset):
         raise MeasurementError("the data set has no instances")
-    hierarchy = model.config.hierarchy
-    if ("words" in dataset.column_names) != (hierarchy == "sentence"):
-        divided = "is" if "words" in dataset.column_names else "is not"
-        raise MeasurementError(
-            f"the model has hierarchy='{hierarchy}' and the data set {divided} divided into sentences: encode it with the "
-            "model's own tokenizer"
-        )
-    if model.config.num_labels < 2:
-        raise MeasurementError(f"the model has num_labels={model.config.num_labels}; predictions need two classes or more")
-    for name, values in model.state_dict().items():
-        if values.is_floating_point() and not bool(torch.isfinite(values).all()):
-            raise MeasurementError(
-                f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
-            )
 
 
-def _check_possible(modules: Mapping[str, object], options: Mapping[str, Mapping], model, dataset) -> None:
-    """Raises MeasurementError where a producer cannot measure this model or these instances and says so beforehand."""
+def _check_needs(modules: Mapping[str, object], subject: Subject) -> None:
+    """Raises SubjectError where the subject lacks what a producer needs, naming all that it can be measured by."""
+    if all(module.NEEDS <= subject.capabilities for module in modules.values()):
+        return
+    possible = [name for name, module in load_producers(sorted(producers())).items() if module.NEEDS <= subject.capabilities]
+    for name, module in modules.items():
+        require(subject, module.NEEDS, name, measures=possible)
+
+
+def _check_possible(modules: Mapping[str, object], options: Mapping[str, Mapping], subject: Subject, dataset) -> None:
+    """Raises MeasurementError where a producer cannot measure this subject or these instances and says so beforehand."""
     for name, module in modules.items():
         if hasattr(module, "check_model"):
             try:
-                module.check_model(model, dataset, **options.get(name, {}))
+                module.check_model(subject, dataset, **options.get(name, {}))
             except ValueError as error:
                 raise MeasurementError(f"'{name}': {error}") from error
 
@@ -288,7 +279,9 @@ def _makers(modules: Mapping[str, object], extra: Mapping[str, record.Column]) -
     """Which module makes each column of the record, and the digest of its code."""
     makers = {name: record.CORE for name in (*record.COLUMNS, *extra)}
     for module in modules.values():
-        makers |= dict.fromkeys(module.COLUMNS, module.__name__.removeprefix("attnfaith."))
+        makers |= dict.fromkeys(
+            [name for name in module.COLUMNS if name in extra], module.__name__.removeprefix("attnfaith.")
+        )
     return {name: {"producer": maker, "code": record.code_digest(maker)} for name, maker in makers.items()}
 
 
@@ -456,32 +449,18 @@ def _is_whole(path: Path, count: int) -> bool:
 
 @torch.no_grad()
 def _measure_batch(
-    model, rows: Mapping[str, list], identity, modules, options, extra, seed: int, given: Mapping | None = None
+    subject: Subject, rows: Mapping[str, list], identity, modules, options, extra, seed: int, given: Mapping | None = None
 ) -> pa.Table:
     count = len(rows["instance_id"])
-    inputs = ("input_ids", "token_type_ids", "candidates")
-    features = [{name: rows[name][index] for name in inputs if name in rows} for index in range(count)]
-    padded = pad_batch(features, model.config.pad_token_id, model.config.num_labels)
-    batch = {name: values.to(model.device) for name, values in padded.items()}
-    words = {}
-    if "words" in rows:
-        texts = {name: values for name, values in batch.items() if name != "answer_mask"}
-        read = model.model.read(**texts)
-        encoded = model.allow(model.model.states(read), batch.get("answer_mask"))
-        words = {"words": rows["words"], "word_attention": _by_sentence(read.word_attention, model.items(**texts))}
-    else:
-        encoded = model.encode(**batch)
-    if given is None:
-        attention = model.attend(*encoded)
-    else:
-        weights = [given[name] for name in rows["instance_id"]]
-        start = 1 if model.level == "token" else 0
-        attention = pad_attention(weights, encoded.mask.shape[1], start).to(model.device)
-    probs = model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1).cpu().numpy()
+    batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
+    mask = subject.attendable(batch)
+    if given is not None:
+        weights = np.concatenate([np.asarray(given[name], np.float32) for name in rows["instance_id"]])
+        batch["attention"] = torch.zeros(mask.shape, device=mask.device)
+        batch["attention"][mask] = torch.from_numpy(weights).to(mask.device)
+    probs = subject.predict(batch).double().softmax(-1).cpu().numpy()
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
-    batch |= {"instance_id": rows["instance_id"], "encoded": encoded, "attention": attention}
-    batch["label"] = rows.get("labels", [None] * count)
     columns = {
         "instance_id": rows["instance_id"],
         **record.as_columns(identity, count),
@@ -489,16 +468,19 @@ def _measure_batch(
         "label": batch["label"],
         "truncated": rows["truncated"],
         "probs": list(probs.astype(np.float32)),
-        "attention": record.ragged(attention.float().cpu(), encoded.mask.cpu()),
+        "attention": record.ragged(subject.attention(batch).float().cpu(), mask.cpu()),
     }
-    columns |= words | {name: rows[name] for name in KEPT if name in extra}
+    if "word_attention" in extra:
+        columns["words"] = rows["words"]
+        columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))
+    columns |= {name: rows[name] for name in KEPT if name in extra}
     # sorted: those that test the scores of others come last, else as they were named
     for name, module in sorted(modules.items(), key=lambda named: getattr(named[1], "AFTER", False)):
         if getattr(module, "AFTER", False) and "scores" not in batch:
             batch["scores"] = scores_by_measure(columns, extra)
-        made = module.measure(model, batch, seed=seed, **options.get(name, {}))
-        if set(made) != set(module.COLUMNS):
-            raise MeasurementError(f"'{name}' declares {sorted(module.COLUMNS)} and returned {sorted(made)}")
+        made = module.measure(subject, batch, seed=seed, **options.get(name, {}))
+        if set(made) != set(columns_of(module, subject)):
+            raise MeasurementError(f"'{name}' declares {sorted(columns_of(module, subject))} and returned {sorted(made)}")
         columns.update(made)
     return record.build(columns, extra)
 

@@ -8,6 +8,8 @@ import math
 import torch
 from torch.nn.functional import cross_entropy
 
+from attnfaith.errors import AttnfaithError
+
 
 REDUCTIONS = ("sum", "mean")
 
@@ -30,7 +32,7 @@ def balancing_weights(labels: torch.Tensor, num_labels: int) -> torch.Tensor:
     """
     counts = torch.bincount(labels, minlength=num_labels)
     if (absent := (counts == 0).nonzero().flatten().tolist()) or len(counts) > num_labels:
-        raise ValueError(
+        raise AttnfaithError(
             f"cannot balance {num_labels} classes: no training instance of class {absent}, counts {counts.tolist()}; "
             "training.balance_classes=false does without weights"
         )
@@ -94,7 +96,7 @@ def adversarial_loss(
     """
     check_adversary(weight, divergence)
     if divergence == "kl" and bool(((base_attention == 0) & mask).any()):
-        raise ValueError(SPARSE_BASE)
+        raise AttnfaithError(SPARSE_BASE)
     distance = total_variation(logits.to(torch.promote_types(logits.dtype, torch.float32)).softmax(-1), base_probs)
     return distance - weight * DIVERGENCES[divergence](attention, base_attention)
 
@@ -108,13 +110,13 @@ SPARSE_BASE = (
 def check_adversary(weight: float, divergence: str) -> None:
     """Raise ValueError for a weight or a divergence that an adversary cannot be trained with."""
     if divergence not in DIVERGENCES:
-        raise ValueError(f"divergence={divergence!r} is not known; choose one of {', '.join(DIVERGENCES)}")
+        raise AttnfaithError(f"divergence={divergence!r} is not known; choose one of {', '.join(DIVERGENCES)}")
     if not 0 < weight < math.inf:
-        raise ValueError(f"weight={weight} must be a finite number above 0")
+        raise AttnfaithError(f"weight={weight} must be a finite number above 0")
 
 
 def reduce(losses: torch.Tensor, reduction: str) -> torch.Tensor:
     """Per-instance losses (B,) as one number. A mean would weigh instances of smaller batches more than others."""
     if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction={reduction!r} is not known; choose one of {', '.join(REDUCTIONS)}")
+        raise AttnfaithError(f"reduction={reduction!r} is not known; choose one of {', '.join(REDUCTIONS)}")
     return losses.sum() if reduction == "sum" else losses.mean()

@@ -29,8 +29,8 @@ def bootstrap_interval(
         low, high = bootstrap_intervals(np.reshape(values, (-1, 1)), seed=seed, draws=draws)[0]
         return float(low), float(high)
     generator = np.random.default_rng(seed)
-    found = [statistic(values[generator.integers(0, len(values), len(values))]) for _ in range(draws)]
-    low, high = np.quantile(found, (0.025, 0.975))
+    statistics = [statistic(values[generator.integers(0, len(values), len(values))]) for _ in range(draws)]
+    low, high = np.quantile(statistics, (0.025, 0.975))
     return float(low), float(high)
 
 
@@ -99,8 +99,8 @@ def correlations(
 
     Raises ValueError where x, y and groups differ in length.
 
-    >>> found = correlations([1, 2, 3, 4, 5], [1, 4, 9, 25, 16])
-    >>> [round(found[name], 3) for name in ("kendall", "spearman", "pearson")], found["n"]
+    >>> row = correlations([1, 2, 3, 4, 5], [1, 4, 9, 25, 16])
+    >>> [round(row[name], 3) for name in ("kendall", "spearman", "pearson")], row["n"]
     ([0.8, 0.9, 0.834], 5)
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -109,17 +109,17 @@ def correlations(
         raise ValueError(f"{given}: give one of each per point")
     used = np.isfinite(x) & np.isfinite(y)
     n = int(used.sum())
-    found = {"n": n, "n_undefined": len(x) - n}
+    row = {"n": n, "n_undefined": len(x) - n}
     empty = dict.fromkeys((name for of in COEFFICIENTS for name in with_interval(of)), np.nan)
     x, y = x[used], y[used]
     if n < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return found | empty | {"n_draws_undefined": 0}
+        return row | empty | {"n_draws_undefined": 0}
     number_of: dict[Hashable, int] = {}
     labels = np.arange(len(used)) if groups is None else groups
     member_of = np.array([number_of.setdefault(labels[place], len(number_of)) for place in np.flatnonzero(used)])
     whole = _coefficients(x, y, np.ones((1, n)))[:, 0]
     if len(number_of) < 2:
-        return found | empty | dict(zip(COEFFICIENTS, whole.tolist(), strict=True)) | {"n_draws_undefined": 0}
+        return row | empty | dict(zip(COEFFICIENTS, whole.tolist(), strict=True)) | {"n_draws_undefined": 0}
     counts = _resampled(np.random.default_rng(seed), draws, len(number_of))[:, member_of]
     resampled = _coefficients(x, y, counts)
     defined = ~np.isnan(resampled[0])
@@ -127,8 +127,8 @@ def correlations(
     if defined.any():
         bounds = np.quantile(resampled[:, defined], (0.025, 0.975), axis=1)
     for name, value, low, high in zip(COEFFICIENTS, whole, *bounds, strict=True):
-        found |= dict(zip(with_interval(name), (float(value), float(low), float(high)), strict=True))
-    return found | {"n_draws_undefined": draws - int(defined.sum())}
+        row |= dict(zip(with_interval(name), (float(value), float(low), float(high)), strict=True))
+    return row | {"n_draws_undefined": draws - int(defined.sum())}
 
 
 def _coefficients(x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -144,14 +144,14 @@ def _coefficients(x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarra
     untied = [pairs(np.abs(signs)) for signs in (x_signs, y_signs)]
     ranks = [counts @ (signs < 0) + counts @ (signs == 0) / 2 for signs in (x_signs, y_signs)]
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.stack(
+        coefficients = np.stack(
             [
                 pairs(x_signs * y_signs) / np.sqrt(untied[0]) / np.sqrt(untied[1]),
                 _pearson(*ranks, counts),
                 _pearson(*(np.broadcast_to(values - values.mean(), counts.shape) for values in (x, y)), counts),
             ]
         )
-    return np.where((untied[0] > 0) & (untied[1] > 0), np.clip(found, -1, 1), np.nan)
+    return np.where((untied[0] > 0) & (untied[1] > 0), np.clip(coefficients, -1, 1), np.nan)
 
 
 def _pearson(x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -168,11 +168,11 @@ def mean(values: Sequence[float]) -> float:
 
 
 def with_interval(name: str) -> tuple[str, str, str]:
-    """The columns that `described` makes."""
+    """The columns that `estimate` makes."""
     return name, f"{name}_ci_low", f"{name}_ci_high"
 
 
-def described(name: str, values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> dict[str, float]:
+def estimate(name: str, values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> dict[str, float]:
     """A mean, share or median of values [N] without NaN, as columns of a table: name, name_ci_low and name_ci_high, its 95 %
     bootstrap interval. NaN of nothing.
     """
@@ -206,14 +206,14 @@ def sign_flip_test(differences: Sequence[float], *, seed: int = 0, draws: int = 
         return float(np.mean(np.abs((1 - 2 * patterns) @ sizes) >= bound))
     generator = np.random.default_rng(seed)
     width = -(-len(sizes) // 8)
-    found, left = 1, draws
+    as_far, left = 1, draws
     while left:
         count = min(left, max(1, BLOCK // len(sizes)))
         bits = np.unpackbits(generator.integers(0, 256, (count, width), dtype=np.uint8), axis=1, count=len(sizes))
         # a sum with signs is the total less twice the part whose sign is turned
-        found += int(np.sum(np.abs(sizes.sum() - 2 * (bits @ sizes)) >= bound))
+        as_far += int(np.sum(np.abs(sizes.sum() - 2 * (bits @ sizes)) >= bound))
         left -= count
-    return found / (draws + 1)
+    return as_far / (draws + 1)
 
 
 def sign_flip_tests(columns: np.ndarray, *, seed: int = 0, draws: int = 9999) -> np.ndarray:
@@ -224,12 +224,12 @@ def sign_flip_tests(columns: np.ndarray, *, seed: int = 0, draws: int = 9999) ->
     """
     columns = np.asarray(columns, dtype=np.float64)
     differences = np.where(np.isnan(columns), 0.0, columns)
-    found = np.full(columns.shape[1], np.nan)
+    p_values = np.full(columns.shape[1], np.nan)
     few = (differences != 0).sum(0) <= EXACT_PAIRS
     for place in np.flatnonzero(few):
-        found[place] = sign_flip_test(columns[~np.isnan(columns[:, place]), place])
+        p_values[place] = sign_flip_test(columns[~np.isnan(columns[:, place]), place])
     if few.all():
-        return found
+        return p_values
     many = differences[:, ~few]
     totals, bounds = many.sum(0), np.abs(many.sum(0)) - 1e-12 * np.abs(many).sum(0)
     generator = np.random.default_rng(seed)
@@ -239,8 +239,8 @@ def sign_flip_tests(columns: np.ndarray, *, seed: int = 0, draws: int = 9999) ->
         bits = np.unpackbits(generator.integers(0, 256, (part, -(-len(many) // 8)), dtype=np.uint8), axis=1, count=len(many))
         count += (np.abs(totals - 2 * (bits @ many)) >= bounds).sum(0)
         left -= part
-    found[~few] = count / (draws + 1)
-    return found
+    p_values[~few] = count / (draws + 1)
+    return p_values
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:

@@ -281,7 +281,7 @@ def check_selection(
     if metric == "objective" and adversarial:
         return
     if metric not in SELECTION_METRICS and not (numbered and numbered.isdecimal()):
-        raise ValueError(
+        raise AttnfaithError(
             f"training.metric_for_best_model={metric!r} is not known; choose one of {', '.join(SELECTION_METRICS)}, "
             "or f1_class_0, f1_class_1 and so on"
         )
@@ -289,12 +289,12 @@ def check_selection(
         return
     found = sorted(set(labels))
     if numbered and num_labels > MOST_CLASSES:
-        raise ValueError(
+        raise AttnfaithError(
             f"{metric} selects among {MOST_CLASSES} classes at most; the data has {num_labels}: set "
             "training.metric_for_best_model to accuracy or loss"
         )
     if (metric == "roc_auc" and (num_labels, found) != (2, [0, 1])) or (numbered and int(numbered) not in found):
-        raise ValueError(
+        raise AttnfaithError(
             f"{metric} is not defined for {num_labels} classes where validation has labels {found}: set "
             "training.metric_for_best_model to accuracy or loss"
         )
@@ -340,18 +340,18 @@ def make_trainer(
     metric, adversarial = arguments.metric_for_best_model.removeprefix("eval_"), objective == "adversarial"
     check_selection(metric, model.config.num_labels, validation["labels"], adversarial=adversarial)
     if objective != "classification" and options.get("random_erasure"):
-        raise ValueError(
+        raise AttnfaithError(
             f"random_erasure={options['random_erasure']:g} with objective {objective!r}, whose base attends to whole texts: "
             "erase tokens where the objective is classification"
         )
     if objective == "guided" and arguments.world_size > 1:
-        raise ValueError(
+        raise AttnfaithError(
             f"a guided model trains in one process, not in {arguments.world_size}: start it without --num_processes"
         )
     if adversarial and options["divergence"] == "kl":
         for split in (train, validation):
             if sparse := sum(0 in row for row in split["base_attention"]):
-                raise ValueError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
+                raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
     weights = None
     if options.pop("balance_classes", True) and not adversarial:
         weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
@@ -373,7 +373,7 @@ def check_processes(arguments: TrainingArguments) -> None:
     """Raise ValueError where the launcher started more processes than train together."""
     launched = int(os.environ.get("WORLD_SIZE", 1))
     if launched != arguments.world_size:
-        raise ValueError(
+        raise AttnfaithError(
             f"the launcher started {launched} processes and this one trains with {arguments.world_size}: they would run as "
             "independent jobs and overwrite each other. On CPUs launch with `accelerate launch --multi_gpu --num_processes "
             f"{launched} ...` and set training.use_cpu=true"

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from attnfaith.experiments import adversary_search
-from attnfaith.experiments._readout import Readout, read_out, softmax
+from attnfaith.experiments._readout import Readout, read_out, softmax, under
 from attnfaith.measurement import MeasurementError, check_options
+from attnfaith.subjects import opened
 
 
 THEIRS = {"steps": 500, "learning_rate": 0.01, "penalty": 500.0, "epsilon": 0.01}
@@ -31,7 +32,7 @@ def golden():
 @pytest.mark.parametrize("encoder", ["lstm", "cnn", "average"])
 def test_the_reference_implementations_search_from_its_noise(encoder, alignment, golden):
     model, expected = golden.single(encoder, alignment)
-    texts = read_out(model, {"input_ids": golden.TOKEN_IDS})
+    texts = read_out(*opened(model, {"input_ids": golden.TOKEN_IDS}))
     inner = [slice(1, length - 1) for length in golden.LENGTHS]
     noise = expected["adversary_noise"].double().numpy()
     starts = [noise[row][:, tokens] for row, tokens in enumerate(inner)]  # the width and 1 / L shift all alike
@@ -88,10 +89,10 @@ def test_the_decoder_asked_gives_what_its_values_give(tiny_model, tiny_rows, tin
     """The route for read-outs that are not affine, on one that is."""
     model = tiny_model(query="text", num_labels=3, scale=1.5)
     batch = tiny_batch(tiny_rows([6, 3], pair=True))
-    texts = read_out(model, batch)
-    encoded = model.encode(**{name: value for name, value in batch.items() if name != "instance_id"})
+    subject, batch = opened(model, batch)
+    texts = read_out(subject, batch)
     starts = [np.random.default_rng(row).normal(size=(4, len(text.attention))) for row, text in enumerate(texts)]
-    affine, asked = adversary_search._Affine(texts), adversary_search._Decoded(model, encoded, [0, 1], texts)
+    affine, asked = adversary_search._Affine(texts), adversary_search._Decoded(under(subject, batch, [0, 1]), texts)
     options = {**THEIRS, "steps": 40}
     with torch.no_grad():
         found = [adversary_search.search(texts, starts, readout, **options) for readout in (affine, asked)]
@@ -105,13 +106,13 @@ def test_the_decoder_asked_gives_what_its_values_give(tiny_model, tiny_rows, tin
 def test_restarts_keep_the_prediction_and_go_far(readout, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(readout=readout, encoder="average", scale=1.0)
     batch = tiny_batch(tiny_rows([14, 10, 1, 0]))
-    own = read_out(model, batch)
+    own = read_out(*opened(model, batch))
     found = adversary_search.measure(model, batch)
     for row in (0, 1):
         attention, probs = (found[name][row] for name in found)
         assert attention.shape == (5, (14, 10)[row]) and attention.dtype == np.float32
-        moved = np.abs(probs - own[row].probs).sum(1) / 2
-        assert (moved <= 0.05).mean() > 0.7 and (np.abs(attention - own[row].attention).sum(1) / 2 > 0.3).all()
+        distances = np.abs(probs - own[row].probs).sum(1) / 2
+        assert (distances <= 0.05).mean() > 0.7 and (np.abs(attention - own[row].attention).sum(1) / 2 > 0.3).all()
         assert np.abs(attention[:, None] - attention).sum(-1).max() > 0.5  # restarts differ
     assert [values.shape for values in found["adversary_search_attention"][2:]] == [(0, 1), (0, 0)]
     assert [values.shape for values in found["adversary_search_probs"][2:]] == [(0, 2), (0, 2)]

@@ -9,6 +9,7 @@ import torch
 
 from attnfaith.experiments import erasure
 from attnfaith.experiments._erasing import prepare
+from attnfaith.subjects import opened
 
 
 ORDERS = ("random", *erasure.RANKINGS)
@@ -153,7 +154,7 @@ def test_a_saturated_probability_keeps_its_ranking(readout, tiny_model, tiny_row
 @pytest.mark.parametrize("projection", ["softmax", "uniform"])
 def test_reprojecting_is_renormalising(projection, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     """Where both are the same nothing is projected again."""
-    monkeypatch.setattr(erasure, "_projection", lambda *_args: 1 / 0)
+    monkeypatch.setattr(erasure, "projected", lambda *_args: 1 / 0)
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection=projection)
     found = erasure.measure(model, batch)
     for name in ORDERS:
@@ -217,7 +218,7 @@ def test_random_orders(tiny_model, tiny_rows, tiny_batch):
 def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batch):
     """Under sparse attention: exactly the same prediction for every token without weight."""
     model, batch = setting(tiny_model, tiny_rows, tiny_batch, projection="sparsemax", texts=[30, 30, 30], scale=1.5)
-    logits, found, idle = prepare(model, batch).without_each(), erasure.measure(model, batch), 0
+    logits, found, idle = prepare(*opened(model, batch)).without_each(), erasure.measure(model, batch), 0
     for row in range(3):
         text = Text(model, batch, row)
         without = (text.attention[text.places] == 0).numpy()

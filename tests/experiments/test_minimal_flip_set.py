@@ -18,16 +18,23 @@ ORDERS = (*erasure.RANKINGS, "random")
 
 
 class Given:
-    """A model that attends as told and whose states are class values already: logits are sum_t a_t v_t + b."""
+    """A subject that attends as told and whose states are class values already: logits are sum_t a_t v_t + b."""
 
-    affine = True
+    kind, device, pad_token_id = "texts that are given", torch.device("cpu"), None
+    can = capabilities = frozenset({"states", "affine read-out", "intervention"})
     removal_renormalises = True  # as softmax attention's
 
     def __init__(self, attention, bias):
-        self.attention, self.bias = attention, bias
+        self.given, self.bias = attention, bias
 
-    def attend(self, *_encoded):
-        return self.attention
+    def attention(self, _batch):
+        return self.given
+
+    def attendable(self, batch):
+        return batch["encoded"].mask
+
+    def encoded(self, batch):
+        return batch["encoded"]
 
     def decoder_weights(self, _query=None):
         return torch.eye(len(self.bias), dtype=torch.float64), self.bias
@@ -44,7 +51,11 @@ def asked(texts, bias):
             attention[row, : len(weights)] = torch.tensor(weights, dtype=torch.float64) / sum(weights)
             values[row, : len(weights)] = torch.tensor(of, dtype=torch.float64)
             mask[row, : len(weights)] = True
-    batch = {"encoded": Encoded(values, mask, None), "instance_id": [f"t/{row}" for row in range(len(texts))]}
+    batch = {
+        "input_ids": mask.long(),
+        "encoded": Encoded(values, mask, None),
+        "instance_id": [f"t/{row}" for row in range(len(texts))],
+    }
     return Given(attention, torch.tensor(bias, dtype=torch.float64)), batch
 
 
@@ -108,9 +119,9 @@ def test_every_order_of_erasure_step_by_step_and_never_below_the_minimum(case):
     model, batch = asked([(weights, values)], bias)
     found = erasure.measure(model, batch)
     scores = {
-        "attention": model.attention[0].numpy(),
+        "attention": model.given[0].numpy(),
         "gradient": found["erasure_gradient"][0],
-        "attention_gradient": model.attention[0].numpy() * found["erasure_gradient"][0],
+        "attention_gradient": model.given[0].numpy() * found["erasure_gradient"][0],
     }
     orders = {name: [np.argsort(-score, kind="stable")] for name, score in scores.items()}
     for name, ranked in (orders | {"random": found["erasure_order"][0]}).items():

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith.importance import attention_norm, attention_x_gradient, exact_contribution
+from attnfaith.measurement import MeasurementError, check
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.subjects import SubjectError
 
 
 PROJECTIONS = ("softmax", "sparsemax", "uniform")
@@ -64,12 +67,12 @@ def test_not_affine_is_refused_with_what_is_possible(tiny_model, tiny_rows, tiny
         (tiny_model(readout="tanh"), tiny_rows([3])),
         (tiny_model(hierarchy="word"), tiny_rows([3], hierarchy="word")),
     ):
-        for call in (
-            lambda model, rows: exact_contribution.measure(model, tiny_batch(rows)),
-            lambda model, _rows: exact_contribution.check_model(model, None),
-        ):
-            with pytest.raises(ValueError, match="(readout='tanh'|words of a hier).*not affine.*integrated_gradients"):
-                call(model, rows)
+        with pytest.raises(SubjectError, match="'exact_contribution' needs 'affine read-out' .*not affine in attention"):
+            exact_contribution.measure(model, tiny_batch(rows))
+        level = "word" if model.level == "word" else "sentence"
+        dataset = Dataset.from_list([{**row, "words": [["a"]]} if level == "word" else row for row in rows])
+        with pytest.raises(MeasurementError, match="not affine in attention.*can have: .*integrated_gradients, .*lrp"):
+            check(getattr(model, "classifier", model), dataset, ["exact_contribution"], level=level)
 
 
 @pytest.mark.parametrize("output", ["logit", "probability", "log_odds"])

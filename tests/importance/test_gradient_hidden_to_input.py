@@ -9,7 +9,7 @@ from scipy.stats import entropy
 
 from attnfaith import record
 from attnfaith.importance import gradient_hidden_to_input
-from attnfaith.importance._fast import lstm_norm_gradients, norm_gradients
+from attnfaith.importance._fast import lstm_norm_gradients, norm_gradients, state_gradients
 from attnfaith.importance.gradient_hidden_to_input import measure, sensitivities
 from attnfaith.measurement import MeasurementError, check_options
 from attnfaith.models.encoders import ENCODERS
@@ -102,7 +102,7 @@ def test_a_window_is_all_that_a_convolution_sees(tiny_model, tiny_rows, tiny_bat
 def test_tokens_alike_in_all_have_entropy_one(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model()
     monkeypatch.setattr(
-        gradient_hidden_to_input, "norm_gradients", lambda _, x, start, stop: [(slice(0, 6), torch.ones(len(x), 6, 6))]
+        state_gradients, "norm_gradients", lambda _, x, start, stop: [(slice(0, 6), torch.ones(len(x), 6, 6))]
     )
     made = measure(model, tiny_batch(tiny_rows([6])))
     close(made[ENTROPY][0], np.ones(6), atol=0)
@@ -190,8 +190,8 @@ def test_texts_longer_than_memory_allows_are_taken_in_parts(encoder, limit, tiny
             sizes.append(norms.shape[:2])
             yield states, norms
 
-    monkeypatch.setattr(gradient_hidden_to_input, "norm_gradients", spied)
-    monkeypatch.setattr(gradient_hidden_to_input, "STATES_AT_ONCE", limit)
+    monkeypatch.setattr(state_gradients, "norm_gradients", spied)
+    monkeypatch.setattr(state_gradients, "STATES_AT_ONCE", limit)
     for bound in ("STATES_AT_ONCE", "GRADIENTS_AT_ONCE"):
         monkeypatch.setattr(norm_gradients, bound, limit)
     monkeypatch.setattr(lstm_norm_gradients, "ADJOINTS_AT_ONCE", limit)

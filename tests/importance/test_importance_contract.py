@@ -7,13 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
+from transformers import BatchEncoding
 
 from attnfaith import record
-from attnfaith.importance import gradient_hidden_to_input
+from attnfaith.importance._fast import state_gradients
 from attnfaith.measurement import load_producers, producers
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
+from attnfaith.subjects import CAPABILITIES, SubjectError, columns_of, subject_of
+from tests.toy_subject import Toy
 
 
 PRODUCERS = sorted(producers())
@@ -72,39 +74,46 @@ def measured(producer, model, batch, seed=0):
     }
 
 
-def refused(producer, model, rows, batch):
-    """Whether the producer says that it cannot measure this model; measuring then says the same, not something else."""
-    dataset = Dataset.from_list([{name: row[name] for name in ("instance_id", "labels")} for row in rows])
-    options = OPTIONS.get(producer.__name__.rpartition(".")[2], {})
-    try:
-        getattr(producer, "check_model", lambda *_args, **_options: None)(model, dataset, **options)
-    except ValueError as error:
-        with pytest.raises(ValueError) as again:
+NOT_AFFINE = {"exact_contribution"}
+TOY = {"attention_norm", "exact_contribution", "gradient_hidden_to_input", "lrp"}
+"""All that refuses a subject: logits that are not affine in attention; the toy, without states and without our layers."""
+
+
+def refused(producer, model, batch):
+    """Whether the producer is one of those that cannot measure this model, and says so."""
+    subject, name = subject_of(model), producer.__name__.rpartition(".")[2]
+    if isinstance(subject, Toy):
+        refusing = TOY
+    else:
+        refusing = NOT_AFFINE if subject.level == "word" or subject.config.readout != "affine" else set()
+    if name in refusing:
+        with pytest.raises(
+            SubjectError, match=f"^'{name}' needs '.*, which this subject .* lacks; subjects that can have it"
+        ):
             measured(producer, model, batch)
-        assert str(again.value) == str(error)
-        return True
-    return False
+    return name in refusing
 
 
-def same(found, expected, exact=False):
-    assert found.keys() == expected.keys()
-    for name in found:
-        for one, other in zip(found[name], expected[name], strict=True):
+def same(values, expected, exact=False):
+    assert values.keys() == expected.keys()
+    for name in values:
+        for one, other in zip(values[name], expected[name], strict=True):
             if exact or one.dtype.kind == "U":
                 np.testing.assert_array_equal(one, other, err_msg=name)
             else:
                 np.testing.assert_allclose(one, other, atol=TOLERANCE.get(name, 1e-6), rtol=2e-5, err_msg=name)
 
 
-def check(found, producer, model, rows):
+def check(made, producer, model, rows):
     """Columns, lengths and values as declared. Undefined is NaN, and the column's doc says so."""
-    assert list(found) == list(producer.COLUMNS)
-    for name, column in producer.COLUMNS.items():
+    assert list(made) == list(columns_of(producer, subject_of(model)))
+    for name in made:
+        column = producer.COLUMNS[name]
         assert isinstance(column, record.Column) and column.doc
-        for row, values in zip(rows, found[name], strict=True):
+        for row, values in zip(rows, made[name], strict=True):
             assert values.dtype.kind == "U" or "NaN" in column.doc or np.isfinite(values).all(), name
             for axis, size in zip(column.axes, values.shape, strict=True):
-                assert size == {"T": len(row["tokens"]), "C": model.config.num_labels}.get(axis, size), name
+                assert size == {"T": len(row["tokens"]), "C": model.num_labels}.get(axis, size), name
             if name.startswith("importance_"):
                 assert column.axes == ("T",) and ("signed" in column.doc or (values >= 0).all())
 
@@ -115,7 +124,7 @@ def test_there_are_producers():
 
 def test_options_and_what_the_metric_compares(producer):
     """Options have defaults and are checked beforehand by the same names; METRIC names columns that are there."""
-    _model, _batch, *parameters = inspect.signature(producer.measure).parameters.values()
+    _subject, _batch, *parameters = inspect.signature(producer.measure).parameters.values()
     assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters)
     if options := {p.name: p.default for p in parameters if p.name != "seed"}:
         assert {p.name: p.default for p in inspect.signature(producer.check).parameters.values()} == options
@@ -134,7 +143,7 @@ def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tin
     model = tiny_model(**fields, num_labels=2 + (encoder == "cnn"), sparsegen_lambda=0.3, entmax_alpha=1.25)
     rows = tiny_rows(FEW_TEXTS if hierarchy == "word" else TEXTS, pair=query == "text", hierarchy=hierarchy)
     batch = tiny_batch(rows)
-    if refused(producer, model, rows, batch):
+    if refused(producer, model, batch):
         return
     whole = measured(producer, model, batch)
 
@@ -148,7 +157,81 @@ def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tin
     padded = {k: torch.nn.functional.pad(v, (0, 5)) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
     same(measured(producer, model, padded), whole)
 
-    same(measured(producer, model, batch), whole, exact=True)  # the seed decides
+    # the seed decides, and a measurement's batch, in which things are kept, is as good as a plain one
+    subject = subject_of(model)
+    kept = subject.collate(rows)
+    subject.attention(kept)
+    same(measured(producer, subject, kept), whole, exact=True)
+
+
+SUBJECTS = {  # what a plain batch is tried on
+    "tokens": {},
+    "answers": {"num_labels": 3, "readout": "tanh", "projection": "sparsemax", "encoder": "transformer"},
+    "pairs": {"query": "text", "encoder": "cnn"},
+    "sentences": {"hierarchy": "sentence", "encoder": "bigru"},
+    "words": {"hierarchy": "word", "readout": "tanh"},
+    "toy": None,
+}
+
+
+@pytest.fixture(params=SUBJECTS)
+def a_model(request, tiny_model, tiny_rows):
+    """A model and instances that suit it."""
+    fields = SUBJECTS[request.param]
+    if fields is None:
+        return Toy(), tiny_rows(FEW_TEXTS)
+    hierarchy = fields.get("hierarchy", "none")
+    return tiny_model(**fields), tiny_rows(FEW_TEXTS, pair="query" in fields, hierarchy=hierarchy)
+
+
+def test_a_plain_batch_of_a_tokenizer(producer, a_model, tiny_batch):
+    """Ids are row numbers; nothing is written into the batch; a subject says the same of its own batch."""
+    model, rows = a_model
+    rows = [{**row, "instance_id": str(number)} for number, row in enumerate(rows)]
+    named = tiny_batch(rows)
+    plain = BatchEncoding({name: values for name, values in named.items() if name != "instance_id"})
+    if refused(producer, model, plain):
+        return
+    names = set(plain)
+    values = measured(producer, model, plain)
+    assert set(plain) == names
+    same(values, measured(producer, model, named), exact=True)
+    subject = subject_of(model)
+    same(values, measured(producer, subject, subject.collate(rows)), exact=True)
+    check(values, producer, model, rows)
+
+
+def test_contract_of_the_toy(producer, tiny_rows):
+    """A subject of another kind: what it can be measured by does not depend on batch, order or padding."""
+    toy, rows = Toy(num_labels=3), tiny_rows(TEXTS)
+    batch = toy.collate(rows)
+    if refused(producer, toy, batch):
+        return
+    before = {name: value.clone() for name, value in toy.state_dict().items()}
+    whole = measured(producer, toy, batch)
+    check(whole, producer, toy, rows)
+    alone = [measured(producer, toy, toy.collate([row])) for row in rows]
+    same({name: [one[name][0] for one in alone] for name in whole}, whole)
+    turned = measured(producer, toy, toy.collate(rows[::-1]))
+    same({name: values[::-1] for name, values in turned.items()}, whole)
+    assert all(torch.equal(value, before[name]) for name, value in toy.state_dict().items())
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in toy.parameters())
+
+
+def test_what_a_subject_lacks_is_named(tiny_model, tiny_rows):
+    """Producers say what they need in words that are known, and the list of those that refuse is whole."""
+    modules = load_producers(PRODUCERS)
+    for module in modules.values():
+        assert set(CAPABILITIES) >= module.NEEDS
+        assert set(module.COLUMNS) >= set(needs := getattr(module, "COLUMN_NEEDS", {}))
+        assert all(set(CAPABILITIES) >= one for one in needs.values())
+    for subject, refusing in (
+        (Toy(), TOY),
+        (subject_of(tiny_model(readout="tanh")), NOT_AFFINE),
+        (subject_of(tiny_model(hierarchy="word")), NOT_AFFINE),
+        (subject_of(tiny_model()), set()),
+    ):
+        assert {name for name, module in modules.items() if not module.NEEDS <= subject.capabilities} == refusing
 
 
 @pytest.mark.parametrize(
@@ -163,7 +246,7 @@ def test_the_model_is_left_as_it_was(producer, encoder, projection, hierarchy, t
     before = {name: value.clone() for name, value in model.state_dict().items()}
     trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     rows = tiny_rows([4, 2], hierarchy=hierarchy)
-    if not refused(producer, measured_model, rows, tiny_batch(rows)):
+    if not refused(producer, measured_model, tiny_batch(rows)):
         measured(producer, measured_model, tiny_batch(rows))
     assert not model.training
     assert {name: parameter.requires_grad for name, parameter in model.named_parameters()} == trainable
@@ -178,7 +261,7 @@ def test_the_model_is_left_as_it_was(producer, encoder, projection, hierarchy, t
 def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model()
     monkeypatch.setattr(type(model), "attend", lambda *_args: 1 / 0)
-    monkeypatch.setattr(gradient_hidden_to_input, "norm_gradients", lambda *_args: 1 / 0)
+    monkeypatch.setattr(state_gradients, "norm_gradients", lambda *_args: 1 / 0)
     if producer.__name__.rpartition(".")[2] in FLOORS:
         monkeypatch.setattr(type(model), "attendable", lambda *_args, **_given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -191,7 +274,7 @@ def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows
 def test_works_inside_no_grad(producer, hierarchy, tiny_model, tiny_rows, tiny_batch):
     model, rows = tiny_model(hierarchy=hierarchy), tiny_rows([4, 2], hierarchy=hierarchy)
     batch = tiny_batch(rows)
-    if refused(producer, model, rows, batch):
+    if refused(producer, model, batch):
         return
     outside = measured(producer, model, batch)
     with torch.no_grad():
@@ -206,7 +289,7 @@ def test_dropout_is_off_in_eval_mode(producer, encoder, hierarchy, tiny_model, t
     plain, dropping = (tiny_model(encoder=encoder, hierarchy=hierarchy, dropout=rate) for rate in (0.0, 0.5))
     for one, other in zip(plain.parameters(), dropping.parameters(), strict=True):
         assert torch.equal(one, other)
-    if not refused(producer, plain, rows, batch):
+    if not refused(producer, plain, batch):
         same(measured(producer, dropping, batch), measured(producer, plain, batch), exact=True)
 
 
@@ -218,7 +301,7 @@ def test_dropout_is_off_in_eval_mode(producer, encoder, hierarchy, tiny_model, t
 def test_smallest_texts(producer, encoder, query, hierarchy, texts, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(encoder=encoder, query=query, hierarchy=hierarchy)
     rows = tiny_rows(texts, pair=query == "text", hierarchy=hierarchy)
-    if not refused(producer, model, rows, tiny_batch(rows)):
+    if not refused(producer, model, tiny_batch(rows)):
         check(measured(producer, model, tiny_batch(rows)), producer, model, rows)
 
 
@@ -234,7 +317,7 @@ def test_constant_vectors(producer, encoder, projection, tiny_model, tiny_rows, 
 def test_half_precision(producer, hierarchy, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(scale=1.0, hierarchy=hierarchy)
     rows = tiny_rows([6, 3], hierarchy=hierarchy)
-    if refused(producer, model, rows, tiny_batch(rows)):
+    if refused(producer, model, tiny_batch(rows)):
         return
     full = measured(producer, model, tiny_batch(rows))
     rough = measured(producer, tiny_model(scale=1.0, hierarchy=hierarchy, dtype=torch.bfloat16), tiny_batch(rows))

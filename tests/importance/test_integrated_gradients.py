@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from attnfaith.importance import integrated_gradients
 from attnfaith.importance.integrated_gradients import BASELINES, Line, integrate
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.subjects import subject_of
 
 
 TOKENS, STATES, RESIDUAL, RESIDUAL_HIDDEN, STEPS, STEPS_HIDDEN = integrated_gradients.COLUMNS
@@ -214,7 +215,7 @@ def test_options_are_checked(options, message, tiny_model, tiny_rows, tiny_batch
 def test_a_model_without_padding(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(pad_token_id=None)
     for call in (
-        lambda: integrated_gradients.check_model(model, None, baseline="padding"),
+        lambda: integrated_gradients.check_model(subject_of(model), None, baseline="padding"),
         lambda: integrated_gradients.measure(model, tiny_batch(tiny_rows([3])), baseline="padding"),
     ):
         with pytest.raises(ValueError, match="baseline='padding', and the model has no pad_token_id"):

@@ -5,9 +5,11 @@ import math
 import pytest
 import torch
 
-from attnfaith.importance import leave_one_out
+from attnfaith.importance import _removal, leave_one_out
+from attnfaith.importance._fast import removal
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
+from attnfaith.subjects import subject_of
 
 
 PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform")
@@ -92,8 +94,9 @@ def test_removing_each_words_state(projection, tiny_model, tiny_rows, tiny_batch
             again = model.decode(one, model.attend(one, others, asked), asked).double().softmax(-1)[0]
             close(made[REPROJECTED][row][word], distance(again, probs[row]))
     assert max(abs(one - other).max() for one, other in zip(made[HIDDEN], made[REPROJECTED], strict=True)) > 1e-3
-    monkeypatch.setattr(leave_one_out, "PLACES_AT_ONCE", 1)
-    monkeypatch.setattr(leave_one_out, "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(_removal, "PLACES_AT_ONCE", 1)
+    for bound in ("PLACES_AT_ONCE", "NUMBERS_AT_ONCE"):
+        monkeypatch.setattr(removal, bound, 1)
     for column, values in leave_one_out.measure(model, batch).items():
         for one, other in zip(values, made[column], strict=True):
             close(one, other)
@@ -183,9 +186,10 @@ def test_long_texts_are_taken_in_parts(encoder, query, readout, limit, tiny_mode
     model = tiny_model(encoder=encoder, query=query, readout=readout, projection="sparsemax")
     batch = tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0], pair=query == "text"))
     whole = leave_one_out.measure(model, batch)
-    monkeypatch.setattr(leave_one_out, "PLACES_AT_ONCE", limit)
-    monkeypatch.setattr(leave_one_out, "NUMBERS_AT_ONCE", limit * model.config.hidden_size)
-    monkeypatch.setattr(leave_one_out, "TEXTS_AT_ONCE", 2)
+    for module in (removal, _removal):
+        monkeypatch.setattr(module, "PLACES_AT_ONCE", limit)
+    monkeypatch.setattr(removal, "NUMBERS_AT_ONCE", limit * model.config.hidden_size)
+    monkeypatch.setattr(removal, "TEXTS_AT_ONCE", 2)
     parts = leave_one_out.measure(model, batch)
     for column in leave_one_out.COLUMNS:
         for one, other in zip(parts[column], whole[column], strict=True):
@@ -194,7 +198,7 @@ def test_long_texts_are_taken_in_parts(encoder, query, readout, limit, tiny_mode
 
 def test_more_texts_of_one_length_than_are_taken_at_once(tiny_model, tiny_rows, tiny_batch):
     model = tiny_model()
-    rows = tiny_rows([4] * (2 * leave_one_out.TEXTS_AT_ONCE + 3))
+    rows = tiny_rows([4] * (2 * removal.TEXTS_AT_ONCE + 3))
     found = leave_one_out.measure(model, tiny_batch(rows))[TOKENS]
     for number in (0, 31, 32, 66):
         whole = probabilities(model, tiny_batch([rows[number]]))
@@ -211,7 +215,7 @@ def test_one_token_holding_nearly_all_weight(readout, tiny_model):
     hidden = torch.randn(1, 6, 8)
     weights = torch.tensor([[1e-10, 2e-10, 0, 1 - 1e-9, 3e-10, 4e-10]], dtype=torch.float64)
     weights[0, 3] = 1 - (weights.sum() - weights[0, 3])
-    found = leave_one_out.without_state(model, hidden, weights.float()).double().softmax(-1)[0]
+    found = _removal.without_state(subject_of(model), hidden, weights.float()).double().softmax(-1)[0]
     precise = tiny_model(readout=readout, scale=1.0, dtype=torch.float64)
     for token in range(6):
         left = weights.clone()

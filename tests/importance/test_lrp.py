@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from attnfaith.importance import exact_contribution, lrp
+from attnfaith.importance._fast.lrp_rules import BIAS, DECODERS, ENCODERS, KINDS, STABILISER, Rules, gru_steps, tanh
 from attnfaith.importance._fast.lstm_steps import lstm_steps
-from attnfaith.importance._lrp_rules import BIAS, DECODERS, ENCODERS, KINDS, STABILISER, Rules, gru_steps, tanh
 from attnfaith.models import decoders, encoders
+from attnfaith.models.projections import project
+from attnfaith.subjects import subject_of
 
 
 EVERY_ENCODER = sorted(encoders.ENCODERS)
@@ -263,7 +265,7 @@ def test_transformer_is_gradient_times_input_with_gates_held_fixed(hierarchy, a_
     weigh = encoders.SelfAttention.weights
     monkeypatch.setattr(nn.LayerNorm, "forward", fixed)
     monkeypatch.setattr(encoders.SelfAttention, "weights", lambda *given: weigh(*given).detach())
-    monkeypatch.setattr("attnfaith.models.hierarchy.project", lambda *given, own=lrp.project: own(*given).detach())
+    monkeypatch.setattr("attnfaith.models.hierarchy.project", lambda *given, own=project: own(*given).detach())
     embedded = model.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
     items = model.items(batch["input_ids"], batch["attention_mask"]) if hierarchy == "sentence" else None
     encoded = model.encode(inputs_embeds=embedded, attention_mask=batch["attention_mask"], items=items)
@@ -413,10 +415,10 @@ def test_models_without_a_rule_are_refused(a_batch):
 
     model, batch = a_batch(encoder="average")
     model.model.encoder.__class__ = Other
-    with pytest.raises(ValueError, match="no rule for Other; .* measure any model"):
+    with pytest.raises(ValueError, match="no rule for Other; .* can measure this model"):
         lrp.measure(model, batch)
     with pytest.raises(ValueError, match="no rule for Other"):
-        lrp.check_model(model, None)
+        lrp.check_model(subject_of(model), None)
 
 
 @pytest.mark.parametrize("epsilon", [-1e-3, math.nan, math.inf, "small", True, None])

@@ -9,9 +9,10 @@ import pytest
 import torch
 from captum._utils.models.linear_model import SkLearnLasso
 
-from attnfaith._parts import read_parts
 from attnfaith._random import generator
 from attnfaith.importance import kernel_shap, lime
+from attnfaith.subjects import opened
+from attnfaith.subjects.parts import read_parts
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_shapley_values_by_brute_force(a_batch):
     """With many samples the estimate is near the average over all orders in which five tokens can join."""
     model, batch = a_batch([5], encoder="bilstm")
     parts = np.array(list(itertools.product([False, True], repeat=5)))
-    logits = read_parts(model, batch, [parts])[0][:, 1]
+    logits = read_parts(*opened(model, batch), [parts])[0][:, 1]
     value = {tuple(part): v for part, v in zip(parts.tolist(), logits, strict=True)}
     expected = np.zeros(5)
     for order in itertools.permutations(range(5)):
@@ -106,7 +107,7 @@ def test_scores_add_up(query, hierarchy, absent, a_batch):
     model, batch = a_batch(encoder="bigru", query=query, hierarchy=hierarchy)
     found = kernel_shap.measure(model, batch, absent=absent, samples=50)
     lengths = [len(values) for values in found["importance_kernel_shap"]]
-    ends = read_parts(model, batch, [np.array([[False] * length, [True] * length]) for length in lengths], absent)
+    ends = read_parts(*opened(model, batch), [np.array([[False] * length, [True] * length]) for length in lengths], absent)
     predicted = [one[1].argmax() for one in ends]
     rise = [one[1, c] - one[0, c] if length else 0 for one, c, length in zip(ends, predicted, lengths, strict=True)]
     sums = [values.sum(dtype=np.float64) for values in found["importance_kernel_shap"]]

@@ -8,7 +8,11 @@ import threading
 
 import pytest
 
-from attnfaith._import_hooks import when_imported
+from attnfaith import _import_hooks
+
+
+def when_imported(name, callback):
+    _import_hooks.when_imported(name, callback, "do it by hand")
 
 
 @pytest.fixture
@@ -162,15 +166,49 @@ def test_a_module_that_does_not_exist(package):
     importlib.import_module(name)
 
 
-def test_an_error_of_the_callback_is_an_error_of_the_import(package):
-    name = package("module")
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("early", [False, True])
+def test_an_error_of_the_callback_is_no_error_of_the_import(package, caplog, early):
+    name = package("module", "value = 1\n")
 
     def callback():
         raise LookupError("no such place")
 
-    when_imported(name, callback)
-    with pytest.raises(LookupError, match="no such place"):
+    if early:
         importlib.import_module(name)
+    when_imported(name, callback)
+    assert importlib.import_module(name).value == 1
+    (line,) = caplog.records
+    assert line.levelname == "WARNING" and line.name == "attnfaith._import_hooks"
+    assert line.getMessage() == f"attnfaith and this {name} do not fit (LookupError('no such place')): do it by hand"
+
+
+def test_an_error_of_another_finder_is_its_own(package):
+    """It is raised as it would be without a hook, by that finder; a later import finds the module and calls back."""
+    name = package("module")
+    calls, asked = [], []
+    when_imported(name, lambda: calls.append(name))
+
+    class Broken:
+        @staticmethod
+        def find_spec(module, path=None, target=None):
+            if module == name:
+                asked.append(module)
+                raise RuntimeError("broken finder")
+
+        def __eq__(self, other):
+            raise RuntimeError("not even comparable")
+
+    broken = Broken()
+    sys.meta_path.insert(1, broken)
+    try:
+        with pytest.raises(RuntimeError, match="broken finder"):
+            importlib.import_module(name)
+    finally:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not broken]
+    assert asked and calls == []
+    importlib.import_module(name)
+    assert calls == [name]
 
 
 def test_threads_call_it_once_and_after_the_module(package):

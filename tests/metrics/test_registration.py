@@ -11,8 +11,8 @@ from attnfaith.metrics.registration import METRIC_DIR
 
 
 USE = """
-found = {load}("attention_faithfulness").compute(attention=[[0.1, 0.2, 0.7]], importance=[[1.0, 3.0, 2.0]])
-assert round(found["kendall_tau"], 12) == round(1 / 3, 12), found
+scores = {load}("attention_faithfulness").compute(attention=[[0.1, 0.2, 0.7]], importance=[[1.0, 3.0, 2.0]])
+assert round(scores["kendall_tau"], 12) == round(1 / 3, 12), scores
 """
 # evaluate does without transformers, whose import would take most of the time
 EVALUATE = "import sys\nsys.modules['transformers'] = None\nimport evaluate\ndel sys.modules['transformers']\n"
@@ -80,6 +80,19 @@ def test_the_statistics_need_neither_torch_nor_evaluate(run):
 )
 def test_bare_name(run, program):
     run(program)
+
+
+def test_another_evaluate_works_without_our_metric(run):
+    """Where its look-up has another name, importing attnfaith breaks nothing, whatever is made of warnings."""
+    program = (
+        EVALUATE
+        + "import evaluate.loading, logging, warnings\n"
+        + "warnings.simplefilter('error')\n"
+        + "del evaluate.loading.evaluation_module_factory\n"
+        + "import attnfaith\n"
+        + "import evaluate.hub\n"
+    )
+    assert run(program) == ""
 
 
 def test_a_folder_of_that_name_in_the_current_directory_wins(run, tmp_path):

@@ -147,6 +147,49 @@ def test_auto_classes_in_any_order(order, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("early", [True, False])
+def test_another_transformers_works_without_our_models(early, tmp_path):
+    """Where its tables have other names, importing attnfaith breaks nothing: what does not work is logged, and none of its
+    tables has half of an entry.
+    """
+    keep = """
+        import logging
+        lines = []
+        class Kept(logging.Handler):
+            def emit(self, record):
+                lines.append(record.getMessage())
+        logging.getLogger("attnfaith").addHandler(Kept())
+    """
+    spoil = {
+        True: """
+            from transformers.models.auto import modeling_auto
+            del modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+        """,
+        False: """
+            from attnfaith.models import registration
+            del registration._fill
+        """,
+    }
+    use = """
+        import attnfaith
+        from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig
+        from transformers.models.auto import modeling_auto
+        assert type(AutoConfig.for_model("bert")) is BertConfig
+        small = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=9)
+        assert type(AutoModelForSequenceClassification.from_config(small)).__name__ == "BertForSequenceClassification"
+        assert "attention_classifier" not in modeling_auto.MODEL_MAPPING_NAMES
+        assert "AttentionClassifierConfig" not in modeling_auto.MODEL_MAPPING._reverse_config_mapping
+        print(json.dumps(lines))
+    """
+    script = "".join(map(textwrap.dedent, (keep, spoil[early], use)))
+    lines = python(script, tmp_path)
+    assert len(lines) == (1 if early else 2), lines
+    for line in lines:
+        assert line.startswith("attnfaith and this transformers.models.auto.")
+        assert line.endswith("load them by attnfaith.AttentionClassifierForSequenceClassification.from_pretrained")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("blocked", [("attnfaith",), ("attnfaith", "entmax")], ids="+".join)
 def test_remote_code(blocked, tmp_path):
     """Where attnfaith is not installed: the same numbers for every encoder, again after saving from the loaded code."""
@@ -165,7 +208,7 @@ def test_remote_code(blocked, tmp_path):
         from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
         ids, types = torch.tensor({IDS.tolist()}), torch.tensor({TYPES.tolist()})
-        found = {{}}
+        outputs = {{}}
 
         def check(path, name, query):
             inputs = {{"input_ids": ids, "token_type_ids": types if query == "text" else None}}
@@ -180,17 +223,17 @@ def test_remote_code(blocked, tmp_path):
 
         for folder in sorted(Path("checkpoints").iterdir()):
             query = folder.name.split("-")[1]
-            base, model, found[folder.name] = check(folder / "classifier", folder.name, query)
+            base, model, outputs[folder.name] = check(folder / "classifier", folder.name, query)
             AutoModel.from_pretrained(folder / "model", trust_remote_code=True)
             for kind, saved in (("classifier", model), ("model", base)):
                 again = Path("again") / folder.name / kind
                 saved.save_pretrained(again)
                 assert json.loads((again / "config.json").read_text())["auto_map"] == {AUTO_MAP!r}
                 assert {{path.name for path in again.glob("*.py")}} == {CODE!r}
-            assert check(Path("again") / folder.name / "classifier", folder.name, query)[2] == found[folder.name]
+            assert check(Path("again") / folder.name / "classifier", folder.name, query)[2] == outputs[folder.name]
             AutoModel.from_pretrained(Path("again") / folder.name / "model", trust_remote_code=True)
         assert not any(name.partition(".")[0] in {blocked!r} for name in sys.modules)
-        print(json.dumps(found))
+        print(json.dumps(outputs))
     """
     assert python(script, tmp_path, blocked) == expected
 

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import completeness
 from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.render import frame
+from attnfaith.reporting.sections import completeness
+from tests.sections import check_columns
 
 
 def with_column(table, name, values, dtype="float64"):
@@ -29,7 +31,7 @@ def record(build_record):
 
 
 def test_what_is_left(record):
-    made = completeness.table(split_cells(record)).set_index("measure")
+    made = frame(completeness.TABLE, split_cells(record)).set_index("measure")
     line = made.loc["integrated_gradients"]
     assert (line["n"], line["n_undefined"]) == (3, 1)
     assert line["left_max"] == pytest.approx(0.2 / 2.2) and line["left_median"] == pytest.approx(0.01 / 4.01)
@@ -42,18 +44,18 @@ def test_what_is_left(record):
 
 
 def test_for_reading(record):
-    made = completeness.grid(completeness.table(split_cells(record)))
+    made = completeness.grid(frame(completeness.TABLE, split_cells(record)))
     assert [row[-6:] for row in made.rows] == [
         ("3", "0.25%", "9.09%", "33.33%", "40", "540"),
         ("3", "0.00%", "10.00%", "33.33%", "–", "–"),
     ]
-    exploded = completeness.table(split_cells(record))
+    exploded = frame(completeness.TABLE, split_cells(record))
     exploded.loc[1, ["left_median", "left_max"]] = [np.nan, 3e9]
     assert completeness.grid(exploded).rows[1][-5:-3] == ("undefined", "3.0e+09 ×")
 
 
 def test_a_data_set_says_its_texts(record):
-    table = completeness.table(split_cells(record))
+    table = frame(completeness.TABLE, split_cells(record))
     both = pd.concat([table, table.assign(dataset="another", texts="long")])
     assert completeness.grid(both).columns[:2] == ("dataset", "measure")
     two = pd.concat([table, table.assign(texts="other")])
@@ -64,4 +66,9 @@ def test_a_data_set_says_its_texts(record):
 
 def test_records_without_it(build_record):
     bare = split_cells(build_record([{"attention": [0.5, 0.5], "lrp": [1, 2]}], measures=("lrp",)))
-    assert completeness.table(bare).empty and completeness.grid(completeness.table(bare)).rows == ()
+    assert frame(completeness.TABLE, bare).empty and completeness.grid(frame(completeness.TABLE, bare)).rows == ()
+
+
+def test_it_uses_no_more_than_it_says(record):
+    (cell,) = split_cells(record)
+    check_columns(completeness.SECTION, cell)

@@ -9,8 +9,22 @@ import pytest
 from attnfaith import record as records
 from attnfaith.experiments import adversary_exact, adversary_search
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
-from attnfaith.reporting import adversary, interventions
-from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting import render, sections
+from attnfaith.reporting.cells import CELL, one_cell
+from attnfaith.reporting.sections import adversary
+from tests.sections import check_columns
+
+
+def tables(cells):
+    return render.frames(adversary.SECTION, cells)
+
+
+def figures(cell):
+    return {drawing.name: drawing.figure for drawing in render.drawings(adversary.SECTION, cell)}
+
+
+def said(cell):
+    return render.sentences(adversary.SECTION, cell)
 
 
 def with_columns(table, declared, values):
@@ -88,7 +102,7 @@ def drawn(draw_record):
 
 def test_the_largest_feasible_restart_counts(build_record):
     table, own, stored = two_texts(build_record)
-    found = adversary.instance_statistics(one_cell(table))
+    found = adversary.per_text(one_cell(table))
     first = jsd([0, 1, 0], own[0])
     np.testing.assert_allclose(found["adversary_search_0.01"], [first, 0, np.nan])
     np.testing.assert_allclose(found["adversary_search_0.05"], [first, jsd([1, 0], own[1]), np.nan])
@@ -102,8 +116,8 @@ def test_the_largest_feasible_restart_counts(build_record):
 
 def test_table_by_hand(build_record):
     table, own, stored = two_texts(build_record)
-    df = adversary.tables([one_cell(table)])["adversary"]
-    assert tuple(df.columns) == adversary.TABLE_COLUMNS
+    df = tables([one_cell(table)])["adversary"]
+    assert tuple(df.columns) == (*CELL, *adversary.TABLE.names)
     assert len(df) == 2 * 2 * 3  # methods, epsilons, "overall" and two predicted classes
     row = df[(df["method"] == "search") & (df["epsilon"] == 0.01) & (df["class"] == "overall")].iloc[0]
     reached, most = jsd([0, 1, 0], own[0]), [values[1] for values in stored["adversary_exact_jsd"][:2]]
@@ -126,8 +140,9 @@ def test_table_by_hand(build_record):
 def test_a_text_that_nothing_can_move_has_no_share_reached():
     """An exact maximum of 0 is in the mean gap, not in the share of it that the search reaches."""
     nothing = np.full(2, np.nan)
-    way = adversary.Found("search", 0.01, np.array([0.0, 0.3]), nothing, nothing, np.ones(2), np.full(2, ""))
-    row = adversary._summary(way, np.array([0.0, 0.6]), np.ones(2, bool))
+    way = adversary.Way("search", 0.01, np.array([0.0, 0.3]), nothing, nothing, np.ones(2), np.full(2, ""))
+    case = adversary.case(way, np.array([0.0, 0.6]))
+    row = {k: v for column in adversary.TABLE.columns for k, v in column.numbers(case, np.ones(2, bool)).items()}
     assert row["gap_mean"] == pytest.approx(0.15) and row["share_of_exact"] == pytest.approx(0.5)
 
 
@@ -135,33 +150,33 @@ def test_a_text_that_nothing_can_move_has_no_share_reached():
 def test_one_way_alone_or_none(exact, search, build_record):
     table, _, _ = two_texts(build_record, exact=exact, search=search)
     cell = one_cell(table)
-    found = adversary.tables([cell])
+    found = tables([cell])
     if not exact and not search:
-        assert found == {} and adversary.figures(cell) == {} and adversary.sentences(cell) == []
-        assert adversary.page_part(cell, 3) == "" and adversary.grids(found) == []
+        assert found == {} and figures(cell) == {} and said(cell) == []
+        assert adversary.SECTION.part(cell, 3) == "" and render.grids(adversary.SECTION, found, [cell]) == []
         return
     assert set(found["adversary"]["method"]) == {"exact" if exact else "search"}
     assert found["adversary"]["gap_mean"].isna().all()
-    assert set(adversary.figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
-    (grid,) = adversary.grids(found)
+    assert set(figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
+    (grid,) = render.grids(adversary.SECTION, found, [cell])
     assert all(len(row) == len(grid.columns) for row in grid.rows) and "–" in grid.rows[0]
-    assert ("at least" in adversary.sentences(cell)[0]) == search
-    assert "<article" in adversary.page_part(cell, 3)
+    assert ("at least" in said(cell)[0]) == search
+    assert "<article" in adversary.SECTION.part(cell, 3)
 
 
 def test_what_is_known_of_a_maximum_is_said(build_record):
     table, _, _ = two_texts(build_record, certainty="lower bound")
     cell = one_cell(table)
-    (grid,) = adversary.grids(adversary.tables([cell]))
+    (grid,) = render.grids(adversary.SECTION, tables([cell]), [cell])
     assert {row[0] for row in grid.rows} == {"search", "lower bound"}
-    assert "can be at least" in adversary.sentences(cell)[0]
-    assert "the exact maximum" not in adversary.page_part(cell, 1)
-    assert "lower bound, ε = 0.01" in adversary.describe_figure(cell, adversary.HISTOGRAM)[0]
+    assert "can be at least" in said(cell)[0]
+    assert "the exact maximum" not in adversary.SECTION.part(cell, 1)
+    assert "lower bound, ε = 0.01" in sections.figure_words(cell, adversary.HISTOGRAM)[0]
 
 
 def test_the_page_shows_both_predictions(build_record):
     table, own, _ = two_texts(build_record)
-    part = adversary.page_part(one_cell(table), 2)
+    part = adversary.SECTION.part(one_cell(table), 2)
     assert part.count("<article") == 2 and "the exact maximum" in part
     assert part.index("t/000") < part.index("t/001")  # its divergence is far larger
     first = part[: part.index("t/001")]
@@ -173,9 +188,9 @@ def test_the_page_shows_both_predictions(build_record):
 def test_examples_are_chosen_by_weight_times_divergence(drawn):
     cell = one_cell(drawn())
     largest = np.array([row.max() if len(row) else 0 for row in cell.attention])
-    score = np.round(largest * adversary.instance_statistics(cell)["adversary_exact_0.01"], 4)
+    score = np.round(largest * adversary.per_text(cell)["adversary_exact_0.01"], 4)
     expected = [cell.instance_ids[row] for row in np.argsort(-np.nan_to_num(score, nan=-1), kind="stable")[:3]]
-    assert re.findall(r"<h4><bdi>([^<]+)</bdi>", adversary.page_part(cell, 3)) == expected
+    assert re.findall(r"<h4><bdi>([^<]+)</bdi>", adversary.SECTION.part(cell, 3)) == expected
 
 
 def test_tokens_are_text_not_markup(build_record):
@@ -184,17 +199,17 @@ def test_tokens_are_text_not_markup(build_record):
         "adversary_search_attention": [[[0.1, 0.9]]],
         "adversary_search_probs": [[[0.4, 0.6]]],
     }
-    part = adversary.page_part(one_cell(with_columns(table, adversary_search.COLUMNS, found)), 1)
+    part = adversary.SECTION.part(one_cell(with_columns(table, adversary_search.COLUMNS, found)), 1)
     assert "&lt;script&gt;" in part and "<script>" not in part and "<bdi>&lt;b&gt;" in part
     assert "[U+202E]a&amp;b" in part
 
 
 def test_sentences_stand_beside_their_weights(build_record):
     table, *_ = two_texts(build_record)
-    assert "sentence" not in adversary.page_part(one_cell(table), 2)
+    assert "sentence" not in adversary.SECTION.part(one_cell(table), 2)
     words = [[["a", "b"]] * len(tokens) for tokens in table.column("tokens").to_pylist()]
     field = records.OPTIONAL_COLUMNS["words"].field("words")
-    part = adversary.page_part(one_cell(table.append_column(field, pa.array(words, field.type))), 2)
+    part = adversary.SECTION.part(one_cell(table.append_column(field, pa.array(words, field.type))), 2)
     assert part.count('class="text sentences"') == 2 and "first column" in part and "upper row" not in part
 
 
@@ -202,27 +217,27 @@ def test_the_question_stands_above_its_text(build_record):
     table, *_ = two_texts(build_record)
     field = records.OPTIONAL_COLUMNS["query_tokens"].field("query_tokens")
     cell = one_cell(table.append_column(field, pa.array([["<who>"], [], []], field.type)))
-    part = adversary.page_part(cell, 2)
+    part = adversary.SECTION.part(cell, 2)
     assert part.index("t/000") < part.index("query: <bdi>&lt;who&gt;</bdi>") < part.index("t/001")
-    assert part.index("t/001") < part.index("query: no words") and "query" not in adversary.page_part(one_cell(table), 2)
+    assert part.index("t/001") < part.index("query: no words") and "query" not in adversary.SECTION.part(one_cell(table), 2)
 
 
 def test_figures_say_what_is_drawn(drawn):
     cell = one_cell(drawn())
-    found = adversary.figures(cell)
+    found = figures(cell)
     histogram = found[adversary.HISTOGRAM]
     assert len(histogram.axes) == 2
     assert [axes.get_title(loc="left").partition(":")[0] for axes in histogram.axes] == [
         "exact, ε = 0.01",
         "search, restarts within 0.01",
     ]
-    mean = np.nanmean(adversary.instance_statistics(cell)["adversary_exact_0.01"])
+    mean = np.nanmean(adversary.per_text(cell)["adversary_exact_0.01"])
     assert f"mean {mean:.3f}, n = 58 (2 undefined)" in histogram.axes[0].get_title(loc="left")
     assert histogram.axes[0].get_xlim() == (0, pytest.approx(math.log(2))) and len(adversary.JSD_BINS) == 41
     counts = [int(text.get_text()) for text in found[adversary.BY_LARGEST].axes[0].texts]
     assert sum(counts) == 58
     for name in found:
-        alt, caption = adversary.describe_figure(cell, name)
+        alt, caption = sections.figure_words(cell, name)
         assert "n = " in alt and caption
 
 
@@ -233,8 +248,8 @@ def test_many_classes_have_a_panel_each(draw_record, classes):
     cell = one_cell(made)
     values = np.random.default_rng(0).uniform(0, 0.69, 300)
     values[:2] = np.nan
-    found = [adversary.Found(way, 0.01, values, *[values] * 3, np.full(300, "bounded")) for way in ("exact", "search")]
-    figure = adversary.jsd_histogram(cell, found)
+    found = [adversary.Way(way, 0.01, values, *[values] * 3, np.full(300, "bounded")) for way in ("exact", "search")]
+    figure = adversary.histogram(found).draw(cell, {way.name: way.jsd for way in found})
     panels = min(classes, 7)
     assert len(figure.axes) == 2 * panels
     for place, axes in enumerate(figure.axes):
@@ -255,19 +270,23 @@ def test_a_cell_without_a_defined_text(build_record):
     table = build_record([{"attention": [1.0]}, {"attention": []}])
     empty = {"adversary_search_attention": [[], []], "adversary_search_probs": [[], []]}
     cell = one_cell(with_columns(table, adversary_search.COLUMNS, empty))
-    row = adversary.tables([cell])["adversary"].iloc[0]
+    row = tables([cell])["adversary"].iloc[0]
     assert (row["n"], row["n_undefined"], row["n_nothing_found"]) == (0, 2, 0) and np.isnan(row["jsd_mean"])
-    assert "2 undefined" in adversary.sentences(cell)[0] and adversary.page_part(cell, 2) == ""
-    assert set(adversary.figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
-    adversary.grids(adversary.tables([cell]))
+    assert "2 undefined" in said(cell)[0] and adversary.SECTION.part(cell, 2) == ""
+    assert set(figures(cell)) == {adversary.HISTOGRAM, adversary.BY_LARGEST}
+    render.grids(adversary.SECTION, tables([cell]), [cell])
 
 
 def test_the_page_holds_it(drawn):
-    tables = [drawn(), drawn(seed=1)]
-    cells = [one_cell(table) for table in tables]
-    assert adversary in interventions.PLUGINS
-    made = interventions.tables(cells)
+    cells = [one_cell(table) for table in (drawn(), drawn(seed=1))]
+    assert adversary.SECTION in sections.reported()
+    made = sections.frames(cells)
     assert list(made["adversary"]["seed"].unique()) == [0, 1] and isinstance(made["adversary"], pd.DataFrame)
-    (grid,) = adversary.grids(made)
+    (grid,) = render.grids(adversary.SECTION, made, cells)
     assert grid.columns[0] == "seed" and len(grid.rows) == len(made["adversary"])
-    assert adversary.sentences(cells[0])[0] in interventions.sentences(cells[0])
+    every = [text for section in sections.of_cell(cells[0]) for text in render.sentences(section, cells[0])]
+    assert said(cells[0])[0] in every
+
+
+def test_it_uses_no_more_than_it_says(build_record):
+    check_columns(adversary.SECTION, one_cell(two_texts(build_record)[0]))

@@ -22,8 +22,9 @@ from attnfaith.experiments import permutation
 from attnfaith.measurement import producers
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
-from attnfaith.reporting import cards, citations, findings
-from attnfaith.reporting.findings import CARE, MAY, MAY_NOT, UNKNOWN, Checkpoint
+from attnfaith.reporting import cards
+from attnfaith.reporting.cards import citations, findings, markdown, model
+from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, UNKNOWN, Checkpoint
 
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -416,7 +417,7 @@ def test_many_classes_are_not_listed(draw_record, classes, rows):
 
 @given(st.text(st.sampled_from(string.printable + "“é|<>&`[]*_#~$\\"), max_size=40))
 def test_escaped_text_formats_nothing(text):
-    found = cards.escape(text)
+    found = markdown.escape(text)
     assert "\n" not in found and not re.search("[<>]", found)
     assert not re.search(r"(?<!\\)(?:\\\\)*[`*_\[\]|#~$]", found), found
     plain = re.sub(r"\\([\\`*_\[\]|#~$])", r"\1", found)
@@ -427,7 +428,7 @@ def test_escaped_text_formats_nothing(text):
 
 @given(st.text(st.sampled_from("ab `|\n"), min_size=1, max_size=20).filter(str.strip))
 def test_code_holds_whatever_it_is_given(text):
-    found = cards.code(text)
+    found = markdown.code(text)
     ticks = re.match("`+", found)[0]
     assert found.endswith(ticks) and "\n" not in found
     inside = found[len(ticks) : -len(ticks)]
@@ -514,15 +515,16 @@ def test_a_record_of_several_cells_is_refused(draw_record):
 
 
 def test_every_data_set_is_cited():
-    assert set(citations.DATASETS) == set(DATASETS)
-    for keys in (*citations.DATASETS.values(), *citations.PRODUCERS.values()):
-        assert set(keys) <= set(citations.BIBTEX)
-    assert {*citations.PROJECTIONS.values(), *citations.OBJECTIVES.values()} <= set(citations.BIBTEX)
+    assert set(citations.CITED["datasets"]) == set(DATASETS)
+    for kind in citations.CITED.values():
+        for keys in kind.values():
+            assert isinstance(keys, list) and set(keys) <= set(citations.BIBTEX)
     # one that somebody adds is theirs to cite
-    assert set(citations.PRODUCERS) <= set(producers()) and set(citations.PROJECTIONS) <= set(PROJECTIONS)
+    assert set(citations.CITED["producers"]) <= set(producers()) and set(citations.CITED["projections"]) <= set(PROJECTIONS)
 
 
 def test_citations_are_whole():
+    assert len(citations.BIBTEX) > 25
     for key, entry in citations.BIBTEX.items():
         assert entry.startswith("@") and f"{{{key},\n" in entry and entry.endswith("}\n")
         assert entry.count("{") == entry.count("}")
@@ -531,7 +533,7 @@ def test_citations_are_whole():
 
 def test_encoders_that_keep_tokens_apart_are_those_of_the_models():
     free = {name for name, kind in ENCODERS.items() if not kind.contextual}
-    assert set(findings.CONTEXT_FREE) <= free and set(cards.ENCODERS) <= set(ENCODERS)
+    assert set(findings.CONTEXT_FREE) <= free and set(model.ENCODERS) <= set(ENCODERS)
     assert not set(findings.CONTEXT_FREE) & (set(ENCODERS) - free)
 
 

@@ -11,7 +11,8 @@ from scipy.stats import entropy
 from attnfaith import record as records
 from attnfaith.reporting import bootstrap_interval, dispersion_by_scores, dispersion_table, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
-from attnfaith.reporting.dispersion import dispersion_grid, instance_dispersion
+from attnfaith.reporting.render import grid
+from attnfaith.reporting.sections.dispersion import TABLE, instance_dispersion
 from attnfaith.reporting.study import study_tables
 
 
@@ -139,11 +140,11 @@ def test_computed_once_and_forgotten_with_the_cell(draw_record):
 
 
 def test_the_page_shows_what_is_known(tiny, draw_record, tmp_path, quick_figures):
-    shown = dispersion_grid(dispersion_table(tiny))
+    shown = grid(TABLE, dispersion_table(tiny), ())
     assert shown.columns[-3:] == ("tokens above zero", "share at zero", "own token")
     assert shown.rows[0] == ("attention", "2", "2", "0.250 [0.000, 0.500]", "0.250", "1.333", "0.333", "–")
     assert shown.rows[3][0] == "inputs of a state" and shown.rows[3][-3:] == ("–", "–", "0.375")
-    without = dispersion_grid(dispersion_table(draw_record(5)))
+    without = grid(TABLE, dispersion_table(draw_record(5)), ())
     assert without.columns[-1] == "share at zero" and "own" not in without.note
     html = write_report(tiny, tmp_path / "report").read_text(encoding="utf-8")
     assert "Dispersion of attention and importance" in html and "inputs of a state" in html

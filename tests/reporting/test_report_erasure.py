@@ -6,8 +6,17 @@ from matplotlib.figure import Figure
 from scipy.spatial.distance import jensenshannon
 
 from attnfaith import record as records
-from attnfaith.reporting import erasure, interventions
+from attnfaith.reporting import render, sections
 from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.sections import erasure
+from tests.sections import check_columns
+
+
+def tables(cells, **definitions):
+    """The section's frames, by other definitions where they are given."""
+    if not definitions:
+        return render.frames(erasure.SECTION, cells)
+    return {table.name: render.frame(table, cells) for table in erasure.tables(**definitions)}
 
 
 RANKINGS = tuple(erasure.RANKINGS)
@@ -106,8 +115,8 @@ def test_the_published_code_never_removes_the_first_position(cell):
     np.testing.assert_allclose(test.difference, [0.3, 0.0, 0.0, np.nan, np.nan], atol=1e-7)
     assert test.delta[1] == 0 and test.random_flips[1] == 1
     with pytest.raises(ValueError, match="random_reference is 'top'; it is 'other' or 's19_code'"):
-        erasure.tables([cell], random_reference="top")
-    changed = erasure.tables([cell], random_reference="s19_code")["erasure_decision_flips"]
+        tables([cell], random_reference="top")
+    changed = tables([cell], random_reference="s19_code")["erasure_decision_flips"]
     both = changed[(changed["ranking"] == "attention") & (changed["outcome"] == "both")]
     assert both["share"].item() == pytest.approx(1 / 3)
 
@@ -133,14 +142,14 @@ def test_decision_flips_by_hand(build_record):
     base = {"attention": [0.7, 0.3], "probs": P, "gradient": [0, 1], "order": [[0, 1]]}
     for outcome, without in pairs.items():
         cell = erased([base | {"without": list(without)}, ONE, NONE], build_record)
-        table = erasure.tables([cell])["erasure_decision_flips"]
+        table = tables([cell])["erasure_decision_flips"]
         mine = table[table["ranking"] == "attention"].set_index("outcome")
         assert mine["share"].to_dict() == {name: float(name == outcome) for name in pairs}
         assert (mine["n"] == 1).all() and (mine["n_undefined"] == 2).all() and (mine["n_length1"] == 1).all()
 
 
 def test_single_weight_table(cell):
-    table = erasure.tables([cell])["erasure_single_weight"]
+    table = tables([cell])["erasure_single_weight"]
     mine = table[table["ranking"] == "attention"].set_index("weight_difference")
     assert list(mine.index) == ["all", *erasure.BINS]
     assert mine["n"].to_dict() == dict(zip(mine.index, [3, 0, 1, 1, 1, 0], strict=True))
@@ -159,7 +168,7 @@ def rows_of(table, **wanted):
 
 
 def test_multi_weight_by_hand(cell):
-    table = erasure.tables([cell])["erasure_multi_weight"]
+    table = tables([cell])["erasure_multi_weight"]
     assert set(table["removal"]) == {"renormalised"}
     (row,) = rows_of(table, ranking="attention", allow_empty=True).to_dict("records")
     counts = ("n", "n_length1", "n_undefined", "n_never", "n_averaged", "n_ratio")
@@ -180,28 +189,28 @@ def test_multi_weight_by_hand(cell):
 
 
 def test_what_never_changes_may_stay(cell):
-    table = erasure.tables([cell], discard="nothing")["erasure_multi_weight"]
+    table = tables([cell], discard="nothing")["erasure_multi_weight"]
     (row,) = rows_of(table, ranking="attention", allow_empty=True).to_dict("records")
     assert row["fraction_mean"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3)
     assert (row["n_never"], row["n_averaged"]) == (1, 3)
     with pytest.raises(ValueError, match="discard is 'all'; it is 'never' or 'nothing'"):
-        erasure.tables([cell], discard="all")
+        tables([cell], discard="all")
 
 
 def test_sparse_attention_is_also_projected_again(build_record):
     cell = erased(TEXTS, build_record, projection="sparsemax")
-    table = erasure.tables([cell])["erasure_multi_weight"]
+    table = tables([cell])["erasure_multi_weight"]
     (row,) = rows_of(table, ranking="attention", removal="reprojected", allow_empty=True).to_dict("records")
     assert row["fraction_mean"] == pytest.approx(0.75) and row["n_never"] == 1
     assert np.isnan(row["mass_mean"]) and np.isnan(row["ratio_mean"])
     assert row["share_empty"] == pytest.approx(1 / 3)  # all tokens are left out: the bias decides
     (row,) = rows_of(table, ranking="attention", removal="reprojected", allow_empty=False).to_dict("records")
     assert row["fraction_mean"] == pytest.approx(0.5) and row["n_never"] == 2
-    assert "attention, re-projected" in [line[0] for line in erasure.grids(erasure.tables([cell]))[2].rows]
+    assert "attention, re-projected" in [line[0] for line in render.grids(erasure.SECTION, tables([cell]), [cell])[2].rows]
 
 
 def test_instance_statistics(cell):
-    found = erasure.instance_statistics(cell)
+    found = erasure.per_text(cell)
     assert all(values.shape == (5,) and values.dtype == np.float64 for values in found.values())
     np.testing.assert_allclose(found["erasure_flip_fraction_attention"], [2 / 3, 1 / 2, np.nan, np.nan, np.nan])
     np.testing.assert_allclose(found["erasure_flip_ratio_random"], [3, 2, np.nan, np.nan, np.nan])
@@ -213,42 +222,44 @@ def test_instance_statistics(cell):
 
 def test_a_record_without_smallest_sets(build_record):
     cell = erased(TEXTS, build_record, minimum=False)
-    assert not any("minimal" in name or "ratio" in name for name in erasure.instance_statistics(cell))
-    table = erasure.tables([cell])["erasure_multi_weight"]
+    assert not any("minimal" in name or "ratio" in name for name in erasure.per_text(cell))
+    table = tables([cell])["erasure_multi_weight"]
     assert "minimum" not in set(table["ranking"]) and table["ratio_mean"].isna().all()
-    assert "smallest" not in " ".join(erasure.sentences(cell))
-    assert set(erasure.figures(cell)) == {"erasure_single_weight", "erasure_multi_weight"}
+    assert "smallest" not in " ".join(render.sentences(erasure.SECTION, cell))
+    assert {drawing.name for drawing in render.drawings(erasure.SECTION, cell)} == {
+        "erasure_single_weight",
+        "erasure_multi_weight",
+    }
 
 
 def test_cells_without_erasures_are_passed_over(cell, draw_record):
     plain = split_cells(draw_record(12))
-    assert erasure.tables(plain) == {} and erasure.grids({}) == []
-    assert len(erasure.tables([*plain, cell])["erasure_multi_weight"]) == len(erasure.tables([cell])["erasure_multi_weight"])
-    assert erasure in interventions.of_cell(cell) and erasure not in interventions.of_cell(plain[0])
+    assert tables(plain) == {} and render.grids(erasure.SECTION, {}, plain) == []
+    assert len(tables([*plain, cell])["erasure_multi_weight"]) == len(tables([cell])["erasure_multi_weight"])
+    assert erasure.SECTION in sections.of_cell(cell) and erasure.SECTION not in sections.of_cell(plain[0])
 
 
 def test_figures_and_their_words(cell):
-    for name, figure in erasure.figures(cell).items():
+    for _, figure, alt, caption in render.drawings(erasure.SECTION, cell):
         assert isinstance(figure, Figure)
-        alt, caption = erasure.describe_figure(cell, name)
         assert "n = " in alt and caption.endswith(".")
-    alt, _ = erasure.describe_figure(cell, "erasure_single_weight")
+    alt, _ = sections.figure_words(cell, "erasure_single_weight")
     assert "33.3% below 0, n = 3 (2 undefined)" in alt
-    alt, _ = erasure.describe_figure(cell, "erasure_multi_weight")
+    alt, _ = sections.figure_words(cell, "erasure_multi_weight")
     assert "attention: mean 58%, n = 2, never: 1" in alt and "smallest set: mean 42%" in alt
 
 
 def test_a_bound_is_not_called_the_smallest(build_record):
     cell = erased([FIRST | {"certainty": "upper bound"}, SECOND], build_record)
-    alt, _ = erasure.describe_figure(cell, "erasure_multi_weight")
+    alt, _ = sections.figure_words(cell, "erasure_multi_weight")
     assert "smallest set found" in alt
-    tables = erasure.tables([cell])
-    assert rows_of(tables["erasure_multi_weight"], ranking="minimum")["share_exact"].tolist() == [0.5, 0.5]
-    assert "proven smallest: 50%" in erasure.grids(tables)[2].note
+    frames = tables([cell])
+    assert rows_of(frames["erasure_multi_weight"], ranking="minimum")["share_exact"].tolist() == [0.5, 0.5]
+    assert "proven smallest: 50%" in render.grids(erasure.SECTION, frames, [cell])[2].note
 
 
 def test_sentences(cell):
-    first, second = erasure.sentences(cell)
+    first, second = render.sentences(erasure.SECTION, cell)
     assert "does not in 33.3% of 3 texts; the reverse holds in 0.0%, and in 66.7% neither" in first
     assert "fewer than two tokens: 2." in first
     assert "by attention 58% on average (1 never change)" in second and "the smallest set 42%" in second
@@ -258,10 +269,15 @@ def test_sentences(cell):
 @pytest.mark.parametrize("texts", [[ONE], [NONE, ONE], [NEVER]])
 def test_nothing_to_show(texts, build_record):
     cell = erased(texts, build_record)
-    tables = erasure.tables([cell])
-    assert tables["erasure_multi_weight"]["fraction_mean"].isna().all()
-    for name in erasure.figures(cell):
-        erasure.describe_figure(cell, name)
-    assert all(isinstance(text, str) for grid in erasure.grids(tables) for row in grid.rows for text in row)
-    said = " ".join(erasure.sentences(cell))
+    frames = tables([cell])
+    assert frames["erasure_multi_weight"]["fraction_mean"].isna().all()
+    assert len(list(render.drawings(erasure.SECTION, cell))) == 2
+    assert all(
+        isinstance(text, str) for grid in render.grids(erasure.SECTION, frames, [cell]) for row in grid.rows for text in row
+    )
+    said = " ".join(render.sentences(erasure.SECTION, cell))
     assert "nan" not in said and ("no decision changes" in said or "no weight could be removed" in said)
+
+
+def test_it_uses_no_more_than_it_says(cell):
+    check_columns(erasure.SECTION, cell)

@@ -8,7 +8,12 @@ import pytest
 from attnfaith import record as records
 from attnfaith.reporting import attention_overview, gradient_vs_leave_one_out, save_figure, tau_histograms
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.figures import all_figures
+from attnfaith.reporting.sections import drawings
+
+
+def figures_of(record):
+    """Every figure of the record's only cell, by name."""
+    return {drawing.name: drawing.figure for drawing in drawings(one_cell(record))}
 
 
 def texts(figure):
@@ -90,7 +95,7 @@ def test_many_classes_have_a_panel_each_and_share_the_last_colour(draw_record, c
 @pytest.mark.parametrize("measures", [(), ("gradient",), ("leave_one_out_hidden",), ("gradient", "leave_one_out")])
 @pytest.mark.parametrize("classes", [1, 3])
 def test_every_kind_of_record_can_be_drawn(draw_record, measures, classes):
-    figures = all_figures(draw_record(12, measures=measures, classes=classes))
+    figures = figures_of(draw_record(12, measures=measures, classes=classes))
     expected = {f"tau_attention_{name}" for name in measures} | {"attention_overview", "dispersion_by_scores"}
     assert set(figures) == expected | ({"gradient_vs_leave_one_out"} if len(measures) == 2 else set())
 
@@ -104,7 +109,7 @@ def test_nothing_defined_can_be_drawn(build_record, tmp_path):
         measures=("gradient", "leave_one_out"),
         dataset="a $x^2 dollar",
     )
-    for name, figure in all_figures(record).items():
+    for name, figure in figures_of(record).items():
         save_figure(figure, tmp_path / name)
     assert "n = 0 (2 undefined)" in texts(tau_histograms(record, "gradient"))
 
@@ -133,7 +138,7 @@ def test_settings_of_the_caller_neither_enter_nor_change(draw_record, tmp_path):
 
 def test_no_text_leaves_the_picture(draw_record):
     record = draw_record(30, dataset="a-data-set-with-a-very-long-name/" * 4)
-    for figure in all_figures(record).values():
+    for figure in figures_of(record).values():
         figure.draw_without_rendering()
         width, height = figure.canvas.get_width_height()
         renderer = figure.canvas.get_renderer()

@@ -6,10 +6,14 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import agreement_table, heatmap, write_report
+from attnfaith.errors import AttnfaithError
+from attnfaith.reporting import agreement_table, sections, write_report
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.heatmap import HUES, NEGATIVE_HUE, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
-from attnfaith.reporting.page import DEGREES, degree, summarise
+from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.page import heatmap
+from attnfaith.reporting.page.heatmap import HUES, NEGATIVE_HUE, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
+from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.sections.agreement import DEGREES, degree, summarise
 
 
 VOID = {"meta", "img", "br", "link", "input"}
@@ -94,6 +98,21 @@ def test_texts_facts_and_names_are_escaped(build_record, page_of):
     for token in HOSTILE:
         assert visible(token) in cells
     assert not re.search("[\x00-\x08\x0e-\x1f\u202e]", html)
+
+
+@pytest.mark.parametrize("name", ["<b>m</b>", "../../m", "m/../../n", "/m", "m\nn", "m" * 300])
+def test_no_file_is_called_what_a_record_likes(build_record, tmp_path, name):
+    """A record of such a column is refused, and so is the file; the page itself shows the measure as text."""
+    record = build_record([{"attention": [0.6, 0.4], "m": [0.6, 0.4]}], measures=("m",))
+    record = record.rename_columns([f"importance_{name}" if old == "importance_m" else old for old in record.column_names])
+    with pytest.raises(AttnfaithError, match="name"):
+        write_report(record, tmp_path / "deep" / "report")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    cell = one_cell(record)
+    with pytest.raises(ReportError, match="no file is called"):
+        list(sections.drawings(cell))
+    html = render_page([cell], sections.frames([cell]), [[]], title="t", facts={}, n_examples=1)
+    assert Page(html).open == [] and "<b>m</b>" not in html and name.split("\n")[0] in Page(html).text()
 
 
 @pytest.mark.parametrize(
@@ -382,7 +401,7 @@ def test_summary_comes_from_the_numbers(draw_record):
     table = agreement_table(record)
     overall = table[table["class"] == "overall"].set_index("pair")
     gradient, between = overall.loc["attention–gradient"], overall.loc["gradient–leave_one_out"]
-    first, second, third = summarise(one_cell(record), table)
+    first, second, third = summarise(one_cell(record), table.to_dict("records"))
     assert first.startswith(f"Attention and gradient put the tokens of a text in {degree(gradient['tau_mean'])}: ")
     assert f"{gradient['tau_mean']:.2f} on average over 77 texts" in first
     assert f"{gradient['ci_low']:.2f} to {gradient['ci_high']:.2f}" in first
@@ -396,7 +415,7 @@ def test_summary_says_when_ties_limit_tau(build_record):
     sparse = [0.5, 0.3, 0.2] + [0.0] * 7
     record = build_record([{"attention": sparse, "gradient": np.arange(10.0)[::-1]}] * 1, measures=("gradient",))
     table = agreement_table(record)
-    (sentence,) = summarise(one_cell(record), table)
+    (sentence,) = summarise(one_cell(record), table.to_dict("records"))
     ceiling = np.sqrt(1 - 7 * 6 / 90)
     assert f"Tied tokens allow {ceiling:.2f} at most; of that, 100% is reached." in sentence
     assert "interval undefined" in sentence
@@ -412,10 +431,10 @@ def test_summary_compares_the_measures(draw_record, taus, expected):
     table = agreement_table(record)
     names = ("attention–gradient", "attention–leave_one_out", "gradient–leave_one_out")
     table["tau_mean"] = table["pair"].map(dict(zip(names, taus, strict=True)))
-    assert expected in summarise(one_cell(record), table)[-1]
+    assert expected in summarise(one_cell(record), table.to_dict("records"))[-1]
 
 
 def test_summary_of_nothing_defined(build_record):
     record = build_record([{"attention": [1.0], "gradient": [1.0]}], measures=("gradient",))
-    (sentence,) = summarise(one_cell(record), agreement_table(record))
+    (sentence,) = summarise(one_cell(record), agreement_table(record).to_dict("records"))
     assert sentence == "Between attention and gradient no text has a defined rank correlation (1 undefined)."

@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import instance_statistics, interventions, paired_comparison, permutation, write_report
+from attnfaith.reporting import paired_comparison, render, sections, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
+from attnfaith.reporting.sections import permutation
+from tests.sections import check_columns
 
 
 COLUMN = records.Column(("K", "C"), distribution=True)
@@ -46,13 +48,13 @@ def by_hand(build_record):
 
 
 def test_statistics_of_single_texts(by_hand):
-    found = instance_statistics(one_cell(by_hand))
+    found = sections.numbers(one_cell(by_hand))
     np.testing.assert_allclose(found["permutation_tvd"], [0.3, 0.015, 0.025, 0.6, np.nan, np.nan], atol=1e-6)
     np.testing.assert_allclose(found["permutation_flips"], [1 / 3, 0, 0, 1, np.nan, np.nan])
 
 
 def test_the_table_by_hand(by_hand):
-    table = interventions.tables(split_cells(by_hand))["permutation"].set_index("class")
+    table = render.frames(permutation.SECTION, split_cells(by_hand))["permutation"].set_index("class")
     assert list(table.index) == ["overall", "0", "1"]
     overall = table.loc["overall"]
     assert (overall["n"], overall["n_undefined"]) == (4, 2)
@@ -65,7 +67,7 @@ def test_the_table_by_hand(by_hand):
 
 
 def test_bins_hold_their_lower_bound(by_hand):
-    table = interventions.tables(split_cells(by_hand))["permutation_by_max_attention"]
+    table = render.frames(permutation.SECTION, split_cells(by_hand))["permutation_by_max_attention"]
     overall = table[table["class"] == "overall"].set_index("max_attention")
     assert overall["n"].to_dict() == {"[0, 0.25)": 0, "[0.25, 0.5)": 1, "[0.5, 0.75)": 2, "[0.75, 1]": 1}
     assert overall["n_undefined"].tolist() == [0, 0, 0, 1]  # one token has weight 1; no token, no weight
@@ -75,7 +77,7 @@ def test_bins_hold_their_lower_bound(by_hand):
 
 def test_bins_divide_the_whole(draw_record):
     """Counts and means of the bins make up those of the table."""
-    found = interventions.tables(split_cells(random_draws(draw_record(60, classes=3))))
+    found = render.frames(permutation.SECTION, split_cells(random_draws(draw_record(60, classes=3))))
     whole, bins = found["permutation"], found["permutation_by_max_attention"]
     filled = bins.fillna({"tvd_mean": 0})
     sums = filled.assign(total=filled["n"] * filled["tvd_mean"]).groupby("class")[["n", "total"]].sum()
@@ -86,14 +88,16 @@ def test_bins_divide_the_whole(draw_record):
 
 def test_only_cells_with_draws_count(draw_record, by_hand):
     with_and_without = [*split_cells(by_hand), *split_cells(draw_record(6, seed=5))]
-    assert set(interventions.tables(with_and_without)["permutation"]["seed"]) == {0}
-    assert interventions.tables(with_and_without[1:]) == {}
-    assert interventions.figures(with_and_without[1]) == {} and interventions.sentences(with_and_without[1]) == []
-    assert instance_statistics(with_and_without[1]) == {} and interventions.grids({}) == []
+    assert set(render.frames(permutation.SECTION, with_and_without)["permutation"]["seed"]) == {0}
+    assert render.frames(permutation.SECTION, with_and_without[1:]) == {}
+    without = with_and_without[1]
+    assert not list(render.drawings(permutation.SECTION, without)) and render.sentences(permutation.SECTION, without) == []
+    assert render.numbers(permutation.SECTION, without) == {} and render.grids(permutation.SECTION, {}, [without]) == []
+    assert not any("permut" in name for name in sections.numbers(without))
 
 
 def test_sentence(by_hand):
-    (text,) = permutation.sentences(one_cell(by_hand))
+    (text,) = render.sentences(permutation.SECTION, one_cell(by_hand))
     assert "median total variation distance of 0.23" in text
     assert " on average over 4 texts (95 % interval 0." in text
     assert "in 50% of them by less than 0.05. 33.3% of the permutations change the decision." in text
@@ -104,8 +108,10 @@ def test_sentence(by_hand):
 def test_nothing_to_permute(build_record, tmp_path):
     record = with_draws(build_record([{"attention": [1.0]}, {"attention": []}]), [[], []])
     cell = one_cell(record)
-    assert permutation.sentences(cell) == ["No text has two tokens, so attention could not be permuted (2 undefined)."]
-    row = interventions.tables([cell])["permutation"].iloc[0]
+    assert render.sentences(permutation.SECTION, cell) == [
+        "No text has two tokens, so attention could not be permuted (2 undefined)."
+    ]
+    row = render.frames(permutation.SECTION, [cell])["permutation"].iloc[0]
     assert (row["n"], row["n_undefined"]) == (0, 2) and np.isnan(row["tvd_mean"]) and np.isnan(row["flip_share"])
     html = write_report(record, tmp_path / "report").read_text(encoding="utf-8")
     assert "could not be permuted" in html and ">nan<" not in html
@@ -114,7 +120,7 @@ def test_nothing_to_permute(build_record, tmp_path):
 
 @pytest.mark.usefixtures("quick_figures")
 def test_a_report_with_permutations(draw_record, tmp_path):
-    """Tables, figure and sentence of the plug-in stand in the folder and on the page, the same bytes every time."""
+    """Tables, figure and sentence of the section stand in the folder and on the page, the same bytes every time."""
     record = random_draws(draw_record(60))
     settings = [{"label_names": ["bad", "<b>go$od</b>"], "identity": {"dataset": "sst"}}]
     record = records.with_settings(record, settings)
@@ -124,7 +130,7 @@ def test_a_report_with_permutations(draw_record, tmp_path):
     for path in ("index.html", "tables/permutation.csv", f"tables/{name}.csv", f"figures/{name}.png", f"figures/{name}.svg"):
         assert (index.parent / path).read_bytes() == (again.parent / path).read_bytes()
     saved = pd.read_parquet(index.parent / "tables" / "permutation.parquet")
-    pd.testing.assert_frame_equal(saved, interventions.tables(split_cells(record))["permutation"])
+    pd.testing.assert_frame_equal(saved, render.frames(permutation.SECTION, split_cells(record))["permutation"])
     html = index.read_text(encoding="utf-8")
     assert "Permuting the attention weights of a text moves its prediction" in html
     assert 'alt="Violins of the median change of the prediction per text' in html
@@ -157,7 +163,7 @@ def test_class_names_of_another_data_set_are_not_used(draw_record, tmp_path):
 
 @pytest.mark.usefixtures("quick_figures")
 def test_models_trained_for_something_else(draw_record, tmp_path):
-    objectives = ("classification", "adversarial(kl, 0.001)", "guided(sst-bilstm)")
+    objectives = ("classification", "adversarial(kl, 0.001)", "guided(bilstm+additive+softmax)")
     parts = [random_draws(draw_record(30, objective=name), seed=number) for number, name in enumerate(objectives)]
     index = write_report(records.concatenate(parts), tmp_path / "report", n_examples=1)
     html = index.read_text(encoding="utf-8")
@@ -174,13 +180,16 @@ def test_models_trained_for_something_else(draw_record, tmp_path):
 @pytest.mark.parametrize(("count", "classes"), [(9, 2), (200, 2), (300, 9)])
 def test_the_figure_counts_every_text(draw_record, count, classes):
     cell = one_cell(random_draws(draw_record(count, classes=classes)))
-    figure = permutation.permutation_by_max_attention(cell)
+    ((_, figure, alt, caption),) = render.drawings(permutation.SECTION, cell)
     (axes,) = figure.axes
     shown = sum(int(text.get_text()) for text in axes.texts)
     assert shown == count - 2  # but for the texts of no and of one token
     assert len(axes.get_legend().get_texts()) == min(classes, 7)
-    alt, caption = permutation.describe_figure(cell, "permutation_by_max_attention")
     assert "n = " in alt and "points" in caption
     figure.draw_without_rendering()
     box = axes.get_legend().get_window_extent()
     assert box.x1 <= figure.bbox.x1 and box.y0 >= 0
+
+
+def test_it_uses_no_more_than_it_says(draw_record):
+    check_columns(permutation.SECTION, one_cell(random_draws(draw_record(12))))

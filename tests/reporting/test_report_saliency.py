@@ -12,11 +12,17 @@ from attnfaith import cli
 from attnfaith import record as records
 from attnfaith.data.eraser import read_annotations, read_results, write_results
 from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results, token_f1
-from attnfaith.reporting import interventions, saliency
+from attnfaith.reporting import eraser, explanation_tests, render, sections
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.report import write_report
+from attnfaith.reporting.page.report import write_report
+from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.study import study_figures
 from attnfaith.stats import sign_flip_test, sign_flip_tests
+from tests.sections import check_columns
+
+
+def tables(cells):
+    return render.frames(saliency.SECTION, cells)
 
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5)
@@ -80,8 +86,8 @@ def cell(record):
 
 
 def test_every_test_by_hand(cell):
-    found = saliency.scores(cell)
-    assert list(found) == list(saliency.TESTS)
+    found = explanation_tests.scores(cell)
+    assert list(found) == list(explanation_tests.TESTS)
     row, place = 5, NAMES.index("good")
     kept, removed = (records.rows(cell.table, f"rationale_erasure_{name}_probs")[row][place] for name in ("kept", "removed"))
     bins = [0, 1, 2, 3, 5]  # 30 % is none of ERASER's
@@ -105,13 +111,13 @@ def test_every_test_by_hand(cell):
 def test_what_the_columns_allow(draw_record):
     bare = draw_record(12, measures=("good", "random"))
     (cell,) = split_cells(erased(bare, soft=False))
-    assert list(saliency.scores(cell)) == ["comprehensiveness", "sufficiency", "deletion_area", "insertion_area"]
-    assert saliency.tables(split_cells(bare)) == {}
-    assert saliency in interventions.of_cell(cell) and saliency not in interventions.of_cell(split_cells(bare)[0])
+    assert list(explanation_tests.scores(cell)) == ["comprehensiveness", "sufficiency", "deletion_area", "insertion_area"]
+    assert tables(split_cells(bare)) == {}
+    assert saliency.SECTION in sections.of_cell(cell) and saliency.SECTION not in sections.of_cell(split_cells(bare)[0])
 
 
 def test_the_better_measure_ranks_first_by_every_test(cell):
-    table = saliency.tables([cell])["saliency_tests"]
+    table = tables([cell])["saliency_tests"]
     for test in (
         "comprehensiveness",
         "sufficiency",
@@ -127,8 +133,8 @@ def test_the_better_measure_ranks_first_by_every_test(cell):
         assert part.loc["good", "to_attention"] > 0 > part.loc["random", "to_attention"]
         assert part.loc["good", "to_random"] > part.loc["attention", "to_random"] > 0
         assert part.loc["good", "to_attention_p_holm"] < 0.01 and np.isnan(part.loc["attention", "to_attention"])
-        values = saliency.scores(cell)[test]
-        sign = saliency.TESTS[test].better
+        values = explanation_tests.scores(cell)[test]
+        sign = explanation_tests.TESTS[test].better
         assert part.loc["good", "to_attention"] == pytest.approx(np.nanmean(sign * (values["good"] - values["attention"])))
         assert part.loc["good", "mean"] == pytest.approx(np.nanmean(values["good"]))
         assert part.loc["good", "to_attention_ci_low"] <= part.loc["good", "to_attention"]
@@ -139,7 +145,7 @@ def test_the_better_measure_ranks_first_by_every_test(cell):
 def test_measures_that_do_not_differ_share_the_first_place(draw_record):
     alike = {"attention": 0.3, "good": 0.3, "random": 0.1}
     (cell,) = split_cells(erased(draw_record(40, measures=("good", "random")), alike))
-    part = saliency.tables([cell])["saliency_tests"].query("test == 'comprehensiveness'").set_index("measure")
+    part = tables([cell])["saliency_tests"].query("test == 'comprehensiveness'").set_index("measure")
     assert part["among_best"].to_dict() == {"attention": 1, "good": 1, "random": 0}
 
 
@@ -150,7 +156,7 @@ def test_a_measure_that_is_undefined_everywhere_has_no_rank(draw_record):
     kept[:, 1] = np.nan
     table = table.set_column(place, table.schema.field(place), pa.array(kept.tolist(), table.schema.field(place).type))
     (cell,) = split_cells(table)
-    part = saliency.tables([cell])["saliency_tests"].query("test == 'sufficiency'").set_index("measure")
+    part = tables([cell])["saliency_tests"].query("test == 'sufficiency'").set_index("measure")
     assert part.loc["good", "n"] == 0 and part.loc["good", "n_undefined"] == 20
     assert part.loc["good", ["mean", "rank", "among_best", "to_attention", "to_attention_p_holm"]].isna().all()
     assert part["rank"].dropna().to_dict() == {"attention": 1, "random": 2}
@@ -158,7 +164,7 @@ def test_a_measure_that_is_undefined_everywhere_has_no_rank(draw_record):
 
 
 def test_agreement_of_every_two_measures(cell):
-    table = saliency.tables([cell])["saliency_agreement"]
+    table = tables([cell])["saliency_agreement"]
     assert list(zip(table["first"], table["second"], strict=True)) == list(itertools.combinations(NAMES, 2))
     taus = [
         kendalltau(a, b)[0] for a, b in zip(cell.attention, cell.scores("good"), strict=True) if len(a) > 1 and np.ptp(b) > 0
@@ -181,7 +187,7 @@ def test_signed_scores_and_zeros_are_ranked_as_they_are(build_record):
     """A token of negative score is a token, not one without weight."""
     one = {"attention": [0.1, 0.2, 0.3, 0.2, 0.2], "good": [-3.0, -2.0, -1.0, 0.0, -5.0], "random": [5.0, 4, 3, 2, 1]}
     (cell,) = split_cells(erased(build_record([one] * 2, measures=("good", "random")), soft=False))
-    table = saliency.tables([cell])["saliency_agreement"].set_index(["first", "second"])
+    table = tables([cell])["saliency_agreement"].set_index(["first", "second"])
     assert table.loc[("good", "random"), "top_k_overlap"] == 0  # the fourth against the first
     assert table.loc[("attention", "good"), "n_overlap_undefined"] == 0
 
@@ -198,12 +204,12 @@ def test_signed_measures_by_their_size(draw_record):
     )
     (cell,) = split_cells(erased(table, fall, names=names))
     gold = records.rows(cell.table, "rationale")
-    found = saliency.scores(cell)["average_precision"]
+    found = explanation_tests.scores(cell)["average_precision"]
     np.testing.assert_array_equal(
         found["absolute_good"], plausibility_results([np.abs(r) for r in signed], gold)["average_precision"]
     )
     assert not np.array_equal(found["absolute_good"], found["good"], equal_nan=True)
-    made = saliency.tables([cell])
+    made = tables([cell])
     assert set(made["saliency_tests"]["measure"]) == set(names)
     assert made["saliency_agreement"][["first", "second"]].to_numpy().tolist() == [["attention", "good"]]
 
@@ -252,15 +258,15 @@ def test_instances_tested_in_two_ways(record):
     other = [list(NAMES)] * 39 + [["attention", "random", "good"]]
     mixed = record.set_column(place, record.schema.field(place), pa.array(other, record.schema.field(place).type))
     with pytest.raises(records.RecordError, match="'rationale_erasure_measures' holds .*; one cell is measured in one way"):
-        saliency.tables(split_cells(mixed))
+        tables(split_cells(mixed))
 
 
 def test_written_for_erasers_evaluation(cell, tmp_path):
     """Their AOPC, by the loop of their code's definition, of the file is our mean over texts; their F1 our token F1."""
-    path = write_results(tmp_path / "good.jsonl", saliency.eraser_rows(cell, "good"))
+    path = write_results(tmp_path / "good.jsonl", eraser.results(cell, "good"))
     instances = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(instances) == 39  # all but the empty text
-    found = saliency.scores(cell)
+    found = explanation_tests.scores(cell)
     for test in ("comprehensiveness", "sufficiency"):
         falls = []
         for one in instances:
@@ -274,7 +280,7 @@ def test_written_for_erasers_evaluation(cell, tmp_path):
     f1 = token_f1([row["chosen"] for row in rows], [gold[row["instance_id"]] for row in rows])[2]
     assert np.nanmean(f1) == pytest.approx(np.nanmean(found["token_f1"]["good"]))
     with pytest.raises(ValueError, match="no tests of 'other'; the cell holds those of attention, good, random"):
-        saliency.eraser_rows(cell, "other")
+        eraser.results(cell, "other")
 
 
 def test_the_command_writes_erasers_files(record, draw_record, tmp_path, capsys):
@@ -304,15 +310,15 @@ def test_the_command_writes_erasers_files(record, draw_record, tmp_path, capsys)
 
 def test_order_of_rows_does_not_matter(record):
     turned = record.take(pa.array(np.arange(record.num_rows)[::-1]))
-    one, other = (saliency.tables(split_cells(table))["saliency_tests"] for table in (record, turned))
+    one, other = (tables(split_cells(table))["saliency_tests"] for table in (record, turned))
     for name in ("n", "mean", "rank", "to_attention", "among_best"):
         np.testing.assert_allclose(one[name], other[name], atol=1e-12, equal_nan=True)
 
 
 def test_statistics_of_attention_for_comparisons(cell):
-    found = saliency.instance_statistics(cell)
+    found = saliency.per_text(cell)
     np.testing.assert_array_equal(
-        found["comprehensiveness of attention"], saliency.scores(cell)["comprehensiveness"]["attention"]
+        found["comprehensiveness of attention"], explanation_tests.scores(cell)["comprehensiveness"]["attention"]
     )
     assert len(found) == 6 and "average_precision of attention" not in found
 
@@ -320,17 +326,17 @@ def test_statistics_of_attention_for_comparisons(cell):
 def test_grids(record, draw_record):
     second = erased(draw_record(30, measures=("good", "random"), rationale=True, projection="sparsemax", seed=1))
     cells = split_cells(records.concatenate([record, second]))
-    tests, agreement = saliency.grids(saliency.tables(cells))
+    tests, agreement = render.grids(saliency.SECTION, tables(cells), cells)
     assert tests.columns[:4] == ("projection", "seed", "measure", "texts") and len(tests.rows) == 6
     assert tests.rows[1][2] == "good" and tests.rows[1][4].endswith("(1)*") and tests.rows[0][4].endswith("(2)")
     assert "↓" in tests.columns[5]
     assert [row[2] for row in agreement.rows[:3]] == list(NAMES)
     assert agreement.rows[0][3] == "—" and agreement.rows[1][4] == "—"
-    assert saliency.grids({}) == []
+    assert render.grids(saliency.SECTION, {}, cells) == []
 
 
 def test_a_grid_counts_texts_where_a_test_is_defined(cell):
-    table = saliency.tables([cell])["saliency_tests"]
+    table = tables([cell])["saliency_tests"]
     before = {row[0]: row[1] for row in saliency.tests_grid(table).rows}
     table.loc[(table["measure"] == "good") & (table["test"] == "soft_sufficiency"), ["n", "mean"]] = 0, np.nan
     table.loc[table["measure"] == "random", ["n", "mean"]] = 0, np.nan
@@ -362,3 +368,7 @@ def test_many_columns_at_once_are_tested_as_one_alone():
     np.testing.assert_allclose(found, alone, atol=5 * np.sqrt(0.5 / 9999))
     assert found[3] < 0.01 < found[0]
     assert np.isnan(sign_flip_tests(np.full((20, 1), np.nan))).all() and sign_flip_tests(np.zeros((20, 1))) == 1
+
+
+def test_it_uses_no_more_than_it_says(cell):
+    check_columns(saliency.SECTION, cell)

@@ -14,7 +14,7 @@ from attnfaith import record as records
 from attnfaith.reporting import bootstrap_interval, holm, paired_comparison, sign_flip_test
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.comparisons import FACTORS
-from attnfaith.stats import described, with_interval
+from attnfaith.stats import estimate, with_interval
 
 
 FEW = arrays(np.float64, st.integers(1, 8), elements=st.integers(-4, 4).map(float))
@@ -263,13 +263,13 @@ def test_two_cells_of_one_identity(build_record):
         paired_comparison([one, one], "projection")
 
 
-def test_a_described_number_has_the_interval_of_its_own_statistic():
+def test_an_estimate_has_the_interval_of_its_own_statistic():
     values = np.array([0.0, 0.0, 0.0, 1.0, 9.0])
-    mean, median = described("x", values), described("x", values, np.median)
+    mean, median = estimate("x", values), estimate("x", values, np.median)
     assert list(mean) == list(with_interval("x")) == ["x", "x_ci_low", "x_ci_high"]
     assert (mean["x"], median["x"]) == (2.0, 0.0)
     assert 0 <= mean["x_ci_low"] < 2 < mean["x_ci_high"] <= 9
     assert (median["x_ci_low"], median["x_ci_high"]) == (0.0, 9.0)  # three in five draws at least must be 9 for that end
-    assert described("share", np.array([True, False]))["share"] == 0.5
-    assert described("x", np.array([3.0]))["x"] == 3.0 and np.isnan(described("x", np.array([3.0]))["x_ci_low"])
-    assert np.isnan(list(described("x", np.array([])).values())).all()
+    assert estimate("share", np.array([True, False]))["share"] == 0.5
+    assert estimate("x", np.array([3.0]))["x"] == 3.0 and np.isnan(estimate("x", np.array([3.0]))["x_ci_low"])
+    assert np.isnan(list(estimate("x", np.array([])).values())).all()

@@ -1,12 +1,10 @@
 """Tables of many cells that hold different columns."""
 
-from types import SimpleNamespace
-
-import pandas as pd
 import pytest
 
-from attnfaith.reporting import study
+from attnfaith.reporting import sections, study
 from attnfaith.reporting.cells import CELL, split_cells
+from attnfaith.reporting.spec import Case, Column, Key, Section, Table
 
 
 @pytest.fixture
@@ -16,10 +14,10 @@ def cells(draw_record):
     return [split_cells(record)[0] for record in (*measured, draw_record(20, seed=3, measures=()))]
 
 
-def of_epsilons(cells):
-    """A table with a number among what names its rows."""
-    rows = [{**cell.heading, "epsilon": e, "n": 20, "jsd": e * cell.heading["seed"]} for cell in cells for e in (0.5, 1.0)]
-    return {"attack": pd.DataFrame(rows)}
+def of_epsilons(cell):
+    """Rows with a number among what names them."""
+    for epsilon in (0.5, 1.0):
+        yield Case(keys={"epsilon": epsilon}, given={"n": 20, "jsd": epsilon * cell.heading["seed"]})
 
 
 def test_cells_without_importance_are_in_the_tables_they_allow(cells):
@@ -35,8 +33,9 @@ def test_one_seed_has_no_mean_over_seeds(cells):
 
 
 def test_numbers_that_name_a_row_are_no_statistics(cells, monkeypatch):
-    monkeypatch.setitem(study.INTERVENTIONS, "attack", SimpleNamespace(tables=of_epsilons))
-    monkeypatch.setattr(study, "DEFAULT", (*study.DEFAULT, "attack"))
+    columns = (Column("n"), Column("jsd"))
+    attack = Section(name="attack", tables=(Table(name="attack", cases=of_epsilons, by=(Key("epsilon"),), columns=columns),))
+    monkeypatch.setitem(sections.known(), "attack", attack)
     table = study.study_tables(cells, ["attack"])["attack_over_seeds"]
     found = table[table["statistic"] == "jsd"].set_index("epsilon")
     assert found.loc["0.5", "mean"] == pytest.approx(1.0) and found.loc["1.0", "mean"] == pytest.approx(2.0)
@@ -51,7 +50,7 @@ def test_comparisons_are_made_where_they_are_asked_for(draw_record):
 
 
 def test_names_that_do_not_exist(cells):
-    with pytest.raises(ValueError, match=r"tables \['x'\] are not known; choose from performance, "):
+    with pytest.raises(ValueError, match=r"tables \['x'\] are not known; choose from agreement, "):
         study.study_tables(cells, ["x"])
     with pytest.raises(ValueError, match=r"compare \['seed'\]: cells can be compared by encoder"):
         study.study_tables(cells, compare=["seed"])

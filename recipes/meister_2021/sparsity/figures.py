@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.reporting.cells import Cell, measure_label, pair_name
-from attnfaith.reporting.figures import GRADIENT, LEAVE_ONE_OUT, PALETTE, _figure, _own_style
+from attnfaith.reporting.style import GRADIENT, LEAVE_ONE_OUT, PALETTE, own_style, titled_figure
 
 from .models import Model
 from .numbers import INPUTS, entropy, tau
@@ -75,7 +75,7 @@ def _empty(title: str, shown: Sequence[Model], width: float, height: float) -> "
     names = dict.fromkeys(model.name for model in shown)
     subject = f"{', '.join(data)} · {', '.join(names)} · seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
     count = sum(_texts(model) for model in data.values())
-    return _figure(title, shown[0].cells[0], width, height, subject=subject, count=count)
+    return titled_figure(title, shown[0].cells[0], width, height, subject=subject, count=count)
 
 
 def _texts(model: Model) -> int:
@@ -95,7 +95,7 @@ def _legend(axes: "Axes", **other) -> None:
 # --------------------------------------------------------------------------------------------------- figures 1 and 4
 
 
-@_own_style
+@own_style
 def _bars(shown: Sequence[Model], measures: Sequence[str], title: str, known: Published) -> "Figure | None":
     """Mean tau of attention with each measure, softmax beside sparsemax, by data set: one column of panels for each model.
 
@@ -149,7 +149,7 @@ def _bars(shown: Sequence[Model], measures: Sequence[str], title: str, known: Pu
 # --------------------------------------------------------------------------------------------------- figures 2 and 3
 
 
-@_own_style
+@own_style
 def _sweep(shown: Sequence[Model], number: Callable, title: str, label: str, known: Published) -> "Figure | None":
     """Means over texts of a number of each input measure against lambda, a panel for each data set and model.
 

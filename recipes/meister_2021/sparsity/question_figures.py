@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.figures import _QUIET_COLOUR, _TEXT_COLOUR, PALETTE, _figure, _note, _own_style
+from attnfaith.reporting.style import PALETTE, QUIET_COLOUR, TEXT_COLOUR, note, own_style, titled_figure
 
 from .models import IDENTITY, model_names, models
 from .numbers import MEASURES
@@ -48,7 +48,7 @@ def _panels(
     subject += f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} · {len(shown)} models"
     parts = list(table.groupby(model_names(table), sort=False))
     size = max(6.5, 0.6 + width * len(columns)), 0.7 + 2.3 * len(parts)
-    figure = _figure(title, shown[0], *size, subject=subject, count=sum(map(len, shown)))
+    figure = titled_figure(title, shown[0], *size, subject=subject, count=sum(map(len, shown)))
     axes = figure.subplots(len(parts), len(columns), sharex=True, squeeze=False)
     panels = []
     for down, (name, rows) in enumerate(parts):
@@ -69,11 +69,11 @@ def _finish(figure: "Figure", xlabel: str) -> "Figure":
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
         if not axes.lines:
-            _note(axes, "not measured")
+            note(axes, "not measured")
     legend = figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, len(handles)), fontsize=9.5, title=xlabel
     )
-    legend.get_title().set(color=_QUIET_COLOUR, fontsize=10)
+    legend.get_title().set(color=QUIET_COLOUR, fontsize=10)
     return figure
 
 
@@ -137,19 +137,19 @@ def _by_measure(title: str, table: pd.DataFrame, cells: Sequence[Cell], lines: M
     return _finish(figure, LAMBDA)
 
 
-@_own_style
+@own_style
 def tie_ceiling(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     """(a) tau, its ceiling, tau over the ceiling and tau of ties alone against lambda."""
     lines = {
         "tau": (PALETTE[0], "τ"),
         "ceiling": (PALETTE[6], "its ceiling"),
         "tau_over_ceiling": (PALETTE[1], "τ over its ceiling"),
-        "tau_ties_alone": (_TEXT_COLOUR, "τ of softmax attention cut to the same support"),
+        "tau_ties_alone": (TEXT_COLOUR, "τ of softmax attention cut to the same support"),
     }
     return _by_measure("How much of the fall of τ is ties?", table, cells, lines)
 
 
-@_own_style
+@own_style
 def nulls(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     """(b) tau of trained models beside the nulls, under softmax and sparsemax, or what else there is without them; with a
     column "published", what the paper states.
@@ -184,7 +184,7 @@ def _point(axes: "Axes", rows: pd.DataFrame, name: str, height: float, colour: s
         axes.plot([row[name]], [height], color=colour, marker=mark, markersize=5, linestyle="", label=label)
 
 
-@_own_style
+@own_style
 def detached(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     """(c) tau with the gradient through attention and with attention held fixed, against lambda."""
     figure, panels = _panels("Attention held fixed in the gradient", cells, table, ["inputs", "states"], 4.2)
@@ -194,7 +194,7 @@ def detached(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     return _finish(figure, LAMBDA)
 
 
-@_own_style
+@own_style
 def removal(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     """(d) tau, mean importance, and share of tokens that differ between the two ways to remove a state."""
     columns: dict[str, dict[str, tuple[str, str]]] = {
@@ -217,7 +217,7 @@ def removal(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     return _finish(figure, LAMBDA)
 
 
-@_own_style
+@own_style
 def without_ties(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     """(e) tau beside top-k overlap and AUPRC above chance, against lambda."""
     lines = {
@@ -239,7 +239,7 @@ STATISTICS = {
 }
 
 
-@_own_style
+@own_style
 def temperature(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     """(f) Each statistic against lambda, a line for each variant."""
     variants = list(dict.fromkeys(table[["scale", "attention_rate"]].itertuples(index=False, name=None)))
@@ -254,7 +254,7 @@ def temperature(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     return _finish(figure, LAMBDA.partition(";")[0])
 
 
-@_own_style
+@own_style
 def entmax(table: pd.DataFrame, cells: Sequence[Cell]) -> "Figure":
     """(g) Each statistic against alpha."""
     figure, panels = _panels("Entmax as the knob", cells, table, list(STATISTICS))

@@ -84,29 +84,29 @@ class Climb:
         return anchors + done[:, None] * (targets - anchors)
 
     def best(self, ranges: Ranges, starts: np.ndarray) -> np.ndarray:
-        """The attention (T,) found. Predictions within epsilon lie in `ranges`, or do so at a guess where the read-out
+        """The best attention (T,). Predictions within epsilon lie in `ranges`, or do so at a guess where the read-out
         is not affine. starts (M,T): attentions to go towards.
         """
         tokens = np.eye(len(self.own))
         first, second, low, high = self._pairs(ranges)
         targets = np.concatenate([tokens, _mix(tokens, first, second, low), _mix(tokens, first, second, high)])
-        found = [self.own[None], self.push(np.broadcast_to(self.own, targets.shape), targets)]
+        reached = [self.own[None], self.push(np.broadcast_to(self.own, targets.shape), targets)]
         if self.linear is None:
             low, high = np.zeros(len(low)), np.ones(len(high))
         middle = _mix(tokens, first, second, self._least_change(first, second, low, high))
         held = self.distance(middle @ self.decoder.states) <= self.epsilon
-        found += [self.push(middle[held], tokens[side[held]]) for side in (first, second)]
-        found.append(self.push(np.broadcast_to(self.own, starts.shape), starts))
+        reached += [self.push(middle[held], tokens[side[held]]) for side in (first, second)]
+        reached.append(self.push(np.broadcast_to(self.own, starts.shape), starts))
         if self.linear is not None:
             near, far = self.linear.least(xlogy(1 + self.own, 1 + self.own) - self.entropy)
-            found += [near, self.push(near, far), *(self.push(near, start[None]) for start in starts)]
-        chosen, reached = self._furthest(np.concatenate(found))
+            reached += [near, self.push(near, far), *(self.push(near, start[None]) for start in starts)]
+        chosen, divergence = self._furthest(np.concatenate(reached))
         for _ in range(ROUNDS):
             targets = np.concatenate([tokens, *self._moves(chosen, tokens)])
-            better, divergence = self._furthest(self.push(np.broadcast_to(chosen, targets.shape), targets))
-            if divergence <= reached + TIE:
+            better, larger = self._furthest(self.push(np.broadcast_to(chosen, targets.shape), targets))
+            if larger <= divergence + TIE:
                 break
-            chosen, reached = better, divergence
+            chosen, divergence = better, larger
         return chosen
 
     def _moves(self, chosen: np.ndarray, tokens: np.ndarray) -> Iterator[np.ndarray]:
@@ -196,8 +196,8 @@ class Linear:
         if tokens > classes:
             return np.zeros((0, tokens))
         basis = np.linalg.svd(np.ones((1, tokens)))[2][1:]  # of the changes that sum to 0
-        moved = self.slopes / np.sqrt(np.maximum(probs, TINY))[:, None]  # in the Fisher metric at the prediction
-        lines = np.linalg.svd(moved @ basis.T)[2] @ basis
+        changes = self.slopes / np.sqrt(np.maximum(probs, TINY))[:, None]  # in the Fisher metric at the prediction
+        lines = np.linalg.svd(changes @ basis.T)[2] @ basis
         return np.concatenate([lines, -lines])
 
     def _first_order(self, costs: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ Decisions: the most probable class, on equal probability the lower one. With an 
 than TIE of the largest difference that any single token makes are equal: the order of a sum decides nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ import torch
 from scipy.special import expit, logsumexp
 
 from attnfaith._random import generator
-from attnfaith.experiments._readout import attended_states, encode, read_out
-from attnfaith.models.queries import Query
+from attnfaith.experiments._readout import AFFINE, OfStates, OfTexts, read_out, under
+from attnfaith.subjects import Batch, Subject
 
 
 RANKINGS = ("attention", "gradient", "attention_gradient")
@@ -83,8 +83,8 @@ class Erasing:
         """Logits (B,T,C) with each weight removed alone; where that weight is 0, exactly those with nothing removed."""
         remaining = others(self.attention)[:, None]
         sums = others(self.attention[:, None] * self.content)
-        found = self.logits(np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0))
-        return np.where((self.attention == 0)[..., None], self.logits(self.whole()), found)
+        removed = self.logits(np.divide(sums, remaining, out=np.zeros_like(sums), where=remaining > 0))
+        return np.where((self.attention == 0)[..., None], self.logits(self.whole()), removed)
 
     def whole(self) -> np.ndarray:
         """The averaged content (B,D,1) with nothing removed."""
@@ -103,10 +103,10 @@ class Erasing:
     def random_orders(self, seed: int, instance_ids: list[str], draws: int) -> np.ndarray:
         """Random orders (draws,B,T), those of an instance its own; padding last."""
         width = self.attention.shape[1]
-        found = np.tile(np.arange(width), (draws, len(self.lengths), 1))
+        orders = np.tile(np.arange(width), (draws, len(self.lengths), 1))
         for row, (name, length) in enumerate(zip(instance_ids, self.lengths, strict=True)):
-            found[:, row, :length] = generator(seed, name, "erasure").permuted(found[:, row, :length], axis=1)
-        return found
+            orders[:, row, :length] = generator(seed, name, "erasure").permuted(orders[:, row, :length], axis=1)
+        return orders
 
 
 @dataclass(frozen=True)
@@ -148,35 +148,31 @@ class Affine(Erasing):
 
 @dataclass(frozen=True)
 class NotAffine(Erasing):
-    """content and evidence: all attention on each token (D = E = T), so that averages are what a model is asked about.
+    """content and evidence: all attention on each token (D = E = T), so that averages are what `under` is asked about."""
 
-    states (B,T,H) and query: what `model` decodes.
-    """
-
-    model: object
-    states: torch.Tensor
-    query: torch.Tensor | Query | None
+    under: OfStates | OfTexts
 
     @cached_property
     def gradient(self):
-        weights = _like(self.states, self.attention).requires_grad_()
+        weights = _weights(self.under, self.attention).requires_grad_()
         own = torch.from_numpy(self.predicted).to(weights.device).unsqueeze(1)
         with torch.enable_grad():
-            logits = self.model.decode(self.states, weights, self.query).double()
+            logits = self.under(weights).double()
             odds = logits.gather(1, own).squeeze(1) - logits.scatter(1, own, -torch.inf).logsumexp(1)
             slope = torch.autograd.grad(odds.sum(), weights, materialize_grads=True)[0]
         return slope.double().cpu().numpy(), _spread(odds.detach().cpu().numpy())
 
     @torch.no_grad()
     def logits(self, contents, rows=slice(None)):
-        query, attentions = None if self.query is None else self.query[rows], _like(self.states, contents.swapaxes(1, 2))
-        return self.model.decode(self.states[rows], attentions, query).double().cpu().numpy()
+        return self.under[rows](_weights(self.under, contents.swapaxes(1, 2))).double().cpu().numpy()
 
     def state_gradients(self, slopes: np.ndarray) -> np.ndarray:
-        """Lengths (B,T) of the gradient in each state, attention held fixed, of a scalar with slopes (B,C) by logits."""
+        """Lengths (B,T) of the gradient in each state, attention held fixed, of a scalar with slopes (B,C) by logits; of a
+        subject with "states".
+        """
         with torch.enable_grad():
-            states = self.states.detach().requires_grad_()
-            logits = self.model.decode(states, _like(states, self.attention), self.query)
+            states = self.under.states.detach().requires_grad_()
+            logits = replace(self.under, states=states)(_weights(self.under, self.attention))
             given = torch.from_numpy(slopes).to(logits)
             (gradient,) = torch.autograd.grad(logits, states, given, materialize_grads=True)  # 0 of texts without tokens
         return gradient.double().norm(dim=2).cpu().numpy()
@@ -188,25 +184,24 @@ class NotAffine(Erasing):
 
 
 @torch.no_grad()
-def prepare(model, batch) -> Erasing:
+def prepare(subject: Subject, batch: Batch) -> Erasing:
     """The batch ready for erasing; of its own class where logits are not affine in attention."""
-    encoded = encode(model, batch)
-    readouts = read_out(model, {**batch, "encoded": encoded})
+    readouts = read_out(subject, batch)
     attention = pad([readout.attention for readout in readouts])
     lengths = np.array([len(readout.attention) for readout in readouts])
-    if model.affine:
+    if AFFINE in subject.capabilities:
         values = np.ascontiguousarray(pad([readout.values for readout in readouts]).swapaxes(1, 2))
         return _affine(attention, lengths, values, np.stack([readout.bias for readout in readouts]))
     each = np.broadcast_to(np.eye(attention.shape[1]), (len(lengths), *attention.shape[1:] * 2))
-    states = attended_states(encoded.hidden, encoded.mask)
-    predicted = model.decode(states, _like(states, attention), encoded.query).argmax(1).cpu().numpy()
-    return NotAffine(attention, lengths, each, each, predicted, model, states, encoded.query)
+    asked = under(subject, batch)
+    predicted = asked(_weights(asked, attention)).argmax(1).cpu().numpy()
+    return NotAffine(attention, lengths, each, each, predicted, asked)
 
 
-def _like(states: torch.Tensor, attention: np.ndarray) -> torch.Tensor:
-    """Attention as a model gives it for states of this device and type."""
-    dtype = torch.promote_types(states.dtype, torch.float32)
-    return torch.from_numpy(np.ascontiguousarray(attention)).to(states.device, dtype)
+def _weights(asked: OfStates | OfTexts, attention: np.ndarray) -> torch.Tensor:
+    """Attention as a subject gives it, on its device."""
+    dtype = torch.promote_types(asked.dtype, torch.float32)
+    return torch.from_numpy(np.ascontiguousarray(attention)).to(asked.subject.device, dtype)
 
 
 def _affine(attention: np.ndarray, lengths: np.ndarray, values: np.ndarray, bias: np.ndarray) -> Affine:
@@ -239,17 +234,17 @@ def _spread(odds: np.ndarray) -> np.ndarray:
 def pad(rows: list[np.ndarray]) -> np.ndarray:
     """Rows (T_b,...) as one array (B,T,...), zeros behind the shorter ones; T is at least 1."""
     width = max(1, *map(len, rows))
-    found = np.zeros((len(rows), width, *rows[0].shape[1:]))
+    padded = np.zeros((len(rows), width, *rows[0].shape[1:]))
     for place, row in enumerate(rows):
-        found[place, : len(row)] = row
-    return found
+        padded[place, : len(row)] = row
+    return padded
 
 
 def after(values: np.ndarray) -> np.ndarray:
     """At each place of the last axis the sum over all later places."""
-    found = np.zeros_like(values)
-    found[..., :-1] = values[..., :0:-1].cumsum(-1)[..., ::-1]
-    return found
+    sums = np.zeros_like(values)
+    sums[..., :-1] = values[..., :0:-1].cumsum(-1)[..., ::-1]
+    return sums
 
 
 def others(values: np.ndarray) -> np.ndarray:

@@ -1,18 +1,22 @@
-"""What the experiments share: the read-out as one scalar per token and class, and random draws per instance.
+"""What the experiments share: the read-out as one scalar per token and class, and what another attention would say.
 
 Where logits are affine in attention, those of any attention a are sum_t a_t v_t + b, v_t = W h_t: T x C numbers say all
 about what another attention would make the model say, and no state is needed again. Elsewhere, with a decoder that is not
-affine or at the word level of a hierarchical model, the model is asked about each attention. Shapes: B instances, T tokens,
-C classes.
+affine or at the word level of a hierarchical model, the subject is asked about each attention: `under`.
+Shapes: B instances, T tokens, C classes, H hidden, K attentions.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from attnfaith.models.modeling_attention_classifier import Encoded
-from attnfaith.models.queries import answers_of
+from attnfaith.models.queries import Query
+from attnfaith.subjects import Batch, Subject
+
+
+AFFINE = "affine read-out"
 
 
 @dataclass(frozen=True)
@@ -33,57 +37,108 @@ class Readout:
         return attention @ self.values + self.bias
 
 
-def encode(model, batch) -> Encoded:
-    """The encoder's output for a batch, taken from batch["encoded"] where the measurement has put it there."""
-    if "encoded" in batch:
-        return batch["encoded"]
-    inputs = ("input_ids", "attention_mask", "token_type_ids", "answer_mask")
-    return model.encode(**{name: batch.get(name) for name in inputs})
-
-
-def read_out(model, batch) -> list[Readout]:
-    """What an experiment needs of each instance of a batch, in float64 on the CPU.
-
-    In a measurement, whose batch holds `encoded` and `attention`, it is computed once and kept as batch["read_out"] for the
-    experiments that follow.
-    """
-    if "read_out" in batch:
-        return batch["read_out"]
-    found = _read_out(model, batch)
-    if "encoded" in batch:
-        batch["read_out"] = found
-    return found
-
-
 @torch.no_grad()
-def _read_out(model, batch) -> list[Readout]:
-    encoded = encode(model, batch)
-    hidden, mask, query = encoded
-    attention = batch["attention"] if "attention" in batch else model.attend(*encoded)
-    mask = mask.cpu().numpy()
-    weights = attention.double().cpu().numpy() * mask
+def read_out(subject: Subject, batch: Batch) -> list[Readout]:
+    """What an experiment needs of each instance of a batch, in float64 on the CPU; kept in the batch."""
+    if "read_out" not in batch:
+        batch["read_out"] = _read_out(subject, batch)
+    return batch["read_out"]
+
+
+def _read_out(subject: Subject, batch: Batch) -> list[Readout]:
+    mask = subject.attendable(batch).cpu().numpy()
+    weights = subject.attention(batch).double().cpu().numpy() * mask
     total = weights.sum(1, keepdims=True)
     # float32 weights sum to 1 within 1e-7; here exactly, so that nothing below depends on that rounding
     weights = np.divide(weights, total, out=weights, where=total > 0)
-    if not model.affine:
-        probs = model.decode(hidden, attention, query).double().softmax(-1).cpu().numpy()
-        rows = zip(weights, mask, probs, _answers(query, probs), strict=True)
-        return [Readout(row[keep], None, None, found, possible) for row, keep, found, possible in rows]
-    weight, bias = model.decoder_weights(query)
-    values = (hidden @ weight.t()).double().cpu().numpy()
-    biases = bias.double().expand(len(mask), -1).cpu().numpy()
-    probs = softmax((weights[:, None] @ values)[:, 0] + biases)
+    if AFFINE in subject.capabilities:
+        hidden, _, query = subject.encoded(batch)
+        weight, bias = subject.decoder_weights(query)
+        values = (hidden @ weight.t()).double().cpu().numpy()
+        biases = bias.double().expand(len(mask), -1).cpu().numpy()
+        probs = softmax((weights[:, None] @ values)[:, 0] + biases)
+    else:
+        values = biases = [None] * len(mask)
+        probs = subject.predict(batch).double().softmax(-1).cpu().numpy()
+    answers = batch.get("answer_mask")
+    answers = np.ones(probs.shape, bool) if answers is None else answers.bool().cpu().numpy()
     return [
-        Readout(row[keep], value[keep], shift, found, possible)
-        for row, keep, value, shift, found, possible in zip(
-            weights, mask, values, biases, probs, _answers(query, probs), strict=True
-        )
+        Readout(row[keep], None if value is None else value[keep], bias, predicted, possible)
+        for row, keep, value, bias, predicted, possible in zip(weights, mask, values, biases, probs, answers, strict=True)
     ]
 
 
-def _answers(query, probs: np.ndarray) -> np.ndarray:
-    answers = answers_of(query)
-    return np.ones(probs.shape, bool) if answers is None else answers.cpu().numpy()
+@dataclass(frozen=True)
+class OfStates:
+    """What a subject with states says of some texts under any attention over their tokens, which have no gaps here.
+
+    states (B,T,H), 0 behind shorter texts; query: what the decoder is told besides. Indexing takes instances, T stays.
+    """
+
+    subject: Subject
+    states: torch.Tensor
+    query: torch.Tensor | Query | None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.states.dtype
+
+    def __getitem__(self, rows) -> "OfStates":
+        return replace(self, states=self.states[rows], query=None if self.query is None else self.query[rows])
+
+    def __call__(self, attention: torch.Tensor) -> torch.Tensor:
+        """Attention (B,T) to logits (B,C), or (B,K,T) to (B,K,C)."""
+        return self.subject.decode(self.states, attention, self.query)
+
+
+@dataclass(frozen=True)
+class OfTexts:
+    """The same of a subject that is asked to `intervene`. places (B,T): where the tokens are, -1 behind shorter texts."""
+
+    subject: Subject
+    batch: Batch
+    places: torch.Tensor
+    dtype = torch.float32
+
+    def __getitem__(self, rows) -> "OfTexts":
+        every = torch.arange(len(self.places), device=self.places.device)
+        return replace(self, batch=self.batch.take(every[rows]), places=self.places[rows])
+
+    def __call__(self, attention: torch.Tensor) -> torch.Tensor:
+        """As `OfStates` says."""
+        if attention.dim() == 2:
+            return self(attention.unsqueeze(1)).squeeze(1)
+        places, width = self.places.unsqueeze(1).expand_as(attention), self.subject.attendable(self.batch).shape[1]
+        spread = attention.new_zeros(*attention.shape[:2], width + 1)  # the last place takes what is behind a text
+        spread = spread.scatter(2, torch.where(places < 0, width, places), attention)
+        return self.subject.intervene(self.batch, spread[..., :width])
+
+
+def under(subject: Subject, batch: Batch, rows: np.ndarray | list[int] | None = None) -> OfStates | OfTexts:
+    """What a subject says of the instances `rows`, all by default, under any attention over their tokens ("intervention").
+
+    T is the number of tokens of the longest of them, at least 1.
+    """
+    rows = torch.arange(len(batch["input_ids"])) if rows is None else torch.as_tensor(np.array(rows))
+    rows = rows.to(subject.device)
+    if "states" in subject.capabilities:
+        hidden, mask, query = subject.encoded(batch)
+        return OfStates(subject, attended_states(hidden[rows], mask[rows]), None if query is None else query[rows])
+    mask = subject.attendable(batch)[rows]
+    places = torch.nn.utils.rnn.pad_sequence([row.nonzero().squeeze(1) for row in mask], batch_first=True, padding_value=-1)
+    places = places if places.shape[1] else places.new_full((len(places), 1), -1)
+    return OfTexts(subject, batch.take(rows), places)
+
+
+def projected(subject: Subject, batch: Batch) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """A function of rows (N,) and tokens left (N,K,T) that gives the subject's attention (N,K,T) over these ("states")."""
+    asked = under(subject, batch)
+
+    def attend(rows, left):
+        some = asked[rows]
+        return subject.attend(some.states, torch.from_numpy(left).to(some.states.device), some.query).double().cpu().numpy()
+
+    return attend
 
 
 def attended_states(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -9,29 +9,26 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from attnfaith import _parts
-from attnfaith.experiments._readout import encode, softmax
+from attnfaith.experiments._readout import softmax
+from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects import parts as of_texts
 
 
-@torch.no_grad()
-def scores(model, batch) -> dict[str, list[np.ndarray]]:
+def scores(subject: Subject, batch: Batch) -> dict[str, list[np.ndarray]]:
     """The scores under test: measure -> one array (T,) per instance.
 
     In a measurement batch["scores"], which holds attention and every measure of inputs of the same pass; alone, attention.
     """
     if "scores" in batch:
         return batch["scores"]
-    encoded = encode(model, batch)
-    weights = model.attend(*encoded).double().cpu().numpy()
-    return {"attention": [row[keep] for row, keep in zip(weights, encoded.mask.cpu().numpy(), strict=True)]}
+    weights, mask = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
+    return {"attention": [row[keep] for row, keep in zip(weights, mask, strict=True)]}
 
 
 @torch.no_grad()
-def whole(model, batch) -> np.ndarray:
+def whole(subject: Subject, batch: Batch) -> np.ndarray:
     """Class probabilities (B,C) in float64 of the texts as they are."""
-    encoded = encode(model, batch)
-    attention = batch["attention"] if "attention" in batch else model.attend(*encoded)
-    return model.decode(encoded.hidden, attention, encoded.query).double().softmax(-1).cpu().numpy()
+    return subject.predict(batch).double().softmax(-1).cpu().numpy()
 
 
 def distinct(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -43,9 +40,9 @@ def distinct(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return parts[first], number.reshape(-1)
 
 
-def read_parts(model, batch, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Class probabilities (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.
 
-    The other items are deleted: see `_parts.read_parts`.
+    The other items are deleted: see `subjects.parts`.
     """
-    return [softmax(logits) for logits in _parts.read_parts(model, batch, parts)]
+    return [softmax(logits) for logits in of_texts.read_parts(subject, batch, parts)]

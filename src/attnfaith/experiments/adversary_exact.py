@@ -33,8 +33,9 @@ import torch
 from scipy.special import xlogy
 
 from attnfaith.experiments._climb import Climb, Decoder, Ranges, cheapest, implied_ranges
-from attnfaith.experiments._readout import Readout, encode, read_out, softmax
+from attnfaith.experiments._readout import Readout, read_out, softmax, under
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -68,6 +69,7 @@ METRIC = {
     "counterfactual_attention": "adversary_exact_attention",
     "counterfactual_probs": "adversary_exact_probs",
 }
+NEEDS = frozenset({"intervention"})
 EPSILONS = (0.01, 0.05)
 TIE = 1e-6  # nats: vertices closer than this to the maximum are tied, and rounding in the encoder must not choose
 
@@ -85,11 +87,11 @@ class Adversary(NamedTuple):
 
 def check(*, epsilons: Sequence[float] = EPSILONS) -> None:
     """Raises ValueError unless epsilons are one or more different numbers between 0 and 1."""
-    found = list(epsilons) if isinstance(epsilons, Sequence) and not isinstance(epsilons, str) else []
-    for epsilon in found:
+    given = list(epsilons) if isinstance(epsilons, Sequence) and not isinstance(epsilons, str) else []
+    for epsilon in given:
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
             raise ValueError(f"epsilons={epsilons!r}: each is a distance of predictions, above 0 and below 1, such as 0.01")
-    if not found or len(set(found)) < len(found):
+    if not given or len(set(given)) < len(given):
         raise ValueError(f"epsilons={epsilons!r}: give a list of one or more different numbers, such as [0.01, 0.05]")
 
 
@@ -105,8 +107,8 @@ def maximise(attention: np.ndarray, scores: np.ndarray, bias: float = 0.0, epsil
 
     Raises ValueError for an epsilon outside 0..1 and arguments of the wrong shape or sum.
 
-    >>> found = maximise([0.5, 0.3, 0.2], [0.0, 0.0, 0.0], epsilon=0.01)
-    >>> found.attention.tolist(), found.one_token
+    >>> adversary = maximise([0.5, 0.3, 0.2], [0.0, 0.0, 0.0], epsilon=0.01)
+    >>> adversary.attention.tolist(), adversary.one_token
     ([0.0, 0.0, 1.0], 3)
     """
     check(epsilons=(epsilon,))
@@ -188,8 +190,9 @@ def _interval(log_odds: float, epsilon: float) -> tuple[float, float]:
     return low, high
 
 
+@asks(NEEDS)
 @torch.no_grad()
-def measure(model, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS) -> dict[str, list]:
+def measure(subject, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS) -> dict[str, list]:
     """The furthest attention from the model's own within each epsilon, hidden states held fixed.
 
     epsilons: total variation distances between predictions, in 0..1; with two classes |change of p|. Their order is that of
@@ -201,9 +204,8 @@ def measure(model, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS
     Raises ValueError as `check` says.
     """
     check(epsilons=epsilons)
-    encoded = None if model.affine else encode(model, batch)
-    found = {name: [] for name in COLUMNS}
-    for row, text in enumerate(read_out(model, batch)):
+    columns = {name: [] for name in COLUMNS}
+    for row, text in enumerate(read_out(subject, batch)):
         classes, length = len(text.probs), len(text.attention)
         results = []
         if length < 2:
@@ -213,7 +215,7 @@ def measure(model, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS
             results = _exact(_possible(text), epsilons)
         elif text.values is None:
             certainty = "lower bound"
-            results = _searched(_possible(text), _decoded(model, encoded, row, text.answers), epsilons)
+            results = _searched(_possible(text), _decoded(subject, batch, row, text.answers), epsilons)
         else:
             certainty = "bounded"
             results = _bounded(_possible(text), epsilons)
@@ -230,8 +232,8 @@ def measure(model, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILONS
             certainty,
         )
         for name, value in zip(COLUMNS, values, strict=True):
-            found[name].append(value)
-    return found
+            columns[name].append(value)
+    return columns
 
 
 def _possible(text: Readout) -> Readout:
@@ -284,13 +286,13 @@ def _climbed(climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray) -> 
     return attention, decoder.probs(attention[None] @ decoder.states)[0], jsd, bound, one_token
 
 
-def _decoded(model, encoded, row: int, answers: np.ndarray) -> Decoder:
-    """The model's own decoding of one text, for the classes that it may be given; a point is the attention itself."""
-    hidden = encoded.hidden[row, encoded.mask[row]][None]
-    query = None if encoded.query is None else encoded.query[row : row + 1]
+def _decoded(subject, batch, row: int, answers: np.ndarray) -> Decoder:
+    """What the subject says of one text, of the classes that it may be given; a point is the attention itself."""
+    asked = under(subject, batch, [row])
+    dtype = torch.promote_types(asked.dtype, torch.float32)
 
     def probs(points):
-        attentions = torch.as_tensor(points, dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
-        return model.decode(hidden, attentions[None], query)[0].double().softmax(-1).cpu().numpy()[:, answers]
+        attentions = torch.as_tensor(points, dtype=dtype, device=subject.device)
+        return asked(attentions[None])[0].double().softmax(-1).cpu().numpy()[:, answers]
 
-    return Decoder(np.eye(hidden.shape[1]), probs)
+    return Decoder(np.eye(int(subject.attendable(batch)[row].sum())), probs)

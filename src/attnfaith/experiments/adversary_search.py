@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from attnfaith._random import generator
-from attnfaith.experiments._readout import Readout, attended_states, encode, read_out, softmax
+from attnfaith.experiments._readout import AFFINE, Readout, read_out, softmax, under
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -29,6 +30,7 @@ METRIC = {
     "counterfactual_attention": "adversary_search_attention",
     "counterfactual_probs": "adversary_search_probs",
 }
+NEEDS = frozenset({"intervention"})
 RESTARTS, SPREAD = 5, 3.0
 GUARD = np.float32(1e-10)  # added inside logarithms, as in their code
 PLACES_AT_ONCE = 8192  # tokens of the texts that are optimised together: fewer wait for Python, more leave the cache
@@ -51,9 +53,10 @@ def check(
         raise ValueError(f"epsilon={epsilon!r}: a distance of predictions lies below 1, such as 0.01")
 
 
+@asks(NEEDS)
 @torch.no_grad()
 def measure(
-    model,
+    subject,
     batch,
     *,
     seed: int = 0,
@@ -78,8 +81,7 @@ def measure(
     Source: Jain & Wallace 2019, algorithm 3 and their code. Raises ValueError as `check` says.
     """
     check(restarts=restarts, steps=steps, learning_rate=learning_rate, penalty=penalty, epsilon=epsilon)
-    texts = read_out(model, batch)
-    encoded = None if model.affine else encode(model, batch)
+    texts = read_out(subject, batch)
     lengths = np.array([len(text.attention) for text in texts])
     attention = [np.zeros((0, length), np.float32) for length in lengths]
     probs = [np.zeros((0, len(text.probs)), np.float32) for text in texts]
@@ -92,9 +94,11 @@ def measure(
             SPREAD * stream.standard_normal((restarts, lengths[row])) for stream, row in zip(streams, rows, strict=True)
         ]
         chosen = [texts[row] for row in rows]
-        readout = _Affine(chosen) if encoded is None else _Decoded(model, encoded, rows, chosen)
-        found = search(chosen, starts, readout, steps=steps, learning_rate=learning_rate, penalty=penalty, epsilon=epsilon)
-        for row, weights, prediction in zip(rows, found, readout.probs(found), strict=True):
+        readout = _Affine(chosen) if AFFINE in subject.capabilities else _Decoded(under(subject, batch, rows), chosen)
+        attentions = search(
+            chosen, starts, readout, steps=steps, learning_rate=learning_rate, penalty=penalty, epsilon=epsilon
+        )
+        for row, weights, prediction in zip(rows, attentions, readout.probs(attentions), strict=True):
             attention[row], probs[row] = weights.astype(np.float32), prediction.astype(np.float32)
     return {"adversary_search_attention": attention, "adversary_search_probs": probs}
 
@@ -192,8 +196,8 @@ class _Affine:
             logits[number] = (attention * values).sum(1) + bias
         probs = np.exp(logits - logits.max(0))
         probs /= probs.sum(0)
-        moved = probs - self.own[:, None]
-        steps = np.sign(moved) * (np.abs(moved).sum(0) / 2 > epsilon) / 2
+        changes = probs - self.own[:, None]
+        steps = np.sign(changes) * (np.abs(changes).sum(0) / 2 > epsilon) / 2
         steps = (probs * (steps - (probs * steps).sum(0))).astype(np.float32)
         slope = steps[1][:, None] * self.values[0]
         for number in range(2, len(self.own)):
@@ -202,36 +206,34 @@ class _Affine:
 
     def probs(self, attentions: list[np.ndarray]) -> list[np.ndarray]:
         """Predictions (K,C) of each text under its attentions (K,T)."""
-        return [softmax(text.logits(found)) for text, found in zip(self.texts, attentions, strict=True)]
+        return [softmax(text.logits(weights)) for text, weights in zip(self.texts, attentions, strict=True)]
 
 
 class _Decoded:
     """The same where the model has to be asked: logits are not affine in attention."""
 
-    def __init__(self, model, encoded, rows: list[int], texts: list[Readout]):
-        rows = torch.as_tensor(np.array(rows))
-        self.model = model
-        self.hidden = attended_states(encoded.hidden[rows], encoded.mask[rows])
-        self.query = None if encoded.query is None else encoded.query[rows]
+    def __init__(self, asked, texts: list[Readout]):
+        self.asked = asked
         self.own = self._tensor(np.stack([text.probs for text in texts])[:, None])
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
-        return torch.as_tensor(values, dtype=torch.float32, device=self.hidden.device)
+        return torch.as_tensor(values, dtype=torch.float32, device=self.asked.subject.device)
 
     def _decode(self, attention: torch.Tensor) -> torch.Tensor:
-        return self.model.decode(self.hidden, attention, self.query).float().softmax(-1)
+        return self.asked(attention).float().softmax(-1)
 
     def slope(self, attention: np.ndarray, epsilon: float) -> np.ndarray:
         """The derivative (K,T,B) of max(0, TVD - epsilon) by attention (K,T,B)."""
         with torch.enable_grad():
             weights = self._tensor(attention.transpose(2, 0, 1)).requires_grad_()
-            moved = (self._decode(weights) - self.own).abs().sum(-1) / 2
-            (slope,) = torch.autograd.grad((moved - epsilon).relu().sum(), weights)
+            distances = (self._decode(weights) - self.own).abs().sum(-1) / 2
+            (slope,) = torch.autograd.grad((distances - epsilon).relu().sum(), weights)
         return slope.cpu().numpy().transpose(1, 2, 0)
 
     def probs(self, attentions: list[np.ndarray]) -> list[np.ndarray]:
         """Predictions (K,C) of each text under its attentions (K,T)."""
-        padded = np.zeros((len(attentions), len(attentions[0]), self.hidden.shape[1]), np.float32)
-        for row, found in zip(padded, attentions, strict=True):
-            row[:, : found.shape[1]] = found
+        longest = max(weights.shape[1] for weights in attentions)
+        padded = np.zeros((len(attentions), len(attentions[0]), longest), np.float32)
+        for row, weights in zip(padded, attentions, strict=True):
+            row[:, : weights.shape[1]] = weights
         return list(self._decode(self._tensor(padded)).double().cpu().numpy())

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from attnfaith.experiments._erasing import RANKINGS, Erasing, prepare
-from attnfaith.experiments._readout import attended_states, encode, softmax
+from attnfaith.experiments._readout import projected, softmax
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 ORDERS = ("random", *RANKINGS)
@@ -18,7 +19,7 @@ PLACES_AT_ONCE = 2**20  # weights of re-projected attentions dealt with together
 
 
 def _columns() -> dict[str, Column]:
-    found = {
+    columns = {
         "erasure_gradient": Column(
             ("T",),
             "float64",
@@ -33,26 +34,28 @@ def _columns() -> dict[str, Column]:
     }
     for name in ORDERS:
         axes, by = (("K",), "random order") if name == "random" else ((), f"decreasing {name.replace('_', ' x ')}")
-        found[f"erasure_flip_size_{name}"] = Column(
+        columns[f"erasure_flip_size_{name}"] = Column(
             axes,
             undefined="the decision never changes",
             doc=f"weights set to 0 by {by} until the decision first changes, 1..T",
         )
-        found[f"erasure_flip_mass_{name}"] = Column(
+        columns[f"erasure_flip_mass_{name}"] = Column(
             axes, range=(0.0, 1.0), undefined="the decision never changes", doc="attention on them"
         )
-        found[f"erasure_flip_empty_{name}"] = Column(
+        columns[f"erasure_flip_empty_{name}"] = Column(
             axes, "bool", doc="the decision changed only when no weight was left: the bias decided"
         )
-        found[f"erasure_reprojected_flip_size_{name}"] = Column(
+        columns[f"erasure_reprojected_flip_size_{name}"] = Column(
             axes,
             undefined="the decision never changes",
             doc=f"tokens left out by {by}, the other scores projected again, until the decision changes",
         )
-    return found
+    return columns
 
 
 COLUMNS = _columns()
+NEEDS = frozenset({"intervention"})
+COLUMN_NEEDS = {name: frozenset({"states"}) for name in COLUMNS if "reprojected" in name}
 METRIC = {"counterfactual_probs": "erasure_probs"}
 
 
@@ -62,8 +65,9 @@ def check(draws: int = 5) -> None:
         raise ValueError(f"draws is {draws!r}; it is the number of random orders: a whole number, 1 or more")
 
 
+@asks(NEEDS)
 @torch.no_grad()
-def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
+def measure(subject, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     """What the model decides when attention weights are set to 0 and the rest is divided by its sum.
 
     Erased weights are never filled by a new softmax, and no rank is computed again after a removal. Orders: decreasing
@@ -90,26 +94,17 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     Source: Serrano & Smith 2019, sections 4 and 5, and their code; re-projection: Meister et al. 2021 remove states so.
     """
     check(draws)
-    encoded = encode(model, batch)
-    erasing = prepare(model, {**batch, "encoded": encoded})
+    erasing = prepare(subject, batch)
     random = erasing.random_orders(seed, batch["instance_id"], draws)
     orders = np.stack([*random, *erasing.orders().values()], 1)
     flips = [erasing.first_flip(orders[:, place]) for place in range(orders.shape[1])]
     sizes, masses, empties = (np.stack(part, 1) for part in zip(*flips, strict=True))
     erased = softmax(erasing.without_each())
-    if model.removal_renormalises:
-        erased_again, sizes_again = erased, sizes
-    else:
-        projected = _projection(model, encoded)
-        erased_again = softmax(_reprojected_without_each(erasing, projected, model.ignores_weightless))
-        sizes_again = _reprojected_sizes(erasing, projected, orders, model.ignores_weightless)
-
     slope, spread = erasing.gradient
     lengths = erasing.lengths
     columns = {
         "erasure_gradient": _cut(spread[:, None] * slope, lengths),
         "erasure_probs": _cut(erased.astype(np.float32), lengths),
-        "erasure_reprojected_probs": _cut(erased_again.astype(np.float32), lengths),
         "erasure_order": [
             random[: draws if length > 1 else 0, row, :length].astype(np.int32) for row, length in enumerate(lengths)
         ],
@@ -118,15 +113,18 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
         "erasure_flip_size": sizes.astype(np.float32),
         "erasure_flip_mass": masses.clip(max=1).astype(np.float32),
         "erasure_flip_empty": empties,
-        "erasure_reprojected_flip_size": sizes_again.astype(np.float32),
     }
+    if "states" in subject.capabilities:
+        erased_again, sizes_again = _reprojected(subject, batch, erasing, orders, (erased, sizes))
+        columns["erasure_reprojected_probs"] = _cut(erased_again.astype(np.float32), lengths)
+        made["erasure_reprojected_flip_size"] = sizes_again.astype(np.float32)
     for name, values in made.items():
         columns[f"{name}_random"] = [
             row[: draws if length > 1 else 0] for row, length in zip(values[:, :draws], lengths, strict=True)
         ]
         for place, ranking in enumerate(RANKINGS, start=draws):
             columns[f"{name}_{ranking}"] = values[:, place].tolist()
-    return {name: columns[name] for name in COLUMNS}
+    return {name: columns[name] for name in COLUMNS if name in columns}
 
 
 def _cut(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
@@ -134,33 +132,33 @@ def _cut(values: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     return [row[:length] for row, length in zip(values, lengths, strict=True)]
 
 
-def _projection(model, encoded) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """A function of rows (N,) and tokens left (N,K,T) that gives the model's attention (N,K,T) over these."""
-    states = attended_states(encoded.hidden, encoded.mask)
+def _reprojected(subject, batch, erasing: Erasing, orders: np.ndarray, renormalised) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions (B,T,C) without each token and sizes (B,R) where scores are projected again; given those renormalised."""
+    if subject.removal_renormalises:
+        return renormalised
+    project, ignores = projected(subject, batch), subject.ignores_weightless
+    return (
+        softmax(_reprojected_without_each(erasing, project, ignores)),
+        _reprojected_sizes(erasing, project, orders, ignores),
+    )
 
-    def projected(rows, left):
-        query = None if encoded.query is None else encoded.query[rows]
-        return model.attend(states[rows], torch.from_numpy(left).to(states.device), query).double().cpu().numpy()
 
-    return projected
-
-
-def _reprojected_without_each(erasing: Erasing, projected: Callable, ignores_weightless: bool) -> np.ndarray:
+def _reprojected_without_each(erasing: Erasing, project: Callable, ignores_weightless: bool) -> np.ndarray:
     """Logits (B,T,C) with each token left out alone; where the model ignores tokens without weight, of the others alone."""
     width = erasing.attention.shape[1]
-    found = np.repeat(erasing.logits(erasing.whole()), width, 1)
+    logits = np.repeat(erasing.logits(erasing.whole()), width, 1)
     for row, length in enumerate(erasing.lengths):
         places = np.flatnonzero(erasing.attention[row]) if ignores_weightless else np.arange(length)
         step = max(1, PLACES_AT_ONCE // width)
         for part in (places[start : start + step] for start in range(0, len(places), step)):
             left = (np.arange(width) != part[:, None]) & (np.arange(width) < length)
-            weights = projected(np.array([row]), left[None])[0]
+            weights = project(np.array([row]), left[None])[0]
             contents = erasing.content[row] @ weights.T
-            found[row, part] = erasing.logits(contents[None], slice(row, row + 1))[0]
-    return found
+            logits[row, part] = erasing.logits(contents[None], slice(row, row + 1))[0]
+    return logits
 
 
-def _reprojected_sizes(erasing: Erasing, projected: Callable, orders: np.ndarray, ignores_weightless: bool) -> np.ndarray:
+def _reprojected_sizes(erasing: Erasing, project: Callable, orders: np.ndarray, ignores_weightless: bool) -> np.ndarray:
     """Tokens left out (B,R) until the decision changes, in each order (B,R,T); NaN: never.
 
     Where the model ignores tokens without weight, each round goes on to the next token with weight, for all orders together:
@@ -168,7 +166,7 @@ def _reprojected_sizes(erasing: Erasing, projected: Callable, orders: np.ndarray
     """
     ranks = np.argsort(orders, 2)
     weights = np.repeat(erasing.attention[:, None], orders.shape[1], 1)
-    found = np.full(orders.shape[:2], np.nan)
+    sizes = np.full(orders.shape[:2], np.nan)
     going = np.repeat((erasing.lengths > 1)[:, None], orders.shape[1], 1)
     inside = np.broadcast_to((np.arange(weights.shape[2]) < erasing.lengths[:, None])[:, None], weights.shape)
     counts = weights > 0 if ignores_weightless else inside.copy()
@@ -176,10 +174,10 @@ def _reprojected_sizes(erasing: Erasing, projected: Callable, orders: np.ndarray
         rows = going.any(1).nonzero()[0]
         last = np.where(counts[rows], ranks[rows], ranks.shape[2]).min(2)
         left = (ranks[rows] > last[..., None]) & inside[rows]
-        weights = projected(rows, left)
+        weights = project(rows, left)
         counts[rows] = weights > 0 if ignores_weightless else left
         sums = erasing.evidence[rows] @ weights.swapaxes(1, 2)
         changed = erasing.changed(sums, weights.sum(2), rows) & going[rows]
-        found[rows] = np.where(changed, last + 1, found[rows])
+        sizes[rows] = np.where(changed, last + 1, sizes[rows])
         going[rows] &= ~changed & left.any(2)
-    return found
+    return sizes

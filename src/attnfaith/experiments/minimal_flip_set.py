@@ -6,7 +6,9 @@ Shapes: B instances, T tokens, C classes.
 import numpy as np
 
 from attnfaith.experiments._erasing import Affine, NotAffine, after, others, prepare
+from attnfaith.experiments._readout import AFFINE
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -22,6 +24,7 @@ COLUMNS = {
         dtype="category", doc="exact; upper bound: a smaller set may exist; undefined: fewer than two tokens"
     ),
 }
+NEEDS = frozenset({"intervention"})
 METRIC: dict[str, str] = {}  # a set of tokens is no attention and no prediction
 
 
@@ -31,7 +34,8 @@ def check(draws: int = 5) -> None:
         raise ValueError(f"draws is {draws!r}; it is the number of random orders tried: a whole number, 1 or more")
 
 
-def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     """The fewest weights to set to 0, the rest renormalised, so that the most probable class is another one.
 
     With an affine decoder the answer is exact and costs a sort per class, O(C T log T). Proof. After removing R, with weight
@@ -60,8 +64,8 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     Source: the question, Serrano & Smith 2019, section 5 (there too costly to answer).
     """
     check(draws)
-    erasing = prepare(model, batch)
-    if model.affine:
+    erasing = prepare(subject, batch)
+    if AFFINE in subject.capabilities:
         chosen, empty = _exact(erasing)
         certainty = np.full(len(chosen), "exact", dtype=object)
     else:
@@ -107,12 +111,12 @@ def _search(erasing: NotAffine, seed: int, instance_ids: list[str], draws: int) 
     for order in (*erasing.orders().values(), *erasing.random_orders(seed, instance_ids, draws)):
         flip = erasing.first_flip(order)
         reached = np.arange(attention.shape[1]) < np.nan_to_num(flip.size)[:, None]
-        found = np.zeros_like(chosen)
-        np.put_along_axis(found, order, reached, 1)
-        found &= attention > 0  # removing a token without weight changes nothing
-        size = np.where(flip.size > 0, found.sum(1), np.inf)
+        removed = np.zeros_like(chosen)
+        np.put_along_axis(removed, order, reached, 1)
+        removed &= attention > 0  # removing a token without weight changes nothing
+        size = np.where(flip.size > 0, removed.sum(1), np.inf)
         better = size < best
-        chosen[better], best[better], empty[better] = found[better], size[better], flip.empty[better]
+        chosen[better], best[better], empty[better] = removed[better], size[better], flip.empty[better]
     _greedy(erasing, chosen, best, empty)
     return chosen, empty
 

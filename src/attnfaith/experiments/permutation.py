@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 from attnfaith._random import generator
-from attnfaith.experiments._readout import Readout, encode, read_out, softmax
+from attnfaith.experiments._readout import AFFINE, Readout, read_out, softmax, under
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -18,6 +19,7 @@ COLUMNS = {
         doc="class probabilities after each random permutation of the attention weights, states fixed",
     ),
 }
+NEEDS = frozenset({"intervention"})
 METRIC = {"counterfactual_probs": "permuted_probs"}
 
 
@@ -27,7 +29,8 @@ def check(*, draws: int = 100) -> None:
         raise ValueError(f"draws={draws!r}; give the number of permutations of each text, a whole number of at least 1")
 
 
-def measure(model, batch, *, seed: int = 0, draws: int = 100) -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0, draws: int = 100) -> dict[str, list]:
     """What the model says when the weights of a text are dealt out anew among its tokens, `draws` times.
 
     Each draw is one of the T! orders of the attendable weights, all equally likely and each draw independent of the others;
@@ -39,23 +42,24 @@ def measure(model, batch, *, seed: int = 0, draws: int = 100) -> dict[str, list]
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2.
     """
     check(draws=draws)
-    read = read_out(model, batch)
+    read = read_out(subject, batch)
     orders = []
     for one, name in zip(read, batch["instance_id"], strict=True):
         length = len(one.attention)
         places = np.broadcast_to(np.arange(length), (draws if length > 1 else 0, length))
         orders.append(generator(seed, name, "permutation").permuted(places, axis=1))
-    return {"permuted_probs": [probs.astype(np.float32) for probs in _reread(model, batch, read, orders)]}
+    return {"permuted_probs": [probs.astype(np.float32) for probs in _reread(subject, batch, read, orders)]}
 
 
-def permuted(model, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
+@asks(NEEDS)
+def permuted(subject, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Class probabilities (K,C) in float64 of each instance when its attention is read in given orders.
 
     orders: one array (K,T) of integers per instance; under order o, token t has the weight that was token o[t]'s. Instances
     may differ in K. Raises ValueError where there is not one array per instance, or a row of one is not an order of the
     instance's tokens.
     """
-    read = read_out(model, batch)
+    read = read_out(subject, batch)
     if len(orders) != len(read):
         raise ValueError(f"orders of {len(orders)} instances for a batch of {len(read)}: give one array (K,T) for each")
     orders = [np.asarray(order) for order in orders]
@@ -63,22 +67,21 @@ def permuted(model, batch, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
         length = len(one.attention)
         if order.ndim != 2 or order.shape[1] != length or not (np.sort(order, axis=1) == np.arange(length)).all():
             raise ValueError(f"orders of instance {row}: give (K,T) with each of 0..T-1 once in a row; T={length} tokens")
-    return _reread(model, batch, read, orders)
+    return _reread(subject, batch, read, orders)
 
 
 @torch.no_grad()
-def _reread(model, batch, read: list[Readout], orders: list[np.ndarray]) -> list[np.ndarray]:
-    if model.affine:
+def _reread(subject, batch, read: list[Readout], orders: list[np.ndarray]) -> list[np.ndarray]:
+    if AFFINE in subject.capabilities:
         logits = [one.logits(one.attention[order]) for one, order in zip(read, orders, strict=True)]
         return np.split(softmax(np.concatenate(logits)), np.cumsum([len(part) for part in logits[:-1]]))
-    hidden, mask, query = encode(model, batch)
-    found = []
+    predictions = []
     for row, (one, order) in enumerate(zip(read, orders, strict=True)):
         if not len(order):
-            found.append(np.empty((0, len(one.probs))))
+            predictions.append(np.empty((0, len(one.probs))))
             continue
-        attention = torch.from_numpy(one.attention[order]).to(hidden)
-        states = hidden[row, mask[row]]
-        logits = model.decode(states[None], attention[None], None if query is None else query[row, None])
-        found.append(logits[0].double().softmax(-1).cpu().numpy())
-    return found
+        asked = under(subject, batch, [row])
+        weights = np.pad(one.attention[order], ((0, 0), (0, 0 if len(one.attention) else 1)))  # T is at least 1 there
+        logits = asked(torch.from_numpy(weights).to(subject.device, asked.dtype)[None])
+        predictions.append(logits[0].double().softmax(-1).cpu().numpy())
+    return predictions

@@ -8,6 +8,7 @@ from attnfaith._random import generator
 from attnfaith.experiments._erasing import Affine, Erasing, NotAffine, prepare
 from attnfaith.experiments._readout import softmax
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -29,6 +30,8 @@ COLUMNS = {
         doc="total variation distance under it when a state is removed and the rest renormalised",
     ),
 }
+NEEDS = frozenset({"intervention"})
+COLUMN_NEEDS = {"random_support_gradient_norm_hidden": frozenset({"states"})}
 METRIC = {"counterfactual_attention": "random_support_attention", "counterfactual_probs": "random_support_probs"}
 
 
@@ -38,7 +41,8 @@ def check(*, draws: int = 5) -> None:
         raise ValueError(f"draws={draws!r}; give the number of shuffles of each text, a whole number of at least 1")
 
 
-def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     """How the importance of states agrees with attention that nobody learned: a null for the agreement of sparse attention.
 
     Each draw deals the attention weights of a text out anew among its tokens, all orders equally likely, so that the size of
@@ -57,32 +61,35 @@ def measure(model, batch, *, seed: int = 0, draws: int = 5) -> dict[str, list]:
     Source: the two measures, Meister et al. 2021, eq. 4 and 6; the null is not theirs.
     """
     check(draws=draws)
-    own = prepare(model, batch)
+    own = prepare(subject, batch)
     shuffled = np.zeros((draws, *own.attention.shape))
     for row, (name, length) in enumerate(zip(batch["instance_id"], own.lengths, strict=True)):
         weights = np.broadcast_to(own.attention[row, :length], (draws, length))
         shuffled[:, row, :length] = generator(seed, name, "random_support").permuted(weights, axis=1)
-    drawn = [_under(model, replace(own, attention=attention)) for attention in shuffled]
+    drawn = [_under(subject, replace(own, attention=attention)) for attention in shuffled]
     counts = np.where(own.lengths > 1, draws, 0)
-    found = {}
-    for (name, column), values in zip(COLUMNS.items(), map(np.stack, zip(*drawn, strict=True)), strict=True):
-        widths = own.lengths if column.axes[1] == "T" else np.full(len(counts), values.shape[2])
-        found[name] = [
+    columns = {}
+    for name, values in ((name, np.stack([of[name] for of in drawn])) for name in drawn[0]):
+        widths = own.lengths if COLUMNS[name].axes[1] == "T" else np.full(len(counts), values.shape[2])
+        columns[name] = [
             values[:count, row, :width].astype(np.float32)
             for row, (count, width) in enumerate(zip(counts, widths, strict=True))
         ]
-    return found
+    return columns
 
 
-def _under(model, erasing: Erasing) -> tuple[np.ndarray, ...]:
-    """Attention (B,T), probabilities (B,C), gradient norms (B,T) and distances (B,T) under the attention of `erasing`."""
+def _under(subject, erasing: Erasing) -> dict[str, np.ndarray]:
+    """Each column under the attention of `erasing`: (B,T), and (B,C) for the probabilities."""
     logits = erasing.logits(erasing.whole())[:, 0]
     probs = softmax(logits)
-    moved = np.abs(softmax(erasing.without_each()) - probs[:, None]).sum(2) / 2
-    return erasing.attention, probs, _gradient_norms(model, erasing, logits), moved
+    made = {"random_support_attention": erasing.attention, "random_support_probs": probs}
+    if "states" in subject.capabilities:
+        made["random_support_gradient_norm_hidden"] = _gradient_norms(subject, erasing, logits)
+    without = softmax(erasing.without_each())
+    return made | {"random_support_leave_one_out_hidden": np.abs(without - probs[:, None]).sum(2) / 2}
 
 
-def _gradient_norms(model, erasing: Affine | NotAffine, logits: np.ndarray) -> np.ndarray:
+def _gradient_norms(subject, erasing: Affine | NotAffine, logits: np.ndarray) -> np.ndarray:
     """||df/dh||_2 (B,T) of each state h: f the log-odds of the class that logits (B,C) predict."""
     predicted = logits.argmax(1)[:, None]
     others = logits.copy()
@@ -90,7 +97,7 @@ def _gradient_norms(model, erasing: Affine | NotAffine, logits: np.ndarray) -> n
     slopes = -softmax(others)
     np.put_along_axis(slopes, predicted, 1, 1)
     if isinstance(erasing, Affine):
-        weight, _ = model.decoder_weights()
+        weight, _ = subject.decoder_weights()
         steepness = np.linalg.norm(slopes @ weight.detach().double().cpu().numpy(), axis=1)
         return erasing.attention * steepness[:, None]
     return erasing.state_gradients(slopes)

@@ -11,6 +11,7 @@ import numpy as np
 from attnfaith._random import generator
 from attnfaith.experiments._subsets import distinct, read_parts, scores, whole
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 AFTER = True  # the measures whose ranking it tests are measured first
@@ -40,6 +41,7 @@ COLUMNS = {
     "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
     "rationale_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the text without any token"),
 }
+NEEDS = frozenset({"token deletion"})
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 
 
@@ -52,7 +54,8 @@ def check(shares: Sequence[float] = SHARES) -> None:
         raise ValueError(f"shares is {shares!r}; give increasing shares of the tokens, each above 0 and below 1")
 
 
-def measure(model, batch, *, seed: int = 0, shares: Sequence[float] = SHARES) -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES) -> dict[str, list]:
     """What the model says of the tokens that each measure ranks first, and of the text without them.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
@@ -75,13 +78,13 @@ def measure(model, batch, *, seed: int = 0, shares: Sequence[float] = SHARES) ->
     Source: DeYoung et al. 2020, section 4.2 (sufficiency, comprehensiveness); Petsiuk et al. 2018 (insertion, deletion).
     """
     check(shares)
-    given, probs = scores(model, batch), whole(model, batch)
+    given, probs = scores(subject, batch), whole(subject, batch)
     asked = [
         rationales([values[row] for values in given.values()], shares, generator(seed, name, "rationale_erasure"))
         for row, name in enumerate(batch["instance_id"])
     ]
     parts, numbers = zip(*(distinct(_parts(kept)) for kept in asked), strict=True)
-    said = read_parts(model, batch, parts)
+    said = read_parts(subject, batch, parts)
     columns: dict[str, list] = {name: [] for name in COLUMNS}
     for row, number in enumerate(numbers):
         predicted = int(probs[row].argmax())

@@ -7,10 +7,11 @@ E embedding, M measures, K draws.
 import numpy as np
 import torch
 
-from attnfaith._parts import TOKENS_AT_ONCE, item_places
 from attnfaith._random import generator
 from attnfaith.experiments import _subsets
 from attnfaith.record import Column
+from attnfaith.subjects import asks
+from attnfaith.subjects.parts import TOKENS_AT_ONCE, item_places
 
 
 AFTER = True  # the measures whose scores it tests are measured first
@@ -32,6 +33,7 @@ COLUMNS = {
     "soft_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
     "soft_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same when every token's embedding is zero"),
 }
+NEEDS = frozenset({"embeddings"})
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 
 
@@ -41,8 +43,9 @@ def check(draws: int = 10) -> None:
         raise ValueError(f"draws is {draws!r}; it is the number of random masks of each text: a whole number, 1 or more")
 
 
+@asks(NEEDS)
 @torch.no_grad()
-def measure(model, batch, *, seed: int = 0, draws: int = 10) -> dict[str, list]:
+def measure(subject, batch, *, seed: int = 0, draws: int = 10) -> dict[str, list]:
     """What the model says when embeddings are thinned out, most where a measure sees least (kept) or most (removed).
 
     Scores are brought to 0..1 by their least and largest in the text, q = (x - min) / (max - min). Of token t each element
@@ -61,8 +64,8 @@ def measure(model, batch, *, seed: int = 0, draws: int = 10) -> dict[str, list]:
     Source: Zhao & Aletras 2023, section 3; of its ways to bring scores to 0..1, the one in the paper.
     """
     check(draws)
-    given, probs = _subsets.scores(model, batch), _subsets.whole(model, batch)
-    where = item_places(model, batch).cpu().numpy()
+    given, probs = _subsets.scores(subject, batch), _subsets.whole(subject, batch)
+    where = item_places(subject, batch).cpu().numpy()
     columns: dict[str, list] = {name: [] for name in COLUMNS}
     for row, name in enumerate(batch["instance_id"]):
         shares = np.stack([_between_0_and_1(values[row]) for values in given.values()])
@@ -70,7 +73,9 @@ def measure(model, batch, *, seed: int = 0, draws: int = 10) -> dict[str, list]:
         random = generator(seed, name, "soft_erasure")
         said = np.full((2, len(given), draws), np.nan)
         defined = np.flatnonzero(~np.isnan(shares).any(1) & (shares.shape[1] > 0))
-        *said[:, defined], empty = _read_thinned(model, batch, row, where[row], shares[defined], draws, random, predicted)
+        *said[:, defined], empty = _read_thinned(
+            subject, batch.alone(row), where[row], shares[defined], draws, random, predicted
+        )
         made = (list(given), *said, probs[row, predicted], empty)
         for column, value in zip(columns.values(), made, strict=True):
             column.append(value)
@@ -86,44 +91,29 @@ def _between_0_and_1(values: np.ndarray) -> np.ndarray:
     return np.divide(values - low, high - low, out=np.full(len(values), np.nan), where=high > low)
 
 
-def _read_thinned(model, batch, row, where, shares, draws, random, predicted):
+def _read_thinned(subject, text, where, shares, draws, random, predicted):
     """Probabilities (M,K) kept and (M,K) removed, and of zero embeddings (), for one instance with shares (M,T)."""
-    length = int(batch["attention_mask"][row].sum())
-    one = {
-        name: batch[name][row : row + 1, :length]
-        for name in ("input_ids", "attention_mask", "token_type_ids")
-        if batch.get(name) is not None
-    }
-    embedded = model.get_input_embeddings()(one["input_ids"])[0]
+    length = text["input_ids"].shape[1]
+    embedded = subject.embed(text)[0]
     inside = where[:length] >= 0
     positions = torch.from_numpy(np.flatnonzero(inside)).to(embedded.device)
     numbers = random.random((draws, len(positions), embedded.shape[1]), np.float32)
     drawn = torch.from_numpy(numbers).to(embedded.device)
     likely = torch.from_numpy(shares[:, where[:length][inside]]).to(drawn)
-    items = None if model.level == "token" else model.items(**one)
-    answer_mask = batch.get("answer_mask")
 
     def read(kept: torch.Tensor) -> np.ndarray:
         """Probability of the predicted class (V,) where the elements kept (V,P,E) of the tokens are left."""
-        count = len(kept)
-        texts = embedded.expand(count, -1, -1).clone()
-        texts[:, positions] *= kept.to(texts.dtype)
-        encoded = model.encode(
-            inputs_embeds=texts,
-            attention_mask=one["attention_mask"].expand(count, -1),
-            token_type_ids=one["token_type_ids"].expand(count, -1) if "token_type_ids" in one else None,
-            items=None if items is None else items.expand(count, -1),
-            answer_mask=None if answer_mask is None else answer_mask[row].expand(count, -1),
-        )
-        logits = model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
-        return logits.double().softmax(-1)[:, predicted].cpu().numpy()
+        thinned = embedded.expand(len(kept), -1, -1).clone()
+        thinned[:, positions] *= kept.to(thinned.dtype)
+        copies = text.take(torch.zeros(len(kept), dtype=torch.int64, device=embedded.device))
+        return subject.predict(copies, thinned).double().softmax(-1)[:, predicted].cpu().numpy()
 
     step = max(1, TOKENS_AT_ONCE // max(1, length))
-    found = np.empty((2, len(shares) * draws))
+    probs = np.empty((2, len(shares) * draws))
     for start in range(0, len(shares) * draws, step):
         part = torch.arange(start, min(start + step, len(shares) * draws), device=drawn.device)
         kept = drawn[part % draws] < likely[part // draws].unsqueeze(-1)
         places = part.cpu().numpy()
-        found[0, places], found[1, places] = read(kept), read(~kept)
+        probs[0, places], probs[1, places] = read(kept), read(~kept)
     (empty,) = read(torch.zeros_like(drawn[:1]))
-    return *found.reshape(2, len(shares), draws), empty
+    return *probs.reshape(2, len(shares), draws), empty

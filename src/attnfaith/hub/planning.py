@@ -109,7 +109,7 @@ def plan_results(
     identities = {}
     for name, run in runs.items():
         made = (pq.read_schema(Path(run) / "record.parquet").metadata or {}).get(b"attnfaith", b"[]")
-        identities[repo_id_of(owner, name)] = without_places(json.loads(made)[0]["identity"])
+        identities[repo_id_of(owner, name)] = records.Identity(**json.loads(made)[0]["identity"]).heading
     results = {path.stem: with_checkpoint(pq.read_table(path), identities) for path in sources}
     repo = repo_of_results(repo_id_of(owner, RESULTS), results, tuple(identities))
     refuse_secrets(repo, runs.values())

@@ -1,13 +1,19 @@
 """Measures of token importance that are not attention: one module per measure, found by its file name.
 
-A module has COLUMNS (what it adds to a record) and `measure(model, batch, *, seed, ...) -> columns`: batch holds tensors
-input_ids, attention_mask (B,L), token_type_ids for pairs, the list instance_id and, where a measurement made them, `encoded`
-and `attention`, what `model.encode` and `model.attend` give for them, and the list `label` (None where unknown); a column is
-a list with one array of length T per instance, T its attendable tokens.
+A module has NEEDS, the capabilities that it asks of a subject (`attnfaith.subjects.protocol.CAPABILITIES` says what each
+is), COLUMNS, what it adds to a record, and
+
+    @asks(NEEDS)
+    def measure(subject, batch, *, seed=0, ...) -> {column: one value per instance}
+
+`asks` makes a subject of a model and a `Batch` of what a tokenizer gives, and refuses a subject that lacks a need. So a
+measure asks the protocol alone, and never looks into a model. A column of tokens is a list with one array of length T per
+instance, T its attendable tokens. Columns that not every subject can give are in COLUMN_NEEDS, by name, with what they need
+besides; measure returns those that the subject can give, in the order of COLUMNS.
 
 Keywords of `measure` beside seed are options. A module with options has `check(**options)`, which raises ValueError for a
-value that no model has; one that not every model or instance suits has `check_model(model, dataset, **options)`, which
-raises ValueError beforehand and says which measures the model can have. What is explained is an option of the measures that
-ask for it: `target` and `output`, see `_explained`. A signed measure, whose column says so, ranks by value: a token with a
-negative score is evidence against what is explained.
+value that no subject has; one that not every subject or instance suits for other reasons has
+`check_model(subject, dataset, **options)`, which raises ValueError beforehand. What is explained is an option of the
+measures that ask for it: `target` and `output`, see `_explained`. A signed measure, whose column says so, ranks by value: a
+token with a negative score is evidence against what is explained. Shorter ways for subjects with "layers" are in `_fast`.
 """

@@ -73,7 +73,7 @@ def check_target(target="predicted", output: str = "logit") -> None:
         raise ValueError(f"target={target!r} is not known; give {TARGETS}")
 
 
-def check_data(model, dataset, *, target="predicted", output: str = "logit") -> None:
+def check_data(subject, dataset, *, target="predicted", output: str = "logit") -> None:
     """Raises ValueError for a class that the model does not have or an instance may not be given, and for "gold" where an
     instance has no label. dataset: encoded instances, as a measurement has them.
     """
@@ -85,7 +85,7 @@ def check_data(model, dataset, *, target="predicted", output: str = "logit") -> 
     answers = dataset["candidates"] if "candidates" in dataset.column_names else None
     for row, name in enumerate(names):
         for number in _classes(target, labels[row]):
-            _check_class(number, model.config.num_labels, None if answers is None else answers[row], target, name)
+            _check_class(number, subject.num_labels, None if answers is None else answers[row], target, name)
 
 
 def explaining(logits: torch.Tensor, batch, target="predicted", output: str = "logit") -> Explained:
@@ -104,13 +104,13 @@ def explaining(logits: torch.Tensor, batch, target="predicted", output: str = "l
     if target == "predicted":
         return Explained(logits.argmax(-1), None, output, answers)
     labels = batch.get("label")
-    found = []
+    classes = []
     for row in range(count):
-        found.append(_classes(target, None if labels is None else labels[row]))
+        classes.append(_classes(target, None if labels is None else labels[row]))
         allowed = None if answers is None else answers[row].nonzero().squeeze(1).tolist()
-        for number in found[-1]:
+        for number in classes[-1]:
             _check_class(number, width, allowed, target, batch["instance_id"][row])
-    of, *against = torch.tensor(found, dtype=torch.int64, device=logits.device).reshape(count, -1).unbind(1)
+    of, *against = torch.tensor(classes, dtype=torch.int64, device=logits.device).reshape(count, -1).unbind(1)
     return Explained(of, against[0] if against else None, output, answers)
 
 

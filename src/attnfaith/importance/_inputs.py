@@ -6,12 +6,40 @@ from contextlib import contextmanager
 import torch
 
 from attnfaith.models.modeling_attention_classifier import Encoded
+from attnfaith.subjects import Batch, Subject
+
+
+STATES = frozenset({"states"})
+"""What columns of states need."""
+
+
+class Reading:
+    """A batch read from embeddings that gradients can be taken of.
+
+    inputs: the embeddings (B,L,E) and, of a subject that has them, the states (B,T,H).
+    """
+
+    def __init__(self, subject: Subject, batch: Batch):
+        self.subject, self.batch = subject, batch
+        self.inputs = [subject.embed(batch).detach().requires_grad_()]
+        self.encoded = None
+        if "states" in subject.capabilities:
+            self.encoded = subject.encoded(batch, self.inputs[0])
+            self.attention = subject.attend(*self.encoded)
+            self.inputs.append(self.encoded.hidden)
+
+    def logits(self, *, hold: bool = False) -> torch.Tensor:
+        """Logits (B,C); hold: no gradient flows through attention."""
+        if self.encoded is None:
+            return self.subject.predict(self.batch, self.inputs[0], hold=hold)
+        attention = self.attention.detach() if hold else self.attention
+        return self.subject.decode(self.encoded.hidden, attention, self.encoded.query)
 
 
 @contextmanager
-def without_parameters(model) -> Iterator[None]:
+def without_parameters(subject: Subject) -> Iterator[None]:
     """Within, no parameter requires a gradient: only what is made to."""
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    trainable = [parameter for parameter in subject.parameters() if parameter.requires_grad]
     for parameter in trainable:
         parameter.requires_grad_(False)
     try:
@@ -22,47 +50,29 @@ def without_parameters(model) -> Iterator[None]:
 
 
 @contextmanager
-def differentiable_inputs(model, batch) -> Iterator[tuple[torch.Tensor, Encoded]]:
-    """Embeddings (B,L,E) that require a gradient and what the encoder makes of them; the parameters do not.
+def differentiable(subject: Subject, batch: Batch) -> Iterator[Reading]:
+    """A batch read so that gradients reach its embeddings, and states; the parameters take none.
 
     cuDNN refuses a backward pass through an LSTM in eval mode, and train mode would turn dropout on, so cuDNN is off here.
     """
-    with without_parameters(model), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-        embedded = model.get_input_embeddings()(batch["input_ids"]).requires_grad_()
-        encoded = model.encode(
-            inputs_embeds=embedded,
-            attention_mask=batch["attention_mask"],
-            token_type_ids=batch.get("token_type_ids"),
-            items=items(model, batch),
-            answer_mask=batch.get("answer_mask"),
-        )
-        yield embedded, encoded
+    with without_parameters(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        yield Reading(subject, batch)
 
 
-def attended(model, batch) -> tuple[Encoded, torch.Tensor]:
-    """What the encoder makes of a batch, and attention (B,T); taken from where a measurement has put them."""
-    with torch.no_grad():
-        encoded = batch.get("encoded")
-        if encoded is None:
-            encoded = model.encode(**text_inputs(batch), answer_mask=batch.get("answer_mask"))
-        return encoded, batch["attention"] if "attention" in batch else model.attend(*encoded)
+def attended(subject: Subject, batch: Batch) -> tuple[Encoded, torch.Tensor]:
+    """What the encoder makes of a batch, and attention (B,T); for subjects with "states"."""
+    return subject.encoded(batch), subject.attention(batch)
 
 
-def text_inputs(batch) -> dict[str, torch.Tensor | None]:
-    """What says which text an instance is, as `model.encode` and `model.items` take it."""
-    return {name: batch.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")}
-
-
-def token_counts(model, batch) -> list[int]:
+def token_counts(subject: Subject, batch: Batch) -> list[int]:
     """The number T of attendable tokens of each instance."""
-    return model.attendable(**text_inputs(batch)).sum(1).tolist()
+    return subject.attendable(batch).sum(1).tolist()
 
 
-def items(model, batch) -> torch.Tensor | None:
-    """(B,L): the item of attention that an input position is part of, -1 for none; None where each token is its own."""
-    if model.level == "token":
-        return None
-    return model.items(**text_inputs(batch))
+def inside(subject: Subject, batch: Batch) -> torch.Tensor:
+    """(B,L) bool: the input positions that belong to an item of attention."""
+    items = subject.items(batch)
+    return subject.attendable(batch) if items is None else items >= 0
 
 
 def item_sums(values: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:
@@ -87,8 +97,8 @@ def gradients(output: torch.Tensor, inputs: list[torch.Tensor], last: bool = Tru
     needed = [value for value in inputs if value.requires_grad]
     if not output.requires_grad or not needed:
         return [torch.zeros_like(value) for value in inputs]
-    found = iter(torch.autograd.grad(output.sum(), needed, allow_unused=True, retain_graph=not last))
-    slopes = [next(found) if value.requires_grad else None for value in inputs]
+    taken = iter(torch.autograd.grad(output.sum(), needed, allow_unused=True, retain_graph=not last))
+    slopes = [next(taken) if value.requires_grad else None for value in inputs]
     return [torch.zeros_like(value) if slope is None else slope for slope, value in zip(slopes, inputs, strict=True)]
 
 

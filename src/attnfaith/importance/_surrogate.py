@@ -8,11 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from attnfaith._parts import ABSENT, read_parts
 from attnfaith._random import generator
 from attnfaith.importance._captum import captum
 from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.importance._inputs import attended, token_counts
+from attnfaith.importance._inputs import token_counts
+from attnfaith.subjects import require
+from attnfaith.subjects.parts import ABSENT, read_parts
 
 
 def check_sampling(target, output: str, samples: int, absent: str, least: int) -> None:
@@ -27,14 +28,17 @@ def check_sampling(target, output: str, samples: int, absent: str, least: int) -
     captum()
 
 
-def check_sampled_model(model, dataset, target, output: str) -> None:
-    """Raises ValueError for a class that the model does not have or an instance may not be given, or without captum."""
+def check_sampled_model(subject, dataset, target, output: str, absent: str, who: str) -> None:
+    """Raises ValueError for a class that the subject does not have or an instance may not be given, for an absence that it
+    cannot read, and without captum.
+    """
     captum()
-    check_data(model, dataset, target=target, output=output)
+    require(subject, {ABSENT[absent]}, f"{who} with absent='{absent}'")
+    check_data(subject, dataset, target=target, output=output)
 
 
 def of_each(
-    model, batch, fit: Callable, *, seed: int, purpose: str, target, output: str, absent: str
+    subject, batch, fit: Callable, *, seed: int, purpose: str, target, output: str, absent: str
 ) -> list[tuple[np.ndarray, float]]:
     """For each instance the scores (T,) in float64 that `fit` gives, and how far their sum is from f(text) - f(nothing).
 
@@ -42,15 +46,14 @@ def of_each(
     instance by (seed, instance id, purpose) and put back. One item has all of the difference, without a fit, and no items
     have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
     """
-    (hidden, _, query), attention = attended(model, batch)
     with torch.no_grad():
-        f = explaining(model.decode(hidden, attention, query), batch, target, output)
-    found = []
-    for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(model, batch), strict=True)):
+        f = explaining(subject.predict(batch), batch, target, output)
+    fits = []
+    for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
         if not length:
-            found.append((np.zeros(0), 0.0))
+            fits.append((np.zeros(0), 0.0))
             continue
-        value = _Value(model, _only(batch, row), f[row : row + 1], absent)
+        value = _Value(subject, batch.alone(row), f[row : row + 1], absent)
         ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
         scores = np.diff(ends.numpy())
         if length > 1 and not value.broken:
@@ -59,33 +62,20 @@ def of_each(
                 scores = fit(value, length)
         if value.broken:
             scores = np.full(length, np.nan)
-        found.append((scores, float(scores.sum() - (ends[1] - ends[0]))))
-    return found
+        fits.append((scores, float(scores.sum() - (ends[1] - ends[0]))))
+    return fits
 
 
 class _Value:
     """Parts (V,T) of one text, in 0 and 1, to what is explained of them, (V,) float64; `broken` once one is not finite."""
 
-    def __init__(self, model, batch, f, absent: str):
-        self.model, self.batch, self.f, self.absent = model, batch, f, absent
+    def __init__(self, subject, batch, f, absent: str):
+        self.subject, self.batch, self.f, self.absent = subject, batch, f, absent
         self.broken = False
 
     def __call__(self, parts: torch.Tensor) -> torch.Tensor:
         different, number = np.unique(parts.numpy().astype(bool), axis=0, return_inverse=True)
-        (logits,) = read_parts(self.model, self.batch, [different], self.absent)
-        values = self.f(torch.from_numpy(logits[None]).to(self.model.device))[0].cpu()
+        (logits,) = read_parts(self.subject, self.batch, [different], self.absent)
+        values = self.f(torch.from_numpy(logits[None]).to(self.subject.device))[0].cpu()
         self.broken |= not bool(values.isfinite().all())
         return values.nan_to_num()[number.reshape(-1)]
-
-
-def _only(batch, row: int) -> dict:
-    """The inputs of one instance, without padding."""
-    length = int(batch["attention_mask"][row].sum())
-    given = {
-        name: batch[name][row : row + 1, :length]
-        for name in ("input_ids", "attention_mask", "token_type_ids")
-        if batch.get(name) is not None
-    }
-    if batch.get("answer_mask") is not None:
-        given["answer_mask"] = batch["answer_mask"][row : row + 1]
-    return given

@@ -3,8 +3,9 @@
 import torch
 
 from attnfaith.importance._explained import check_data, check_target, explained
-from attnfaith.importance._inputs import attended, gradients
+from attnfaith.importance._inputs import gradients
 from attnfaith.record import Column, ragged
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -15,11 +16,13 @@ COLUMNS = {
         doc="a df/da of a token's attention a, f what is explained",
     ),
 }
+NEEDS = frozenset({"intervention"})
 
 check, check_model = check_target, check_data
 
 
-def measure(model, batch, *, seed: int = 0, target="predicted", output: str = "logit") -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0, target="predicted", output: str = "logit") -> dict[str, list]:
     """a_t df/da_t, states held fixed and each weight a free variable: nothing is renormalised. In units of f.
 
     f is what `_explained.explaining` makes of target and output. A logit that is affine in attention has df/da_t = w . h_t,
@@ -30,10 +33,10 @@ def measure(model, batch, *, seed: int = 0, target="predicted", output: str = "l
 
     Source: Serrano & Smith 2019, whose f is the probability of the predicted class.
     """
-    (hidden, mask, query), attention = attended(model, batch)
+    attention = subject.attention(batch)
     with torch.enable_grad():
         weights = attention.detach().requires_grad_()
-        f = explained(model.decode(hidden.detach(), weights, query), batch, target, output)
+        f = explained(subject.intervene(batch, weights), batch, target, output)
         (slopes,) = gradients(f, [weights])
     products = torch.where(attention == 0, 0.0, attention.double() * slopes.double())
-    return {"importance_attention_x_gradient": ragged(products.float().cpu(), mask.cpu())}
+    return {"importance_attention_x_gradient": ragged(products.float().cpu(), subject.attendable(batch).cpu())}

@@ -8,9 +8,10 @@ from torch.overrides import TorchFunctionMode
 
 from attnfaith.importance._captum import captum
 from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.importance._inputs import attended, item_sums, items, text_inputs, without_parameters
+from attnfaith.importance._inputs import inside, item_sums, without_parameters
 from attnfaith.importance.integrated_gradients import BASELINES, baseline_vector, check_baseline
 from attnfaith.record import Column, ragged
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -28,6 +29,7 @@ COLUMNS = {
         doc="sum of the tokens' parts - (f - f at the baseline)",
     ),
 }
+NEEDS = frozenset({"embeddings"})
 
 SAME = 1e-6  # inputs of a nonlinearity this close have a slope, not a difference: float32 would make noise of it
 
@@ -40,17 +42,18 @@ def check(*, target="predicted", output: str = "logit", baseline: str = "zero") 
     captum()
 
 
-def check_model(model, dataset, *, target="predicted", output: str = "logit", baseline: str = "zero") -> None:
+def check_model(subject, dataset, *, target="predicted", output: str = "logit", baseline: str = "zero") -> None:
     """Raises ValueError without captum, for a class that the model does not have or an instance may not be given, and for
     baseline="padding" where the model has no padding token.
     """
     captum()
-    check_baseline(model, baseline)
-    check_data(model, dataset, target=target, output=output)
+    check_baseline(subject, baseline)
+    check_data(subject, dataset, target=target, output=output)
 
 
+@asks(NEEDS)
 def measure(
-    model, batch, *, seed: int = 0, target="predicted", output: str = "logit", baseline: str = "zero"
+    subject, batch, *, seed: int = 0, target="predicted", output: str = "logit", baseline: str = "zero"
 ) -> dict[str, list]:
     """sum_d (x - b)_d m_d for each token, in units of f: x its embedding, b the baseline's, m the multipliers of DeepLIFT.
 
@@ -69,40 +72,31 @@ def measure(
     Source: Shrikumar et al. 2017, section 3.5.1 (rescale); captum's `DeepLift`.
     """
     check(target=target, output=output, baseline=baseline)
-    check_baseline(model, baseline)
-    parts = items(model, batch)
-    (hidden, mask, query), attention = attended(model, batch)
+    check_baseline(subject, baseline)
+    mask = subject.attendable(batch)
     with torch.no_grad():
-        f = explaining(model.decode(hidden, attention, query), batch, target, output)
-        embedded = model.get_input_embeddings()(batch["input_ids"])
-        inside = (mask if parts is None else parts >= 0).unsqueeze(-1)
-        start = torch.where(inside, baseline_vector(model, baseline).to(embedded), embedded)
-    with without_parameters(model), torch.backends.cudnn.flags(enabled=False):
-        view = _View(lambda points: _value(model, batch, parts, f, points))
+        f = explaining(subject.predict(batch), batch, target, output)
+        embedded = subject.embed(batch)
+        of_items = inside(subject, batch).unsqueeze(-1)
+        start = torch.where(of_items, baseline_vector(subject, baseline).to(embedded), embedded)
+    with without_parameters(subject), torch.backends.cudnn.flags(enabled=False):
+        view = _View(lambda points: _value(subject, batch, f, points))
         view.find(embedded.requires_grad_())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that hooks are set, and removed
             shares = captum().DeepLift(view, eps=SAME).attribute(embedded, start)
     with torch.no_grad():
-        shares = item_sums(shares.sum(-1, dtype=torch.float64), parts)
-        ends = _value(model, batch, parts, f, torch.cat([start, embedded])).unflatten(0, (2, -1))
+        shares = item_sums(shares.sum(-1, dtype=torch.float64), subject.items(batch))
+        ends = _value(subject, batch, f, torch.cat([start, embedded])).unflatten(0, (2, -1))
     of_tokens = shares.masked_fill(~mask, 0)
     residual = of_tokens.sum(1) - (ends[1] - ends[0])
     return dict(zip(COLUMNS, (ragged(of_tokens.float().cpu(), mask.cpu()), residual.tolist()), strict=True))
 
 
-def _value(model, batch, parts, f, points) -> torch.Tensor:
+def _value(subject, batch, f, points) -> torch.Tensor:
     """What is explained (N,) at embeddings (N,L,E): those of the batch's B instances, then of the same anew, and so on."""
     rows = torch.arange(len(batch["input_ids"]), device=points.device).repeat(len(points) // len(batch["input_ids"]))
-    given = {name: values[rows] for name, values in text_inputs(batch).items() if values is not None and name != "input_ids"}
-    answers = batch.get("answer_mask")
-    encoded = model.encode(
-        inputs_embeds=points,
-        items=None if parts is None else parts[rows],
-        answer_mask=None if answers is None else answers[rows],
-        **given,
-    )
-    values = f[rows](model.decode(encoded.hidden, model.attend(*encoded), encoded.query))
+    values = f[rows](subject.predict(batch.take(rows), points))
     return values + 0 * points.sum((1, 2))  # so that what does not depend on its text has a gradient, too
 
 

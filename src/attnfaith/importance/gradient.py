@@ -1,7 +1,8 @@
 """Gradient importance as Jain & Wallace (2019) define it: |x . dp/dx|, with attention held fixed."""
 
-from attnfaith.importance._inputs import differentiable_inputs, gradients, item_sums, items, log_odds
+from attnfaith.importance._inputs import STATES, differentiable, gradients, item_sums, log_odds
 from attnfaith.record import Column, ragged
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -12,9 +13,12 @@ COLUMNS = {
     ),
     "importance_gradient_hidden": Column(("T",), range=(0.0, None), doc="the same of the encoder state h of a token"),
 }
+NEEDS = frozenset({"embeddings", "held attention"})
+COLUMN_NEEDS = {"importance_gradient_hidden": STATES}
 
 
-def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
     """The derivative of the predicted class's probability towards leaving each token's one-hot input.
 
     Attention is detached after the projection, so the gradient flows through the values only, and through the encoder to
@@ -30,16 +34,14 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
-    with differentiable_inputs(model, batch) as (embedded, encoded):
-        attention = model.attend(*encoded).detach()
-        odds = log_odds(model.decode(encoded.hidden, attention, encoded.query))
-        inputs = [embedded, encoded.hidden]
-        slopes = gradients(odds, inputs)
-    mask, odds = encoded.mask.cpu(), odds.detach()
+    with differentiable(subject, batch) as reading:
+        odds = log_odds(reading.logits(hold=True))
+        slopes = gradients(odds, reading.inputs)
+    mask, odds = subject.attendable(batch).cpu(), odds.detach()
     spread = odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
-    inward = [(value * slope).sum(-1) for value, slope in zip(inputs, slopes, strict=True)]
-    inward[0] = item_sums(inward[0], items(model, batch))
+    inward = [(value * slope).sum(-1) for value, slope in zip(reading.inputs, slopes, strict=True)]
+    inward[0] = item_sums(inward[0], subject.items(batch))
     return {
         name: ragged((spread.unsqueeze(-1) * value.abs()).detach().float().cpu(), mask)
-        for name, value in zip(COLUMNS, inward, strict=True)
+        for name, value in zip(COLUMNS, inward, strict=False)  # states where there are any
     }

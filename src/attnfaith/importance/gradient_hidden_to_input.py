@@ -1,15 +1,14 @@
 """What an encoder's states are made of: how the length of each state depends on each token (Meister et al. 2021, eq. 5)."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 
-from attnfaith.importance._fast.norm_gradients import length_gradients, norm_gradients
-from attnfaith.importance._inputs import item_norms, items, text_inputs, token_counts
-from attnfaith.models.hierarchy import sentence_groups
+from attnfaith.importance._fast.state_gradients import norms_of_states
+from attnfaith.importance._inputs import token_counts
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -28,8 +27,7 @@ COLUMNS = {
         doc="the rows of g, state by token, each summing to 1; K = T, 0 if not kept",
     ),
 }
-
-STATES_AT_ONCE = 2**10  # of texts that are taken together
+NEEDS = frozenset({"layers"})
 
 
 def check(*, keep_rows: bool = False) -> None:
@@ -38,7 +36,8 @@ def check(*, keep_rows: bool = False) -> None:
         raise ValueError(f"keep_rows={keep_rows!r}; give true to keep T x T numbers of each text, or false")
 
 
-def measure(model, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[str, list]:
     """How spread out over the text's tokens what a state encodes is, for every state.
 
         g_p(i) = ||d ||h_p||_2 / d x_i||_2 / sum_k ||d ||h_p||_2 / d x_k||_2
@@ -56,10 +55,10 @@ def measure(model, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[str
     Source: Meister et al. 2021, eq. 5 and Table 1.
     """
     check(keep_rows=keep_rows)
-    lengths = token_counts(model, batch)
+    lengths = token_counts(subject, batch)
     entropy, own = ([np.full(length, np.nan, np.float32) for length in lengths] for _ in range(2))
     rows = [np.empty((length if keep_rows else 0, length), np.float32) for length in lengths]
-    for texts, states, norms in _parts(model, batch):
+    for texts, states, norms in norms_of_states(subject, batch):
         shares = norms.double()
         shares = shares / shares.sum(-1, keepdim=True)  # 0 / 0 is NaN
         spread = torch.special.entr(shares).sum(-1).div(math.log(shares.shape[-1])).clamp(0, 1).cpu().numpy()
@@ -71,68 +70,11 @@ def measure(model, batch, *, seed: int = 0, keep_rows: bool = False) -> dict[str
     return dict(zip(COLUMNS, (entropy, own, rows), strict=True))
 
 
-def sensitivities(model, batch) -> list[np.ndarray]:
+@asks(NEEDS)
+def sensitivities(subject, batch) -> list[np.ndarray]:
     """One array (T,T) per instance: ||d ||h_p||_2 / d x_i||_2 of state p (row) in token i (column), attendable ones."""
-    found = [np.empty((length, length), np.float32) for length in token_counts(model, batch)]
-    for texts, states, norms in _parts(model, batch):
+    norms_of = [np.empty((length, length), np.float32) for length in token_counts(subject, batch)]
+    for texts, states, norms in norms_of_states(subject, batch):
         for text, values in zip(texts, norms.cpu().numpy(), strict=True):
-            found[text][states] = values
-    return found
-
-
-def _parts(model, batch) -> Iterator[tuple[list[int], slice, torch.Tensor]]:
-    """(rows of the batch, states p, norms (rows, p, T)), each state once. Texts of equal length run together, unpadded."""
-    parts = {"token": _token_parts, "sentence": _sentence_parts, "word": _word_parts}
-    yield from parts[model.level](model, batch)
-
-
-def _sentence_parts(model, batch):
-    """One backward pass for each sentence of a document: a gradient reaches words through the vectors of their sentences."""
-    lengths, parts = model.attendable(**text_inputs(batch)).sum(1), items(model, batch)
-    for length in lengths[lengths > 0].unique().tolist():
-        rows = (lengths == length).nonzero().squeeze(1)
-        given = {name: values[rows] for name, values in text_inputs(batch).items() if values is not None}
-        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            embedded = model.get_input_embeddings()(given.pop("input_ids")).detach().requires_grad_()
-            read = model.model.read(inputs_embeds=embedded, items=parts[rows], **given)
-            outputs, directions = length_gradients(model.model.encoder, read.inputs)
-            norms = []
-            for state in range(length):
-                keep = state + 1 < length
-                (slopes,) = torch.autograd.grad(outputs[:, state], embedded, directions[:, state], retain_graph=keep)
-                norms.append(item_norms(slopes, parts[rows]))
-        yield rows.tolist(), slice(0, length), torch.stack(norms, 1)
-
-
-def _word_parts(model, batch):
-    """One document after another: the norms of each of its sentences, and 0 between words of two."""
-    sentences, words = model.sentences(**text_inputs(batch)), items(model, batch)
-    reader = model.classifier.model.sentence_reader
-    with torch.no_grad():
-        embedded = model.classifier.model.embed(batch["input_ids"])
-    for row, length in enumerate(token_counts(model, batch)):
-        norms = torch.zeros(1, length, length, dtype=torch.promote_types(embedded.dtype, torch.float32), device=words.device)
-        for group in sentence_groups(sentences[row : row + 1]):
-            for places, mask in zip(group.places, group.mask, strict=True):
-                positions = places[mask]
-                first, size = int(words[row, positions[0]]), len(positions)
-                for states, found in norm_gradients(reader.word_encoder, embedded[row, positions][None], 0, size):
-                    norms[:, first + states.start : first + states.stop, first : first + size] = found
-        if length:
-            yield [row], slice(0, length), norms
-
-
-def _token_parts(model, batch):
-    first, mask, _ = model.model.text_masks(batch["attention_mask"], batch.get("token_type_ids"))
-    with torch.no_grad():
-        embedded = model.model.embed(batch["input_ids"])
-    lengths = first.sum(1)
-    for length in lengths.unique().tolist():
-        rows = (lengths == length).nonzero().squeeze(1)
-        positions = mask[rows[0]].nonzero().squeeze(1)
-        if not len(positions):
-            continue
-        start, stop = int(positions[0]), int(positions[-1]) + 1
-        for chosen in rows.split(max(1, STATES_AT_ONCE // length)):
-            for states, norms in norm_gradients(model.model.encoder, embedded[chosen, :length], start, stop):
-                yield chosen.tolist(), states, norms
+            norms_of[text][states] = values
+    return norms_of

@@ -1,7 +1,8 @@
 """Gradient importance as Meister et al. (2021) define it: the L2 norm of the logit's gradient, through attention or not."""
 
-from attnfaith.importance._inputs import differentiable_inputs, gradients, item_norms, items, log_odds
+from attnfaith.importance._inputs import differentiable, gradients, item_norms, log_odds
 from attnfaith.record import Column, ragged
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -14,9 +15,16 @@ COLUMNS = {
         ("T",), range=(0.0, None), doc="||df/dh||_2 with attention held fixed"
     ),
 }
+NEEDS = frozenset({"embeddings"})
+COLUMN_NEEDS = {
+    "importance_gradient_norm_hidden": frozenset({"states"}),
+    "importance_gradient_norm_detached": frozenset({"held attention"}),
+    "importance_gradient_norm_detached_hidden": frozenset({"states", "held attention"}),
+}
 
 
-def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
     """The length of the steepest ascent of the prediction in each token's embedding, and in each token's state.
 
     f is the logit of the predicted class minus the log-sum-exp of the others: with two classes the single logit of a
@@ -29,13 +37,15 @@ def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
 
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """
-    with differentiable_inputs(model, batch) as (embedded, encoded):
-        attention = model.attend(*encoded)
-        inputs = [embedded, encoded.hidden]
-        through = log_odds(model.decode(encoded.hidden, attention, encoded.query))
-        found = gradients(through, inputs, last=False)
-        fixed = log_odds(model.decode(encoded.hidden, attention.detach(), encoded.query))
-        found += gradients(fixed, inputs)
-    mask, parts = encoded.mask.cpu(), items(model, batch)
-    norms = [item_norms(gradient, parts if place % 2 == 0 else None) for place, gradient in enumerate(found)]
-    return {name: ragged(values.float().cpu(), mask) for name, values in zip(COLUMNS, norms, strict=True)}
+    holds = "held attention" in subject.capabilities
+    with differentiable(subject, batch) as reading:
+        slopes = {"": gradients(log_odds(reading.logits()), reading.inputs, last=not holds)}
+        if holds:
+            slopes["_detached"] = gradients(log_odds(reading.logits(hold=True)), reading.inputs)
+    mask, items = subject.attendable(batch).cpu(), subject.items(batch)
+    norms = {}
+    for ending, (of_inputs, *of_states) in slopes.items():
+        norms[f"importance_gradient_norm{ending}"] = item_norms(of_inputs, items)
+        for slope in of_states:
+            norms[f"importance_gradient_norm{ending}_hidden"] = item_norms(slope, None)
+    return {name: ragged(values.float().cpu(), mask) for name, values in norms.items()}

@@ -1,8 +1,9 @@
 """Gradient times input (Denil et al. 2015; Shrikumar et al. 2016): the part of a linear approximation that a token has."""
 
 from attnfaith.importance._explained import check_data, check_target, explained
-from attnfaith.importance._inputs import differentiable_inputs, gradients, item_sums, items
+from attnfaith.importance._inputs import STATES, differentiable, gradients, item_sums
 from attnfaith.record import Column, ragged
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -16,11 +17,14 @@ COLUMNS = {
         ("T",), signed=True, undefined="where f or its slope is not finite", doc="the same of the encoder state of a token"
     ),
 }
+NEEDS = frozenset({"embeddings"})
+COLUMN_NEEDS = {"importance_gradient_x_input_hidden": STATES}
 
 check, check_model = check_target, check_data
 
 
-def measure(model, batch, *, seed: int = 0, target="predicted", output: str = "logit") -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0, target="predicted", output: str = "logit") -> dict[str, list]:
     """sum_d x_d df/dx_d for each token: what leaving its embedding out would change if f were linear. In units of f.
 
     f is what `_explained.explaining` makes of target and output. The gradient flows through attention too, unlike that of
@@ -33,11 +37,10 @@ def measure(model, batch, *, seed: int = 0, target="predicted", output: str = "l
 
     Source: Denil et al. 2015; Shrikumar et al. 2016.
     """
-    with differentiable_inputs(model, batch) as (embedded, encoded):
-        logits = model.decode(encoded.hidden, model.attend(*encoded), encoded.query)
-        inputs = [embedded, encoded.hidden]
-        slopes = gradients(explained(logits, batch, target, output), inputs)
-    products = [(value * slope).detach().double().sum(-1) for value, slope in zip(inputs, slopes, strict=True)]
-    products[0] = item_sums(products[0], items(model, batch))
-    mask = encoded.mask.cpu()
-    return {name: ragged(values.float().cpu(), mask) for name, values in zip(COLUMNS, products, strict=True)}
+    with differentiable(subject, batch) as reading:
+        slopes = gradients(explained(reading.logits(), batch, target, output), reading.inputs)
+    products = [(value * slope).detach().double().sum(-1) for value, slope in zip(reading.inputs, slopes, strict=True)]
+    products[0] = item_sums(products[0], subject.items(batch))
+    mask = subject.attendable(batch).cpu()
+    # of states where there are any
+    return {name: ragged(values.float().cpu(), mask) for name, values in zip(COLUMNS, products, strict=False)}

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.importance._fast.lines import line_reader
-from attnfaith.importance._inputs import attended, gradients, item_sums, items, text_inputs, without_parameters
+from attnfaith.importance._explained import Explained, check_data, check_target, explaining
+from attnfaith.importance._fast.lines import EnteredLine
+from attnfaith.importance._inputs import STATES, gradients, inside, item_sums, without_parameters
 from attnfaith.record import Column, ragged
+from attnfaith.subjects import Batch, Subject, asks
 
 
 COLUMNS = {
@@ -39,6 +40,8 @@ COLUMNS = {
     "integrated_gradients_steps": Column(dtype="int64", doc="points of the line that were taken"),
     "integrated_gradients_steps_hidden": Column(dtype="int64", doc="the same for encoder states"),
 }
+NEEDS = frozenset({"embeddings"})
+COLUMN_NEEDS = {name: STATES for name in COLUMNS if name.endswith("_hidden")}
 
 BASELINES = ("zero", "padding", "mean")
 PLACES_AT_ONCE = 3 * 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
@@ -92,20 +95,21 @@ def check(
         )
 
 
-def check_model(model, dataset, *, target="predicted", output: str = "logit", baseline: str = "zero", **_steps) -> None:
-    """Raises ValueError as `_explained.check_data` says, and for baseline="padding" where the model has no padding token."""
-    check_baseline(model, baseline)
-    check_data(model, dataset, target=target, output=output)
+def check_model(subject, dataset, *, target="predicted", output: str = "logit", baseline: str = "zero", **_steps) -> None:
+    """Raises ValueError as `_explained.check_data` says, and for baseline="padding" where there is no padding token."""
+    check_baseline(subject, baseline)
+    check_data(subject, dataset, target=target, output=output)
 
 
-def check_baseline(model, baseline: str) -> None:
-    """Raises ValueError for baseline="padding" where the model has no padding token."""
-    if baseline == "padding" and model.config.pad_token_id is None:
+def check_baseline(subject: Subject, baseline: str) -> None:
+    """Raises ValueError for baseline="padding" where the subject has no padding token."""
+    if baseline == "padding" and subject.pad_token_id is None:
         raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
 
 
+@asks(NEEDS)
 def measure(
-    model,
+    subject,
     batch,
     *,
     seed: int = 0,
@@ -136,62 +140,71 @@ def measure(
     Source: Sundararajan et al. 2017, eq. 1 and 3 and proposition 1.
     """
     check(target, output, baseline, steps, max_steps, tolerance)
-    check_baseline(model, baseline)
-    with without_parameters(model):
-        inputs, hidden, mask, parts = lines(model, batch, baseline, target, output)
-        found = [integrate(line, steps, max_steps, tolerance) for line in (inputs, hidden)]
-    of_items = item_sums(found[0].parts, parts), found[1].parts
-    columns = [ragged(values.float().cpu(), mask.cpu()) for values in of_items]
-    columns += [one.residual.tolist() for one in found] + [one.steps.tolist() for one in found]
-    return dict(zip(COLUMNS, columns, strict=True))
+    check_baseline(subject, baseline)
+    with without_parameters(subject):
+        with torch.no_grad():
+            f = explaining(subject.predict(batch), batch, target, output)
+        lines = {"": input_line(subject, batch, f, baseline)}
+        if "states" in subject.capabilities:
+            lines["_hidden"] = state_line(subject, batch, f)
+        handed_out = {ending: integrate(line, steps, max_steps, tolerance) for ending, line in lines.items()}
+    mask, made = subject.attendable(batch).cpu(), {}
+    for ending, (parts, residual, used) in handed_out.items():
+        of_items = parts if ending else item_sums(parts, subject.items(batch))
+        made[f"importance_integrated_gradients{ending}"] = ragged(of_items.float().cpu(), mask)
+        made[f"integrated_gradients_residual{ending}"] = residual.tolist()
+        made[f"integrated_gradients_steps{ending}"] = used.tolist()
+    return {name: made[name] for name in COLUMNS if name in made}
 
 
-def lines(model, batch, baseline: str, target, output: str) -> tuple[Line, Line, torch.Tensor, torch.Tensor | None]:
-    """The line of inputs and that of states, the mask (B,T) of what attention is over and the items of positions."""
-    rest, parts, answers = text_inputs(batch), items(model, batch), batch.get("answer_mask")
-    with torch.no_grad():
-        embedded = model.get_input_embeddings()(rest.pop("input_ids"))
-        encoded, attention = attended(model, batch)
-        hidden, mask, query = encoded
-        f = explaining(model.decode(hidden, attention, query), batch, target, output)
-        ours = mask if parts is None else parts >= 0
-        start = torch.where(ours.unsqueeze(-1), baseline_vector(model, baseline).to(embedded), embedded)
-        read = model.model.read(**text_inputs(batch)) if model.level == "token" else None
-        if read is not None:
-            reader = line_reader(model.model.encoder)
-            start, embedded = reader.enter(start), reader.enter(embedded)
+@torch.no_grad()
+def input_line(subject: Subject, batch: Batch, f: Explained, baseline: str) -> Line:
+    """The line of embeddings, from the baseline to the text; what takes in tokens one by one is asked once for both ends."""
+    embedded, lengths = subject.embed(batch), batch["attention_mask"].sum(1)
+    filling = baseline_vector(subject, baseline).to(embedded)
+    start = torch.where(inside(subject, batch).unsqueeze(-1), filling, embedded)
+    if "layers" in subject.capabilities and subject.level == "token":
+        line = EnteredLine(subject, batch)
+        value = _value_of_states(subject, batch, f, line.states)
+        return Line(line.enter(start), line.enter(embedded), lengths, value)
 
-    def read_off(states, rows):
-        """(n,P) of states (n,P,l,H)."""
-        count, points, length, _ = states.shape
-        rows = rows.repeat_interleave(points)
-        asked, here = None if query is None else query[rows], mask[rows, :length]
-        states = states.flatten(0, 1)
-        attention = model.attend(states, here, asked).unsqueeze(1)  # as one of K: states then meet an affine decoder first
-        return f[rows](model.decode(states, attention, asked).squeeze(1)).view(count, points)
-
-    def of_states(start, change, shares, rows):
-        return read_off(start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1), rows)
-
-    def of_entered(start, change, shares, rows):
-        return read_off(reader.along(start, change, shares, read.present[rows, : start.shape[1]]), rows)
-
-    def of_inputs(start, change, shares, rows):
+    def value_of_points(start, change, shares, rows):
         points = (start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)).flatten(0, 1)
-        length, rows = start.shape[1], rows.repeat_interleave(len(shares))
-        given = {name: None if values is None else values[rows, :length] for name, values in rest.items()}
-        allowed = None if answers is None else answers[rows]
-        again = model.encode(inputs_embeds=points, items=parts[rows, :length], answer_mask=allowed, **given)
-        return f[rows](model.decode(again.hidden, model.attend(*again), again.query)).view(-1, len(shares))
+        rows = rows.repeat_interleave(len(shares))
+        return f[rows](subject.predict(batch.take(rows, start.shape[1]), points)).view(-1, len(shares))
 
-    inputs = Line(start, embedded, rest["attention_mask"].sum(1), of_inputs if read is None else of_entered)
+    return Line(start, embedded, lengths, value_of_points)
+
+
+def state_line(subject: Subject, batch: Batch, f: Explained) -> Line:
+    """The line of states, from states of 0."""
+
+    def states(start, change, shares, _rows):
+        return start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)
+
+    hidden, mask, _ = subject.encoded(batch)
     places = mask.shape[1] - mask.flip(1).to(torch.int8).argmax(1)  # up to the last that is attendable
-    return inputs, Line(torch.zeros_like(hidden), hidden, places, of_states), mask, parts
+    return Line(torch.zeros_like(hidden), hidden, places, _value_of_states(subject, batch, f, states))
 
 
-def baseline_vector(model, baseline: str) -> torch.Tensor:
+def _value_of_states(subject: Subject, batch: Batch, f: Explained, states: Callable) -> Callable:
+    """The `value` of a line whose points have states (n,P,l,H)."""
+    _, mask, query = subject.encoded(batch)
+
+    def value(start, change, shares, rows):
+        points = states(start, change, shares, rows)
+        rows = rows.repeat_interleave(points.shape[1])
+        asked, here = None if query is None else query[rows], mask[rows, : points.shape[2]]
+        hidden = points.flatten(0, 1)
+        attention = subject.attend(hidden, here, asked).unsqueeze(1)  # as one of K: states then meet an affine decoder first
+        return f[rows](subject.decode(hidden, attention, asked).squeeze(1)).view(points.shape[:2])
+
+    return value
+
+
+def baseline_vector(subject: Subject, baseline: str) -> torch.Tensor:
     """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's."""
-    table, padding = model.get_input_embeddings().weight, model.config.pad_token_id
+    table, padding = subject.vocabulary(), subject.pad_token_id
     if baseline == "padding":
         return table[padding]
     if baseline == "zero":

@@ -6,6 +6,7 @@ import torch
 from attnfaith.importance._captum import captum
 from attnfaith.importance._surrogate import check_sampled_model, check_sampling, of_each
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -23,6 +24,7 @@ COLUMNS = {
         doc="their sum - (f of the text - f of nothing); about 0",
     ),
 }
+NEEDS = frozenset({"token deletion"})
 
 
 def check(*, target="predicted", output: str = "logit", samples: int = 256, absent: str = "deleted") -> None:
@@ -31,14 +33,15 @@ def check(*, target="predicted", output: str = "logit", samples: int = 256, abse
 
 
 def check_model(
-    model, dataset, *, target="predicted", output: str = "logit", samples: int = 256, absent: str = "deleted"
+    subject, dataset, *, target="predicted", output: str = "logit", samples: int = 256, absent: str = "deleted"
 ) -> None:
-    """Raises ValueError for a class that the model does not have or an instance may not be given, and without captum."""
-    check_sampled_model(model, dataset, target, output)
+    """Raises ValueError as `_surrogate.check_sampled_model` says."""
+    check_sampled_model(subject, dataset, target, output, absent, "kernel_shap")
 
 
+@asks(NEEDS)
 def measure(
-    model,
+    subject,
     batch,
     *,
     seed: int = 0,
@@ -66,9 +69,9 @@ def measure(
     shap = captum().KernelShap
 
     def fit(value, length):
-        found = shap(value).attribute(torch.ones(1, length), n_samples=samples, perturbations_per_eval=samples)
-        return found[0].double().numpy()
+        values = shap(value).attribute(torch.ones(1, length), n_samples=samples, perturbations_per_eval=samples)
+        return values[0].double().numpy()
 
-    found = of_each(model, batch, fit, seed=seed, purpose="kernel_shap", target=target, output=output, absent=absent)
-    scores, residuals = [scores.astype(np.float32) for scores, _ in found], [residual for _, residual in found]
+    fits = of_each(subject, batch, fit, seed=seed, purpose="kernel_shap", target=target, output=output, absent=absent)
+    scores, residuals = [scores.astype(np.float32) for scores, _ in fits], [residual for _, residual in fits]
     return dict(zip(COLUMNS, (scores, residuals), strict=True))

@@ -8,6 +8,7 @@ import torch
 from attnfaith.importance._captum import captum
 from attnfaith.importance._surrogate import check_sampled_model, check_sampling, of_each
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 COLUMNS = {
@@ -18,6 +19,7 @@ COLUMNS = {
         doc="a token's weight in a local linear model of what is explained",
     ),
 }
+NEEDS = frozenset({"token deletion"})
 
 
 def check(
@@ -40,7 +42,7 @@ def check(
 
 
 def check_model(
-    model,
+    subject,
     dataset,
     *,
     target="predicted",
@@ -50,12 +52,13 @@ def check_model(
     width: float = 0.25,
     penalty: float = 0.01,
 ) -> None:
-    """Raises ValueError for a class that the model does not have or an instance may not be given, and without captum."""
-    check_sampled_model(model, dataset, target, output)
+    """Raises ValueError as `_surrogate.check_sampled_model` says."""
+    check_sampled_model(subject, dataset, target, output, absent, "lime")
 
 
+@asks(NEEDS)
 def measure(
-    model,
+    subject,
     batch,
     *,
     seed: int = 0,
@@ -91,8 +94,8 @@ def measure(
     def fit(value, length):
         linear = SkLearnLasso(alpha=penalty) if penalty else SkLearnLinearRegression()
         surrogate = attr.Lime(value, interpretable_model=linear, similarity_func=near)
-        found = surrogate.attribute(torch.ones(1, length), n_samples=samples, perturbations_per_eval=samples)
-        return found[0].double().numpy()
+        weights = surrogate.attribute(torch.ones(1, length), n_samples=samples, perturbations_per_eval=samples)
+        return weights[0].double().numpy()
 
-    found = of_each(model, batch, fit, seed=seed, purpose="lime", target=target, output=output, absent=absent)
-    return {"importance_lime": [scores.astype(np.float32) for scores, _ in found]}
+    fits = of_each(subject, batch, fit, seed=seed, purpose="lime", target=target, output=output, absent=absent)
+    return {"importance_lime": [scores.astype(np.float32) for scores, _ in fits]}

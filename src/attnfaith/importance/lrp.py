@@ -7,14 +7,11 @@ from typing import NamedTuple
 import torch
 
 from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.importance._inputs import gradients, item_sums, items, text_inputs
-from attnfaith.importance._lrp_rules import BIAS, DECODERS, ENCODERS, POSITIONS, QUERY, STABILISER, Rules
-from attnfaith.models.hierarchy import sentence_groups
-from attnfaith.models.modeling_attention_classifier import Encoded
-from attnfaith.models.projections import project
-from attnfaith.models.queries import barring
+from attnfaith.importance._fast.lrp_reading import check_rules, read_by_rules
+from attnfaith.importance._fast.lrp_rules import BIAS, POSITIONS, QUERY, STABILISER, Rules
+from attnfaith.importance._inputs import gradients, inside, item_sums
 from attnfaith.record import Column, ragged
-from attnfaith.subjects.word_level import WordLevel
+from attnfaith.subjects import Pooled, WordLevel, asks
 
 
 COLUMNS = {
@@ -41,6 +38,7 @@ COLUMNS = {
         doc="the part of lrp_residual that is in no marker, second text, position, bias or stabiliser",
     ),
 }
+NEEDS = frozenset({"layers"})
 EPSILON = 1e-3
 
 
@@ -84,42 +82,27 @@ def check(*, target="predicted", output: str = "logit", epsilon: float = EPSILON
         raise ValueError(f"epsilon={epsilon!r}; give what stabilises a divisor: a number from 0 on, such as {EPSILON:g}")
 
 
-def check_model(model, dataset, *, target="predicted", output: str = "logit", epsilon: float = EPSILON) -> None:
+def check_model(subject, dataset, *, target="predicted", output: str = "logit", epsilon: float = EPSILON) -> None:
     """Raises ValueError as `check` does, for a model with an encoder or decoder that no rule is known for, and for a class
     that the model does not have or an instance may not be given.
     """
     check(target=target, output=output, epsilon=epsilon)
-    _check_rules(_classifier(model))
-    check_data(model, dataset, target=target, output=output)
+    check_rules(subject.classifier)
+    check_data(subject, dataset, target=target, output=output)
 
 
-def _classifier(model):
-    return model.classifier if isinstance(model, WordLevel) else model
-
-
-def _check_rules(classifier) -> None:
-    lacking = [
-        part
-        for part, kinds in ((classifier.model.encoder, ENCODERS), (classifier.decoder, DECODERS))
-        if type(part) not in kinds
-    ]
-    if lacking:
-        raise ValueError(
-            f"lrp has no rule for {type(lacking[0]).__name__}; gradient_x_input, integrated_gradients and occlusion measure "
-            "any model"
-        )
-
-
+@asks(NEEDS)
 def measure(
-    model, batch, *, seed: int = 0, target="predicted", output: str = "logit", epsilon: float = EPSILON
+    subject, batch, *, seed: int = 0, target="predicted", output: str = "logit", epsilon: float = EPSILON
 ) -> dict[str, list]:
     """The share of each token in the number explained, by rules that conserve the sum from layer to layer.
 
     Relevance starts at the logits as value times slope of what `_explained.explaining` makes of target and output: for a
     logit that is the logit, for a contrast one logit and minus the other. Dense layers and convolutions divide it by the
     epsilon rule, LSTM and GRU steps and attention give all of it to the signal and none to gate or weight, self-attention
-    weights and the divisor of layer normalisation are held fixed, nonlinearities pass it on: `_lrp_rules` has the formulas.
-    So the query of attention has no relevance, and a token without attention has relevance only through others' states.
+    weights and the divisor of layer normalisation are held fixed, nonlinearities pass it on: `_fast.lrp_rules` has the
+    formulas. So the query of attention has no relevance, and a token without attention has relevance only through others'
+    states.
 
     Biases keep what is theirs, which Arras et al. recommend for explanations (their bias factor of 0); with markers, a
     second text and positions that is `lrp_residual`. `lrp_unaccounted` says whether the rules conserved what they should: it
@@ -138,50 +121,49 @@ def measure(
 
     Source: Bach et al. 2015; Arras et al. 2017 and 2019; Ali et al. 2022. No code of theirs is used here.
     """
-    found = relevance(model, batch, target=target, output=output, epsilon=epsilon)
-    mask = found.mask.cpu()
+    shares = relevance(subject, batch, target=target, output=output, epsilon=epsilon)
+    mask = shares.mask.cpu()
     values = (
-        ragged(found.tokens.float().cpu(), mask),
-        ragged(found.hidden.float().cpu(), mask),
-        found.residual.tolist(),
-        found.unaccounted.tolist(),
+        ragged(shares.tokens.float().cpu(), mask),
+        ragged(shares.hidden.float().cpu(), mask),
+        shares.residual.tolist(),
+        shares.unaccounted.tolist(),
     )
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def relevance(model, batch, *, target="predicted", output: str = "logit", epsilon: float = EPSILON) -> Relevance:
+@asks(NEEDS)
+def relevance(subject, batch, *, target="predicted", output: str = "logit", epsilon: float = EPSILON) -> Relevance:
     """All of what `measure` follows: see there, and `Relevance`."""
     check(target=target, output=output, epsilon=epsilon)
-    level, classifier = model.level, _classifier(model)
-    _check_rules(classifier)
-    if torch.finfo(classifier.dtype).bits < 32:  # states made of coarse sums are not the sums that relevance goes through
-        classifier = copy.deepcopy(classifier).float()
-        model = WordLevel(classifier) if level == "word" else classifier
+    check_rules(subject.classifier)
+    if torch.finfo(subject.classifier.dtype).bits < 32:  # states of coarse sums are not the sums that relevance goes through
+        classifier = copy.deepcopy(subject.classifier).float()
+        subject = Pooled(WordLevel(classifier) if subject.level == "word" else classifier)
     count = len(batch["input_ids"])
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-        embedded = classifier.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+        embedded = subject.embed(batch).detach().requires_grad_()
         ledger = torch.zeros(count, 4, dtype=torch.float64, device=embedded.device, requires_grad=True)
-        read = _read(classifier, batch, embedded, Rules(epsilon, ledger))
-        found = explaining(read.logits.detach(), batch, target, output)
+        read = read_by_rules(subject.classifier, batch, embedded, Rules(epsilon, ledger))
+        f = explaining(read.logits.detach(), batch, target, output)
         tops = read.logits.detach().requires_grad_()
-        values = found(tops)
+        values = f(tops)
         (slopes,) = torch.autograd.grad(values.sum(), tops)
         wanted = [embedded, ledger, read.hidden, *(states for _, states in read.words)]
         embedded_slopes, entries, hidden_slopes, *word_slopes = gradients((read.logits * slopes).sum(), wanted)
     tokens = _relevance(embedded, embedded_slopes)
     hidden, mask = _relevance(read.hidden, hidden_slopes), read.mask
-    if level == "word":
+    if subject.level == "word":
         hidden = torch.zeros_like(tokens)
         for (group, states), slope in zip(read.words, word_slopes, strict=True):
             hidden = group.put(_relevance(states, slope), hidden)
-    parts = items(model, batch)
-    inside = read.mask if parts is None else parts >= 0
-    markers = tokens.masked_fill(inside, 0).sum(1)
-    if level == "word":
-        hidden, mask = item_sums(hidden, parts), model.attendable(**text_inputs(batch))
+    items, of_items = subject.items(batch), inside(subject, batch)
+    markers = tokens.masked_fill(of_items, 0).sum(1)
+    if subject.level == "word":
+        hidden, mask = item_sums(hidden, items), subject.attendable(batch)
     values, tops = values.detach(), tops.detach()
     return Relevance(
-        tokens=item_sums(tokens.masked_fill(~inside, 0), parts),
+        tokens=item_sums(tokens.masked_fill(~of_items, 0), items),
         hidden=hidden,
         mask=mask,
         explained=values,
@@ -192,41 +174,6 @@ def relevance(model, batch, *, target="predicted", output: str = "logit", epsilo
         stabiliser=entries[:, STABILISER],
         output=values - (tops * slopes).double().sum(1),
     )
-
-
-class _Read(NamedTuple):
-    """A batch read by the rules: logits (B,C), states (B,T,H) with their mask (B,T), and word states by group."""
-
-    logits: torch.Tensor
-    hidden: torch.Tensor
-    mask: torch.Tensor
-    words: list
-
-
-def _read(model, batch, embedded, rules) -> _Read:
-    """The stages of a classifier, from embeddings (B,L,E), by rules."""
-    given = text_inputs(batch)
-    with torch.no_grad():
-        _, present, mask, query = model.model.texts(
-            None, given["attention_mask"], given["token_type_ids"], inputs_embeds=embedded.detach()
-        )
-    inputs, words, reader = embedded, [], model.model.sentence_reader
-    if reader is not None:
-        parts = model.items(**given)
-        present = mask = model.attendable(**given)
-        inputs = embedded.new_zeros(*mask.shape, model.config.hidden_size)
-        for group in sentence_groups(parts):
-            within = rules.of(group.rows)
-            states = within.encoded(reader.word_encoder, group.take(embedded), group.mask)
-            asked = None if query is None else query[group.rows]
-            weights = project(reader.scores(states.detach(), asked), group.mask, model.config)
-            inputs = inputs.index_put((group.rows, group.numbers), within.pooled(states, weights))
-            words.append((group, states))
-    hidden = rules.encoded(model.model.encoder, inputs, present)
-    allowed = model.allow(Encoded(hidden.detach(), mask, query), batch.get("answer_mask")).query
-    attention = model.attend(hidden.detach(), mask, query)
-    logits = rules.decoded(model.decoder, rules.pooled(hidden, attention), query)
-    return _Read(logits + barring(allowed, logits), hidden, mask, words)
 
 
 def _relevance(values, slopes) -> torch.Tensor:

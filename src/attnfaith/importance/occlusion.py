@@ -2,11 +2,16 @@
 
 import torch
 
-from attnfaith.data.tokenization import SPECIAL_TOKENS
 from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.importance._inputs import attended, item_sums, items, text_inputs
-from attnfaith.importance.leave_one_out import without_state, without_state_reprojected, without_token, without_word
+from attnfaith.importance._inputs import STATES, attended, item_sums
+from attnfaith.importance._removal import (
+    with_token_replaced,
+    without_state,
+    without_state_reprojected,
+    without_token,
+)
 from attnfaith.record import Column, ragged
+from attnfaith.subjects import asks, require
 
 
 COLUMNS = {
@@ -24,8 +29,10 @@ COLUMNS = {
     ),
 }
 
-WAYS = ("delete", "zero", "unknown", "mask")
-UNKNOWN = SPECIAL_TOKENS.index("<unk>")
+NEEDS = frozenset({"token deletion"})
+COLUMN_NEEDS = {"importance_occlusion_hidden": STATES}
+WAYS = {"delete": "token deletion", "zero": "embeddings", "unknown": "embeddings", "mask": "states"}
+"""How a token may be taken away, and what a subject must be able to do for it."""
 
 
 def check(target="predicted", output: str = "logit", by: str = "delete") -> None:
@@ -35,14 +42,16 @@ def check(target="predicted", output: str = "logit", by: str = "delete") -> None
         raise ValueError(f"by={by!r} is no way to occlude a token; choose one of {', '.join(WAYS)}")
 
 
-def check_model(model, dataset, *, target="predicted", output: str = "logit", by: str = "delete") -> None:
-    """Raises ValueError as `_explained.check_data` says."""
-    check_data(model, dataset, target=target, output=output)
+def check_model(subject, dataset, *, target="predicted", output: str = "logit", by: str = "delete") -> None:
+    """Raises ValueError as `_explained.check_data` says, and for a way that the subject cannot go."""
+    require(subject, {WAYS[by]}, f"occlusion with by='{by}'")
+    check_data(subject, dataset, target=target, output=output)
 
 
+@asks(NEEDS)
 @torch.no_grad()
 def measure(
-    model, batch, *, seed: int = 0, target="predicted", output: str = "logit", by: str = "delete"
+    subject, batch, *, seed: int = 0, target="predicted", output: str = "logit", by: str = "delete"
 ) -> dict[str, list]:
     """f of the text minus f of the text with one token taken away, for each; in units of f, any number.
 
@@ -58,38 +67,28 @@ def measure(
     Source: Zeiler & Fergus 2014; Li et al. 2016 ("erasure"); the state's as in Jain & Wallace 2019, algorithm 1.
     """
     check(target, output, by)
-    encoded, attention = attended(model, batch)
-    hidden, mask, query = encoded
-    logits = model.decode(hidden, attention, query)
+    require(subject, {WAYS[by]}, f"occlusion with by='{by}'")
+    logits, mask = subject.predict(batch), subject.attendable(batch).cpu()
     f = explaining(logits, batch, target, output)
-    idle = attention == 0
-    removed = f(without_state(model, hidden, attention, query))
-    if by == "mask" or (by == "delete" and not model.contextual):
-        occluded = f(without_state_reprojected(model, encoded))
-        same = idle & model.ignores_weightless
-    elif by == "delete":
-        without = without_word if model.level == "word" else without_token
-        occluded, same = f(without(model, text_inputs(batch), encoded)), torch.zeros_like(idle)
-    else:
-        found, same = _replaced(model, batch, encoded, by)
-        occluded = f(found)
-    whole, mask = f(logits).unsqueeze(1), mask.cpu()
-    falls = ((whole - occluded).masked_fill(same, 0.0), (whole - removed).masked_fill(idle, 0.0))
-    return {name: ragged(values.float().cpu(), mask) for name, values in zip(COLUMNS, falls, strict=True)}
+    whole = f(logits).unsqueeze(1)
+    columns = {"importance_occlusion": _occlusion(subject, batch, f, whole, by)}
+    if "states" in subject.capabilities:
+        (hidden, _, query), attention = attended(subject, batch)
+        removed = f(without_state(subject, hidden, attention, query))
+        columns["importance_occlusion_hidden"] = (whole - removed).masked_fill(attention == 0, 0.0)
+    return {name: ragged(values.float().cpu(), mask) for name, values in columns.items()}
 
 
-def _replaced(model, batch, encoded, by: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits (B,T,C) with each token, sentence or word replaced, and where (B,T) it is by what was there."""
-    given, parts = text_inputs(batch), items(model, batch)
-    embed = model.get_input_embeddings()
-    embedded = embed(given["input_ids"])
-    filling = torch.zeros_like(embedded[0, 0]) if by == "zero" else embed(given["input_ids"].new_tensor(UNKNOWN))
-    changed = (embedded != filling).any(-1)
-    if parts is None:
-        return without_token(model, given, encoded, filling), ~changed
-    same = item_sums(changed.double(), parts) == 0
-    if model.level == "word":
-        return without_word(model, given, encoded, filling.expand_as(embedded)), same
-    _, _, _, state = model.model.texts(**given)
-    vectors, _, _ = model.model.sentence_reader(filling.expand_as(embedded), parts, state)
-    return without_token(model, given, encoded, vectors), same
+def _occlusion(subject, batch, f, whole: torch.Tensor, by: str) -> torch.Tensor:
+    """By how much f falls (B,T) from `whole` (B,1), exactly 0 where what takes a token's place is what was there."""
+    if by == "mask" or (by == "delete" and "states" in subject.capabilities and not subject.contextual):
+        encoded, attention = attended(subject, batch)
+        falls = whole - f(without_state_reprojected(subject, encoded))
+        return falls.masked_fill((attention == 0) & subject.ignores_weightless, 0.0)
+    if by == "delete":
+        return whole - f(without_token(subject, batch))
+    embedded, items = subject.embed(batch), subject.items(batch)
+    filling = torch.zeros_like(embedded[0, 0]) if by == "zero" else subject.vocabulary()[subject.unknown_token_id]
+    differs = (embedded != filling).any(-1)
+    same = ~differs if items is None else item_sums(differs.double(), items) == 0
+    return (whole - f(with_token_replaced(subject, batch, filling))).masked_fill(same, 0.0)

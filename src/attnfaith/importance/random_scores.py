@@ -5,15 +5,18 @@ import numpy as np
 from attnfaith._random import generator
 from attnfaith.importance._inputs import token_counts
 from attnfaith.record import Column
+from attnfaith.subjects import asks
 
 
 COLUMNS = {"importance_random": Column(("T",), doc="a number drawn uniformly from 0..1 for each token")}
+NEEDS: frozenset[str] = frozenset()
 
 
-def measure(model, batch, *, seed: int = 0) -> dict[str, list]:
+@asks(NEEDS)
+def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
     """Independent uniform numbers, which know nothing of the text; the stream of an instance is its own (`generator`)."""
-    found = [
+    scores = [
         generator(seed, name, "random_scores").random(length, np.float32)
-        for name, length in zip(batch["instance_id"], token_counts(model, batch), strict=True)
+        for name, length in zip(batch["instance_id"], token_counts(subject, batch), strict=True)
     ]
-    return {"importance_random": found}
+    return {"importance_random": scores}

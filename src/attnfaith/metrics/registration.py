@@ -23,7 +23,7 @@ def register_metric() -> None:
     current directory still comes first, as does the Hub where a `revision` is asked for. Calling it again changes
     nothing.
     """
-    when_imported("evaluate.loading", _patch_lookup)
+    when_imported("evaluate.loading", _patch_lookup, f"evaluate.load knows the metric only by its folder, {METRIC_DIR}")
 
 
 def _patch_lookup() -> None:
@@ -35,9 +35,9 @@ def _patch_lookup() -> None:
 
     @functools.wraps(lookup)
     def evaluation_module_factory(path, module_type=None, revision=None, **arguments):
-        is_local = os.path.isfile(os.path.join(path, METRIC_NAME + ".py"))
-        if path == METRIC_NAME and not is_local and module_type in (None, "metric") and revision is None:
-            path = str(METRIC_DIR)
+        if path == METRIC_NAME and module_type in (None, "metric") and revision is None:
+            is_local = os.path.isfile(os.path.join(path, METRIC_NAME + ".py"))
+            path = path if is_local else str(METRIC_DIR)
         return lookup(path, module_type=module_type, revision=revision, **arguments)
 
     evaluation_module_factory._knows_attention_faithfulness = True

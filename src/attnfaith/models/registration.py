@@ -15,6 +15,7 @@ MODEL_TYPE = "attention_classifier"
 CONFIG = "AttentionClassifierConfig"
 MODEL = "AttentionClassifierModel"
 CLASSIFIER = "AttentionClassifierForSequenceClassification"
+WITHOUT = f"Auto classes and pipelines do not know its models; load them by attnfaith.{CLASSIFIER}.from_pretrained"
 
 
 def register_auto_classes() -> None:
@@ -23,28 +24,33 @@ def register_auto_classes() -> None:
     Imports nothing: transformers' tables are filled when they are imported, or now if they already are. Calling it
     again changes nothing.
     """
-    when_imported("transformers.models.auto.configuration_auto", _add_config)
-    when_imported("transformers.models.auto.modeling_auto", _add_models)
+    when_imported("transformers.models.auto.configuration_auto", _add_config, WITHOUT)
+    when_imported("transformers.models.auto.modeling_auto", _add_models, WITHOUT)
 
 
 def _add_config() -> None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
-    CONFIG_MAPPING_NAMES[MODEL_TYPE] = CONFIG
-    CONFIG_MAPPING._modules[MODEL_TYPE] = sys.modules["attnfaith"]
+    _fill([(CONFIG_MAPPING_NAMES, MODEL_TYPE, CONFIG), (CONFIG_MAPPING._modules, MODEL_TYPE, sys.modules["attnfaith"])])
 
 
 def _add_models() -> None:
-    from transformers.models.auto import modeling_auto
+    from transformers.models.auto import modeling_auto as auto
 
+    entries = []
     for mapping, names, model in (
-        (modeling_auto.MODEL_MAPPING, modeling_auto.MODEL_MAPPING_NAMES, MODEL),
-        (
-            modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-            modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-            CLASSIFIER,
-        ),
+        (auto.MODEL_MAPPING, auto.MODEL_MAPPING_NAMES, MODEL),
+        (auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES, CLASSIFIER),
     ):
-        names[MODEL_TYPE] = model
-        mapping._modules[MODEL_TYPE] = sys.modules["attnfaith"]
-        mapping._reverse_config_mapping[CONFIG] = MODEL_TYPE
+        entries += [
+            (names, MODEL_TYPE, model),
+            (mapping._modules, MODEL_TYPE, sys.modules["attnfaith"]),
+            (mapping._reverse_config_mapping, CONFIG, MODEL_TYPE),
+        ]
+    _fill(entries)
+
+
+def _fill(entries: list[tuple]) -> None:
+    """Write (table, key, value) once all tables are at hand: a half-registered model would break what walks through them."""
+    for table, key, value in entries:
+        table[key] = value

@@ -3,7 +3,7 @@
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cached_property
 
 from attnfaith.record.column import Column
@@ -25,56 +25,51 @@ HEADING = (
 DTYPES = {str: "category", float: "float64", bool: "bool", int: "int64"}
 
 
+def _field(doc: str, default=MISSING):
+    """A field of an identity with what its column says."""
+    return field(default=default, metadata={"doc": doc})
+
+
 @dataclass(frozen=True)
 class Identity:
-    """One cell of a record. Every field is a column; None where a field does not apply (a null in the file).
+    """One cell of a record. Every field is a column; None where a field does not apply (a null in the file)."""
 
-    model: the kind of model, "attention_classifier". encoder, alignment, projection, readout: its factors; hierarchy "none"
-        or "sentence". level: what attention is over, "token", "sentence", or "word" (of a hierarchical model, all words of a
-        document). score_scale: the standard deviation that scores are held at. projection_parameter: lambda of sparsegen,
-        alpha of entmax. vectors: "random" with the standard deviation vectors_scale, or "pretrained" with vectors_digest, 12
-        hexadecimal digits of a SHA-256 over the file.
-    objective: "classification", "untrained", "adversarial" or "guided". attention_rate: learning rate of the alignment over
-        that of the rest. random_erasure: largest share of a text's words erased at a training step. adversary_weight,
-        adversary_divergence, adversary_frozen: of an adversary. base_<field>: the same fields of the model that an adversary
-        or a guided model was trained against. attention_kind: "own", or "given" to a guided model.
-    dataset: its name. texts, training_texts: fingerprints of the texts measured and of those trained on. split, seed.
-    """
-
-    dataset: str
-    texts: str
-    split: str
-    seed: int
-    training_texts: str | None = None
-    model: str = "attention_classifier"
-    encoder: str = "bilstm"
-    hierarchy: str = "none"
-    level: str = "token"
-    alignment: str = "additive"
-    score_scale: float | None = None
-    projection: str = "softmax"
-    projection_parameter: float | None = None
-    readout: str = "affine"
-    vectors: str = "random"
-    vectors_scale: float | None = None
-    vectors_digest: str | None = None
-    objective: str = "classification"
-    attention_rate: float = 1.0
-    random_erasure: float = 0.0
-    adversary_weight: float | None = None
-    adversary_divergence: str | None = None
-    adversary_frozen: bool | None = None
-    base_encoder: str | None = None
-    base_hierarchy: str | None = None
-    base_alignment: str | None = None
-    base_score_scale: float | None = None
-    base_projection: str | None = None
-    base_projection_parameter: float | None = None
-    base_objective: str | None = None
-    base_adversary_weight: float | None = None
-    base_adversary_divergence: str | None = None
-    base_adversary_frozen: bool | None = None
-    attention_kind: str = "own"
+    dataset: str = _field("name of the data set")
+    texts: str = _field("fingerprint of the texts that were measured, 12 hexadecimal digits")
+    split: str = _field("which part of the data set they are")
+    seed: int = _field("seed of the training run")
+    training_texts: str | None = _field("fingerprint of the texts that were trained on", None)
+    model: str = _field("kind of model", "attention_classifier")
+    encoder: str = _field("what makes states of tokens", "bilstm")
+    hierarchy: str = _field("none, or sentence: words are read by sentence, sentences by document", "none")
+    level: str = _field("what attention is over: token, sentence, or word (of a hierarchical model)", "token")
+    alignment: str = _field("what makes a score of a state", "additive")
+    score_scale: float | None = _field("standard deviation that the scores of a text are held at", None)
+    projection: str = _field("what makes attention of scores", "softmax")
+    projection_parameter: float | None = _field("lambda of sparsegen, alpha of entmax", None)
+    readout: str = _field("the decoder", "affine")
+    vectors: str = _field("word vectors at the start: random or pretrained", "random")
+    vectors_scale: float | None = _field("standard deviation of random vectors", None)
+    vectors_digest: str | None = _field("digest of the file of pretrained vectors, 12 hexadecimal digits", None)
+    objective: str = _field(
+        "what the model was trained for: classification, untrained, adversarial, guided", "classification"
+    )
+    attention_rate: float = _field("learning rate of the alignment over that of the rest", 1.0)
+    random_erasure: float = _field("largest share of a text's words erased at a training step", 0.0)
+    adversary_weight: float | None = _field("weight of the divergence of attentions", None)
+    adversary_divergence: str | None = _field("kl or jsd", None)
+    adversary_frozen: bool | None = _field("only the alignment was trained", None)
+    base_encoder: str | None = _field("encoder of the model that this one was trained against", None)
+    base_hierarchy: str | None = _field("its hierarchy", None)
+    base_alignment: str | None = _field("its alignment", None)
+    base_score_scale: float | None = _field("its scale of scores", None)
+    base_projection: str | None = _field("its projection", None)
+    base_projection_parameter: float | None = _field("the parameter of its projection", None)
+    base_objective: str | None = _field("its objective", None)
+    base_adversary_weight: float | None = _field("of an adversary, its weight", None)
+    base_adversary_divergence: str | None = _field("of an adversary, its divergence", None)
+    base_adversary_frozen: bool | None = _field("of an adversary, whether it was frozen", None)
+    attention_kind: str = _field("own, or given: the attention of the base, in place of the model's", "own")
 
     @cached_property
     def heading(self) -> dict[str, object]:
@@ -147,14 +142,14 @@ def projection_label(projection: str, parameter: float | None) -> str:
     return projection if parameter is None else f"{projection}({parameter:g})"
 
 
-def _column(kind) -> Column:
+def _column(stated: Field) -> Column:
     """The column of a field by its type: optional ones may be null."""
-    parts = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    parts = typing.get_args(stated.type) if isinstance(stated.type, types.UnionType) else (stated.type,)
     (plain,) = (part for part in parts if part is not type(None))
-    return Column(dtype=DTYPES[plain], nullable=len(parts) > 1)
+    return Column(dtype=DTYPES[plain], nullable=len(parts) > 1, doc=stated.metadata["doc"])
 
 
-IDENTITY_COLUMNS = {field.name: _column(field.type) for field in fields(Identity)}
+IDENTITY_COLUMNS = {stated.name: _column(stated) for stated in fields(Identity)}
 
 
 def as_columns(identity: Identity, count: int) -> dict[str, list]:

@@ -1,24 +1,19 @@
 """From a record to tables, figures and an HTML page. Needs no model: torch is never imported here."""
 
 from attnfaith.reporting.comparisons import paired_comparison
-from attnfaith.reporting.dispersion import dispersion_table
-from attnfaith.reporting.figures import (
+from attnfaith.reporting.page.report import run_facts, write_report
+from attnfaith.reporting.sections import drawings, frames, numbers
+from attnfaith.reporting.sections.agreement import (
+    agreement_table,
     attention_overview,
-    dispersion_by_scores,
     gradient_vs_leave_one_out,
-    save_figure,
     tau_histograms,
 )
-from attnfaith.reporting.interventions import instance_statistics
-from attnfaith.reporting.interventions import tables as intervention_tables
-from attnfaith.reporting.report import write_report
-from attnfaith.reporting.tables import (
-    agreement_table,
-    performance_table,
-    plausibility_table,
-    save_table,
-    seed_summary,
-)
+from attnfaith.reporting.sections.dispersion import dispersion_by_scores, dispersion_table
+from attnfaith.reporting.sections.performance import performance_table
+from attnfaith.reporting.sections.plausibility import plausibility_table
+from attnfaith.reporting.style import save_figure
+from attnfaith.reporting.tables import save_table, seed_summary
 from attnfaith.stats import bootstrap_interval, correlations, holm, sign_flip_test
 
 
@@ -29,13 +24,15 @@ __all__ = [
     "correlations",
     "dispersion_by_scores",
     "dispersion_table",
+    "drawings",
+    "frames",
     "gradient_vs_leave_one_out",
     "holm",
-    "instance_statistics",
-    "intervention_tables",
+    "numbers",
     "paired_comparison",
     "performance_table",
     "plausibility_table",
+    "run_facts",
     "save_figure",
     "save_table",
     "seed_summary",

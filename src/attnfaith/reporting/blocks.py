@@ -10,8 +10,11 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from attnfaith.reporting.tables import format_number
+
 
 CLASS_COLUMN = "predicted class"
+MOST_CLASSES = 12  # with rows of their own in the tables of the page
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,11 @@ def number_with_interval(row: Mapping[str, object], name: str) -> str:
     return f"{row[name]:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
 
 
+def number_or_dash(value: float) -> str:
+    """ "0.123"; a dash of a number that does not apply."""
+    return "–" if np.isnan(value) else format_number(value)
+
+
 @functools.cache
 def template(name: str, folder: Path | None = None) -> jinja2.Template:
     """A template of this package, or of another folder, by its file name: what it writes into a page is escaped."""
@@ -69,3 +77,11 @@ def template(name: str, folder: Path | None = None) -> jinja2.Template:
         lstrip_blocks=True,
     )
     return environment.get_template(name)
+
+
+def largest_classes(counts: Mapping[str, int], how: str) -> tuple[set[str], str]:
+    """The classes (as numbers) of the MOST_CLASSES largest counts, and what to say where that leaves some out."""
+    if len(counts) <= MOST_CLASSES:
+        return set(counts), ""
+    order = sorted(counts, key=lambda number: (-counts[number], int(number)))
+    return set(order[:MOST_CLASSES]), f" Of {len(counts)} classes the {MOST_CLASSES} {how} are shown; the files hold all."

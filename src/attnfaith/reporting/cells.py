@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 
 
@@ -127,7 +128,7 @@ class Cell:
         if name == "attention":
             return self.attention
         if name not in self.measures:
-            raise ValueError(f"the record holds no importance '{name}'; it holds {list(self.measures)}")
+            raise AttnfaithError(f"the record holds no importance '{name}'; it holds {list(self.measures)}")
         return records.rows(self.table, PREFIX + name)
 
     def tau(self, first: str, second: str) -> np.ndarray:
@@ -164,7 +165,7 @@ def one_cell(record: "pa.Table | Cell") -> Cell:
     cells = split_cells(record)
     if len(cells) != 1:
         known = "; ".join(describe(cell.heading) for cell in cells)
-        raise ValueError(f"a figure shows one cell, the record holds {len(cells)} ({known}): filter the record first")
+        raise AttnfaithError(f"a figure shows one cell, the record holds {len(cells)} ({known}): filter the record first")
     return cells[0]
 
 
@@ -213,11 +214,11 @@ def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
     place = {name: row for row, name in enumerate(second.instance_ids)}
     pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
     if not pairs:
-        raise ValueError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
+        raise AttnfaithError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
     rows, others = (np.array(column) for column in zip(*pairs, strict=True))
     if (different := np.flatnonzero(first.lengths[rows] != second.lengths[others])).size:
         name = first.instance_ids[rows[different[0]]]
-        raise ValueError(
+        raise AttnfaithError(
             f"instance {name!r} has {first.lengths[rows[different[0]]]} tokens in {describe(first.heading)} and "
             f"{second.lengths[others[different[0]]]} in {describe(second.heading)}: they did not read the same text"
         )

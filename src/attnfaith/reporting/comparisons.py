@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.reporting import interventions
-from attnfaith.reporting.cells import CELL, Cell, describe, pair_name, split_cells
+from attnfaith.reporting import sections
+from attnfaith.reporting.cells import CELL, Cell, describe
+from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.spec import cells_of
 from attnfaith.stats import bootstrap_interval, holm, sign_flip_test
 
 
@@ -45,18 +47,18 @@ def paired_comparison(record: "pa.Table | Sequence[Cell]", factor: str, *, seed:
     corrected by `holm` for all tests of the table over instances, and separately for all over seeds. A test over instances
     speaks of these two trained models, one over seeds of the kinds of model. `seed` fixes the random draws.
 
-    Raises ValueError for a factor that cannot be compared, and for two cells of one identity.
+    Raises ReportError for a factor that cannot be compared, and for two cells of one identity.
     """
     if factor not in FACTORS:
-        raise ValueError(f"factor={factor!r} cannot be compared; choose one of {', '.join(FACTORS)}")
-    cells = split_cells(record) if isinstance(record, pa.Table) else list(record)
+        raise ReportError(f"factor={factor!r} cannot be compared; choose one of {', '.join(FACTORS)}")
+    cells = cells_of(record)
     others = [name for name in CELL if name not in (factor, "seed")]
     groups: dict[tuple, dict[str, dict[int, Cell]]] = {}
     for cell in cells:
         levels = groups.setdefault(tuple(cell.heading[name] for name in others), {})
         seeds = levels.setdefault(cell.heading[factor], {})
         if cell.heading["seed"] in seeds:
-            raise ValueError(f"two cells are of one identity: {describe(cell.heading)}; keep one of them")
+            raise ReportError(f"two cells are of one identity: {describe(cell.heading)}; keep one of them")
         seeds[cell.heading["seed"]] = cell
     known: dict[int, pd.DataFrame] = {}
     rows = []
@@ -96,10 +98,7 @@ def _pairs(first: dict[int, Cell], second: dict[int, Cell], known: dict[int, pd.
 def _statistics(cell: Cell, known: dict[int, pd.DataFrame]) -> pd.DataFrame:
     """Every number per instance of a cell, by instance id; computed once for each cell."""
     if id(cell) not in known:
-        correct = np.where(np.isnan(cell.labels), np.nan, cell.predicted == cell.labels)
-        taus = {f"tau {pair_name('attention', name)}": cell.tau("attention", name) for name in cell.measures}
-        found = {**taus, "correct": correct, **interventions.instance_statistics(cell)}
-        known[id(cell)] = pd.DataFrame(found, index=cell.instance_ids)
+        known[id(cell)] = pd.DataFrame(sections.numbers(cell), index=cell.instance_ids)
     return known[id(cell)]
 
 

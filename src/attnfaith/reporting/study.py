@@ -4,30 +4,21 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import pandas as pd
 
 from attnfaith.files import write_atomically
 from attnfaith.record import Identity, RecordError
+from attnfaith.reporting import render, sections
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
-from attnfaith.reporting.dispersion import dispersion_table
-from attnfaith.reporting.figures import _own_style, all_figures
-from attnfaith.reporting.interventions import PLUGINS
-from attnfaith.reporting.tables import agreement_table, performance_table, plausibility_table, seed_summary
+from attnfaith.reporting.style import own_style
+from attnfaith.reporting.tables import seed_summary
 
 
-OF_A_CELL = {
-    "performance": performance_table,
-    "agreement": agreement_table,
-    "plausibility": plausibility_table,
-    "dispersion": dispersion_table,
-}
-INTERVENTIONS: dict[str, ModuleType] = {plugin.__name__.rpartition(".")[2]: plugin for plugin in PLUGINS}
-DEFAULT = (*OF_A_CELL, *INTERVENTIONS)
-"""Names a study may ask tables by: what every cell has, and one for each intervention. All are the default."""
+DEFAULT = tuple(section.name for section in sections.reported())
+"""Names of the sections that a study has unless it says otherwise; `sections.known` has all that it may ask for."""
 
 
 def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
@@ -58,16 +49,13 @@ def study_tables(
     check_names(names, compare)
     tables = {}
     for name in names:
-        if name in OF_A_CELL:
-            tables[name] = OF_A_CELL[name](cells)
-        else:
-            tables |= INTERVENTIONS[name].tables(cells)
+        tables |= render.frames(sections.known()[name], cells, study=True)
     if len({cell.heading["seed"] for cell in cells}) > 1:
-        tables |= {f"{name}_over_seeds": _over_seeds(table) for name, table in list(tables.items()) if len(table)}
+        tables |= {f"{name}_over_seeds": _over_seeds(table) for name, table in list(tables.items())}
     compared = [table for factor in compare if len(table := paired_comparison(cells, factor))]
     if compared:
         tables["comparisons"] = pd.concat(compared, ignore_index=True)
-    return {name: table for name, table in tables.items() if len(table)}
+    return tables
 
 
 def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
@@ -78,8 +66,8 @@ def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
 
 def check_names(names: Sequence[str], compare: Sequence[str]) -> None:
     """Raises StudyError for the name of a table, or of a column to compare by, that does not exist."""
-    if unknown := [name for name in names if name not in DEFAULT]:
-        raise StudyError(f"tables {unknown} are not known; choose from {', '.join(DEFAULT)}")
+    if unknown := [name for name in names if name not in sections.known()]:
+        raise StudyError(f"tables {unknown} are not known; choose from {', '.join(sections.known())}")
     if unknown := [name for name in compare if name not in FACTORS]:
         raise StudyError(f"compare {unknown}: cells can be compared by {', '.join(FACTORS)}")
 
@@ -87,17 +75,19 @@ def check_names(names: Sequence[str], compare: Sequence[str]) -> None:
 def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":  # noqa: F821
     """Figures of the first cell of each data set, by file name.
 
-    The figures of a cell are those of the interventions that are named, and with "agreement" those of its measures.
+    The figures of a cell are those of the sections that are named, and with "agreement" that of dispersion; neither of these
+    where a cell has no measure.
+
+    Raises ReportError for a data set or a measure of a name that no file can have.
     """
     figures = {}
+    named = dict.fromkeys((*names, "dispersion") if "agreement" in names else names)
     first = {cell.heading["dataset"]: cell for cell in reversed(cells)}
     for dataset, cell in reversed(first.items()):
-        if "agreement" in names and cell.measures:
-            figures |= {f"{dataset}-{name}": figure for name, figure in all_figures(cell).items()}
-        for name in names:
-            plugin = INTERVENTIONS.get(name)
-            if plugin is not None and set(plugin.NEEDS) <= set(cell.table.column_names):
-                figures |= {f"{dataset}-{key}": figure for key, figure in plugin.figures(cell).items()}
+        of_measures = () if cell.measures else ("agreement", "dispersion")
+        for section in (sections.known()[name] for name in named if name not in of_measures):
+            drawn = render.drawings(section, cell)
+            figures |= {render.file_name(f"{dataset}-{drawing.name}"): drawing.figure for drawing in drawn}
     return figures
 
 
@@ -128,7 +118,7 @@ def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.
     return Analysis({name: table for name, table in made.tables.items() if len(table)}, made.texts, made.figures)
 
 
-@_own_style
+@own_style
 def save_png(figure: "Figure", path: str | os.PathLike) -> Path:  # noqa: F821
     """Write a figure whole or not at all, as PNG of 90 dpi: small enough for a repository to keep."""
     buffer = io.BytesIO()

@@ -7,7 +7,7 @@ run leaves, and how its folder is held. `base`: the run that another is trained 
 
 from attnfaith.runs.execute import measure_run, run
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, STATE, RunError, read_state
-from attnfaith.runs.prepare import load_data, make_model, make_tokenizer, model_config, training_arguments
+from attnfaith.runs.prepare import load_data, make_model, make_tokenizer, training_arguments
 from attnfaith.runs.summary import faithfulness, report
 
 
@@ -23,7 +23,6 @@ __all__ = [
     "make_model",
     "make_tokenizer",
     "measure_run",
-    "model_config",
     "read_state",
     "report",
     "run",

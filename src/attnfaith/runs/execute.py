@@ -12,7 +12,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith.data.registry import get_entry
 from attnfaith.measurement import check_options, load_producers
-from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.recipes import Recipe, RecipeError, model_config
 from attnfaith.runs import train
 from attnfaith.runs.base import Base, check_base
 from attnfaith.runs.folder import (
@@ -29,7 +29,7 @@ from attnfaith.runs.folder import (
     write_recipe,
 )
 from attnfaith.runs.measure import Measurement, is_measured, is_measured_by_this_code
-from attnfaith.runs.prepare import Texts, check_splits, model_config, training_arguments
+from attnfaith.runs.prepare import Texts, check_splits, training_arguments
 from attnfaith.runs.summary import faithfulness, print_scores, report
 from attnfaith.training import check_processes
 

@@ -9,16 +9,14 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer, TrainingArguments
 
 from attnfaith import recipes
 from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, Source, read_source
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import file_digest, load_vectors
-from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
-from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.recipes import Recipe, RecipeError, model_config
 from attnfaith.runs.folder import CHECKPOINTS, MODEL
 from attnfaith.training import LOWER_IS_BETTER, check_selection
 
@@ -33,8 +31,6 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
     adversarial = recipe.objective.kind == "adversarial"
     metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "accuracy")
     check_selection(metric, adversarial=adversarial)
-    if section.num_train_epochs <= 0:
-        raise RecipeError(f"training.num_train_epochs={section.num_train_epochs:g} must be above 0")
     # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
     ours["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
     fixed = {
@@ -172,22 +168,6 @@ def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
 
 
 # ------------------------------------------------------------------------------------------------ the model
-
-
-def model_config(recipe: Recipe, pair: bool, **fields) -> AttentionClassifierConfig:
-    """The configuration of the recipe's model; `fields` is what data and vectors decide.
-
-    Raises RecipeError where the configuration refuses a field.
-    """
-    section = recipe.model
-    fields = {**dataclasses.asdict(section), **fields}
-    fields["query"] = section.query or ("text" if pair else "learned")
-    sizes = {"transformer": 128, "embedding": fields["embedding_size"]}
-    fields["hidden_size"] = section.hidden_size or sizes.get(section.encoder, 256)
-    try:
-        return AttentionClassifierConfig(**fields)
-    except StrictDataclassError as error:
-        raise RecipeError(f"model: {' '.join(str(error.__cause__ or error).split())}") from error
 
 
 def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionClassifierForSequenceClassification:

@@ -8,8 +8,7 @@ import evaluate
 from attnfaith import recipes, record
 from attnfaith.measurement import load_producers, producers
 from attnfaith.recipes import Recipe
-from attnfaith.reporting import write_report
-from attnfaith.reporting.report import run_facts
+from attnfaith.reporting import run_facts, write_report
 
 
 def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | None = None) -> Path:

@@ -1,1 +1,101 @@
-"""Subjects: what measures and experiments ask of a model, one module per kind of model."""
+"""Subjects: models as measures of importance and experiments see them, one file per kind of model.
+
+`protocol` says what may be asked, `pooled` has the classifiers of this package. To add a kind of model: one file with a
+class that answers `Subject` and has `kind`, a few words for people; `can`, the capabilities that it may have; and
+`of(model, level)`, which gives a subject for a model that is of its kind, and None for any other. The contract of the tests
+runs every measure and experiment on it.
+"""
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+
+from attnfaith.subjects.pooled import Pooled
+from attnfaith.subjects.protocol import CAPABILITIES, Batch, Subject, SubjectError, require
+from attnfaith.subjects.word_level import WordLevel
+
+
+@functools.cache
+def kinds() -> list[type]:
+    """The classes of subjects that this package holds."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    return [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__ and hasattr(value, "kind")
+    ]
+
+
+def subject_of(model, level: str | None = None) -> Subject:
+    """A subject as it is, and a model of a kind that is known as a subject.
+
+    level: "word" for the words of a hierarchical model; None or "sentence" for what its attention is over.
+
+    Raises SubjectError for a model that is neither, and where words are asked of a model that is not hierarchical.
+    """
+    if hasattr(model, "capabilities"):
+        if level == "word" and getattr(model, "level", None) != "word":
+            raise SubjectError(
+                f"level='word' is of hierarchical models; this subject ({model.kind}) has no words: leave it out"
+            )
+        return model
+    for kind in kinds():
+        if (subject := kind.of(model, level)) is not None:
+            return subject
+    raise SubjectError(
+        f"{type(model).__name__} cannot be measured; subjects are {', '.join(sorted(kind.kind for kind in kinds()))}, and "
+        "what answers attnfaith.subjects.Subject"
+    )
+
+
+def opened(model, batch: Mapping) -> tuple[Subject, Batch]:
+    """A model and a batch, as a producer asks of them: see `subject_of` and `Batch.of`."""
+    subject = subject_of(model)
+    return subject, Batch.of(batch, subject)
+
+
+def asks(needs: Iterable[str]) -> Callable:
+    """For a function of (subject, batch, ...): it may be called with a model and a plain batch, see `opened`.
+
+    Raises SubjectError, before anything is computed, for a subject that lacks one of the capabilities `needs`.
+    """
+    unknown = set(needs) - set(CAPABILITIES)
+    if unknown:
+        raise ValueError(f"{sorted(unknown)} are no capabilities; there are {sorted(CAPABILITIES)}")
+
+    def asking(measure: Callable) -> Callable:
+        who = measure.__module__.rpartition(".")[2]
+
+        @functools.wraps(measure)
+        def checked(subject, batch, *given, **options):
+            subject = subject_of(subject)
+            require(subject, needs, who)
+            return measure(subject, Batch.of(batch, subject), *given, **options)
+
+        return checked
+
+    return asking
+
+
+def columns_of(producer, subject: Subject) -> dict:
+    """The columns that a producer has of this subject: of its COLUMNS those whose COLUMN_NEEDS the subject can do."""
+    needs = getattr(producer, "COLUMN_NEEDS", {})
+    return {
+        name: column for name, column in producer.COLUMNS.items() if needs.get(name, frozenset()) <= subject.capabilities
+    }
+
+
+__all__ = [
+    "Batch",
+    "Pooled",
+    "Subject",
+    "SubjectError",
+    "WordLevel",
+    "asks",
+    "columns_of",
+    "opened",
+    "require",
+    "subject_of",
+]

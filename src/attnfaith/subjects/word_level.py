@@ -12,6 +12,7 @@ from attnfaith.models.hierarchy import SentenceReader, item_mask, sentence_group
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification, Encoded
 from attnfaith.models.projections import project
 from attnfaith.models.queries import Query, allowing
+from attnfaith.subjects.protocol import SubjectError
 
 
 WEIGHTLESS = 1e-30  # a sentence's attention up to here is none: float32 would not hold its words' shares of it
@@ -33,7 +34,7 @@ class WordLevel:
     model's own word weights gives what the sentence attention A' gives. Logits are not affine in alpha, and may jump where
     the last weight of a sentence is taken away.
 
-    The parameters are the classifier's; put it in eval mode. Raises ValueError for a model that is not hierarchical.
+    The parameters are the classifier's; put it in eval mode. Raises SubjectError for a model that is not hierarchical.
 
     Source: Yang et al. 2016, the two weighted sums, whose coefficients multiply.
     """
@@ -45,8 +46,9 @@ class WordLevel:
 
     def __init__(self, classifier: AttentionClassifierForSequenceClassification):
         if classifier.level != "sentence":
-            raise ValueError(
-                "level='word' is of hierarchical models; this one has hierarchy='none' and attends to words anyway"
+            raise SubjectError(
+                "level='word' is of hierarchical models; this one has hierarchy='none' and attends to words anyway: "
+                "leave it out"
             )
         self.classifier = classifier
         self.config = classifier.config

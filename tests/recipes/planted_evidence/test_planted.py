@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from attnfaith import record as records
 from attnfaith.reporting.analysis import Analysis, Settings, load_analysis
 from attnfaith.reporting.cells import Cell, split_cells
-from attnfaith.reporting.figures import save_figure
+from attnfaith.reporting.style import save_figure
 
 
 planted = load_analysis(Path(__file__).parents[3] / "recipes" / "planted_evidence" / "analysis.py")

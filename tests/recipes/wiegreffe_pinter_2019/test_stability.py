@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from attnfaith import record as records
 from attnfaith.reporting.analysis import load_analysis
 from attnfaith.reporting.cells import match, split_cells
-from attnfaith.reporting.figures import save_figure
+from attnfaith.reporting.style import save_figure
 from tests.identities import typed
 
 

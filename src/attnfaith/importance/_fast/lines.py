@@ -4,6 +4,7 @@ import torch
 
 from attnfaith.importance._fast.lstm_lines import LSTMLine
 from attnfaith.models.encoders import Average, BiLSTM, Transformer
+from attnfaith.subjects import Batch, Pooled
 
 
 class LineReader:
@@ -70,3 +71,17 @@ READERS = {BiLSTM: _LSTMLine, Transformer: _EnteredOnce, Average: _EnteredOnce}
 def line_reader(encoder) -> LineReader:
     """How this encoder is followed along lines."""
     return READERS.get(type(encoder), LineReader)(encoder)
+
+
+class EnteredLine:
+    """Lines of the embeddings of a batch, for a classifier of tokens: `enter` takes in ends, `states` reads points."""
+
+    def __init__(self, subject: Pooled, batch: Batch):
+        model = subject.classifier.model
+        self.reader = line_reader(model.encoder)
+        self.enter = self.reader.enter
+        self.present, _, _ = model.text_masks(batch["attention_mask"], batch.get("token_type_ids"))
+
+    def states(self, start, change, shares, rows) -> torch.Tensor:
+        """States (n,P,l,H) of the instances `rows` (n,) at start + share * change: (n,l,D), of what `enter` gives."""
+        return self.reader.along(start, change, shares, self.present[rows, : start.shape[1]])

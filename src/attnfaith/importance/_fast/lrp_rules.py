@@ -1,0 +1,344 @@
+"""Rules of layer-wise relevance propagation, written so that relevance is value times gradient.
+
+Shapes: B instances, T tokens, E embedding, H states, D units of one direction; leading and middle dimensions are free.
+
+Every function here gives the value that the model's own layer gives. Its backward pass carries g = R / value instead of a
+derivative, so that R = value * g is the relevance of whatever a gradient is asked of: no rule divides by a value, and one
+backward pass serves all layers. Where an ordinary operation obeys its rule as it is (a product with something held fixed, a
+sum, a choice of places), it is used as it is. What ends on the way belongs to no input and is entered in a ledger (B,4), an
+input of zeros whose gradient is the sum of relevance that ended in constants of each kind, so that nothing is lost unseen.
+
+Rules:
+ * dense layer, convolution, weighted sum: epsilon rule. R_i = sum_j x_i w_ij / (y_j + epsilon sign(y_j)) R_j, which is
+   g_i = sum_j w_ij g_j |y_j| / (|y_j| + epsilon). A bias keeps its part b_j of y_j, epsilon absorbs its own.
+ * nonlinearity y = f(x), unit by unit: R passes, g_x = g_y y / x.
+ * gate times signal: all relevance goes to the signal, none to what the gate is computed from (gate held fixed).
+ * attention, also self-attention: the weights are a gate. Layer normalisation: its divisor is held fixed.
+
+Source: Bach et al. 2015 (epsilon); Arras et al. 2017 and 2019 (gates, recurrent steps); Ali et al. 2022 (self-attention,
+layer normalisation).
+"""
+
+import torch
+from torch import nn
+
+from attnfaith.importance._fast.lstm_steps import lstm_steps
+from attnfaith.models import decoders, encoders
+from attnfaith.models.encoders import sinusoidal_positions
+
+
+BIAS, STABILISER, POSITIONS, QUERY = KINDS = range(4)
+
+
+class Rules:
+    """The rules for a batch: epsilon, and the ledger (B,4) that relevance is entered in which ends in a constant."""
+
+    def __init__(self, epsilon: float, ledger: torch.Tensor):
+        self.epsilon = epsilon
+        self.ledger = ledger
+
+    def of(self, rows: torch.Tensor) -> "Rules":
+        """The same for instances (n,) of the batch, which may come more than once."""
+        return Rules(self.epsilon, self.ledger[rows])
+
+    def plus(self, values, constant, kind: int):
+        """values (B,...,D) plus a constant that broadcasts to it and keeps its part of the relevance."""
+        return _Plus.apply(values, constant.detach().to(values.dtype), self.ledger, kind)
+
+    def stable(self, values, bias=None):
+        """values (B,...,D), a sum whose terms share its relevance, less what epsilon absorbs.
+
+        bias: a term of these sums that broadcasts to them and keeps its part.
+        """
+        if bias is None and not self.epsilon:
+            return values
+        return _Stable.apply(values, None if bias is None else bias.detach(), self.ledger, self.epsilon)
+
+    def dense(self, values, weight, bias, *constants):
+        """values (B,...,I) through a matrix (O,I) and a bias (O,); constants: pairs of what else is added, and its kind."""
+        values = nn.functional.linear(values, weight.detach(), bias.detach())
+        for constant, kind in constants:
+            values = self.plus(values, constant, kind)
+        return self.stable(values, bias)
+
+    def linear(self, values, layer):
+        """values (B,...,I) through an `nn.Linear`."""
+        return self.dense(values, layer.weight, layer.bias)
+
+    def convolution(self, values, layer):
+        """values (B,I,T) through an `nn.Conv1d` that keeps the length, with a bias."""
+        values = nn.functional.conv1d(values, layer.weight.detach(), layer.bias.detach(), padding=layer.padding)
+        return self.stable(values, layer.bias.unsqueeze(1))
+
+    def pooled(self, values, attention):
+        """Sums (B,D) of values (B,T,D) under attention (B,T), a gate."""
+        attention = attention.detach().to(values.dtype)
+        return self.stable((attention.unsqueeze(1) @ values).squeeze(1))
+
+    def normalised(self, values, layer):
+        """values (B,...,D) through an `nn.LayerNorm` whose divisor is held fixed."""
+        return _Normalised.apply(values, layer, self.ledger)
+
+    def lstm(self, tokens, layer):
+        """States (T,B,D) of tokens (T,B,E), read by a one-directional `nn.LSTM`."""
+        return _LSTM.apply(tokens, self.ledger, layer, self.epsilon)
+
+    def gru(self, tokens, layer):
+        """States (T,B,D) of tokens (T,B,E), read by a one-directional `nn.GRU`."""
+        return _GRU.apply(tokens, self.ledger, layer, self.epsilon)
+
+    def encoded(self, encoder, embedded, mask):
+        """States (B,T,H) of embeddings (B,T,E) with a prefix mask (B,T), from an encoder of a kind in ENCODERS."""
+        return ENCODERS[type(encoder)](self, encoder, embedded, mask)
+
+    def decoded(self, decoder, context, query):
+        """Logits (B,C) of contexts (B,H) and the state (B,H) of a second text or None, from a kind in DECODERS."""
+        return DECODERS[type(decoder)](self, decoder, context, query)
+
+
+def tanh(values):
+    """tanh(x), all relevance passing to x."""
+    return values * _ratio(values.detach())
+
+
+def _ratio(values):
+    """tanh(x) / x, 1 at 0."""
+    return torch.where(values == 0, 1.0, values.tanh() / values)
+
+
+def _share(values, epsilon: float):
+    """|y| / (|y| + epsilon): what the terms of a sum y keep of its relevance."""
+    return values.abs() / (values.abs() + epsilon) if epsilon else torch.ones_like(values)
+
+
+def _dots(slopes, values):
+    """Relevance (B,) of values that broadcast to their slopes (B,...,D)."""
+    if values.dim() == 1:  # the same at every place, where slopes add up
+        slopes = slopes.reshape(len(slopes), -1, len(values)).sum(1)
+    return _sums(slopes * values)
+
+
+def _sums(relevance):
+    """(B,...) to (B,)."""
+    return relevance.flatten(1).sum(1, dtype=torch.float64)
+
+
+def _entries(ctx, relevances):
+    """What a ledger (B,4) is given: relevance (B,) by the number of its column, 0 in the others."""
+    columns = [relevances.get(kind) for kind in range(ctx.entries[1])]
+    nothing = next(iter(relevances.values())).new_zeros(ctx.entries[0])
+    return torch.stack([nothing if column is None else column for column in columns], 1)
+
+
+class _Plus(torch.autograd.Function):
+    """values + constant; the constant's relevance, constant * g, is entered in the ledger."""
+
+    @staticmethod
+    def forward(ctx, values, constant, ledger, kind):
+        ctx.save_for_backward(constant)
+        ctx.kind, ctx.entries = kind, ledger.shape
+        return values + constant
+
+    @staticmethod
+    def backward(ctx, slope):
+        (constant,) = ctx.saved_tensors
+        return slope, None, _entries(ctx, {ctx.kind: _dots(slope, constant)}), None
+
+
+class _Stable(torch.autograd.Function):
+    """values unchanged; g is multiplied by |y| / (|y| + epsilon). What that takes off is entered in the ledger, and so is
+    the relevance of the bias in y.
+    """
+
+    @staticmethod
+    def forward(ctx, values, bias, ledger, epsilon):
+        ctx.save_for_backward(values, bias)
+        ctx.entries, ctx.epsilon = ledger.shape, epsilon
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx, slope):
+        values, bias = ctx.saved_tensors
+        kept, relevances = slope, {}
+        if ctx.epsilon:
+            kept = slope * _share(values, ctx.epsilon)
+            relevances[STABILISER] = _dots(slope - kept, values)
+        if bias is not None:
+            relevances[BIAS] = _dots(kept, bias)
+        return kept, None, _entries(ctx, relevances), None
+
+
+class _Normalised(torch.autograd.Function):
+    """Layer normalisation, (x - mean) gain / divisor + bias, whose divisor is held fixed."""
+
+    @staticmethod
+    def forward(ctx, values, layer, ledger):
+        gain, bias = layer.weight.detach(), layer.bias.detach()
+        normalised, _, scale = torch.native_layer_norm(values, layer.normalized_shape, gain, bias, layer.eps)
+        ctx.save_for_backward(scale, gain, bias)
+        ctx.entries = ledger.shape
+        return normalised
+
+    @staticmethod
+    def backward(ctx, slope):
+        scale, gain, bias = ctx.saved_tensors
+        scaled = slope * gain * scale
+        return scaled - scaled.mean(-1, keepdim=True), None, _entries(ctx, {BIAS: _dots(slope, bias)})
+
+
+class _LSTM(torch.autograd.Function):
+    """c = f c' + i tanh(y), y = W x + V h' + b, h = o tanh(c): relevance goes through c and y, none to i, f and o."""
+
+    @staticmethod
+    def forward(ctx, tokens, ledger, layer, epsilon):
+        states, gates, memory = lstm_steps(layer, tokens, tokens.dtype)
+        enter, keep, _, leave = gates.sigmoid().unbind(2)
+        candidate, memory = gates[:, :, 2], memory[1:]
+        sums = _share(memory, epsilon)
+        ctx.save_for_backward(
+            leave * _ratio(memory),  # from h to c
+            keep * sums,  # from c to c'
+            enter * sums * _ratio(candidate),  # from c to y
+            candidate,
+            memory,
+        )
+        ctx.layer, ctx.epsilon, ctx.entries = layer, epsilon, ledger.shape
+        return states
+
+    @staticmethod
+    def backward(ctx, slope):
+        into, keep, enter, candidate, memory = ctx.saved_tensors
+        rows = slice(2 * memory.shape[2], 3 * memory.shape[2])  # of the candidate, in torch's order i, f, g, o
+        read, recur = ctx.layer.weight_ih_l0.detach()[rows], ctx.layer.weight_hh_l0.detach()[rows]
+        share = _share(candidate, ctx.epsilon)
+        enter_kept = enter * share
+        of_memory, of_sum = torch.empty_like(slope), torch.empty_like(slope)
+        earlier = torch.zeros_like(slope[0])  # g of c' that comes from the step after
+        state = slope[-1]
+        for step in range(len(slope) - 1, -1, -1):
+            torch.addcmul(earlier, into[step], state, out=of_memory[step])
+            torch.mul(enter_kept[step], of_memory[step], out=of_sum[step])
+            if step:
+                earlier = keep[step] * of_memory[step]
+                state = torch.addmm(slope[step - 1], of_sum[step], recur)
+        bias = (ctx.layer.bias_ih_l0 + ctx.layer.bias_hh_l0).detach()[rows]
+        absorbed = of_memory * memory * (1 - _share(memory, ctx.epsilon))
+        absorbed += of_memory * enter * candidate * (1 - share)
+        ended = {BIAS: _dots(of_sum.transpose(0, 1), bias), STABILISER: _sums(absorbed.transpose(0, 1))}
+        return of_sum @ read, _entries(ctx, ended), None, None
+
+
+class _GRU(torch.autograd.Function):
+    """h = (1 - z) tanh(y) + z h', y = W x + b + r (V h' + d): relevance goes through h' and y, none to z and r."""
+
+    @staticmethod
+    def forward(ctx, tokens, ledger, layer, epsilon):
+        states, reset, update, candidate = gru_steps(layer, tokens)
+        sums = _share(states, epsilon)
+        ctx.save_for_backward(update * sums, (1 - update) * sums * _ratio(candidate), reset, candidate, states)
+        ctx.layer, ctx.epsilon, ctx.entries = layer, epsilon, ledger.shape
+        return states
+
+    @staticmethod
+    def backward(ctx, slope):
+        keep, enter, reset, candidate, states = ctx.saved_tensors
+        rows = slice(2 * states.shape[2], None)  # of the candidate, in torch's order r, z, n
+        read, recur = ctx.layer.weight_ih_l0.detach()[rows], ctx.layer.weight_hh_l0.detach()[rows]
+        share = _share(candidate, ctx.epsilon)
+        enter_kept = enter * share
+        of_state, of_sum = torch.empty_like(slope), torch.empty_like(slope)
+        of_state[-1:] = slope[-1:]
+        for step in range(len(slope) - 1, -1, -1):
+            torch.mul(enter_kept[step], of_state[step], out=of_sum[step])
+            if step:
+                torch.addmm(slope[step - 1], of_sum[step] * reset[step], recur, out=of_state[step - 1])
+                of_state[step - 1].addcmul_(keep[step], of_state[step])
+        bias = ctx.layer.bias_ih_l0.detach()[rows] + reset * ctx.layer.bias_hh_l0.detach()[rows]
+        absorbed = of_state * states * (1 - _share(states, ctx.epsilon))
+        absorbed += of_state * enter * candidate * (1 - share)
+        ended = {BIAS: _sums((of_sum * bias).transpose(0, 1)), STABILISER: _sums(absorbed.transpose(0, 1))}
+        return of_sum @ read, _entries(ctx, ended), None, None
+
+
+def gru_steps(gru, tokens) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What a GRU computes of tokens (T,B,E), step by step, from states that the layer itself gives.
+
+    Returns these states, the gates r and z, and the candidate state before its tanh, each (T,B,D).
+    """
+    states = gru(tokens)[0]
+    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
+    read = nn.functional.linear(tokens, gru.weight_ih_l0, gru.bias_ih_l0).chunk(3, -1)
+    recur = nn.functional.linear(before, gru.weight_hh_l0, gru.bias_hh_l0).chunk(3, -1)
+    reset, update = (read[0] + recur[0]).sigmoid(), (read[1] + recur[1]).sigmoid()
+    return states, reset, update, read[2] + reset * recur[2]
+
+
+def _recurrent(read):
+    def encoded(rules, encoder, embedded, mask):
+        readers = [lambda tokens, layer=layer: (read(rules, tokens, layer),) for layer in encoder.directions]
+        return encoder.read(embedded, mask, *readers)[0]
+
+    return encoded
+
+
+def _cnn(rules, encoder, embedded, mask):
+    inside = (embedded * mask.unsqueeze(-1)).transpose(1, 2)
+    states = torch.cat([rules.convolution(inside, layer) for layer in encoder.convolutions], 1).relu()
+    return states.transpose(1, 2) * mask.unsqueeze(-1)
+
+
+def _average(rules, encoder, embedded, mask):
+    return tanh(rules.linear(embedded, encoder.projection)) * mask.unsqueeze(-1)
+
+
+def _embedding(rules, encoder, embedded, mask):
+    return embedded * mask.unsqueeze(-1)
+
+
+def _with_values(rules, states, layer):
+    """States through a layer that makes queries, keys and values of them, the last third: only this has relevance."""
+    size = states.shape[-1]
+    weight, bias = layer.weight.detach(), layer.bias.detach()
+    others = nn.functional.linear(states.detach(), weight[:-size], bias[:-size])
+    return torch.cat([others, rules.dense(states, weight[-size:], bias[-size:])], -1)
+
+
+def _transformer(rules, encoder, embedded, mask):
+    projection = encoder.projection
+    positions = sinusoidal_positions(embedded.shape[1], projection.out_features, embedded.device)
+    states = rules.dense(embedded, projection.weight, projection.bias, (positions, POSITIONS))
+    for layer in encoder.layers:
+        attention = layer.attention
+        query, key, value = attention.by_head(_with_values(rules, states, attention.inputs))
+        weights = attention.weights(query.detach(), key.detach(), mask).to(value.dtype)
+        mixed = states + rules.linear(attention.joined(weights @ value), attention.output)
+        states = rules.normalised(mixed, layer.attention_norm)
+        inner = rules.linear(states, layer.feed_forward[0]).relu()
+        states = rules.normalised(states + rules.linear(inner, layer.feed_forward[2]), layer.feed_forward_norm)
+    return states * mask.unsqueeze(-1)
+
+
+ENCODERS = {
+    encoders.BiLSTM: _recurrent(Rules.lstm),
+    encoders.BiGRU: _recurrent(Rules.gru),
+    encoders.Transformer: _transformer,
+    encoders.CNN: _cnn,
+    encoders.Average: _average,
+    encoders.Embedding: _embedding,
+}
+
+
+def _affine(rules, decoder, context, query):
+    constants = [] if query is None else [(decoder.query(query), QUERY)]
+    return rules.dense(context, decoder.context.weight, decoder.context.bias, *constants)
+
+
+def _tanh(rules, decoder, context, query):
+    constants = []
+    if query is not None:
+        constants = [(query @ decoder.query.weight.t(), QUERY), (decoder.query.bias, BIAS)]
+    inner = rules.dense(context, decoder.context.weight, decoder.context.bias, *constants)
+    return rules.linear(tanh(inner), decoder.output)
+
+
+DECODERS = {decoders.Affine: _affine, decoders.Tanh: _tanh}

@@ -1,0 +1,36 @@
+"""Where recipes are found: as their path says, else among those that come with the package."""
+
+import difflib
+from pathlib import Path
+
+from attnfaith.recipes.schema import RecipeError
+
+
+QUICKSTART = Path("quickstart.yaml")
+
+
+def folder() -> Path:
+    """The recipes that come with the package: beside this file where it is installed, else at the top of the checkout."""
+    installed = Path(__file__).with_name("shipped")
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "recipes"
+
+
+def find(path: str | Path, what: str = "recipe") -> Path:
+    """The file of a recipe, a study (`what` says which, for the message) or of anything else that ships with them.
+
+    A path that exists is taken as it is; any other is looked for in `folder()`, "recipes/meister_2021/sst.yaml" and
+    "meister_2021/sst.yaml" alike. Raises RecipeError with near names where it is in neither place.
+    """
+    path = Path(path)
+    if path.exists():
+        return path
+    shipped, name = folder(), path.as_posix().removeprefix("recipes/")
+    files = {file.relative_to(shipped).as_posix(): file for file in sorted(shipped.rglob(f"*{path.suffix or '.yaml'}"))}
+    if name in files:
+        return files[name]
+    near = difflib.get_close_matches(name, files, cutoff=0.9)
+    if not near:
+        alike = difflib.get_close_matches(path.stem, {Path(known).stem for known in files}, 1)
+        near = [known for known in files if Path(known).stem in alike]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"they lie in {shipped}"
+    raise RecipeError(f"no {what} at {path}, nor of that name among those that come with attnfaith: {hint}")

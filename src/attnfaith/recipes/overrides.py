@@ -1,0 +1,93 @@
+"""Keys of a recipe on the command line: how they are read, and the help that lists them all."""
+
+import dataclasses
+import sys
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from attnfaith.recipes.schema import SECTIONS, Recipe, RecipeError, unknown
+from attnfaith.recipes.text import Loader
+
+
+KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false", list: "list", dict: "keys and values"}
+TOP = [key.name for key in dataclasses.fields(Recipe)]
+
+
+def parse_overrides(arguments: Sequence[str]) -> list[tuple[str, Any]]:
+    """[(dotted key, value)] from `--key value`, `--key=value` and `--flag`; raises RecipeError for anything else."""
+    overrides, rest = [], list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or word == "--":
+            raise RecipeError(f"'{word}' is not an override; write --key value, for example --training.learning_rate 1e-4")
+        key, separator, text = word[2:].partition("=")
+        if not separator:
+            text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        try:
+            overrides.append((_full(key), yaml.load(text, Loader=Loader)))
+        except yaml.YAMLError as error:
+            raise RecipeError(f"--{key}: {text!r} is not a YAML value: {error}") from error
+    return overrides
+
+
+def apply(tree: dict, key: str, value) -> None:
+    """Set one dotted key of nested dictionaries, in place."""
+    *path, last = key.split(".")
+    for name in path:
+        tree = tree.setdefault(name, {})
+        if not isinstance(tree, dict):
+            raise RecipeError(f"--{key}: '{name}' is a value, not a section")
+    tree[last] = value
+
+
+def _full(key: str) -> str:
+    """The dotted key for a possibly short one."""
+    keys = {name: [field.name for field in dataclasses.fields(kind)] for name, kind in SECTIONS.items()}
+    if key in keys:
+        raise RecipeError(f"--{key} is a section; name a key of it, such as --{key}.{keys[key][0]}")
+    if "." in key or key in TOP:
+        return key
+    homes = [name for name, names in keys.items() if key in names]
+    if len(homes) == 1:
+        return f"{homes[0]}.{key}"
+    if homes:
+        raise RecipeError(f"--{key} is in several sections; write one of {', '.join(f'--{home}.{key}' for home in homes)}")
+    known = {name for name in TOP if name not in keys}.union(*keys.values())
+    raise RecipeError(unknown("option", f"--{key}", sorted(f"--{name}" for name in known)))
+
+
+def describe(*names: str) -> str:
+    """Every key of a recipe, or of the sections named, as lines of help: type, default and meaning."""
+    lines = [] if names else ["keys of the recipe; a section needs naming only where two have that key", *_keys(Recipe)]
+    for name, kind in SECTIONS.items():
+        if not names or name in names:
+            lines += ["", f"{name}: {kind.__doc__.splitlines()[0]}", *_keys(kind, f"{name}.")]
+    return "\n".join(lines)
+
+
+def _keys(kind: type, prefix: str = "") -> Iterator[str]:
+    for name, key in kind.__pydantic_fields__.items():
+        if name not in SECTIONS:
+            default = None if key.is_required() else key.get_default(call_default_factory=True)
+            written = yaml.safe_dump(default, default_flow_style=True, width=sys.maxsize).splitlines()[0]
+            said = "required" if key.is_required() else f"default {written}"
+            yield f"  --{prefix}{name}  {_kind(key.annotation)}, {said}"
+            yield f"      {key.description}"
+
+
+def _kind(hint) -> str:
+    """A type in words: "whole number or null", "list of texts"."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _kind(parts[0])
+    if origin is typing.Literal:
+        return " or ".join(parts)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join("null" if part is type(None) else _kind(part) for part in parts)
+    if origin is list:
+        return f"list of {_kind(parts[0])}s"
+    return KINDS[origin or hint]

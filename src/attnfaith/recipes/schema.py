@@ -1,0 +1,309 @@
+"""What a recipe may say: its sections, each key with its type, range, default and one line of help.
+
+pydantic checks types and ranges; rules between keys stand in `__post_init__`. The rules of a model's fields are those of
+`AttentionClassifierConfig`, which `model_config` asks: here is only what kind of value they are.
+"""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import field, fields, is_dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from attnfaith.errors import AttnfaithError
+
+
+class RecipeError(AttnfaithError):
+    """A recipe that cannot be used. The message says where, what was given, what is allowed."""
+
+
+def unknown(what: str, given: str, known: Sequence[str]) -> str:
+    """The message for a name nobody has: the nearest known one, and all of them."""
+    near = difflib.get_close_matches(given, known, 1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    return f"unknown {what} {given}{hint} Known: {', '.join(known)}"
+
+
+# A section of a recipe. strict: a text is no number, and 1 is not true. The text below a key is its line of help.
+section = partial(
+    dataclass,
+    frozen=True,
+    config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True),
+)
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # what numpy takes
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+@section
+class Data:
+    """Which texts, in which words."""
+
+    name: str = "planted_evidence"
+    """data set of the registry"""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """knobs of a built-in generator"""
+    limits: dict[str, Count] = field(default_factory=dict)
+    """split: largest number of its rows, drawn at random"""
+    max_length: Count | None = None
+    """tokens of an input, markers included; longer texts are cut and counted"""
+    max_sentence_length: Count | None = None
+    """of hierarchical models: words of a sentence; a longer one goes on as another"""
+    max_sentences: Count | None = None
+    """of hierarchical models: sentences of a text; longer texts are cut and counted"""
+    min_df: Count | None = None
+    """training texts that a word must occur in to be known; null: the data set's own"""
+    vectors: str | None = None
+    """file of word vectors (text, .vec, .gz, parquet), here or under the data root; null: random ones"""
+    missing_vectors: Literal["zero", "random"] = "zero"
+    """vectors of words that the file lacks"""
+    seed: Seed = 0
+    """of generated data and of limits"""
+
+
+@section
+class Model:
+    """The fields of AttentionClassifierConfig, which says what each may be."""
+
+    encoder: str = "bilstm"
+    """bilstm, bigru, transformer, cnn, average or embedding"""
+    alignment: str = "additive"
+    """additive or dot"""
+    projection: str = "softmax"
+    """softmax, sparsemax, sparsegen, entmax15, entmax or uniform"""
+    query: str | None = None
+    """learned or text; null: text for pairs, else learned"""
+    readout: str = "affine"
+    """affine or tanh"""
+    hierarchy: str = "none"
+    """none, or sentence: words are summed to sentences, sentences to a text"""
+    embedding_size: int = 300
+    """size of the word vectors; that of data.vectors where a file is given"""
+    hidden_size: int | None = None
+    """size of a state; null: 256, of the transformer 128, of embedding the embedding size"""
+    alignment_size: int | None = None
+    """size of the additive alignment; null: half of the hidden size"""
+    sparsegen_lambda: float = 0.0
+    """lambda of sparsegen, below 1; 0 is sparsemax"""
+    entmax_alpha: float = 1.5
+    """alpha of entmax, from 1 on; 1 is softmax, 2 sparsemax"""
+    score_scale: float | None = None
+    """standard deviation that the scores of a text are held at; null: as they are"""
+    kernel_sizes: list[int] = field(default_factory=lambda: [1, 3, 5, 7])
+    """odd widths of the cnn's filters"""
+    num_hidden_layers: int = 2
+    """of the transformer"""
+    num_attention_heads: int = 1
+    """of the transformer"""
+    intermediate_size: int = 128
+    """of the transformer"""
+    dropout: float = 0.0
+    """share of values dropped in training, below 1"""
+    embedding_std: float = 0.25
+    """standard deviation of random word vectors"""
+
+
+@section
+class Training:
+    """The papers' settings (Jain & Wallace 2019), by the names of transformers' TrainingArguments where they have one.
+
+    select_on is validation: a checkpoint chosen on test would make every test figure a selected one. random_erasure: the
+    tests of explanations which delete words then show the model nothing new.
+    """
+
+    num_train_epochs: Positive = 8
+    """passes over the training texts"""
+    per_device_train_batch_size: Count = 32
+    """texts of a step and process"""
+    per_device_eval_batch_size: Count = 64
+    """texts of a step of evaluation"""
+    gradient_accumulation_steps: Count = 1
+    """batches of an update"""
+    learning_rate: NotNegative = 1e-3
+    """of Adam, constant unless arguments says otherwise"""
+    weight_decay: NotNegative = 1e-5
+    """L2 on all but the alignment"""
+    max_grad_norm: NotNegative = 0.0
+    """gradients are clipped to it; 0: not"""
+    amsgrad: bool = True
+    """Adam with AMSGrad"""
+    attention_learning_rate_factor: NotNegative = 1.0
+    """learning rate of the alignment over that of the rest"""
+    random_erasure: Share = 0.0
+    """largest share of its words that each training text loses at each step; 0: none"""
+    loss_reduction: Literal["sum", "mean"] = "sum"
+    """of the losses of a batch"""
+    balance_classes: bool = True
+    """weigh classes by how rare they are"""
+    select_on: str = "validation"
+    """the split that the checkpoint is chosen on: validation"""
+    metric_for_best_model: str | None = None
+    """score that it is chosen by; null: ROC-AUC of two classes, else accuracy"""
+    early_stopping_patience: Count | None = None
+    """epochs without gain after which training stops; null: never"""
+    train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = "group_by_length"
+    """how batches are drawn"""
+    bf16: bool = False
+    """train in bfloat16"""
+    use_cpu: bool = False
+    """leave a GPU unused"""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """any others of transformers' TrainingArguments"""
+
+    def __post_init__(self):
+        """A recipe says what a run is, wherever it goes: it is kept, compared and published."""
+        if self.select_on != "validation":
+            raise RecipeError(
+                f"training.select_on={self.select_on!r}: checkpoints are selected on 'validation' only; a model chosen on "
+                "the split that is reported makes its figures meaningless"
+            )
+        if "hub_token" in self.arguments:
+            raise RecipeError(
+                "training.arguments.hub_token: a recipe is published, and an access token in it would be too: take it out, "
+                "log in with `hf auth login` or set HF_TOKEN, and give --push_to_hub to train.py"
+            )
+        if pushing := [name for name in self.arguments if name == "push_to_hub" or name.startswith("hub_")]:
+            raise RecipeError(
+                f"training.arguments.{pushing[0]}: a recipe says what a run is, not where it goes: take it out, and give "
+                "--push_to_hub, --hub_model_id OWNER/NAME, --hub_private_repo or --hub_revision to train.py"
+            )
+
+
+@section
+class Objective:
+    """What the model is trained for.
+
+    kind: "classification", the labels; "untrained", nothing: the model as it was drawn, with the weights that a training of
+    the same data, model and seed starts from, and `training` is not read; "guided", the labels, under the attention of the
+    base in place of its own; "adversarial", the base's predictions under an attention far from the base's (Wiegreffe &
+    Pinter 2019). The base keeps its outputs (`measure.outputs`) of train and validation, and for a guided model of the
+    measured split. weight: half the distance |p - p_base|_1 minus the weight times the divergence of attentions; the lambda
+    of Wiegreffe & Pinter's code is half of this one. frozen: only the alignment is trained, from fresh weights: from the
+    base's own no divergence has a gradient (Meister et al. 2021 say "adopting" the parameters).
+    """
+
+    kind: Literal["classification", "untrained", "guided", "adversarial"] = "classification"
+    """the labels, nothing, the labels under the base's attention, or the base's predictions under another attention"""
+    base: str | None = None
+    """folder of the run that a guided or adversarial model is trained against"""
+    weight: Positive = 0.002
+    """lambda of an adversary: weight of the divergence of attentions"""
+    divergence: Literal["kl", "jsd"] = "kl"
+    """of an adversary: kl, or jsd where the base's attention has zeros"""
+    frozen: bool = False
+    """of an adversary: the base's weights are kept, only the alignment is trained"""
+
+    def __post_init__(self):
+        if not self.needs_base and self.base is not None:
+            raise RecipeError(
+                f"objective.base={self.base!r} with objective.kind={self.kind!r}, which has no part in another run: set "
+                "objective.kind to guided or adversarial, or leave out the base"
+            )
+        if self.needs_base and not self.base:
+            raise RecipeError(
+                f"objective.kind={self.kind!r} needs objective.base, the folder of the run it is trained against"
+            )
+        for name in ("weight", "divergence", "frozen"):
+            if self.kind != "adversarial" and getattr(self, name) != getattr(Objective, name):
+                raise RecipeError(f"objective.{name} is for adversaries; objective.kind={self.kind!r}")
+
+    @property
+    def needs_base(self) -> bool:
+        """Whether the model is trained against another run."""
+        return self.kind in ("guided", "adversarial")
+
+
+@section
+class Measure:
+    """What is measured, on which texts."""
+
+    producers: list[str] = field(default_factory=lambda: ["gradient", "gradient_norm", "leave_one_out"])
+    """measures of importance and experiments, by file name"""
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """keyword arguments of a producer, by its name"""
+    level: Literal["sentence", "word"] = "sentence"
+    """of hierarchical models: what a record is over, sentences or all words of a text"""
+    outputs: list[str] = field(default_factory=list)
+    """splits whose attention and predictions are kept, for models trained against this one"""
+    split: str = "test"
+    """the split that is measured"""
+    limit: Count | None = None
+    """that many of its texts, drawn at random; null: all"""
+    seed: Seed = 0
+    """of what is drawn while measuring"""
+    batch_tokens: Count = 8192
+    """tokens of a batch, padding included"""
+
+
+@section
+class Report:
+    """What the report shows."""
+
+    examples: Count = 5
+    """texts shown of best and of worst agreement"""
+    title: str | None = None
+    """of the page"""
+
+
+@section
+class Recipe:
+    """A run: data, model, training and its objective, what to measure, how to report."""
+
+    name: str
+    """of the run"""
+    output_dir: str
+    """folder of the run"""
+    seed: Seed = 10
+    """of the model and its training"""
+    note: str = ""
+    """what it reproduces, with the sentence that says so"""
+    data: Data = field(default_factory=Data)
+    model: Model = field(default_factory=Model)
+    training: Training = field(default_factory=Training)
+    objective: Objective = field(default_factory=Objective)
+    measure: Measure = field(default_factory=Measure)
+    report: Report = field(default_factory=Report)
+
+    def __post_init__(self):
+        flat, kind = self.model.hierarchy == "none", self.objective.kind
+        for name in ("max_sentence_length", "max_sentences"):
+            limit = getattr(self.data, name)
+            if limit is not None and flat:
+                raise RecipeError(
+                    f"data.{name}={limit} with model.hierarchy='none': set model.hierarchy to sentence, or leave it out"
+                )
+        if self.measure.level == "word" and flat:
+            raise RecipeError(
+                "measure.level='word' with model.hierarchy='none', whose attention is over words anyway: leave it out"
+            )
+        if self.measure.level == "word" and kind == "guided":
+            raise RecipeError(
+                "measure.level='word' with objective.kind='guided', whose attention is given over sentences: leave it out"
+            )
+        if kind == "guided" and self.measure.producers:
+            raise RecipeError(
+                f"measure.producers={self.measure.producers} would measure the attention that a guided model computes, not "
+                "the one it is given: set measure.producers to []"
+            )
+        rate = self.training.attention_learning_rate_factor
+        if kind == "untrained" and rate != 1:
+            raise RecipeError(
+                f"training.attention_learning_rate_factor={rate:g} with objective.kind='untrained': nothing learns; leave "
+                "it out"
+            )
+        if kind != "classification" and self.training.random_erasure:
+            raise RecipeError(
+                f"training.random_erasure={self.training.random_erasure:g} with objective.kind={kind!r}: words are erased "
+                "where a model is trained for the labels on its own attention; leave it out"
+            )
+        if kind == "adversarial" and self.model.projection == "uniform":
+            raise RecipeError("objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move")
+
+
+SECTIONS = {key.name: key.type for key in fields(Recipe) if is_dataclass(key.type)}

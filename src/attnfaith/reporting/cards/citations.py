@@ -1,0 +1,41 @@
+"""What a card cites: the papers that measurements, models and data sets come from.
+
+citations.bib holds the entries, citations.yaml says which of them each data set, measurement, projection and objective has.
+"""
+
+import re
+from collections.abc import Iterable
+from importlib.resources import files
+
+import yaml
+
+from attnfaith.reporting.cards.findings import Checkpoint
+
+
+_FOLDER = files("attnfaith.reporting.cards")
+_ENTRIES = re.split(r"\n(?=@)", (_FOLDER / "citations.bib").read_text(encoding="utf-8"))
+BIBTEX: dict[str, str] = {re.match(r"@\w+\{([^,]+),", entry)[1]: entry for entry in _ENTRIES}
+"""Key -> entry."""
+CITED: dict[str, dict[str, list[str]]] = yaml.safe_load((_FOLDER / "citations.yaml").read_text(encoding="utf-8"))
+"""Kind -> what is cited -> keys."""
+
+
+def keys(checkpoint: Checkpoint) -> list[str]:
+    """What the card of a checkpoint cites: its data set, its projection and objective, its measurements, and Pruthi et al.,
+    whom every card names.
+    """
+    identity = checkpoint.cell.identity
+    measured = [name for settings in checkpoint.settings for name in settings.get("producers", ())]
+    subjects = {
+        "datasets": [identity.dataset],
+        "projections": [identity.projection],
+        "objectives": [identity.objective],
+        "producers": measured,
+    }
+    cited = [key for kind, names in subjects.items() for name in names for key in CITED[kind].get(name, ())]
+    return list(dict.fromkeys([*cited, "pruthi-etal-2020-learning"]))
+
+
+def bibtex(names: Iterable[str]) -> str:
+    """The entries of these keys, one after the other. KeyError for one the table does not hold."""
+    return "\n".join(BIBTEX[name] for name in names)

@@ -1,0 +1,388 @@
+"""The card of a model: README.md of its repository, with its metadata, and its `.eval_results/`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+import numpy as np
+import pyarrow as pa
+import yaml
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
+
+from attnfaith import __version__
+from attnfaith.record import Identity
+from attnfaith.reporting.blocks import MOST_CLASSES
+from attnfaith.reporting.cards import citations
+from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, RULES, UNKNOWN, Checkpoint, Number
+from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
+from attnfaith.reporting.sections import figure_words
+from attnfaith.reporting.tables import format_number
+
+
+FIGURES = ("gradient_vs_leave_one_out", "permutation_by_max_attention", "attention_overview")  # of these, two at most
+DECIMALS = 6  # of numbers in metadata
+LICENCE = "apache-2.0"  # of code and weights
+ENCODERS = {
+    "bilstm": "a bidirectional LSTM",
+    "bigru": "a bidirectional GRU",
+    "transformer": "a small Transformer",
+    "cnn": "parallel convolutions",
+    "average": "one layer on each word alone",
+    "embedding": "the word vectors themselves",
+}
+PROJECTIONS = {
+    "softmax": "softmax: every word gets some weight",
+    "uniform": "none: all words get the same weight",
+}
+VERDICTS = {MAY: "It may be used", CARE: "With care", MAY_NOT: "It may not be used", UNKNOWN: "Not known"}
+UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
+DECODERS = {"affine": "an affine layer", "tanh": "a layer with tanh and an affine one"}
+# what each number of the card is called in the metadata: its kind -> metric
+METRICS = {
+    "accuracy": "accuracy",
+    "kendall_tau": "kendall_tau",
+    "top_k_overlap": "top_k_overlap",
+    "normalised_entropy": "normalised_entropy",
+    "share_of_zeros": "share_of_zeros",
+    "shuffled.tvd": "tvd",
+    "shuffled.flips": "flip_fraction",
+    "adversary.jsd": "jsd",
+    "rationale_auprc": "rationale_auprc",
+}
+
+
+def model_card(
+    run: Mapping,
+    record: "pa.Table | Sequence[pa.Table]",
+    *,
+    repo_id: str,
+    dataset: Mapping,
+    figures: Sequence[str] = (),
+    records_repo: str | None = None,
+    results_repo: str | None = None,
+) -> str:
+    """README.md of a model repository, with its YAML front matter (model-index inside).
+
+    run: the parsed run.json. record: the run's record, of one cell, or several of the same weights, the run's own first;
+    recipe and names of the classes are read from its settings. repo_id: "owner/name". dataset: what
+    `attnfaith.data.registry.facts` says of it. figures: names of the report's figures that are at hand (the stems of
+    report/figures/*.png); the card shows those of `card_figures`. records_repo, results_repo: the data set repositories
+    that are pushed beside it, named where they are given.
+
+    Raises ValueError for a name that the Hub does not allow, a record of several cells, and records of other weights.
+    """
+    return card_of(
+        Checkpoint(run, record), repo_id, dataset, figures=figures, records_repo=records_repo, results_repo=results_repo
+    )
+
+
+def card_of(
+    checkpoint: Checkpoint,
+    repo_id: str,
+    dataset: Mapping,
+    *,
+    figures: Sequence[str] = (),
+    records_repo: str | None = None,
+    results_repo: str | None = None,
+) -> str:
+    name = check_name(repo_id).partition("/")[2]
+    identity = public(checkpoint.heading)
+    groups: dict[str, list[Number]] = {}
+    for number in checkpoint.numbers.values():
+        groups.setdefault(number.group, []).append(number)
+    uses = {words: [use for use in checkpoint.uses if use.verdict == verdict] for verdict, words in VERDICTS.items()}
+    return template("model_card.md.j2").render(
+        front_matter=yaml_head(_metadata(checkpoint, repo_id, dataset, records_repo)),
+        name=name,
+        repo_id=Markdown(repo_id),
+        identity=identity,
+        encoder=_encoder_in_words(checkpoint.cell.identity),
+        projection=PROJECTIONS.get(identity["projection"], f"{identity['projection']}: words can get no weight at all"),
+        sparse=identity["projection"] not in PROJECTIONS,
+        unit=checkpoint.unit,
+        decoder=DECODERS.get(checkpoint.recipe.get("model", {}).get("readout"), "a decoder"),
+        classes=checkpoint.cell.class_names if len(checkpoint.cell.class_names) <= MOST_CLASSES else (),
+        n_classes=checkpoint.cell.probs.shape[1],
+        pair=dataset["pair"],
+        dataset=dataset,
+        hub_url=dataset["hub_id"] and Markdown(f"https://huggingface.co/datasets/{dataset['hub_id']}"),
+        licence=licence(dataset),
+        training=_training(checkpoint),
+        note=checkpoint.recipe.get("note", ""),
+        performance=_performance(checkpoint),
+        groups={group: rows for group, rows in groups.items() if group != "classification"},
+        uses={words: of_verdict for words, of_verdict in uses.items() if of_verdict},
+        rules=RULES,
+        figures=_pictures(checkpoint, repo_id, figures),
+        provenance=_provenance(checkpoint),
+        command=(checkpoint.run.get("provenance") or {}).get("command"),
+        measurements=[_measured(settings) for settings in checkpoint.settings],
+        limits=_limits(checkpoint, dataset),
+        records_repo=records_repo and Markdown(check_name(records_repo)),
+        results_repo=results_repo and Markdown(check_name(results_repo)),
+        bibtex=Markdown(citations.bibtex(citations.keys(checkpoint)).rstrip("\n")),
+        shown=shown,
+        version=__version__,
+    )
+
+
+def _encoder_in_words(identity: Identity) -> str:
+    hierarchical = identity.hierarchy == "sentence"
+    twice = ", once over the words of a sentence and once over sentences"
+    return ENCODERS.get(identity.encoder, identity.encoder) + (twice if hierarchical else "")
+
+
+def public(value: object) -> object:
+    """Settings without the folders of a machine: of an absolute path the last part."""
+    if isinstance(value, Mapping):
+        return {key: public(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [public(item) for item in value]
+    return PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute() else value
+
+
+def shown(number: Number) -> Markdown:
+    """ "0.123 [0.100, 0.150]"."""
+    interval = "" if np.isnan(number.low) else f" [{format_number(number.low)}, {format_number(number.high)}]"
+    return Markdown(format_number(number.value) + interval)
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), DECIMALS)
+
+
+def _metric_values(checkpoint: Checkpoint) -> list[tuple[str, str, float, dict]]:
+    """(metric, name for reading, value, arguments) of every defined number that goes into metadata."""
+    values = []
+    for key, number in checkpoint.numbers.items():
+        kind, _, about = key.partition(".")
+        metric = METRICS.get(key, METRICS.get(kind))
+        if metric is None or np.isnan(number.value):
+            continue
+        arguments = {"compared_with": about} if kind in METRICS and about else {}
+        bounds = {"ci_low": number.low, "ci_high": number.high}
+        arguments |= {name: _rounded(bound) for name, bound in bounds.items() if not np.isnan(bound)}
+        values.append(
+            (metric, number.label, _rounded(number.value), arguments | {"n": number.n, "undefined": number.n_undefined})
+        )
+    roc_auc = checkpoint.scores["roc_auc"]
+    if not np.isnan(roc_auc):
+        values.insert(1, ("roc_auc", "area under the ROC curve", _rounded(roc_auc), {"n": checkpoint.scores["n_scored"]}))
+    return values
+
+
+def _metadata(checkpoint: Checkpoint, repo_id: str, dataset: Mapping, records_repo: str | None) -> dict:
+    """The YAML front matter: what the Hub reads."""
+    identity = checkpoint.heading
+    on = {
+        "task_type": "text-classification",
+        "dataset_type": dataset["hub_id"] or dataset["name"],
+        "dataset_name": dataset["name"],
+        "dataset_split": identity["split"],
+    }
+    results = [
+        EvalResult(**on, metric_type=metric, metric_name=name, metric_value=value, metric_args=arguments)
+        for metric, name, value, arguments in _metric_values(checkpoint)
+    ]
+    data = ModelCardData(
+        language="en" if dataset["hub_id"] else None,
+        license=LICENCE,
+        library_name="transformers",
+        pipeline_tag="text-classification",
+        tags=["attention", "interpretability", "faithfulness", "custom_code", "attnfaith"],
+        datasets=[dataset["hub_id"]] if dataset["hub_id"] else None,
+        metrics=list(dict.fromkeys(result.metric_type for result in results)),
+        model_name=repo_id.partition("/")[2],
+        eval_results=results,
+    ).to_dict()
+    if records_repo:
+        data["attnfaith"] = {"records": records_repo, "configuration": repo_id.partition("/")[2]}
+    return json.loads(json.dumps(data))  # plain values only
+
+
+def eval_results(
+    record: "pa.Table | Sequence[pa.Table]", *, dataset: Mapping, records_repo: str | None = None
+) -> dict[str, str]:
+    """{path in the model repository: YAML} of its `.eval_results/`; {} where the data set has no repository on the Hub.
+
+    The numbers of the model-index in the Hub's newer form, one entry a number; its task is the metric, with what it compares
+    attention with: "kendall_tau.gradient".
+    """
+    if not dataset["hub_id"]:
+        return {}
+    checkpoint = Checkpoint({}, record)
+    source = f"https://huggingface.co/datasets/{check_name(records_repo)}" if records_repo else None
+    entries = []
+    for metric, name, value, arguments in _metric_values(checkpoint):
+        about = arguments.pop("compared_with", None)
+        interval = f", 95 % interval {arguments['ci_low']} to {arguments['ci_high']}" if "ci_low" in arguments else ""
+        entries.append(
+            EvalResultEntry(
+                dataset_id=dataset["hub_id"],
+                task_id=metric if about is None else f"{metric}.{about}",
+                value=value,
+                source_url=source,
+                source_name="the record" if source else None,
+                notes=f"{name}, {checkpoint.heading['split']}, n = {arguments['n']}{interval}",
+            )
+        )
+    return {f".eval_results/{dataset['name']}.yaml": _yaml_list(eval_result_entries_to_yaml(entries))}
+
+
+def _yaml_list(entries: list) -> str:
+    return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _training(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    """What the recipe and run.json say of the training, for a table."""
+    run, recipe = checkpoint.run, public(checkpoint.recipe)
+    lines = [("trained for", checkpoint.heading["objective"])]
+    if sizes := run.get("sizes"):
+        lines.append(("texts", ", ".join(f"{split} {count:,}" for split, count in sizes.items())))
+    if dropped := (run.get("dataset") or {}).get("dropped"):
+        reasons: dict[str, int] = {}
+        for part in dropped.values():
+            for reason, count in part.items():
+                reasons[reason] = reasons.get(reason, 0) + count
+        if any(reasons.values()):
+            said = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in reasons.items() if count)
+            lines.append(("left out", said))
+    if "vocabulary" in run:
+        lines.append(("vocabulary", f"{run['vocabulary']:,} entries"))
+    lines.append(("word vectors at the start", str(public(checkpoint.heading)["vectors"])))
+    training = recipe.get("training")
+    if training and "best" in run:
+        lines.append(
+            (
+                "epochs",
+                f"{run['epochs']:g} of at most {training['num_train_epochs']:g}; kept is that of the best "
+                f"{run['best']['metric'].removeprefix('eval_')} on validation, {run['best']['value']:.4f}",
+            )
+        )
+        lines.append(
+            (
+                "optimiser",
+                f"learning rate {training['learning_rate']:g}, weight decay {training['weight_decay']:g}, batches of "
+                f"{training['per_device_train_batch_size']} x {training['gradient_accumulation_steps']} on "
+                f"{run.get('processes', 1)} process(es)",
+            )
+        )
+    return [*lines, ("seed", str(checkpoint.heading["seed"]))]
+
+
+def _performance(checkpoint: Checkpoint) -> list[tuple[str, str, str]]:
+    scores, names = checkpoint.scores, checkpoint.cell.class_names
+    accuracy = checkpoint.numbers["accuracy"]
+    rows = [("accuracy", shown(accuracy), f"{accuracy.n:,}")]
+    if not np.isnan(scores["roc_auc"]):
+        rows.append(("area under the ROC curve", format_number(scores["roc_auc"]), f"{scores['n_scored']:,}"))
+    n_classes = checkpoint.cell.probs.shape[1]
+    if n_classes > MOST_CLASSES:
+        return [*rows, ("F1 of each class", "in the tables", f"{n_classes:,} classes")]
+    for number in range(n_classes):
+        name = names[number] if number < len(names) else str(number)
+        rows.append(
+            (f"F1, class {name}", format_number(scores[f"f1_class_{number}"]), f"{scores[f'support_class_{number}']:,}")
+        )
+    return rows
+
+
+def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:
+    """{path in the model repository: name of the report's figure} of the figures that the card shows; its PNG belongs there.
+
+    The path holds the checkpoint's name, so that cards of many checkpoints can lie in one folder.
+    """
+    name = check_name(repo_id).partition("/")[2]
+    return {f"figures/{name}-{figure}.png": figure for figure in [one for one in FIGURES if one in names][:2]}
+
+
+def _pictures(checkpoint: Checkpoint, repo_id: str, names: Sequence[str]) -> list[tuple[Markdown, str, str]]:
+    """Path, alternative text and caption."""
+    pictures = []
+    for path, figure in card_figures(repo_id, names).items():
+        pictures.append((Markdown(path), *figure_words(checkpoint.cell, figure)))
+    return pictures
+
+
+def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    """What is known of how the model came to be; what is not known is said."""
+    run = checkpoint.run
+    known = run.get("provenance") or {}
+    dataset = known.get("data") or {}
+    commit = known.get("commit")
+    if commit and known.get("dirty"):
+        commit += ", with uncommitted changes"
+    libraries = known.get("libraries") or {k: v for k, v in run.get("versions", {}).items() if k != "attnfaith"}
+    rows = {
+        "attnfaith": known.get("version") or run.get("versions", {}).get("attnfaith"),
+        "commit": commit,
+        "code (digest of its files)": known.get("code") or run.get("code"),
+        "command": known.get("command"),
+        "libraries": ", ".join(f"{name} {version}" for name, version in libraries.items()),
+        "Python": known.get("python"),
+        "platform": known.get("platform"),
+        "data": dataset.get("revision") or checkpoint.heading["texts"],
+        "fingerprint of the data": _fingerprint(dataset.get("fingerprint")),
+        "weights (SHA-256)": checkpoint.settings[0].get("model"),
+    }
+    if known.get("of") == "measurement":
+        rows["covers"] = "the measurement; of the training it was not recorded"
+    return [(name, str(value) if value else "not recorded") for name, value in rows.items()]
+
+
+def _fingerprint(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{split} {str(digest)[:16]}" for split, digest in value.items())
+    return str(value or "")
+
+
+def _measured(settings: Mapping) -> str:
+    """One line on a record: what was measured, with which code."""
+    known, said = settings.get("provenance") or {}, ", ".join(settings.get("producers", [])) or "attention and prediction"
+    for name, value in {
+        "seed": settings.get("seed"),
+        "attnfaith": settings.get("version"),
+        "code": settings.get("columns", {}).get("attention", {}).get("code"),
+        "commit": known.get("commit"),
+    }.items():
+        said += f"; {name} {'not recorded' if value is None else value}"
+    return said + (" with uncommitted changes" if known.get("dirty") else "")
+
+
+def _limits(checkpoint: Checkpoint, dataset: Mapping) -> list[str]:
+    run, unit = checkpoint.run, checkpoint.unit
+    sentences = [
+        "These numbers are of one trained model and one seed; another seed can give others. The intervals are over texts, "
+        "not over seeds.",
+        f"They are of the {checkpoint.heading['split']} texts of this data set, and need not hold for other texts.",
+        "Agreement with an importance measure is not agreement with the truth: the measures disagree with each other too.",
+    ]
+    limits = checkpoint.recipe.get("data", {}).get("limits") or {}
+    limit = checkpoint.recipe.get("measure", {}).get("limit")
+    if limits:
+        drawn = ", ".join(f"{count:,} of {split}" for split, count in limits.items())
+        sentences.append(f"Not the whole data set was used: {drawn}, drawn at random.")
+    if limit is not None:
+        sentences.append(f"Measured were {len(checkpoint.cell):,} texts, drawn at random.")
+    if len(checkpoint.cells) > 1:
+        counts = ", ".join(f"{len(cell):,}" for cell in checkpoint.cells)
+        sentences.append(f"The numbers come from {len(checkpoint.cells)} measurements of the same weights ({counts} texts).")
+    if checkpoint.cell.identity.vectors == "random":
+        sentences.append("Word vectors started at random, so it knows words of its training texts only.")
+    truncated = int(np.sum(checkpoint.cell.table.column("truncated").to_pylist()))
+    if truncated:
+        sentences.append(f"{truncated:,} of the measured texts were cut at the length limit.")
+    if not run.get("provenance"):
+        sentences.append("It was trained before commit, command and libraries were recorded, so they are not known here.")
+    if not dataset["licence"]:
+        sentences.append("The terms of the training texts are not known here.")
+    if unit == "sentence":
+        sentences.append(
+            "Attention is over sentences; words inside a sentence have an attention of their own, not measured here."
+        )
+    return sentences
+
+
+def licence(dataset: Mapping | None) -> str:
+    """What is known of the terms of a data set's texts."""
+    return "see the data set’s own card" if dataset is None else dataset["licence"] or UNKNOWN_LICENCE

@@ -1,0 +1,132 @@
+"""Cards of what many models share: their records, their results, and the index of their cards."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from attnfaith import record as records
+from attnfaith.reporting.cards.findings import RULES, Checkpoint
+from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
+from attnfaith.reporting.cards.model import LICENCE, licence, public, shown
+from attnfaith.reporting.cells import CELL, one_cell
+
+
+def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
+    """What `records_card` says of one cell, as plain JSON.
+
+    Raises ValueError for a record of several cells.
+    """
+    cell = one_cell(record)
+    settings = next(iter(records.settings(record)), {})
+    columns = {}
+    for field in record.schema:
+        column = records.column_of(field)
+        columns[field.name] = {"axes": list(column.axes), "doc": column.doc}
+    known = settings.get("provenance") or run.get("provenance") or {}
+    return {
+        "model": check_name(model_repo),
+        "rows": len(cell),
+        **{name: _plain(value) for name, value in public(cell.heading).items()},
+        "producers": list(settings.get("producers", [])),
+        "label_names": list(settings.get("label_names", [])),
+        "code": settings.get("columns", {}).get("attention", {}).get("code"),
+        "commit": known.get("commit"),
+        "columns": columns,
+    }
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mapping[str, Mapping] | None = None) -> str:
+    """README.md of a data set repository of records, one configuration per cell: {configuration: `cell_facts`}.
+
+    The shards of a cell are <configuration>/<split>-*.parquet. Front matter: `configs`, so that load_dataset(repo_id,
+    configuration) and the viewer find them. datasets: name -> what `attnfaith.data.registry.facts` says of it; for the
+    terms of the others the card sends the reader there.
+    """
+    datasets = datasets or {}
+    configs = [
+        {"config_name": name, "data_files": [{"split": cell["split"], "path": f"{name}/{cell['split']}-*.parquet"}]}
+        for name, cell in cells.items()
+    ]
+    front_matter = {
+        "license": "other",
+        "license_name": "as-the-texts",
+        "pretty_name": "Records of attention classifiers",
+        "tags": ["attention", "interpretability", "faithfulness", "attnfaith"],
+        "configs": configs,
+    }
+    used = dict.fromkeys(cell["dataset"] for cell in cells.values())
+    columns: dict[str, Mapping] = {}
+    for cell in cells.values():
+        for name, column in cell["columns"].items():
+            columns.setdefault(name, column)
+    return template("records_card.md.j2").render(
+        front_matter=yaml_head(front_matter),
+        repo_id=Markdown(check_name(repo_id)),
+        cells=cells,
+        cell_names=[name for name in CELL if name not in ("texts", "training_texts", "split")],
+        columns={name: ("".join(f"[{axis}]" for axis in column["axes"]), column["doc"]) for name, column in columns.items()},
+        licences={name: licence(datasets.get(name)) for name in used},
+        first=next(iter(cells), None),
+    )
+
+
+def results_card(tables: Mapping[str, Mapping], *, repo_id: str) -> str:
+    """README.md of a data set repository of result tables, one configuration per table.
+
+    tables: configuration -> {"rows": n, "columns": [names]}; the table is <configuration>/results-*.parquet, its split
+    "results".
+    """
+    configs = [
+        {"config_name": name, "data_files": [{"split": "results", "path": f"{name}/results-*.parquet"}]} for name in tables
+    ]
+    front_matter = {
+        "license": LICENCE,
+        "pretty_name": "Does attention explain? Result tables",
+        "tags": ["attention", "interpretability", "faithfulness", "attnfaith"],
+        "configs": configs,
+    }
+    return template("results_card.md.j2").render(
+        front_matter=yaml_head(front_matter),
+        repo_id=Markdown(check_name(repo_id)),
+        tables=tables,
+        first=next(iter(tables), None),
+    )
+
+
+INDEX_USES = {
+    "ranking": "rank words",
+    "picking": "pick out a few",
+    "naming": "name the one",
+    "unused": "little weight, did not matter",
+    "reason": "the reason",
+}
+
+
+def cards_index(cards: Mapping[str, Checkpoint]) -> str:
+    """model_cards/README.md: one row a checkpoint, from {repo id: checkpoint}; the card is <name>.md beside it."""
+    rows = []
+    for repo_id, checkpoint in cards.items():
+        name = check_name(repo_id).partition("/")[2]
+        identity, numbers = checkpoint.heading, checkpoint.numbers
+        verdicts = {use.name: use.verdict for use in checkpoint.uses}
+        rows.append(
+            (
+                Markdown(f"[{name}]({name}.md)"),
+                *(identity[key] for key in ("dataset", "encoder", "alignment", "projection")),
+                identity["seed"],
+                f"{len(checkpoint.cell):,}",
+                *(
+                    shown(numbers[key]) if key in numbers else "not measured"
+                    for key in ("accuracy", "kendall_tau.gradient", "kendall_tau.leave_one_out")
+                ),
+                *(verdicts.get(use, verdicts.get("anything", "")) for use in INDEX_USES),
+            )
+        )
+    columns = ("checkpoint", "data", "encoder", "alignment", "projection", "seed", "texts", "accuracy")
+    columns += ("τ attention–gradient", "τ attention–leave-one-out", *INDEX_USES.values())
+    return template("cards_index.md.j2").render(columns=columns, rows=rows, rules=RULES)

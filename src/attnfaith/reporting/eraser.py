@@ -1,0 +1,79 @@
+"""A record's explanations as the files that ERASER's own evaluation reads (DeYoung et al. 2020)."""
+
+import numpy as np
+
+from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.plausibility import mean_share, top_tokens
+from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.explanation_tests import column, measures, shared, stacked, token_scores
+
+
+def annotations(cell: Cell) -> list[dict]:
+    """The texts of a cell and their gold evidence as rows for `attnfaith.data.eraser.write_annotations`.
+
+    [] where the record knows no evidence; a text without a label is left out, as ERASER has no place for it. label: the
+    class by its name where the record knows it, else its number.
+
+    Raises ReportError where the tokens are sentences, which have no evidence word by word.
+    """
+    if cell.words is not None:
+        raise ReportError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
+    if "rationale" not in cell.table.column_names:
+        return []
+    rows = zip(cell.instance_ids, cell.table.column("tokens").to_pylist(), cell.labels, strict=True)
+    queries = cell.queries or [[]] * len(cell)
+    return [
+        {
+            "instance_id": name,
+            "text": " ".join(tokens),
+            "text_pair": " ".join(asked),
+            "label": cell.class_names[int(label)] if cell.class_names else str(int(label)),
+            "rationale": gold.astype(int).tolist(),
+        }
+        for (name, tokens, label), asked, gold in zip(rows, queries, records.rows(cell.table, "rationale"), strict=True)
+        if not np.isnan(label) and not np.isnan(gold).any()
+    ]
+
+
+def results(cell: Cell, measure: str, share: float | None = None) -> list[dict]:
+    """One measure's tests as rows for `attnfaith.data.eraser.write_results`, which ERASER's own evaluation reads.
+
+    share: of the tokens that make up the rationale; None for the mean share marked in the record, without which there is
+    none. classification: the predicted class by its name where the record knows it, else its number. Of the scores by class
+    those of the predicted one are there, the only one that AOPC reads. Texts where the measure is undefined are left out.
+
+    Raises ReportError for a measure that was not tested and for a share out of range.
+    """
+    names = measures(cell)
+    if measure not in names:
+        raise ReportError(f"no tests of {measure!r}; the cell holds those of {', '.join(names)}")
+    values, place = token_scores(cell, measure), names.index(measure)
+    if share is None and "rationale" in cell.table.column_names:
+        share = mean_share(records.rows(cell.table, "rationale"))
+    chosen = [None] * len(cell) if share is None or np.isnan(share) else top_tokens(values, share)
+    shares = shared(cell, "rationale_erasure_shares")
+    whole = column(cell, "rationale_erasure_whole_prob")
+    kept, removed = (stacked(cell, f"rationale_erasure_{name}_probs")[:, place] for name in ("kept", "removed"))
+    rows = []
+    for row in np.flatnonzero(~np.isnan(kept).any(1)):
+        number = int(cell.predicted[row])
+        name = cell.class_names[number] if cell.class_names else str(number)
+        rows.append(
+            {
+                "instance_id": cell.instance_ids[row],
+                "scores": values[row].tolist(),
+                "chosen": None if chosen[row] is None else chosen[row].tolist(),
+                "classification": name,
+                "classification_scores": {name: float(whole[row])},
+                "thresholded_scores": [
+                    {
+                        "threshold": float(at),
+                        "comprehensiveness_classification_scores": {name: float(without)},
+                        "sufficiency_classification_scores": {name: float(alone)},
+                    }
+                    for at, without, alone in zip(shares, removed[row], kept[row], strict=True)
+                ],
+            }
+        )
+    return rows

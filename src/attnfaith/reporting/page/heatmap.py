@@ -1,0 +1,215 @@
+"""Texts as heat maps: which texts are shown, and every token's scores as one of eleven shades.
+
+A shade is a share of the row's largest absolute value in tenths. Colours are computed here for a light and a dark
+page, each with the text colour of the larger contrast, so that every number on a shade can be read (WCAG >= 4.5).
+"""
+
+import unicodedata
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnfaith import record as records
+from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.sections.agreement import main_measures, reference_measure
+from attnfaith.reporting.style import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
+
+
+SHADES = 11
+MOST_TOKENS = 400  # per text on the page, words where tokens are sentences; more makes it slow to open, and is not read
+# On two or three tokens a single swap takes tau from one end to the other: the extremes would all be such texts.
+SHORTEST_EXAMPLE = 8
+HUES = {"attention": ATTENTION, "gradient": GRADIENT, "leave_one_out": LEAVE_ONE_OUT}
+OTHER_HUE = PALETTE[3]
+NEGATIVE_HUE = PALETTE[6]  # of evidence against the class, whatever the measure
+PAPER = {"light": "#ffffff", "dark": "#1d2126"}
+INK = ("#000000", "#ffffff")
+
+
+@dataclass(frozen=True)
+class Score:
+    """One coloured cell: signed `percent` of the row's largest absolute value, its shade 0..10, the value in words."""
+
+    percent: str
+    shade: int
+    value: str
+    negative: bool = False
+
+
+@dataclass(frozen=True)
+class Token:
+    """words: where the token is a sentence, its words with their attention within it; () where it is not."""
+
+    text: str
+    gold: bool
+    scores: tuple[Score, ...]
+    words: tuple[tuple[str, Score], ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One text as shown: scores are in the order of `measures`, taus hold (pair, value) for reading; query: the words of the
+    second text, None where the cell has none; has_rationale: whether gold evidence is known of its tokens.
+    """
+
+    instance_id: str
+    predicted: int
+    probability: float
+    label: int | None
+    taus: tuple[tuple[str, str], ...]
+    measures: tuple[str, ...]
+    tokens: tuple[Token, ...]
+    length: int
+    truncated: bool
+    query: tuple[str, ...] | None
+    of_sentences: bool
+    has_rationale: bool
+
+
+def _channels(colour: str) -> np.ndarray:
+    return np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)], dtype=np.float64)
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG 2 contrast ratio of two "#rrggbb" colours, 1..21; 4.5 is enough for small text."""
+    shares = np.stack([_channels(first), _channels(second)]) / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    low, high = sorted(linear @ np.array([0.2126, 0.7152, 0.0722]))
+    return float((high + 0.05) / (low + 0.05))
+
+
+def shades(hue: str, theme: str) -> list[tuple[str, str]]:
+    """(background, text colour) of each shade, from the page's colour to the hue; lightened for a dark page."""
+    start, end = _channels(PAPER[theme]), _channels(hue)
+    if theme == "dark":
+        end = end + (255 - end) * 0.35
+    colours = []
+    for step in range(SHADES):
+        mixed = np.rint(start + (end - start) * step / (SHADES - 1)).astype(int)
+        background = "#" + "".join(f"{value:02x}" for value in mixed)
+        colours.append((background, max(INK, key=lambda ink: contrast(ink, background))))
+    return colours
+
+
+def visible(token: str) -> str:
+    """A token with nothing unseen in it: spaces, control characters and text-direction marks are written out.
+
+    An unseen direction mark would turn round the text beside it, and an empty cell would look like a missing token.
+    """
+    if not token:
+        return "(empty)"
+    if token.isspace():
+        return "␣" * len(token)
+    return "".join(_visible(character) for character in token)
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    joiners = "\u200c\u200d"  # parts of words and emoji in many scripts
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp") and character not in joiners:
+        return f"[U+{code:04X}]"
+    return character
+
+
+def shown_measures(cell: Cell) -> tuple[str, ...]:
+    """Rows of a heat map: the main measures, then every other one of inputs, in the record's order."""
+    first = main_measures(cell)
+    return (*first, *(name for name in cell.measures if name not in first and not name.endswith("_hidden")))
+
+
+def choose(cell: Cell, count: int) -> tuple[list[int], list[int], int]:
+    """Rows of the `count` texts of best and of worst agreement, and the fewest tokens they were chosen from.
+
+    Ordered by tau of attention with leave-one-out (else gradient, else the first measure), then by instance id. Texts
+    below SHORTEST_EXAMPLE tokens are passed over where enough longer ones are left; a text is never in both lists.
+    Texts without a tau are in neither. Without a measure the first texts by instance id stand in the first list.
+    """
+    measure = reference_measure(cell)
+    ids = np.array(cell.instance_ids, dtype=object)
+    if measure is None:
+        return sorted(range(len(cell)), key=lambda row: ids[row])[:count], [], 0
+    tau = cell.tau("attention", measure)
+    candidates = np.flatnonzero(~np.isnan(tau))
+    long_enough = candidates[cell.lengths[candidates] >= SHORTEST_EXAMPLE]
+    shortest = SHORTEST_EXAMPLE if len(long_enough) >= 2 * count else 2
+    candidates = long_enough if len(long_enough) >= 2 * count else candidates
+    best = sorted(candidates, key=lambda row: (-tau[row], ids[row]))[: min(count, (len(candidates) + 1) // 2)]
+    rest = np.setdiff1d(candidates, best)
+    worst = sorted(rest, key=lambda row: (tau[row], ids[row]))[:count]
+    return [int(row) for row in best], [int(row) for row in worst], shortest
+
+
+def query_of(cell: Cell, row: int) -> tuple[str, ...] | None:
+    """The words of an instance's second text, such as a question; None in a cell of single texts."""
+    return None if cell.queries is None else tuple(map(visible, cell.queries[row]))
+
+
+def example(cell: Cell, row: int) -> Example:
+    """What the page shows of one instance."""
+    measures = shown_measures(cell)
+    scored = [_scores(cell.scores(name)[row], measure_label(name)) for name in measures]
+    gold = np.zeros(cell.lengths[row])
+    if "rationale" in cell.table.column_names:
+        gold = records.rows(cell.table.slice(row, 1), "rationale")[0]
+    tokens = cell.table.column("tokens")[row].as_py()
+    words = _words(cell, row) if cell.words else [()] * len(tokens)
+    predicted = int(cell.predicted[row])
+    label = cell.labels[row]
+    pairs = [pair for pair in cell.pairs if set(pair) <= set(main_measures(cell))]
+    columns = zip(tokens, gold, zip(*scored, strict=True), words, strict=True)
+    shown = _shown(words) if cell.words else MOST_TOKENS
+    return Example(
+        instance_id=visible(cell.instance_ids[row]),
+        predicted=predicted,
+        probability=float(cell.probs[row, predicted]),
+        label=None if np.isnan(label) else int(label),
+        taus=tuple(
+            (f"{measure_label(first)} and {measure_label(second)}", _tau(cell.tau(first, second)[row]))
+            for first, second in pairs
+        ),
+        measures=tuple(measure_label(name) for name in measures),
+        tokens=tuple(
+            Token(visible(text), bool(mark > 0), values, inner) for text, mark, values, inner in list(columns)[:shown]
+        ),
+        length=len(tokens),
+        truncated=bool(cell.table.column("truncated")[row].as_py()),
+        query=query_of(cell, row),
+        of_sentences=cell.words is not None,
+        has_rationale="rationale" in cell.table.column_names,
+    )
+
+
+def _words(cell: Cell, row: int) -> list[tuple[tuple[str, Score], ...]]:
+    """The words of each sentence with their attention, in percent of the sentence's largest."""
+    weights = records.rows(cell.table.slice(row, 1), "word_attention")[0]
+    return [
+        tuple(zip(map(visible, words), _scores(values, "attention within the sentence"), strict=True))
+        for words, values in zip(cell.words[row], weights, strict=True)
+    ]
+
+
+def _shown(words: list[tuple[tuple[str, Score], ...]]) -> int:
+    """How many sentences have no more than MOST_TOKENS words together; the first is always one of them."""
+    ends = np.cumsum([len(sentence) for sentence in words])
+    return max(1, int(np.searchsorted(ends, MOST_TOKENS, side="right")))
+
+
+def _tau(value: float) -> str:
+    return "undefined" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
+
+
+def _scores(values: np.ndarray, name: str) -> list[Score]:
+    """Each value against the largest absolute value of its row; all at 0 % where the row is zero."""
+    largest = np.nanmax(np.abs(values), initial=0.0)
+    scores = []
+    for value in values:
+        if np.isnan(value):
+            scores.append(Score("–", 0, f"{name}: undefined"))
+            continue
+        share = float(value / largest) if largest > 0 else 0.0
+        percent = f"{round(100 * share):d}".replace("-", "−")
+        said = f"{name}: {value:.4g}, {percent} % of the largest"
+        scores.append(Score(percent, round(abs(share) * (SHADES - 1)), said, negative=share < 0))
+    return scores

@@ -1,0 +1,186 @@
+"""The whole report in one folder: tables, figures and the page."""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from attnfaith import record as records
+from attnfaith.files import write_atomically
+from attnfaith.reporting import sections
+from attnfaith.reporting.blocks import picture
+from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
+from attnfaith.reporting.errors import FolderError, ReportError
+from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.sections import drawings
+from attnfaith.reporting.style import require_matplotlib, save_figure
+from attnfaith.reporting.tables import save_table
+
+
+MARK = '<meta name="generator" content="attnfaith report'
+_KINDS = {"tables": {".csv", ".md", ".parquet"}, "figures": {".png", ".svg"}}
+
+
+def write_report(
+    record: pa.Table,
+    out_dir: str | os.PathLike,
+    *,
+    title: str | None = None,
+    facts: Mapping[str, object] | None = None,
+    n_examples: int = 5,
+) -> Path:
+    """Write a record's report into `out_dir` and return the path of its index.html.
+
+    The folder holds index.html (one page that needs nothing beside it), tables/*.csv, *.md and *.parquet, and
+    figures/*.png and *.svg. The same record gives the same bytes. facts: what the page says of the run, by name;
+    without it `run_facts`, or the settings stored in a record of several runs. n_examples:
+    texts shown of highest and of lowest agreement per cell.
+
+    All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole.
+
+    Raises RecordError where the record breaks a rule or has no rows, ReportError for n_examples below 1 and for a column
+    after which no file can be named, FolderError where `out_dir` is a file or a folder with anything in it but a report,
+    PlotsError where matplotlib is missing.
+    """
+    if n_examples < 1:
+        raise ReportError(f"n_examples is {n_examples}; a report shows at least 1 text")
+    require_matplotlib()
+    records.validate(record)
+    if record.num_rows == 0:
+        raise records.RecordError("a record without rows has nothing to report: measure at least one instance")
+    target = Path(out_dir).resolve()
+    _refuse_foreign(target)
+    cells = split_cells(record)
+    if facts is None:
+        facts = run_facts(record) or _stored_facts(record)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    building.mkdir()
+    try:
+        _fill(building, cells, title=title, facts=facts, n_examples=n_examples)
+        _put_in_place(building, target)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return target / "index.html"
+
+
+def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapping[str, object], n_examples: int) -> None:
+    tables = sections.frames(cells)
+    for name, table in tables.items():
+        save_table(table, folder / "tables" / name)
+    pictures = []
+    for cell, prefix in zip(cells, _prefixes(cells), strict=True):
+        of_cell = []
+        for drawing in list(drawings(cell)):  # all before any is saved, which the last digits of a layout depend on
+            stem = f"figures/{prefix}{drawing.name}"
+            png, _ = save_figure(drawing.figure, folder / stem)
+            of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem))
+        pictures.append(of_cell)
+    if title is None:
+        title = f"Does attention explain? {describe(cells[0].heading) if len(cells) == 1 else f'{len(cells)} cells'}"
+    page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
+    write_atomically(folder / "index.html", page.encode())
+
+
+def run_facts(record: pa.Table, note: str | None = None) -> dict[str, str]:
+    """What a page says of the one run that a record comes from: enough to tell what was done. {} where it is not one run.
+
+    note: what the run is, in place of its recipe's. All else is in the settings stored in the record.
+    """
+    cells = records.settings(record)
+    if len(cells) != 1 or not {"recipe", "run"}.issubset(cells[0]):
+        return {}
+    made, run = cells[0]["recipe"], cells[0]["run"]
+    training, sizes = made["training"], run["sizes"]
+    dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
+    return {
+        "what it is": note or made["note"] or made["name"],
+        **({"trained against": run["base"]["folder"]} if "base" in run else {}),
+        "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
+        "classes": _classes(cells[0]["label_names"]),
+        "attention is over": "sentences, which are the tokens below" if "words" in record.column_names else "tokens",
+        "vocabulary": f"{run['vocabulary']:,} entries",
+        **_training_facts(training, run),
+        "measured by": ", ".join(cells[0]["producers"]),
+        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+        + f"; code {cells[0]['columns']['attention']['code']}",
+        "weights (SHA-256)": cells[0]["model"][:16],
+    }
+
+
+def _classes(names: Sequence[str]) -> str:
+    """The classes with their numbers; of very many the first and the last."""
+    shown = [f"{number} {name}" for number, name in enumerate(names)]
+    return ", ".join(shown) if len(shown) <= 20 else f"{len(shown)}: {', '.join(shown[:10])}, …, {shown[-1]}"
+
+
+def _training_facts(training: Mapping, run: Mapping) -> dict[str, str]:
+    if "best" not in run:
+        return {"training": "none: the model as it was drawn"}
+    rate = training.get("attention_learning_rate_factor", 1)
+    faster = "" if rate == 1 else f" (of the alignment x {rate:g})"
+    share = training.get("random_erasure", 0)
+    erased = f", up to {share:.0%} of a text's words erased at each step" if share else ""
+    return {
+        "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
+        f"{training['learning_rate']:g}{faster}, weight decay {training['weight_decay']:g}, "
+        f"loss {training['loss_reduction']}, {run['training_seconds']:g} s, processes {run['processes']}{erased}",
+        "selected on validation": f"{run['best']['metric'].removeprefix('eval_')} {run['best']['value']:.4f}",
+    }
+
+
+def _stored_facts(record: pa.Table) -> dict[str, object]:
+    """The settings that all cells share; the names of the others."""
+    stored = records.settings(record)
+    names = list(dict.fromkeys(name for settings in stored for name in settings))
+    shared = {n: stored[0][n] for n in names if all(n in one and one[n] == stored[0][n] for one in stored)}
+    differing = ", ".join(name for name in names if name not in shared)
+    return shared | ({"settings that differ between cells": differing} if differing else {})
+
+
+def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
+    """Start of each cell's figure names: nothing for one cell, else a number and what tells the cells apart."""
+    if len(cells) == 1:
+        yield ""
+        return
+    differing = [name for name in CELL if len({str(cell.heading[name]) for cell in cells}) > 1]
+    for number, cell in enumerate(cells, start=1):
+        words = "_".join(f"{cell.heading[name]}" for name in differing)
+        yield f"{number:02d}_{re.sub(r'[^A-Za-z0-9.=-]+', '-', words).strip('-')[:60]}_"
+
+
+def _refuse_foreign(target: Path) -> None:
+    """Raises FolderError unless `target` is absent, an empty folder, or a report and nothing else."""
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise FolderError(f"{target} is a file; a report is a folder: give another path")
+    entries = sorted(path.relative_to(target) for path in target.rglob("*"))
+    if not entries:
+        return
+    index = target / "index.html"
+    if not index.is_file() or MARK not in index.read_text(encoding="utf-8", errors="replace"):
+        raise FolderError(f"{target} is not empty and not a report: give another path, or empty it first")
+    for entry in entries:
+        inside = len(entry.parts) == 2 and entry.suffix in _KINDS.get(entry.parts[0], ())
+        if not inside and str(entry) not in ("index.html", *_KINDS):
+            raise FolderError(f"{target} holds '{entry}', which no report wrote: move it away first")
+
+
+def _put_in_place(building: Path, target: Path) -> None:
+    """Rename the finished folder to `target`; an old report steps aside first and comes back if that fails."""
+    if not target.exists():
+        os.rename(building, target)
+        return
+    aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+    os.rename(target, aside)
+    try:
+        os.rename(building, target)
+    except BaseException:
+        os.rename(aside, target)
+        raise
+    shutil.rmtree(aside)

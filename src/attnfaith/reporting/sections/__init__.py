@@ -1,0 +1,58 @@
+"""The sections of a report, one module each, known by their file names: a module here holds its declaration as SECTION."""
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from attnfaith.reporting import render
+from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.render import Drawing
+from attnfaith.reporting.spec import Section
+
+
+@functools.cache
+def known() -> dict[str, Section]:
+    """Every section by its name, in the order of the page."""
+    names = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
+    declared = [importlib.import_module(f"{__name__}.{name}").SECTION for name in names]
+    return {section.name: section for section in sorted(declared, key=lambda section: (section.place, section.name))}
+
+
+def reported() -> list[Section]:
+    """The sections of the report of a record."""
+    return [section for section in known().values() if section.reported]
+
+
+def of_cell(cell: Cell) -> list[Section]:
+    """Those of them whose columns the cell holds."""
+    return [section for section in reported() if section.applies(cell)]
+
+
+def numbers(cell: Cell) -> dict[str, np.ndarray]:
+    """The numbers per text by which a cell is compared with others, [N] float64, NaN where undefined."""
+    parts = [render.numbers(section, cell) for section in of_cell(cell) if section.compared]
+    return {name: values for part in parts for name, values in part.items()}
+
+
+def frames(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
+    """Every table that at least one of the cells has rows in, by file name."""
+    return {name: df for section in reported() for name, df in render.frames(section, cells).items()}
+
+
+def drawings(cell: Cell) -> Iterator[Drawing]:
+    """Every figure of a cell, drawn one after the other."""
+    for section in of_cell(cell):
+        yield from render.drawings(section, cell)
+
+
+def figure_words(cell: Cell, name: str) -> tuple[str, str]:
+    """Alternative text and caption of one of the cell's figures, without drawing it. KeyError for one it does not have."""
+    for section in of_cell(cell):
+        for kind in render.kinds(section, cell):
+            if kind.name == name:
+                return kind.words(cell, render.numbers(section, cell))
+    raise KeyError(name)

@@ -1,0 +1,112 @@
+"""How well a cell classifies, on which texts, and how concentrated its attention is."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
+from attnfaith.metrics.classification import classification_scores
+from attnfaith.reporting.blocks import Grid, differing, largest_classes
+from attnfaith.reporting.cells import CELL, Cell, name_class
+from attnfaith.reporting.render import frame
+from attnfaith.reporting.spec import Case, Column, Section, Table, cells_of, per_cell
+from attnfaith.reporting.tables import format_number
+from attnfaith.stats import mean
+
+
+SUPPORT = "support_class_"
+STATISTICS = {
+    "n": "texts",
+    "n_without_label": "texts without a gold label",
+    "n_truncated": "texts cut at the length limit",
+    "n_empty": "texts without tokens",
+    "accuracy": "accuracy",
+    "roc_auc": "area under the ROC curve",
+    "length_mean": "tokens per text, mean",
+    "length_median": "tokens per text, median",
+    "max_attention": "largest attention weight, mean",
+    "support_share": "share of tokens with weight above zero, mean",
+    "normalised_entropy": "attention entropy over its maximum, mean",
+    "n_entropy_undefined": "texts without that entropy (fewer than two tokens)",
+}
+"""The columns that every cell has; those of each class follow them in files."""
+
+
+@per_cell
+def per_text(cell: Cell) -> dict[str, np.ndarray]:
+    """correct: 1 where the predicted class is the gold label, 0 where not; NaN without a label."""
+    return {"correct": np.where(np.isnan(cell.labels), np.nan, cell.predicted == cell.labels)}
+
+
+def _cases(cell: Cell) -> Iterator[Case]:
+    scores = classification_scores(cell.probs, cell.labels)
+    weights = [row.astype(np.float64) for row in cell.attention if len(row)]
+    entropy = normalised_entropy(weights)
+    given = {
+        "n": len(cell),
+        "n_without_label": scores.pop("n_unscored"),
+        "n_truncated": int(np.sum(cell.table.column("truncated").to_pylist())),
+        "n_empty": int((cell.lengths == 0).sum()),
+        "length_mean": float(cell.lengths.mean()),
+        "length_median": float(np.median(cell.lengths)),
+        "max_attention": mean([row.max() for row in weights]),
+        "support_share": mean([np.mean(row > 0) for row in weights]),
+        "normalised_entropy": mean(entropy[~np.isnan(entropy)]),
+        "n_entropy_undefined": len(cell) - int((~np.isnan(entropy)).sum()),
+    }
+    yield Case(given=given | {name: value for name, value in scores.items() if name != "n_scored"})
+
+
+def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
+    """How well each cell classifies, on which texts, and how concentrated its attention is. One row per cell.
+
+    accuracy, roc_auc, f1_class_<c>: over instances with a gold label, in 0..1, as `classification_scores` defines
+    them; support_class_<c>: instances of the gold class. length_mean, length_median: attendable tokens.
+
+    Means over instances, empty texts excluded: max_attention, the largest weight, in 0..1; support_share, the share of
+    tokens with a weight above zero, in 0..1; normalised_entropy, entropy / log T, 0 where one token has all the weight
+    and 1 where attention is uniform, undefined below two tokens.
+    """
+    return frame(TABLE, cells_of(record))
+
+
+def _grid(df: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
+    """Statistics down, cells across: a cell has many statistics, and a report few cells."""
+    known = {cell.class_names for cell in cells}
+    class_names = known.pop() if len(known) == 1 else ()
+    names = [name for name in df.columns if name not in CELL]
+    if max(cell.probs.shape[1] for cell in cells) > 2:
+        names = [name for name in names if name != "roc_auc" or df[name].notna().any()]
+    keys = differing(df, CELL)
+    columns = [" · ".join(str(row[name]) for name in keys) or "value" for row in df.to_dict("records")]
+    order = [name for name in STATISTICS if name in names]
+    supports = [name for name in names if name.startswith(SUPPORT)]
+    kept, said = largest_classes({name.removeprefix(SUPPORT): df[name].sum() for name in supports}, "with most texts")
+    per_class = [name for name in names if name not in STATISTICS and name.rpartition("_")[2] in kept]
+    place = order.index("accuracy") + 1
+    rows = [
+        (_statistic(name, class_names), *(format_number(value) for value in df[name]))
+        for name in [*order[:place], *per_class, *order[place:]]
+    ]
+    note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens." + said
+    return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note, f"tables/{TABLE.name}")
+
+
+def _statistic(name: str, class_names: tuple[str, ...]) -> str:
+    for start, words in (("f1_class_", "F1, class "), (SUPPORT, "texts of gold class ")):
+        if name.startswith(start):
+            return words + name_class(name.removeprefix(start), class_names)
+    return STATISTICS.get(name, name.replace("_", " "))
+
+
+TABLE = Table(name="performance", cases=_cases, columns=tuple(map(Column, STATISTICS)), grid=_grid)
+SECTION = Section(
+    name="performance",
+    place=30,
+    needs=("probs", "label", "truncated", "attention"),
+    per_text=per_text,
+    compared=True,
+    tables=(TABLE,),
+)

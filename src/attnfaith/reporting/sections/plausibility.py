@@ -1,0 +1,67 @@
+"""How far attention and each importance measure point at the tokens that people marked as evidence.
+
+Per text: the area under the precision-recall curve (average precision, 0..1) of its token scores against the `rationale`.
+Undefined for a text without a marked token, with all marked, or without tokens. Plausible is not faithful: agreement with
+people says nothing on what the model used (Jacovi & Goldberg, 2020).
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
+from attnfaith.metrics.attention_faithfulness.rank_agreement import auprc_constant, auprc_random
+from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.render import frame
+from attnfaith.reporting.spec import MAIN, Case, Key, Mean, Section, Table, cells_of, counts
+
+
+def _cases(cell: Cell) -> Iterator[Case]:
+    gold = records.rows(cell.table, "rationale")
+    for name in ("attention", *cell.measures):
+        auprc = average_precision(cell.scores(name), gold)
+        chance = {"random": auprc_random(gold), "uniform": auprc_constant(gold)}
+        same_texts = {kind: np.where(np.isnan(auprc), np.nan, values) for kind, values in chance.items()}
+        yield Case({"auprc": auprc, **same_texts}, {"scores": name})
+
+
+TABLE = Table(
+    name="plausibility",
+    cases=_cases,
+    by=(Key("scores", "scores", lambda row: measure_label(row["scores"])),),
+    columns=(
+        *counts("auprc"),
+        Mean("auprc_mean", "mean AUPRC [95 % interval]", of="auprc", interval=MAIN),
+        Mean("random_baseline", "random order", of="random", interval=None),
+        Mean("uniform_baseline", "equal scores", of="uniform", interval=None),
+    ),
+    caption="Plausibility",
+    note="Area under the precision-recall curve of token scores against the tokens of the gold evidence, "
+    "mean over texts. Random order, equal scores: what scores without any relation reach on the same texts. "
+    "Undefined: texts without a marked token, or with all marked. "
+    "Where people marked the evidence, this is about what convinces people, not about what the model used.",
+)
+
+
+def plausibility_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
+    """How far attention and each importance measure point at the tokens people marked as evidence.
+
+    One row per cell x score. auprc_mean: mean area under the precision-recall curve, in 0..1, of the token scores
+    against the `rationale` column. random_baseline: what scores in random order reach on the same texts;
+    uniform_baseline: what equal scores reach, the mean share of marked tokens. n_undefined: texts without a marked
+    token, with all marked, or without tokens. ci_low, ci_high: 95 % bootstrap interval of the mean. No rows where the record
+    has no rationale.
+    """
+    return frame(TABLE, [cell for cell in cells_of(record) if SECTION.applies(cell)])
+
+
+SECTION = Section(
+    name="plausibility",
+    place=20,
+    needs=("rationale", "attention"),
+    uses=("importance_*",),
+    tables=(TABLE,),
+)

@@ -1,0 +1,243 @@
+"""Remove and retrain (ROAR): does a model learn less from texts without the words that a measure ranks first?
+
+    attnfaith roar RUN --output FOLDER [--measures attention gradient] [--shares 0.1 0.5] [--seeds 10 11]
+
+RUN is a finished run. Its model ranks the words of every training, validation and test text by each measure; the first of
+them become the unknown word, in all three splits; a fresh model of the same recipe is trained on what is left, once for each
+measure, share and seed, and classifies the test texts. A measure that knows what mattered costs more accuracy than words
+taken at random, which are always among the measures. Since each model is trained on texts like those that it is tested on,
+none is shown anything new; but where evidence is redundant, removing what one model used does not keep another from
+learning, and what a new model learns says little of the old one. And which words are gone can itself tell the class (Rong et
+al. 2022): a signed measure takes the evidence for the class that the old model predicted and leaves that against it, from
+which a new model can read the prediction backwards. So each signed measure is there by its size as well (`absolute_`), and a
+measure that seems worse than chance at a large share may have removed too well.
+
+FOLDER holds scores-<split>.parquet (records of the run's model), roar.csv, a row for each trained model, and
+roar_summary.csv. Stopped and called again, it goes on with the models that are missing.
+
+Source: Hooker et al. 2019; on words and with a summary over shares, Madsen et al. 2022; leakage: Rong et al. 2022.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pandas as pd
+import torch
+from accelerate import PartialState
+from datasets import disable_progress_bars
+from transformers import AutoTokenizer, set_seed
+
+from attnfaith import AttentionClassifierForSequenceClassification, recipes, record, runs
+from attnfaith._random import generator
+from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.tokenization import encode
+from attnfaith.experiments.rationale_erasure import check as check_shares
+from attnfaith.experiments.rationale_erasure import rationales
+from attnfaith.files import write_atomically
+from attnfaith.measurement import digest_data, digest_model, load_producers, measure, producers, scores_by_measure
+from attnfaith.metrics.classification import classification_scores
+from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.training import make_trainer
+
+
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+SPLITS = ("train", "validation", "test")
+RANDOM, NOTHING = "random", "none"
+KEYS = ["measure", "share", "seed"]
+ROWS = "roar.csv"
+SUMMARY = "roar_summary.csv"
+
+
+def roar(
+    run: Path, output: Path, names: Sequence[str], shares: Sequence[float] = SHARES, seeds: Sequence[int] | None = None
+) -> pd.DataFrame:
+    """Train all models that are missing in `output` and return its rows: one per measure x share x seed.
+
+    names: "attention", or measures of inputs by their file names. seeds: of the fresh models, by default the run's own.
+    Columns: dataset, encoder, alignment, projection, measure ("none" with share 0: texts as they are), share, seed, n (test
+    texts with a label), accuracy, macro F1.
+
+    Raises RecipeError for a run that is hierarchical or was not trained on labels, a measure that nobody has or that is not
+    of inputs, and where `output` holds the scores of another model.
+    """
+    recipe = recipes.load(run / runs.RECIPE)
+    seeds = [recipe.seed] if seeds is None else list(seeds)
+    check_shares(tuple(shares))
+    names = [name for name in dict.fromkeys(names) if name != RANDOM]
+    _check(recipe, names)
+    state = PartialState(cpu=not torch.cuda.is_available())
+    if state.num_processes > 1:
+        raise RecipeError(f"{state.num_processes} processes would train the same models: start one, with python")
+    model = AttentionClassifierForSequenceClassification.from_pretrained(run / runs.MODEL).to(state.device)
+    tokenizer = AutoTokenizer.from_pretrained(run / runs.MODEL, trust_remote_code=False)
+    loaded = runs.load_data(recipe)
+    encoded = {split: encode(loaded.splits[split], tokenizer) for split in SPLITS}
+    scores = {split: _scores(model, recipe, loaded, split, rows, names, output) for split, rows in encoded.items()}
+    done = _read(output / ROWS)
+    known = set(zip(*(done[key] for key in KEYS), strict=True))
+    wanted = [(NOTHING, 0.0, seed) for seed in seeds]
+    wanted += [(name, share, seed) for seed in seeds for share in shares for name in (RANDOM, *scores["train"])]
+    start = 1 if model.config.markers else 0
+    cell = {
+        "dataset": recipe.data.name,
+        **{name: getattr(recipe.model, name) for name in ("encoder", "alignment", "projection")},
+    }
+    for key in wanted:
+        if key in known:
+            continue
+        measure_name, share, seed = key
+        splits = encoded
+        if measure_name != NOTHING:
+            splits = {
+                split: without(rows, scores[split].get(measure_name), share, tokenizer.unk_token_id, start, seed)
+                for split, rows in encoded.items()
+            }
+        result = _retrain(dataclasses.replace(recipe, seed=seed), loaded, tokenizer, splits)
+        print(f"{measure_name} {share:.0%} seed {seed}: accuracy {result['accuracy']:.3f}")
+        done = pd.concat([done, pd.DataFrame([{**cell, **dict(zip(KEYS, key, strict=True)), **result}])], ignore_index=True)
+        write_atomically(output / ROWS, done.to_csv(index=False).encode())
+    write_atomically(output / SUMMARY, summary(done).to_csv(index=False, na_rep="NaN").encode())
+    return done
+
+
+def without(dataset, scores: Mapping[str, np.ndarray] | None, share: float, unknown: int, start: int, seed: int):
+    """An encoded data set in which the first words by scores are the unknown one: ceil(share T) of the T words of each text.
+
+    scores: instance id -> [T]; None takes words at random, others with each seed. Equal scores go in random order. start:
+    where the first word stands, behind a begin marker or not. A text without words stays as it is.
+    """
+
+    def changed(row):
+        length = len(row["tokens"])
+        if not length:
+            return {"input_ids": row["input_ids"]}
+        random = generator(seed, row["instance_id"], "roar")
+        values = random.random(length) if scores is None else scores[row["instance_id"]]
+        first = rationales([values], (share,), random)[0, 0]
+        ids = np.array(row["input_ids"])
+        ids[start : start + length][first] = unknown
+        return {"input_ids": ids.tolist()}
+
+    return dataset.map(changed)
+
+
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """How much more accuracy each measure costs than words taken at random: one row per measure.
+
+    loss: mean over shares of accuracy without random words - accuracy without those of the measure, positive where the
+    measure knows better than chance; mean over seeds, with the least and the largest. n_seeds: seeds of which all shares are
+    there.
+    """
+    wide = rows[rows["measure"] != NOTHING].pivot_table(index=["seed", "share"], columns="measure", values="accuracy")
+    rows = []
+    for name in (name for name in wide.columns if name != RANDOM):
+        losses = (wide[RANDOM] - wide[name]).groupby("seed").agg(lambda part: part.mean(skipna=False)).dropna()
+        rows.append(
+            {
+                "measure": name,
+                "n_seeds": len(losses),
+                "loss": losses.mean(),
+                "loss_min": losses.min(),
+                "loss_max": losses.max(),
+            }
+        )
+    return pd.DataFrame(rows, columns=["measure", "n_seeds", "loss", "loss_min", "loss_max"])
+
+
+def _check(recipe: Recipe, names: Sequence[str]) -> None:
+    if recipe.model.hierarchy != "none":
+        raise RecipeError("the run attends to sentences and words are removed: take one with model.hierarchy='none'")
+    if recipe.objective.kind != "classification":
+        raise RecipeError(f"the run has objective.kind={recipe.objective.kind!r}: take one that was trained on labels")
+    of_inputs = sorted(name for name, module in producers().items() if ".importance." in module)
+    if unknown := [name for name in names if name not in ("attention", *of_inputs)]:
+        raise RecipeError(f"no measure is called {unknown}; choose from attention, {', '.join(of_inputs)}")
+
+
+def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Measure -> instance id -> [T], of one split: from the record in `output`, which is made where it is not there."""
+    path = output / f"scores-{split}.parquet"
+    wanted = [name for name in names if name != "attention"]
+    if not path.exists():
+        cell = record.Identity(recipe.data.name, fingerprint(loaded.splits[split]), split, recipe.seed)
+        options = {name: given for name, given in recipe.measure.options.items() if name in wanted}
+        measure(model, rows, cell, wanted, path, options=options, seed=recipe.measure.seed)
+    table = record.load(path)
+    (made,) = record.settings(table)
+    if (made["model"], made["data"]) != (digest_model(model), digest_data(rows)) or made["producers"] != wanted:
+        raise RecipeError(f"{path} holds scores of another model, other texts or other measures: give another --output")
+    ids = table.column("instance_id").to_pylist()
+    declared = {name: column for module in load_producers(wanted).values() for name, column in module.COLUMNS.items()}
+    columns = {
+        name: record.rows(table, name)
+        for name in ("attention", *declared)
+        if record.axes(table.schema.field(name)) == ("T",)
+    }
+    scores = scores_by_measure(columns, declared)
+    return {
+        name: dict(zip(ids, values, strict=True)) for name, values in scores.items() if name not in {"attention"} - {*names}
+    }
+
+
+def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, float]:
+    """Train a fresh model of the recipe on encoded splits; its scores on the test split."""
+    columns = [
+        name
+        for name in ("input_ids", "token_type_ids", "candidates", "labels", "length")
+        if name in splits["train"].column_names
+    ]
+    rows = {split: part.select_columns(columns) for split, part in splits.items()}
+    with TemporaryDirectory() as folder:
+        section = recipe.training
+        recipe = dataclasses.replace(recipe, output_dir=folder)
+        arguments = runs.training_arguments(recipe)
+        set_seed(recipe.seed)
+        model = runs.make_model(recipe, loaded, tokenizer)
+        if section.metric_for_best_model is None and model.config.num_labels == 2:
+            arguments.metric_for_best_model = "eval_roc_auc"
+        trainer = make_trainer(
+            model,
+            tokenizer,
+            rows["train"],
+            rows["validation"],
+            arguments,
+            patience=section.early_stopping_patience,
+            balance_classes=section.balance_classes,
+            loss_reduction=section.loss_reduction,
+            amsgrad=section.amsgrad,
+            attention_learning_rate_factor=section.attention_learning_rate_factor,
+            random_erasure=section.random_erasure,
+        )
+        trainer.train()
+        predicted = trainer.predict(rows["test"])
+    logits = predicted.predictions[0] if isinstance(predicted.predictions, tuple) else predicted.predictions
+    logits = np.asarray(logits, np.float64)
+    probs = np.exp(logits - logits.max(1, keepdims=True))
+    scored = classification_scores(probs / probs.sum(1, keepdims=True), predicted.label_ids)
+    f1 = [value for name, value in scored.items() if name.startswith("f1_class_")]
+    return {"n": scored["n_scored"], "accuracy": scored["accuracy"], "macro_f1": float(np.mean(f1))}
+
+
+def _read(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, dtype={"measure": str}, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="attnfaith roar", description="Remove the words that a measure ranks first, and retrain."
+    )
+    parser.add_argument("run", type=Path, help="the folder of a finished run")
+    parser.add_argument("--output", type=Path, required=True, help="the folder of scores and results")
+    parser.add_argument("--measures", nargs="+", default=["attention", "gradient", "leave_one_out"], metavar="NAME")
+    parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES), metavar="SHARE")
+    parser.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help="of the fresh models (default: the run's)")
+    given = parser.parse_args(arguments)
+    if not (given.run / runs.MODEL).is_dir():
+        raise RecipeError(f"{given.run} holds no trained model ({runs.MODEL}/); train first")
+    disable_progress_bars()
+    rows = roar(given.run, given.output, given.measures, given.shares, given.seeds)
+    print(summary(rows).to_string(index=False))

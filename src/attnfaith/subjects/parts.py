@@ -1,0 +1,74 @@
+"""What a subject says of parts of texts: items taken away, the rest read anew.
+
+Shapes: B instances, L input positions, T items of attention (tokens; of hierarchical models sentences or words), V parts of
+a text, C classes.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from attnfaith.subjects.protocol import Batch, Subject, require
+
+
+ABSENT = {"deleted": "token deletion", "zero": "embeddings"}
+"""What may become of items that are taken away, and what a subject must be able to do for it."""
+TOKENS_AT_ONCE = 2**13  # padded tokens of parts that are read together
+
+
+def item_places(subject: Subject, batch: Batch) -> torch.Tensor:
+    """(B,L): the number of the item, counted from 0, that an input position belongs to; -1 for none."""
+    items = subject.items(batch)
+    if items is not None:
+        return items
+    inside = subject.attendable(batch)
+    return (inside.cumsum(1) - 1).masked_fill(~inside, -1)
+
+
+@torch.no_grad()
+def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str = "deleted") -> list[np.ndarray]:
+    """Logits (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.
+
+    absent: what becomes of the others. "deleted": what follows moves up, and of a hierarchical model a sentence without
+    words is gone. "zero": their embeddings are zeros. Begin and end markers and a second text stay. Each part is read as a
+    text of its own; those of all instances run together by length, at most TOKENS_AT_ONCE padded tokens at once.
+
+    Raises SubjectError for a subject that cannot do so.
+    """
+    require(subject, {ABSENT[absent]}, f"absent='{absent}'")
+    owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    where, present = item_places(subject, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
+    stays = np.concatenate([_positions(*one) for one in zip(where, present, parts, strict=True)])
+    lengths = (stays if absent == "deleted" else present[owner]).sum(1)
+    logits = np.empty((len(stays), subject.num_labels))
+    for chosen in _by_length(lengths):
+        logits[chosen] = _read(subject, batch, owner[chosen], stays[chosen], absent)
+    return np.split(logits, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def _positions(where: np.ndarray, present: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """Which input positions (V,L) stay, for items (V,T) that do; where (L,) and present (L,) of one instance."""
+    inside = where >= 0
+    stays = np.repeat(present[None], len(part), axis=0)
+    stays[:, inside] = part[:, where[inside]]
+    return stays
+
+
+def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    for stop in range(1, len(order) + 1):
+        if stop == len(order) or lengths[order[stop]] * (stop + 1 - start) > TOKENS_AT_ONCE:
+            yield order[start:stop]
+            start = stop
+
+
+def _read(subject: Subject, batch: Batch, owner: np.ndarray, stays: np.ndarray, absent: str) -> np.ndarray:
+    """Logits (V,C) of the texts `owner` (V,), of each the positions (V,L) that stay."""
+    rows, stays = (torch.from_numpy(values).to(subject.device) for values in (owner, stays))
+    if absent == "deleted":
+        return subject.predict(subject.keep(batch.take(rows), stays)).double().cpu().numpy()
+    texts = batch.take(rows, int(batch["attention_mask"][rows].sum(1).max()))
+    embedded = subject.embed(texts)
+    return subject.predict(texts, embedded * stays[:, : embedded.shape[1], None]).double().cpu().numpy()

@@ -1,0 +1,193 @@
+"""The classifiers of this package as subjects: attention pools the states of an encoder for a decoder.
+
+Shapes: B instances, L input positions, T places of attention (input positions; of hierarchical models sentences or words),
+C classes, K attentions per instance, E embedding, H hidden.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from attnfaith.data.collation import keep_positions, pad_batch
+from attnfaith.data.tokenization import SPECIAL_TOKENS, by_words, encode
+from attnfaith.models.modeling_attention_classifier import Encoded
+from attnfaith.subjects.protocol import CAPABILITIES, TEXT, Batch, SubjectError
+from attnfaith.subjects.word_level import WordLevel
+
+
+class Pooled:
+    """An attention classifier, of tokens or sentences, or over the words of a hierarchical one.
+
+    Its stages are `encoded`, states of a batch; `attend`, their attention; `decode`, logits under any attention; and
+    `decoder_weights` where these are affine. `classifier` is the model itself.
+
+    stages: the classifier, or a `WordLevel` of it. tokenizer: of the model, for `encode` alone.
+    """
+
+    kind = "attention classifiers of this package"
+    can = frozenset(CAPABILITIES)
+    unknown_token_id = SPECIAL_TOKENS.index("<unk>")
+
+    def __init__(self, stages, tokenizer=None):
+        self.stages, self.tokenizer = stages, tokenizer
+        self.classifier = stages.classifier if isinstance(stages, WordLevel) else stages
+        self.capabilities = self.can if stages.affine else self.can - {"affine read-out"}
+        self.config = self.classifier.config
+        self.num_labels, self.pad_token_id = self.config.num_labels, self.config.pad_token_id
+        self.level = stages.level
+        self.contextual = stages.contextual
+        self.removal_renormalises = stages.removal_renormalises
+        self.ignores_weightless = stages.ignores_weightless
+
+    @classmethod
+    def of(cls, model, level: str | None = None) -> "Pooled | None":
+        """A classifier of this package as a subject; level "word" for the words of a hierarchical one. None for others."""
+        if isinstance(model, WordLevel):
+            return cls(model)
+        # by the name of its type: a checkpoint may have brought the code of the class itself
+        name = getattr(getattr(model, "config", None), "model_type", None)
+        if name != "attention_classifier" or not hasattr(model, "decoder"):
+            return None
+        return cls(WordLevel(model) if level == "word" else model)
+
+    @property
+    def device(self) -> torch.device:
+        return self.classifier.device
+
+    def encode(self, texts: Sequence) -> Batch:
+        """A batch from texts or pairs (text, query), with their tokens. Raises SubjectError without a tokenizer."""
+        from datasets import Dataset
+
+        if self.tokenizer is None:
+            raise SubjectError("texts need the model's tokenizer: Pooled(model, tokenizer)")
+        rows = {"instance_id": [str(row) for row in range(len(texts))]}
+        if texts and not isinstance(texts[0], str):
+            rows["text"], rows["text_pair"] = (list(part) for part in zip(*texts, strict=True))
+        else:
+            rows["text"] = list(texts)
+        encoded = encode(Dataset.from_dict(rows), self.tokenizer)
+        return self.collate(by_words(encoded).to_list() if self.level == "word" else encoded.to_list())
+
+    def collate(self, rows: Sequence[Mapping]) -> Batch:
+        """A batch from rows of `attnfaith.data.tokenization.encode`, on the model's device."""
+        names = ("input_ids", "token_type_ids", "candidates")
+        features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
+        batch = pad_batch(features, self.pad_token_id, self.num_labels)
+        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        return Batch.of(batch, self)
+
+    def check(self, dataset) -> None:
+        """Raises SubjectError for rows of another hierarchy than the model's, a model of fewer than two classes, and one
+        with weights that are not finite.
+        """
+        hierarchy, divided = self.config.hierarchy, "words" in dataset.column_names
+        if divided != (hierarchy == "sentence"):
+            raise SubjectError(
+                f"the model has hierarchy='{hierarchy}' and the data set {'is' if divided else 'is not'} divided into "
+                "sentences: encode it with the model's own tokenizer"
+            )
+        if self.num_labels < 2:
+            raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
+        for name, values in self.classifier.state_dict().items():
+            if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+                raise SubjectError(
+                    f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
+                )
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within, the classifier is in eval mode."""
+        training = self.classifier.training
+        self.classifier.eval()
+        try:
+            yield
+        finally:
+            self.classifier.train(training)
+
+    def attendable(self, batch: Batch) -> torch.Tensor:
+        """As `Subject` says."""
+        return self.stages.attendable(**text_of(batch))
+
+    def items(self, batch: Batch) -> torch.Tensor | None:
+        """As `Subject` says."""
+        return None if self.level == "token" else self.stages.items(**text_of(batch))
+
+    def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
+        """As `Subject` says."""
+        hidden, mask, query = self.encoded(batch, embedded)
+        attention = self.attention(batch) if embedded is None else self.attend(hidden, mask, query)
+        return self.decode(hidden, attention.detach() if hold else attention, query)
+
+    @torch.no_grad()
+    def attention(self, batch: Batch) -> torch.Tensor:
+        """As `Subject` says; kept in the batch."""
+        if batch.get("attention") is None:
+            batch["attention"] = self.attend(*self.encoded(batch))
+        return batch["attention"]
+
+    def embed(self, batch: Batch) -> torch.Tensor:
+        """As `Subject` says."""
+        return self.classifier.get_input_embeddings()(batch["input_ids"])
+
+    def vocabulary(self) -> torch.Tensor:
+        """As `Subject` says."""
+        return self.classifier.get_input_embeddings().weight
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        """As `Subject` says."""
+        return self.classifier.parameters()
+
+    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """As `Subject` says; of a hierarchical model a sentence without words is gone."""
+        rest = {name: values for name, values in batch.items() if name in ("answer_mask", "instance_id", "label")}
+        return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
+
+    def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
+        """As `Subject` says: states held fixed."""
+        encoded = self.encoded(batch)
+        return self.decode(encoded.hidden, attention, encoded.query)
+
+    def encoded(self, batch: Batch, embedded: torch.Tensor | None = None) -> Encoded:
+        """Stage 1: states (B,T,H), which places there are (B,T), and what the decoder is told besides; kept in the batch.
+
+        Where embeddings (B,L,E) are given they are read instead, with gradients, and nothing is kept.
+        """
+        if embedded is not None:
+            text = text_of(batch)
+            del text["input_ids"]
+            items, answers = self.items(batch), batch.get("answer_mask")
+            return self.stages.encode(inputs_embeds=embedded, items=items, answer_mask=answers, **text)
+        if batch.get("encoded") is None:
+            with torch.no_grad():
+                batch["encoded"] = self._encoded(batch)
+        return batch["encoded"]
+
+    def _encoded(self, batch: Batch) -> Encoded:
+        if self.level != "sentence":
+            return self.stages.encode(**text_of(batch), answer_mask=batch.get("answer_mask"))
+        read = self.classifier.model.read(**text_of(batch))
+        batch["word_attention"] = read.word_attention
+        return self.classifier.allow(self.classifier.model.states(read), batch.get("answer_mask"))
+
+    def word_attention(self, batch: Batch) -> torch.Tensor | None:
+        """(B,L): the weight of each word in its sentence, where attention is over sentences; else None."""
+        self.encoded(batch)
+        return batch.get("word_attention")
+
+    def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query=None) -> torch.Tensor:
+        """Stage 2: states (B,T,H) and mask (B,T) to attention (B,T); with K masks (B,K,T) to (B,K,T)."""
+        return self.stages.attend(hidden, mask, query)
+
+    def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query=None) -> torch.Tensor:
+        """Stage 3: states (B,T,H) and attention (B,T) to logits (B,C); with attentions (B,K,T) to (B,K,C)."""
+        return self.stages.decode(hidden, attention, query)
+
+    def decoder_weights(self, query=None) -> tuple[torch.Tensor, torch.Tensor]:
+        """W (C,H) and b, (C,) or (B,C) with a query: logits are W c + b for a sum c of states ("affine read-out")."""
+        return self.stages.decoder_weights(query)
+
+
+def text_of(batch: Mapping) -> dict[str, torch.Tensor | None]:
+    """What says which text an instance is, as the stages of our models take it."""
+    return {name: batch.get(name) for name in TEXT}

@@ -1,0 +1,177 @@
+"""What a measure of importance, or an experiment, may ask of a model.
+
+Shapes: B instances, L input positions, T places of attention, C classes, K attentions per instance, E embedding, H hidden,
+V vocabulary.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import torch
+
+from attnfaith.errors import AttnfaithError
+
+
+CAPABILITIES = {
+    "embeddings": "it can be given embeddings, and gradients reach them: embed, predict(embedded), vocabulary, parameters",
+    "held attention": "it can predict with attention held fixed, so that no gradient flows through it: predict(hold=True)",
+    "token deletion": "it can read texts without some of their tokens: keep",
+    "intervention": "it says what it predicts under another attention, and gradients reach that attention: intervene",
+    "states": "its attention is one sum of states, in the stages encoded, attend and decode",
+    "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights; not affine in attention are "
+    "a readout of tanh and the words of a hierarchical model",
+    "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
+}
+"""What a subject may be able to do, and the methods that do it. A producer names those it NEEDS."""
+
+TEXT = ("input_ids", "attention_mask", "token_type_ids")
+"""What a batch holds of each input position."""
+
+COMPUTED = ("encoded", "attention", "word_attention", "read_out", "scores")
+"""What a subject or a producer keeps in a batch, so that it is made once."""
+
+
+class SubjectError(AttnfaithError):
+    """A model that is no subject, or cannot do what is asked. The message says what is lacking and what to do."""
+
+
+class Batch(dict):
+    """Instances as a subject reads them, by name.
+
+    input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); answer_mask (B,C) bool where instances name their
+    possible classes; the lists instance_id and label (None where unknown). What is in COMPUTED is kept here once it is made:
+    such a batch belongs to the subject that it was opened for, its `owner`.
+    """
+
+    owner: "Subject | None" = None
+
+    @classmethod
+    def of(cls, given: Mapping, subject: "Subject") -> "Batch":
+        """A plain batch of a tokenizer as one of this subject, on its device; one that is this subject's, as it is.
+
+        Ids are row numbers and labels those under "labels", or None, where none are given. Without attention_mask, ids equal
+        to the subject's padding are padding. The given batch is left as it was.
+
+        Raises SubjectError where there are no input_ids, or they are no tensor (B,L).
+        """
+        if isinstance(given, cls):
+            if given.owner is subject:
+                return given
+            given = {name: values for name, values in given.items() if name not in COMPUTED}
+        batch, device = cls(given), subject.device
+        ids = batch.get("input_ids")
+        if not (isinstance(ids, torch.Tensor) and ids.dim() == 2):
+            raise SubjectError(
+                f"a batch needs input_ids, a tensor (instances, positions); this one has {sorted(batch)}: give what a "
+                "tokenizer makes with padding=True and return_tensors='pt'"
+            )
+        for name in (*TEXT, "answer_mask"):
+            if batch.get(name) is not None:
+                batch[name] = batch[name].to(device)
+        if batch.get("attention_mask") is None:
+            pad, ids = subject.pad_token_id, batch["input_ids"]
+            batch["attention_mask"] = (torch.ones_like(ids, dtype=torch.bool) if pad is None else ids != pad).long()
+        if batch.get("instance_id") is None:
+            batch["instance_id"] = [str(row) for row in range(len(ids))]
+        if batch.get("label") is None:
+            labels = batch.get("labels")
+            batch["label"] = [None] * len(ids) if labels is None else labels.tolist()
+        batch.owner = subject
+        return batch
+
+    def take(self, rows: torch.Tensor, length: int | None = None) -> "Batch":
+        """The instances `rows` (n,), cut to the first `length` input positions; an instance may come more than once."""
+        length = self["input_ids"].shape[1] if length is None else length
+        batch = Batch({name: self[name][rows, :length] for name in TEXT if self.get(name) is not None})
+        if self.get("answer_mask") is not None:
+            batch["answer_mask"] = self["answer_mask"][rows]
+        batch |= {name: [self[name][row] for row in rows.tolist()] for name in ("instance_id", "label")}
+        batch.owner = self.owner
+        return batch
+
+    def alone(self, row: int) -> "Batch":
+        """One instance, without padding."""
+        return self.take(torch.tensor([row], device=self["input_ids"].device), int(self["attention_mask"][row].sum()))
+
+
+class Subject(Protocol):
+    """A model that can be measured.
+
+    T are the places that attention is over. Of a model that attends to tokens they are the L input positions, of one that
+    attends to sentences or words there are fewer. `attendable` says which places there are, and `items` to which of them an
+    input position belongs.
+
+    Every subject has all that comes before `embed`. The rest goes with a capability, and a subject without it may lack it.
+    """
+
+    kind: str  # of this subject, for people
+    can: frozenset[str]  # the capabilities that a subject of this kind may have
+    capabilities: frozenset[str]  # those of CAPABILITIES that this one has
+    num_labels: int
+    device: torch.device
+    pad_token_id: int | None
+    unknown_token_id: int
+
+    def encode(self, texts: Sequence) -> Batch:
+        """A batch from texts, or from pairs (text, query)."""
+
+    def collate(self, rows: Sequence[Mapping]) -> Batch:
+        """A batch from encoded instances, as `attnfaith.data.tokenization.encode` makes them."""
+
+    def check(self, dataset) -> None:
+        """Raises SubjectError where encoded instances are not made for this subject, or it cannot predict at all."""
+
+    def evaluating(self) -> AbstractContextManager:
+        """Within, the subject is in eval mode; after it, in the mode that it was in."""
+
+    def attendable(self, batch: Batch) -> torch.Tensor:
+        """(B,T) bool: the places that hold what attention may look at; no markers, no padding."""
+
+    def items(self, batch: Batch) -> torch.Tensor | None:
+        """(B,L): the place that an input position belongs to, -1 for none; None where places are positions."""
+
+    def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
+        """Logits (B,C). Where embeddings (B,L,E) are given they are read instead of the ids, and gradients reach them.
+
+        hold: attention is held fixed ("held attention").
+        """
+
+    def attention(self, batch: Batch) -> torch.Tensor:
+        """(B,T): the weights that a person would be shown, 0 where nothing is attendable; without gradient."""
+
+    def embed(self, batch: Batch) -> torch.Tensor:
+        """(B,L,E): the embeddings of input positions ("embeddings")."""
+
+    def vocabulary(self) -> torch.Tensor:
+        """(V,E): the embeddings of all words ("embeddings")."""
+
+    def parameters(self) -> Iterable[torch.Tensor]:
+        """What the model is made of, which measures hold fixed ("embeddings")."""
+
+    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """The texts with the input positions `stays` (B,L) alone; what follows moves up ("token deletion")."""
+
+    def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
+        """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T) ("intervention").
+
+        The subject's own attention gives its prediction.
+        """
+
+
+def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:
+    """Raises SubjectError where a subject lacks what `who` needs, saying which kinds of subject have it.
+
+    measures: the names of measures that the subject can have, for the message.
+    """
+    lacking = sorted(set(needs) - subject.capabilities)
+    if not lacking:
+        return
+    from attnfaith.subjects import kinds
+
+    having = sorted(kind.kind for kind in kinds() if set(needs) <= kind.can)
+    message = f"'{who}' needs " + " and ".join(f"'{name}' ({CAPABILITIES[name]})" for name in lacking)
+    message += f", which this subject ({subject.kind}) lacks; subjects that can have it: {', '.join(having) or 'none'}"
+    if measures is not None:
+        message += f"; measures that this subject can have: {', '.join(measures) or 'none'}"
+    raise SubjectError(message)

@@ -1,0 +1,20 @@
+"""Figures that cost nothing to draw, for tests of what stands around them."""
+
+from matplotlib.figure import Figure
+
+from attnfaith.reporting import render, sections
+
+
+REPORT = "attnfaith.reporting.page.report.drawings"
+
+
+def one_small_figure(name="attention_overview"):
+    """What can stand in for REPORT: in place of the figures of agreement and dispersion a small empty one of this name."""
+
+    def drawings(cell):
+        yield render.Drawing(name, Figure(figsize=(1, 1)), *sections.figure_words(cell, name))
+        for section in sections.of_cell(cell):
+            if section.name not in ("agreement", "dispersion"):
+                yield from render.drawings(section, cell)
+
+    return drawings

@@ -1,0 +1,193 @@
+"""What a subject is: a batch opened for it, what it lacks, and that nobody looks past it into a model."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from torch import nn
+
+from attnfaith.data.tokenization import build_tokenizer, by_words, encode
+from attnfaith.importance import gradient_norm, leave_one_out, occlusion
+from attnfaith.measurement import MeasurementError, check
+from attnfaith.subjects import Batch, Pooled, SubjectError, asks, columns_of, kinds, opened, require, subject_of
+from attnfaith.subjects.parts import read_parts
+from attnfaith.subjects.protocol import CAPABILITIES, COMPUTED
+from tests.toy_subject import Toy
+
+
+PACKAGE = Path(__file__).parents[2] / "src" / "attnfaith"
+TEXTS = ["the old ship sank", "a new ship", "", "ship"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for folder in ("importance", "experiments") for path in sorted((PACKAGE / folder).glob("*.py"))],
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
+)
+def test_no_measure_or_experiment_looks_into_a_model(path):
+    """Neither for its parts nor for its kind; what does lies in `_fast`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    parts = {"model", "encoder", "config", "get_input_embeddings", "sentence_reader"}
+    assert not {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & parts
+    names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    allowed = {"attnfaith.models.modeling_attention_classifier", "attnfaith.models.queries"}  # types of what stages give
+    assert not {name for name in names if name.startswith("attnfaith.models")} - allowed
+
+
+def test_a_batch_is_opened(tiny_model, tiny_rows, tiny_batch):
+    model, rows = tiny_model(), tiny_rows([3, 2])
+    given = tiny_batch(rows)
+    plain = {"input_ids": given["input_ids"], "labels": torch.tensor([1, 0])}
+    subject, batch = opened(model, plain)
+    assert set(plain) == {"input_ids", "labels"}
+    assert batch["instance_id"] == ["0", "1"] and batch["label"] == [1, 0]
+    assert torch.equal(batch["attention_mask"], given["attention_mask"])  # by the padding token
+    assert Batch.of(batch, subject) is batch
+    assert opened(model, {"input_ids": given["input_ids"]})[1]["label"] == [None, None]
+    with pytest.raises(SubjectError, match="a batch needs input_ids, a tensor .* this one has .'tokens'.: .*return_tensors"):
+        opened(model, {"tokens": [["a"]]})
+    with pytest.raises(SubjectError, match="a batch needs input_ids, a tensor"):
+        opened(model, {"input_ids": [[2, 5, 3]]})
+
+
+def test_what_one_subject_kept_is_not_anothers(tiny_model, tiny_rows, tiny_batch):
+    batch = tiny_batch(tiny_rows([6, 4]))
+    subjects = [subject_of(tiny_model(seed=seed)) for seed in (0, 1)]
+    first, second = (Batch.of(batch, subject) for subject in subjects)
+    own, other = (subject.attention(kept) for subject, kept in zip(subjects, (first, second), strict=True))
+    assert "encoded" in first and first["attention"] is own
+    handed_on = Batch.of(first, subjects[1])
+    assert not set(handed_on) & set(COMPUTED)
+    torch.testing.assert_close(subjects[1].attention(handed_on), other)
+    assert not torch.allclose(own, other)
+
+
+def test_instances_are_taken(tiny_model, tiny_rows):
+    subject = subject_of(tiny_model(num_labels=3))
+    rows = [{**row, "candidates": [0, row["labels"] + 1]} for row in tiny_rows([5, 2, 3])]
+    batch = subject.collate(rows)
+    subject.attention(batch)
+    taken = batch.take(torch.tensor([2, 0, 2]), 4)
+    assert taken["instance_id"] == [rows[row]["instance_id"] for row in (2, 0, 2)] and taken["label"] == [0, 0, 0]
+    assert taken["input_ids"].shape == (3, 4) and not set(taken) & set(COMPUTED)
+    alone = batch.alone(1)
+    assert alone["input_ids"].tolist() == [rows[1]["input_ids"]] and alone["answer_mask"].tolist() == [[True, False, True]]
+    np.testing.assert_allclose(subject.predict(alone)[0].detach(), subject.predict(batch)[1].detach(), atol=1e-6)
+
+
+def test_models_and_subjects(tiny_model):
+    model, toy = tiny_model(), Toy()
+    assert isinstance(subject_of(model), Pooled) and subject_of(toy) is toy
+    assert subject_of(tiny_model(hierarchy="word")).level == "word"
+    assert subject_of(tiny_model(hierarchy="sentence")).level == "sentence"
+    assert subject_of(tiny_model(hierarchy="sentence"), "word").level == "word"
+    assert Pooled in kinds() and all(set(CAPABILITIES) >= kind.can for kind in kinds())
+    with pytest.raises(SubjectError, match="Linear cannot be measured; subjects are attention classifiers of this package"):
+        subject_of(nn.Linear(2, 2))
+    with pytest.raises(SubjectError, match=r"this subject \(toys of the tests\) has no words"):
+        subject_of(toy, "word")
+    with pytest.raises(SubjectError, match="hierarchy='none' and attends to words anyway: leave it out"):
+        subject_of(model, "word")
+
+
+def test_code_that_came_with_a_checkpoint_is_a_subject(tiny_model, tiny_rows, tiny_batch, tmp_path, monkeypatch):
+    """Its classes are others of the same name."""
+    model, batch = tiny_model(encoder="cnn"), tiny_batch(tiny_rows([5, 3]))
+    model.save_pretrained(tmp_path / "elsewhere")
+    monkeypatch.syspath_prepend(tmp_path)
+    theirs = getattr(importlib.import_module("elsewhere.modeling_attention_classifier"), type(model).__name__)
+    loaded = theirs.from_pretrained(tmp_path / "elsewhere").eval()
+    assert type(loaded) is not type(model)
+    for producer in (gradient_norm, leave_one_out):
+        for name, values in producer.measure(loaded, batch).items():
+            for one, other in zip(values, producer.measure(model, batch)[name], strict=True):
+                np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+def test_what_is_lacking(tiny_model, tiny_rows):
+    with pytest.raises(
+        SubjectError,
+        match=r"^'a' needs 'layers' \(.*\) and 'states' \(.*\), which this subject \(toys of the tests\) lacks; "
+        "subjects that can have it: attention classifiers of this package$",
+    ):
+        require(Toy(), {"states", "layers", "embeddings"}, "a")
+    with pytest.raises(SubjectError, match="measures that this subject can have: one, two"):
+        require(Toy(), {"states"}, "a", measures=["one", "two"])
+    require(Toy(), {"embeddings"}, "a")
+    with pytest.raises(ValueError, match=r"\['magic'\] are no capabilities"):
+        asks({"magic"})
+    dataset = Dataset.from_list(tiny_rows([3]))
+    message = "'exact_contribution' needs .*not affine.* can have: adversary_exact, .*, attention_norm, .*, lrp, "
+    with pytest.raises(MeasurementError, match=message):
+        check(tiny_model(readout="tanh"), dataset, ["gradient", "exact_contribution"])
+    with pytest.raises(MeasurementError, match="'a record' needs 'layers'"):
+        check(Toy(), dataset, ["gradient"])
+
+
+def test_ways_that_a_subject_cannot_go(tiny_rows):
+    """An option may need more than the measure."""
+    toy, rows = Toy(), tiny_rows([3])
+    for call in (
+        lambda: occlusion.measure(toy, toy.collate(rows), by="mask"),
+        lambda: occlusion.check_model(toy, None, by="mask"),
+    ):
+        with pytest.raises(SubjectError, match="'occlusion with by='mask'' needs 'states'"):
+            call()
+    toy.capabilities = toy.can - {"embeddings"}
+    with pytest.raises(SubjectError, match="'absent='zero'' needs 'embeddings'"):
+        read_parts(toy, toy.collate(rows), [np.ones((1, 3), bool)], "zero")
+
+
+def test_columns_that_a_subject_can_have(tiny_model):
+    toy = Toy()
+    assert list(columns_of(gradient_norm, toy)) == ["importance_gradient_norm", "importance_gradient_norm_detached"]
+    toy.capabilities = toy.can - {"held attention"}
+    assert list(columns_of(gradient_norm, toy)) == ["importance_gradient_norm"]
+    assert columns_of(gradient_norm, subject_of(tiny_model())) == gradient_norm.COLUMNS
+
+
+@pytest.mark.parametrize(("pair", "hierarchy"), [(False, "none"), (True, "none"), (False, "sentence"), (False, "word")])
+def test_texts_are_encoded(pair, hierarchy, tiny_model):
+    """As a data set of the same texts is."""
+    sentences, divided = hierarchy != "none", "none" if hierarchy == "none" else "sentence"
+    texts = [f"{text} . {text} twice ." if sentences else text for text in TEXTS]
+    tokenizer = build_tokenizer([*texts, "what sank"], preprocessing="default", pair=pair, hierarchy=divided)
+    fields = {"query": "text"} if pair else {}
+    model = tiny_model(hierarchy=hierarchy, vocab_size=len(tokenizer), **fields)
+    subject = Pooled(model, tokenizer)
+    batch = subject.encode([(text, "what sank") for text in texts] if pair else texts)
+    rows = {"instance_id": [str(row) for row in range(len(texts))], "text": texts}
+    rows |= {"text_pair": ["what sank"] * len(texts)} if pair else {}
+    encoded = encode(Dataset.from_dict(rows), tokenizer)
+    expected = subject.collate((by_words(encoded) if hierarchy == "word" else encoded).to_list())
+    assert all(torch.equal(batch[name], expected[name]) for name in expected if isinstance(expected[name], torch.Tensor))
+    assert batch["instance_id"] == ["0", "1", "2", "3"] and bool(subject.predict(batch).isfinite().all())
+    with pytest.raises(SubjectError, match=r"texts need the model's tokenizer: Pooled\(model, tokenizer\)"):
+        Pooled(model).encode(texts)
+
+
+def test_the_protocol_of_pooled(tiny_model, tiny_rows):
+    """Embeddings that are given are read, gradients reach them, and held attention has none of them."""
+    subject = subject_of(tiny_model())
+    batch = subject.collate(tiny_rows([5, 3]))
+    whole = subject.predict(batch)
+    embedded = subject.embed(batch).detach().requires_grad_()
+    free, held = (subject.predict(batch, embedded, hold=hold) for hold in (False, True))
+    torch.testing.assert_close(free, whole)
+    torch.testing.assert_close(held, whole)
+    (slopes,), (others,) = (torch.autograd.grad(logits.sum(), embedded) for logits in (free, held))
+    assert others.abs().max() > 0 and (slopes - others).abs().max() > 1e-4
+    attention = subject.attention(batch)
+    torch.testing.assert_close(subject.intervene(batch, attention), whole)
+    torch.testing.assert_close(subject.intervene(batch, attention[:, None].expand(-1, 3, -1))[:, 2], whole)
+    with subject.evaluating():
+        assert not subject.classifier.training
+    subject.classifier.train()
+    with pytest.raises(KeyError), subject.evaluating():
+        assert not subject.classifier.training
+        raise KeyError
+    assert subject.classifier.training
