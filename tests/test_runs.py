@@ -601,7 +601,7 @@ def test_the_record_says_what_a_model_was_trained_for(family):
     named = {name: labels(record.load(folder / "record.parquet"), "objective") for name, (_, folder, _) in family.items()}
     assert named == {
         "base": ["classification"],
-        "adversary": ["adversarial(kl, 0.05)"],
+        "adversary": ["adversarial(kl, 0.05, attention rate x 30)"],
         "guided": ["guided(bilstm+additive+softmax)"],
         "guided_by_adversary": ["guided(adversarial(kl, 0.05))"],
     }
@@ -694,7 +694,7 @@ def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
     changed = {name for name in one if not torch.equal(one[name], other[name])}
     assert changed == {name for name in one if ".alignment." in name}
     table = record.load(base.parent / "run" / "record.parquet")
-    assert labels(table, "objective") == ["adversarial(kl, 1, frozen)"]
+    assert labels(table, "objective") == ["adversarial(kl, 1, frozen, attention rate x 30)"]
 
 
 def killed_after_an_epoch(recipe, monkeypatch):
@@ -736,7 +736,7 @@ def test_a_sparse_base(against, family, tmp_path):
         runs.run(recipe)
     runs.run(again(recipe, "--divergence=jsd"))  # the folder is still free
     table = record.load(tmp_path / "run" / "record.parquet")
-    assert labels(table, "objective") == ["adversarial(jsd, 0.05)"]
+    assert labels(table, "objective") == ["adversarial(jsd, 0.05, attention rate x 30)"]
 
 
 # The base of a run, wrong in each way: nothing is trained and nothing is left.
