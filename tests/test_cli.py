@@ -249,7 +249,7 @@ def test_a_full_disk_is_one_line(fails, monkeypatch):
     def full(*_args):
         raise OSError(28, "No space left on device", "run/record.parquet")
 
-    monkeypatch.setattr("attnfaith.runs._train", full)
+    monkeypatch.setattr("attnfaith.runs.train.train", full)
     fails("train", "--config", "tiny.yaml", says="No space left on device: 'run/record.parquet'")
 
 

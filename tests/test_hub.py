@@ -225,7 +225,7 @@ def digests(plan):
     """What the plan of one run says that the repositories are to hold: as `Owner.all`."""
     return {
         (repo.kind, repo.repo_id.split("/")[1]): {
-            path: hashlib.sha256(hub._bytes(content)).hexdigest() for path, content in repo.files.items()
+            path: hashlib.sha256(hub.repo.bytes_of(content)).hexdigest() for path, content in repo.files.items()
         }
         for repo in plan.repos
     }
@@ -248,7 +248,7 @@ def test_what_a_run_becomes(run):
     figures = {f"figures/tiny-{name}.png" for name in ("gradient_vs_leave_one_out", "permutation_by_max_attention")}
     assert set(model.files) == local | figures | {"README.md", "run.json", "recipe.yaml"}
     for name in local - {"config.json"}:
-        assert hub._bytes(model.files[name]) == (run / "model" / name).read_bytes()
+        assert hub.repo.bytes_of(model.files[name]) == (run / "model" / name).read_bytes()
     assert json.loads(model.files["config.json"]) == json.loads((run / "model" / "config.json").read_text())
     assert plan.private is False and plan.revision is None and plan.create_pr is False
 
@@ -299,7 +299,7 @@ def test_no_path_of_this_machine_is_sent(run, tmp_path):
     plan = hub.plan(run, "alice")
     for repo in plan.repos:
         for path, content in repo.files.items():
-            found = hub._bytes(content)
+            found = hub.repo.bytes_of(content)
             assert str(tmp_path).encode() not in found and str(Path.home()).encode() + b"/" not in found, path
     state = json.loads(plan.repos[-1].files["run.json"])
     assert state["base"] == {"folder": "other"}
@@ -307,17 +307,21 @@ def test_no_path_of_this_machine_is_sent(run, tmp_path):
 
 
 def test_paths_of_word_vectors_are_cut_everywhere(run):
-    """The scale of random vectors is a word; a file's absolute path stands in config, record and tables."""
-    assert hub._without_places({"vectors": "/data/glove.txt", "note": "/data", "x": [{"base": "~/runs/a"}]}) == {
+    """A file's absolute path stands in the recipe, and in the record's copy of it."""
+    assert hub.planning.without_places({"vectors": "/data/glove.txt", "note": "/data", "x": [{"base": "~/runs/a"}]}) == {
         "vectors": "glove.txt",
         "note": "/data",
         "x": [{"base": "a"}],
     }
-    column = pa.array(["/data/glove.txt", "random(0.25)", "/data/glove.txt"])
-    for values in (column, column.dictionary_encode()):
-        cut = hub._without_paths_in(pa.table({"vectors": values, "n": [1, 2, 3]}), "vectors")
-        assert cut.schema == pa.table({"vectors": values, "n": [1, 2, 3]}).schema
-        assert cut.column("vectors").to_pylist() == ["glove.txt", "random(0.25)", "glove.txt"]
+    path = "/data/glove.txt"
+    recipe = yaml.safe_load((run / "recipe.yaml").read_text())
+    recipe["data"]["vectors"] = path
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    restate(run, lambda made: made["recipe"]["data"].update(vectors=path))
+    planned = hub.plan(run, "alice")
+    assert yaml.safe_load(planned.repos[-1].files["recipe.yaml"])["data"]["vectors"] == "glove.txt"
+    for repo in planned.repos:
+        assert not [name for name, content in repo.files.items() if path.encode() in hub.repo.bytes_of(content)]
 
 
 def test_names(run):
@@ -348,7 +352,7 @@ def test_dry_run(run, capsys):
         assert f"{repo.kind} {repo.repo_id}: {len(repo.files)} files, {hub.size(repo.size())}" in shown
         for path in repo.files:
             assert re.search(rf"^ +[\d.]+ k?M?B  {re.escape(path)}$", shown, re.M), path
-    total = sum(len(hub._bytes(content)) for repo in plan.repos for content in repo.files.values())
+    total = sum(len(hub.repo.bytes_of(content)) for repo in plan.repos for content in repo.files.values())
     assert shown.rstrip().endswith(f"{hub.size(total)} in all, private, branch dev")
 
 
@@ -377,7 +381,7 @@ def test_other_records_of_the_model_travel_too(run):
 # ------------------------------------------------------------------------------------------------ shards
 
 
-@pytest.mark.parametrize("limit", [10**9, 45_000, 35_000, 1])
+@pytest.mark.parametrize("limit", [10**9, 64_000, 53_000, 1])
 def test_shards(run, tmp_path, limit):
     table = record.load(run / "record.parquet")
     shards = hub.write_shards(table, tmp_path / "shards", "tiny/test", limit)
@@ -392,9 +396,9 @@ def test_shards(run, tmp_path, limit):
 
 
 def test_a_record_larger_than_one_shard(run):
-    whole, cut = hub.plan(run, "alice"), hub.plan(run, "alice", shard_bytes=40_000)
+    whole, cut = hub.plan(run, "alice"), hub.plan(run, "alice", shard_bytes=60_000)
     shards = {path for path in cut.repos[1].files if path.startswith("tiny/")}
-    assert len(shards) > 1 and all(hub._size(cut.repos[1].files[path]) <= 40_000 for path in shards)
+    assert len(shards) > 1 and all(hub.repo.size_of(cut.repos[1].files[path]) <= 60_000 for path in shards)
     assert cut.repos[1].card == whole.repos[1].card  # its patterns find any number of shards
 
 
@@ -402,21 +406,21 @@ def test_tables_join_by_name_of_column():
     def table(owner, **columns):
         return pa.table({"checkpoint": pa.array([owner], pa.string()), **columns})
 
-    joined = hub._ordered("t", [table("b", n=[1], x=[0.5]), table(None, n=[7]), table("a", n=[2.5], y=["u"])])
+    joined = hub.tables.ordered("t", [table("b", n=[1], x=[0.5]), table(None, n=[7]), table("a", n=[2.5], y=["u"])])
     assert joined.to_pylist() == [
         {"checkpoint": "a", "n": 2.5, "x": None, "y": "u"},
         {"checkpoint": "b", "n": 1.0, "x": 0.5, "y": None},
         {"checkpoint": None, "n": 7.0, "x": None, "y": None},
     ]
     with pytest.raises(hub.HubError, match="the table 't' that is there holds a column of another type.*delete it there"):
-        hub._ordered("t", [table("a", n=[1]), table("b", n=["one"])])
+        hub.tables.ordered("t", [table("a", n=[1]), table("b", n=["one"])])
 
 
 def test_rows_name_the_one_checkpoint_they_are_about():
     identities = {"o/a": {"dataset": "sst", "seed": 1}, "o/b": {"dataset": "sst", "seed": 2}}
 
     def owners(**columns):
-        return hub._with_checkpoint(pa.table(columns), identities).column("checkpoint").to_pylist()
+        return hub.tables.with_checkpoint(pa.table(columns), identities).column("checkpoint").to_pylist()
 
     assert owners(dataset=["sst", "sst", "imdb"], seed=[2, 1, 1]) == ["o/b", "o/a", None]
     assert owners(dataset=["sst"]) == [None] and owners(value=[0.5]) == [None]
@@ -483,10 +487,10 @@ def test_a_checkpoint_of_another_model_type(run):
 
 
 def test_a_checkpoint_without_its_code(run):
-    edit_config(run, auto_map={"AutoConfig": hub.AUTO_MAP["AutoConfig"]})
+    edit_config(run, auto_map={"AutoConfig": hub.checks.AUTO_MAP["AutoConfig"]})
     with pytest.raises(hub.HubError, match="lacks the code"):
         hub.plan(run, "alice")
-    edit_config(run, auto_map=hub.AUTO_MAP)
+    edit_config(run, auto_map=hub.checks.AUTO_MAP)
     (run / "model" / "modeling_attention_classifier.py").unlink()
     with pytest.raises(hub.HubError, match="lacks the code"):
         hub.plan(run, "alice")
@@ -505,6 +509,47 @@ def test_other_weights_than_were_measured(run):
         hub.plan(run, "alice")
 
 
+def other_recipe(run):
+    text = (run / "recipe.yaml").read_text()
+    (run / "recipe.yaml").write_text(text.replace("learning_rate: 0.01", "learning_rate: 0.02"))
+
+
+def other_measurement(run):
+    text = (run / "recipe.yaml").read_text()
+    (run / "recipe.yaml").write_text(text.replace("split: test", "split: validation"))
+
+
+def other_run(run):
+    state = json.loads((run / "run.json").read_text())
+    note(run, best={**state["best"], "value": 0.123}, sizes={**state["sizes"], "train": 65})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (other_recipe, r"another recipe than the recipe.yaml beside it \(different: training.learning_rate\)"),
+        (other_measurement, r"another recipe than the recipe.yaml beside it \(different: measure.split\)"),
+        (other_run, r"in another run than the run.json beside it tells of \(different: sizes, best\)"),
+    ],
+)
+def test_what_is_not_of_one_run(run, change, says):
+    change(run)
+    with pytest.raises(hub.HubError, match=f"record.parquet was measured .*{says}: measure the run again"):
+        hub.plan(run, "alice")
+
+
+def test_a_part_measured_apart_may_be_of_another_measurement(run):
+    restated = record.load(run / "record.parquet")
+    (made,) = record.settings(restated)
+    made["recipe"]["measure"]["limit"] = 24
+    record.save(record.with_settings(restated, [made]), run / "part.parquet")
+    assert "tiny.part/test-00000-of-00001.parquet" in hub.plan(run, "alice").repos[1].files
+    made["recipe"]["seed"] = 4
+    record.save(record.with_settings(restated, [made]), run / "part.parquet")
+    with pytest.raises(hub.HubError, match=r"part.parquet was measured by another recipe .*\(different: seed\)"):
+        hub.plan(run, "alice")
+
+
 def test_broken_weights(run):
     (run / "model" / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(hub.HubError, match="model cannot be loaded"):
@@ -513,13 +558,13 @@ def test_broken_weights(run):
 
 @pytest.mark.parametrize("path", ["run.json", "model/config.json", "report/tables/new.parquet"])
 def test_a_run_that_changes_while_it_is_read(run, path, monkeypatch):
-    real = hub.write_shards
+    real = hub.planning.write_shards
 
     def meanwhile(*arguments):
         shutil.copy(run / "recipe.yaml", run / path)
         return real(*arguments)
 
-    monkeypatch.setattr(hub, "write_shards", meanwhile)
+    monkeypatch.setattr(hub.planning, "write_shards", meanwhile)
     with pytest.raises(hub.HubError, match="changed while the run was pushed.*push it again"):
         hub.plan(run, "alice")
 

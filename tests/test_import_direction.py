@@ -29,7 +29,7 @@ LAYERS = (
     ("recipes",),
     ("planned_identity",),
     ("runs",),
-    ("reproduction",),
+    ("reproduction", "roar", "study"),
     ("cli",),
     ("__main__",),
 )

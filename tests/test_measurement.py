@@ -835,9 +835,10 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path):
         measure__producers=["gradient", "leave_one_out"],
     )
     folder = tmp_path / "run"
-    state = runs.PartialState(cpu=True)
-    runs._open(folder, recipe, state, overwrite=False, resume=False)
-    runs._train(recipe, runs.training_arguments(recipe), folder, state)
+    state = measurement.PartialState(cpu=True)
+    with runs.folder.opened(folder, recipe, state):
+        texts, arguments = runs.prepare.Texts(recipe, folder, state), runs.training_arguments(recipe)
+        runs.train.train(recipe, arguments, folder, texts, None, state)
     alone = record.load(runs.measure_run(folder, recipe))
     script = repository / "recipes" / "measure.py"
     command = [sys.executable, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]

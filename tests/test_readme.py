@@ -1,7 +1,6 @@
 """What the documents tell a reader to type is there: files, options, recipe keys, Python that runs."""
 
 import contextlib
-import importlib.util
 import io
 import re
 import shlex
@@ -11,11 +10,15 @@ import pytest
 from accelerate.commands.launch import launch_command_parser
 
 from attnfaith import cli, recipes, runs
+from attnfaith.data.registry import get_entry
+from attnfaith.study import plan
 
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "recipes/README.md", "CONTRIBUTING.md")
+DOCUMENTS = ("README.md", "recipes/README.md", "CONTRIBUTING.md", "docs/how_to/several_machines.md")
 PROGRAMS = ("accelerate", "attnfaith", "make", "python")
+# where the options of a command stand that starts no parser of a recipe
+OPTIONS_OF = {"study": ("study/command",), "release": ("study/command", "study/release"), "roar": ("roar",)}
 STANDS_FOR = {"RECIPE": "recipes/quickstart.yaml", "STUDY": "recipes/planted_evidence/encoders.yaml"}
 
 
@@ -51,7 +54,7 @@ def parsed(script, arguments, monkeypatch):
     )
     (recipe,) = called
     runs.training_arguments(recipe)
-    recipes.model_config(recipe, runs.get_entry(recipe.data.name).pair)
+    recipes.model_config(recipe, get_entry(recipe.data.name).pair)
     return recipe
 
 
@@ -87,6 +90,10 @@ def test_command(document, words, monkeypatch, tmp_path):
     elif script.endswith(".py"):
         source = (ROOT / script).read_text(encoding="utf-8")
         assert all(f'"{option}"' in source for option in options)
+    elif script in OPTIONS_OF:
+        source = "".join((ROOT / f"src/attnfaith/{name}.py").read_text(encoding="utf-8") for name in OPTIONS_OF[script])
+        own = rest[: rest.index("--")] if "--" in rest else rest
+        assert all(f'"{word.partition("=")[0]}"' in source for word in own if word.startswith("--"))
     elif script == "report":
         with pytest.raises(ValueError, match="no record at"):
             cli.report([*rest[:-1], str(tmp_path / "report")])
@@ -95,21 +102,15 @@ def test_command(document, words, monkeypatch, tmp_path):
 
 def test_what_is_measured_or_reported_was_made_before(monkeypatch):
     monkeypatch.chdir(ROOT)
-    spec = importlib.util.spec_from_file_location("recipes_study", ROOT / "recipes" / "study.py")
-    study = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(study)
     made, used = {recipes.load().output_dir}, set()
     for words in commands("README.md"):
         for option in ("--output_dir", "--output"):
             if option in words:
                 made.add(words[words.index(option) + 1])
-        if "recipes/study.py" in words:
-            planned = study.cells(study.read_study(Path(words[words.index("--config") + 1])))
-            made |= {study.load_recipe(cell).output_dir for cell in planned}
-        for script in {"recipes/measure.py", "recipes/roar.py"} & set(words):
+        if words[:2] == ["attnfaith", "study"]:
+            made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(words[2]))}
+        for script in {"recipes/measure.py", "roar", "report"} & set(words[:-1]):
             used.add(words[words.index(script) + 1])
-        if words[:2] == ["attnfaith", "report"]:
-            used.add(words[2])
     assert used and used <= made
 
 

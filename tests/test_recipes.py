@@ -1,7 +1,6 @@
 """Every recipe of the project builds; what is wrong in a recipe is said before any work is done."""
 
 import dataclasses
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import recipes, runs
+from attnfaith.data.loading import SPLITS
 from attnfaith.data.registry import get_entry
 from attnfaith.measurement import load_producers
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError
+from attnfaith.reporting.study import DEFAULT, check_names
+from attnfaith.study import plan
 
 
 ROOT = Path(__file__).parents[1]
@@ -26,13 +28,6 @@ MINIMAL = "name: a\noutput_dir: b\n"
 
 def name_of(path):
     return str(path.relative_to(ROOT))
-
-
-def study_script():
-    spec = importlib.util.spec_from_file_location("study_script", ROOT / "recipes" / "study.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def builds(recipe):
@@ -50,7 +45,7 @@ def builds(recipe):
     assert model(**batch).logits.shape == (1, num_labels)
     load_producers(recipe.measure.producers)
     runs.training_arguments(recipe)
-    assert recipe.measure.split in runs.SPLITS
+    assert recipe.measure.split in SPLITS
 
 
 def test_there_are_recipes_and_studies():
@@ -68,13 +63,12 @@ def test_recipe_builds(path):
 
 @pytest.mark.parametrize("path", STUDIES, ids=name_of)
 def test_study_builds(path):
-    script = study_script()
-    study = script.read_study(path)
-    script.check_names(study.get("tables", script.DEFAULT), study.get("compare", ()))
-    cells = script.cells(study)
+    study = plan.read_study(path)
+    check_names(study.get("tables", DEFAULT), study.get("compare", ()))
+    cells = plan.cells(study)
     assert cells
     for cell in cells:
-        recipe = script.load_recipe(cell._replace(recipe=ROOT / cell.recipe))
+        recipe = plan.load_recipe(cell)
         builds(recipe)
         if recipe.objective.base:
             assert Path(recipe.objective.base).name in cell.after, f"{cell.name} reads a run that it does not wait for"
@@ -82,20 +76,18 @@ def test_study_builds(path):
 
 def test_an_output_folder_is_of_one_recipe():
     """Studies may share runs, so that each shows its part of them; then they must agree on how a run is made."""
-    script, made = study_script(), {}
-    read = [recipes.load(path) for path in RECIPES]
-    assert len({recipe.output_dir for recipe in read}) == len(read)
+    made = {}
+    known = [recipes.load(path) for path in RECIPES]
+    assert len({recipe.output_dir for recipe in known}) == len(known)
     for path in STUDIES:
-        read += [
-            script.load_recipe(cell._replace(recipe=ROOT / cell.recipe)) for cell in script.cells(script.read_study(path))
-        ]
-    for recipe in read:
+        known += [plan.load_recipe(cell) for cell in plan.cells(plan.read_study(path))]
+    for recipe in known:
         other = made.setdefault(recipe.output_dir, recipe)
         assert dataclasses.replace(recipe, note=other.note) == other, recipe.output_dir
 
 
 def test_results_of_studies_lie_apart():
-    results = [study_script().read_study(path)["results"] for path in STUDIES]
+    results = [plan.read_study(path)["results"] for path in STUDIES]
     assert len(set(results)) == len(results)
 
 
@@ -329,8 +321,8 @@ def test_the_family_of_wiegreffe_and_pinter_fits_together():
     base = family["base"]
     for name in ("guided", "adversarial"):
         assert family[name].objective.kind == name and family[name].objective.base == base.output_dir
-        assert set(runs._needed_outputs(family[name])) <= set(base.measure.outputs)
-    assert set(runs._needed_outputs(family["guided"])) <= set(family["adversarial"].measure.outputs)
+        assert set(runs.base.needed_outputs(family[name])) <= set(base.measure.outputs)
+    assert set(runs.base.needed_outputs(family["guided"])) <= set(family["adversarial"].measure.outputs)
     assert family["adversarial"].model == base.model and family["guided"].model == family["mlp"].model
     assert all(recipe.data == base.data and recipe.seed == base.seed for recipe in family.values())
 

@@ -1,6 +1,5 @@
-"""recipes/release.py: a grid of checkpoints trained, measured, carded and pushed by one command that can be stopped."""
+"""attnfaith release: a grid of checkpoints trained, measured, carded and pushed by one command that can be stopped."""
 
-import importlib.util
 import json
 import os
 import re
@@ -18,6 +17,8 @@ import yaml
 from attnfaith.hub import repo_id_of
 from attnfaith.recipes import model_config
 from attnfaith.reporting.cards import checkpoint_name
+from attnfaith.study.command import prepare
+from attnfaith.study.plan import read_study
 
 
 ROOT = Path(__file__).parents[1]
@@ -26,17 +27,14 @@ ROOT = Path(__file__).parents[1]
 def test_what_is_released(monkeypatch):
     """Data sets x encoders x alignments x projections, under names that the Hub allows."""
     monkeypatch.chdir(ROOT)
-    spec = importlib.util.spec_from_file_location("recipes_study", ROOT / "recipes" / "study.py")
-    studies = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(studies)
-    planned, wanted = studies.settle(studies.read_study(Path("recipes") / "release.yaml"))
-    found = set()
+    planned, wanted = prepare(read_study(Path("release.yaml")))
+    released = set()
     for recipe in wanted.values():
         model = recipe.model
-        found.add((recipe.data.name, model.encoder, model.alignment, model.projection))
+        released.add((recipe.data.name, model.encoder, model.alignment, model.projection))
         model_config(recipe, pair=False)
     factors = (("sst", "20news_sports", "imdb"), ("bilstm", "transformer"), ("additive", "dot"))
-    assert found == set(product(*factors, ("softmax", "sparsemax", "sparsegen"))) and len(planned) == 36
+    assert released == set(product(*factors, ("softmax", "sparsemax", "sparsegen"))) and len(planned) == 36
     for cell in planned:
         assert repo_id_of("somebody", checkpoint_name(cell.name)) == f"somebody/{cell.name}"
 
@@ -68,17 +66,7 @@ def test_release(hub, checkout, tmp_path):
     environment = hub.environment(tmp_path / "home") | {"PYTHONPATH": str(checkout / "src"), "CUDA_VISIBLE_DEVICES": ""}
 
     def release(*options):
-        command = [
-            sys.executable,
-            "recipes/release.py",
-            "--config",
-            "study.yaml",
-            "--to",
-            "alice",
-            "--workers",
-            "2",
-            *options,
-        ]
+        command = [sys.executable, "-m", "attnfaith", "release", "study.yaml", "--to", "alice", "--cores", "2", *options]
         done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
         assert "Traceback" not in done.stderr and "hf_alice" not in done.stdout + done.stderr
         return done
@@ -144,10 +132,10 @@ def test_what_is_refused_before_anything_is_run(hub, checkout, tmp_path):
     for options, says in (
         (["--to", "alice"], "no access token"),
         (["--to", "a--b"], "is no name of a repository"),
-        (["--to", "alice", "--workers", "0"], "at least 1 cell"),
+        (["--to", "alice", "--cores", "0"], "at least 1 cell"),
         (["--to", "alice", "--only", "none-*"], "no cell has such a name"),
     ):
-        command = [sys.executable, "recipes/release.py", "--config", "study.yaml", *options]
+        command = [sys.executable, "-m", "attnfaith", "release", "study.yaml", *options]
         done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
     assert not (checkout / "runs").exists()

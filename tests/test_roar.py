@@ -1,38 +1,23 @@
 """Remove and retrain, on generated texts whose evidence is known."""
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 
 import datasets
 import numpy as np
 import pandas as pd
 import pytest
 
-from attnfaith import recipes, runs
-
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def script(name):
-    spec = importlib.util.spec_from_file_location(f"recipes_{name}", ROOT / "recipes" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-roar = script("roar")
+from attnfaith import recipes, roar, runs
 
 
 def test_the_first_words_become_unknown(tiny_rows):
     rows = datasets.Dataset.from_list(tiny_rows([10, 3, 0]))
     scores = {"tiny/test/0": np.arange(10.0), "tiny/test/1": np.array([1.0, 5.0, 3.0]), "tiny/test/2": np.zeros(0)}
-    found = roar.without(rows, scores, 0.3, 1, 1, seed=0)["input_ids"]
+    ids = roar.without(rows, scores, 0.3, 1, 1, seed=0)["input_ids"]
     expected = [list(ids) for ids in rows["input_ids"]]
     expected[0][8:11] = [1, 1, 1]  # ceil(.3 x 10) words, the last ones, before the end marker
     expected[1][2] = 1
-    assert found == expected
+    assert ids == expected
     without_markers = roar.without(
         rows.remove_columns("input_ids").add_column("input_ids", [list(r[1:-1]) for r in rows["input_ids"]]),
         scores,
@@ -59,9 +44,9 @@ def test_the_summary_by_hand():
         ],
         columns=["measure", "share", "seed", "accuracy"],
     )  # fmt: skip
-    found = roar.summary(rows).set_index("measure")
-    assert found.loc["a"].to_dict() == pytest.approx({"n_seeds": 2, "loss": 0.125, "loss_min": 0.0, "loss_max": 0.25})
-    assert found.loc["b", "n_seeds"] == 0 and np.isnan(found.loc["b", "loss"])  # a share is missing
+    table = roar.summary(rows).set_index("measure")
+    assert table.loc["a"].to_dict() == pytest.approx({"n_seeds": 2, "loss": 0.125, "loss_min": 0.0, "loss_max": 0.25})
+    assert table.loc["b", "n_seeds"] == 0 and np.isnan(table.loc["b", "loss"])  # a share is missing
 
 
 @pytest.mark.slow

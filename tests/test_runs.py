@@ -3,17 +3,26 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
 from attnfaith import measurement, recipes, record, runs, training
-from attnfaith.errors import DatasetError
+from attnfaith.data.loading import LoadedDataset
+from attnfaith.data.registry import get_entry
+from attnfaith.data.vectors import file_digest
+from attnfaith.errors import DatasetError, FileError
+from attnfaith.files import is_locked
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
+from attnfaith.planned_identity import objective_fields
 from attnfaith.recipes import RecipeError
+from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page import report
 from attnfaith.runs import RunError
 
@@ -56,12 +65,31 @@ def content(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def labels(table, name):
+    """What the rows of a table say of each cell of a record."""
+    return [cell.heading[name] for cell in split_cells(table)]
+
+
+def entries(folder):
+    """What lies in a run's folder beside the lock, which nobody holds."""
+    assert not is_locked(folder)
+    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing that the code would still do is done."""
+
+
+def killed(*_given, **_more):
+    raise Killed
+
+
 # ------------------------------------------------------------------------------------------------ a whole run
 
 
 def test_what_a_run_leaves(finished):
     folder, recipe = finished
-    assert sorted(path.name for path in folder.iterdir()) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
+    assert entries(folder) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
     assert recipes.load(folder / "recipe.yaml") == recipe
     state = runs.read_state(folder)
     assert state["status"] == "complete" and state["processes"] == 1 and state["epochs"] == 2
@@ -69,7 +97,7 @@ def test_what_a_run_leaves(finished):
     assert set(state["attention_faithfulness"]) == {"gradient", "gradient_norm", "gradient_norm_detached", "leave_one_out"}
     assert state["attention_faithfulness"]["gradient"]["n"] == 24
     assert (folder / "report" / "index.html").read_text().count("a note") >= 1
-    assert not [path for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name.startswith(".")]
+    assert not [path for path in folder.rglob("*") if path.name.startswith(".") and path.name != ".lock"]
 
 
 @pytest.mark.parametrize(("count", "said"), [(2, "0 a0, 1 a1"), (21, "21: 0 a0, 1 a1, ")])
@@ -80,9 +108,9 @@ def test_classes_as_a_page_names_them(count, said):
 
 def test_the_tokenizer_of_a_run_knows_rare_answers(finished):
     _, recipe = finished
-    loaded = runs.LoadedDataset(
+    loaded = LoadedDataset(
         splits={},
-        entry=runs.get_entry("babi_1"),
+        entry=get_entry("babi_1"),
         revision="r",
         label_names=[],
         dropped={},
@@ -165,13 +193,13 @@ def test_scores_of_interventions(tmp_path, capsys):
     assert (
         found["adversary_search"]["jsd"] == pytest.approx(np.log(2) / 2) and found["adversary_search"]["jsd_undefined"] == 1
     )
-    runs._print(found)
+    runs.summary.print_scores(found)
     assert capsys.readouterr().out.splitlines() == [
         "adversary search: JSD 0.347 nats over 2 draws, undefined for 1 texts",
         "permutation: TVD 0.250, decisions flipped 0.333 over 3 draws, undefined for 1 texts",
     ]
     record.save(record.build(columns, extra).slice(2), tmp_path / "record.parquet")
-    runs._print(runs.faithfulness(tmp_path / "record.parquet"))
+    runs.summary.print_scores(runs.faithfulness(tmp_path / "record.parquet"))
     assert capsys.readouterr().out.splitlines() == [
         "adversary search: no draws, undefined for 1 texts",
         "permutation: no draws, undefined for 1 texts",
@@ -199,13 +227,14 @@ def test_pairs_and_other_factors(tiny_recipe, tmp_path):
     )
     runs.run(recipe)
     table = record.load(tmp_path / "run" / "record.parquet")
-    assert table.column("projection").unique().to_pylist() == ["sparsegen(0.5)"]
+    assert table.column("projection").unique().to_pylist() == ["sparsegen"]
+    assert table.column("projection_parameter").unique().to_pylist() == [0.5]
     assert {len(row) for row in record.rows(table, "probs")} == {6}
 
 
 def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
     """A base over sentences, an adversary of it and a guided model: all in sentences, whose words are in the record."""
-    monkeypatch.setattr(runs, "report", lambda path, output, recipe: Path(output) / "index.html")
+    monkeypatch.setattr(runs.execute, "report", lambda path, output, recipe: Path(output) / "index.html")
     base = str(tmp_path / "base")
     common = {
         "model__hierarchy": "sentence",
@@ -226,20 +255,20 @@ def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
         runs.run(recipe)
         tables[name] = record.load(tmp_path / name / "record.parquet")
     for table in tables.values():
-        assert table.column("encoder").unique().to_pylist() == ["bilstm(sentence)"]
+        assert labels(table, "encoder") == ["bilstm(sentence)"]
         words = record.rows(table, "words")
         assert {len(sentences) for sentences in words} == {2, 3} and table.column("truncated").to_pylist().count(True) > 3
         assert max(len(sentence) for sentences in words for sentence in sentences) == 6
     given = (record.rows(tables[name], "attention") for name in ("base", "guided"))
     assert all(np.array_equal(one, other) for one, other in zip(*given, strict=True))
-    assert tables["guided"].column("objective")[0].as_py() == "guided(bilstm(sentence)+additive+softmax)"
+    assert labels(tables["guided"], "objective") == ["guided(bilstm(sentence)+additive+softmax)"]
     # the same trained model at its other level: another record
     recipe = tiny_recipe(**{**common, **others["base"], "output_dir": base, "name": "base"}, measure__level="word")
-    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     outputs = (tmp_path / "base" / "outputs" / "test.parquet").read_bytes()
     runs.run(recipe, resume=True)
     table = record.load(tmp_path / "base" / "record.parquet")
-    assert table.column("encoder").unique().to_pylist() == ["bilstm(sentence, words)"]
+    assert labels(table, "encoder") == ["bilstm(sentence, words)"]
     assert table.column("tokens").to_pylist() == [sum(row, []) for row in tables["base"].column("words").to_pylist()]
     np.testing.assert_allclose(
         np.stack(record.rows(table, "probs")), np.stack(record.rows(tables["base"], "probs")), atol=1e-6
@@ -282,8 +311,8 @@ def test_a_file_in_the_folders_place(tiny_recipe, tmp_path):
 
 def test_an_empty_folder_is_used(tiny_recipe, tmp_path):
     (tmp_path / "run").mkdir()
-    runs._open(tmp_path / "run", tiny_recipe(), runs.PartialState(cpu=True), overwrite=False, resume=False)
-    assert runs.read_state(tmp_path / "run")["status"] == "started"
+    with runs.folder.opened(tmp_path / "run", tiny_recipe(), PartialState(cpu=True)):
+        assert runs.read_state(tmp_path / "run")["status"] == "started"
 
 
 def test_overwriting_leaves_nothing_of_the_old_run(copied):
@@ -292,7 +321,7 @@ def test_overwriting_leaves_nothing_of_the_old_run(copied):
     (folder / "checkpoints").mkdir()
     changed = recipes.build({**recipes.dataclasses.asdict(recipe), "seed": 4})
     runs.run(changed, overwrite=True)
-    assert sorted(path.name for path in folder.iterdir()) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
+    assert entries(folder) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
     assert not (folder / "report" / "old.html").exists()
     assert recipes.load(folder / "recipe.yaml").seed == 4
     assert record.load(folder / "record.parquet").column("seed").unique().to_pylist() == [4]
@@ -331,7 +360,7 @@ def test_stopped_while_reporting_measures_nothing_again(copied, monkeypatch):
     def measure(*args, **kwargs):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(runs, "measure", measure)
+    monkeypatch.setattr(runs.measure, "measure", measure)
     assert runs.run(recipe, resume=True).is_file()
     assert (folder / "record.parquet").read_bytes() == before
 
@@ -358,7 +387,7 @@ def test_stopped_while_measuring(tiny_recipe, finished, tmp_path, monkeypatch, c
     assert "go on with --resume_from_checkpoint" in capsys.readouterr().err
     assert runs.read_state(tmp_path / "run")["status"] == "trained"
     monkeypatch.setattr(measurement, "_measure_batch", inner)
-    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     runs.run(recipe, resume=True)
     one, other = (record.load(path / "record.parquet") for path in (finished[0], tmp_path / "run"))
     assert one.replace_schema_metadata().equals(other.replace_schema_metadata())
@@ -374,7 +403,7 @@ def again(recipe, *overrides):
 def test_going_on_may_change_the_measurement(copied, monkeypatch):
     folder, recipe = copied
     weights = (folder / "model" / "model.safetensors").stat().st_mtime_ns
-    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     changed = again(recipe, "--measure.producers=[permutation]", "--measure.options={permutation: {draws: 3}}", "--limit=7")
     runs.run(changed, resume=True)
     table = record.load(folder / "record.parquet")
@@ -407,12 +436,20 @@ def test_measuring_anew_is_not_stopped_by_an_older_measurement(copied, monkeypat
 def test_more_outputs_leave_a_measurement_under_way_alone(copied, monkeypatch):
     folder, recipe = copied
     (folder / "record.parquet").unlink()
-    shards = folder / "record.parquet.shards"
-    shards.mkdir()
-    (shards / "plan.json").write_text("{")
-    with pytest.raises(measurement.MeasurementError, match="plan.json is not readable"):  # it was looked at, not deleted
-        runs.run(again(recipe, "--measure.outputs=[test]"), resume=True)
-    assert (folder / "outputs" / "test.parquet").is_file()
+    with monkeypatch.context() as patch:
+        patch.setattr(measurement, "_merge", killed)
+        with pytest.raises(Killed):
+            runs.run(recipe, resume=True)
+    measured, inner = [], measurement._measure_batch
+
+    def measure(model, rows, identity, modules, *more):
+        measured.append(list(modules))
+        return inner(model, rows, identity, modules, *more)
+
+    monkeypatch.setattr(measurement, "_measure_batch", measure)
+    runs.run(again(recipe, "--measure.outputs=[test]"), resume=True)
+    assert measured == [[]]  # the outputs alone: the shards of the record were whole
+    assert (folder / "outputs" / "test.parquet").is_file() and record.load(folder / "record.parquet").num_rows == 24
 
 
 def test_a_recipe_written_before_there_were_objectives(copied, monkeypatch):
@@ -423,7 +460,7 @@ def test_a_recipe_written_before_there_were_objectives(copied, monkeypatch):
     table = record.load(folder / "record.parquet")
     (settings,) = record.settings(table)
     record.save(record.with_settings(table, [{**settings, "recipe": tree}]), folder / "record.parquet")
-    monkeypatch.setattr(runs, "measure", lambda *_a, **_k: pytest.fail("measured again"))
+    monkeypatch.setattr(runs.measure, "measure", lambda *_a, **_k: pytest.fail("measured again"))
     runs.run(recipe, resume=True)
     assert recipes.load(folder / "recipe.yaml").objective.kind == "classification"
 
@@ -454,7 +491,7 @@ def test_outputs_that_lie_there_are_kept_and_others_made(family, tmp_path, monke
     shutil.copytree(base, folder)
     (folder / "outputs" / "train.parquet").write_bytes(b"half")
     before = {name: (folder / "outputs" / name).stat().st_mtime_ns for name in ("test.parquet", "validation.parquet")}
-    monkeypatch.setattr(runs, "_train", lambda *_args: pytest.fail("trained again"))
+    monkeypatch.setattr(runs.train, "train", lambda *_args: pytest.fail("trained again"))
     runs.run(again(recipe, f"--output_dir={folder}"), resume=True)
     assert {name: (folder / "outputs" / name).stat().st_mtime_ns for name in before} == before
     one, other = (record.load(path / "outputs" / "train.parquet") for path in (base, folder))
@@ -512,7 +549,7 @@ def family(tmp_path_factory):
     }
     made = {}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(runs, "report", lambda path, output, recipe: Path(output) / "index.html")
+        patched.setattr(runs.execute, "report", lambda path, output, recipe: Path(output) / "index.html")
         for name, changes in parts.items():
             tree = {"name": name, "output_dir": str(root / name), "seed": 3, "data": data, "training": training}
             tree |= {"model": {"embedding_size": 8, "hidden_size": 8}, "measure": measure, **changes}
@@ -547,11 +584,8 @@ def outputs_of(folder, split="test"):
 
 
 def test_the_record_says_what_a_model_was_trained_for(family):
-    labels = {
-        name: record.load(folder / "record.parquet")["objective"].unique().to_pylist()
-        for name, (_, folder, _) in family.items()
-    }
-    assert labels == {
+    named = {name: labels(record.load(folder / "record.parquet"), "objective") for name, (_, folder, _) in family.items()}
+    assert named == {
         "base": ["classification"],
         "adversary": ["adversarial(kl, 0.05)"],
         "guided": ["guided(bilstm+additive+softmax)"],
@@ -629,7 +663,7 @@ def test_an_adversary_starts_where_its_base_started(against, monkeypatch):
         trainer.data_collator = lambda rows: mine.append([row["input_ids"] for row in rows]) or collator(rows)
         return trainer
 
-    monkeypatch.setattr(runs, "make_trainer", spy)
+    monkeypatch.setattr(runs.train, "make_trainer", spy)
     runs.run(make())
     runs.run(again(recipes.load(base / "recipe.yaml"), f"--output_dir={base.parent / 'again'}"))
     (first, *batches), (theirs, *their_batches) = seen["adversarial"], seen["classification"]
@@ -646,7 +680,7 @@ def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
     changed = {name for name in one if not torch.equal(one[name], other[name])}
     assert changed == {name for name in one if ".alignment." in name}
     table = record.load(base.parent / "run" / "record.parquet")
-    assert table.column("objective").unique().to_pylist() == ["adversarial(kl, 1, frozen)"]
+    assert labels(table, "objective") == ["adversarial(kl, 1, frozen)"]
 
 
 def killed_after_an_epoch(recipe, monkeypatch):
@@ -660,7 +694,7 @@ def killed_after_an_epoch(recipe, monkeypatch):
         return trainer
 
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "make_trainer", spy)
+        patched.setattr(runs.train, "make_trainer", spy)
         with pytest.raises(KeyboardInterrupt):
             runs.run(recipe)
 
@@ -688,7 +722,7 @@ def test_a_sparse_base(against, family, tmp_path):
         runs.run(recipe)
     runs.run(again(recipe, "--divergence=jsd"))  # the folder is still free
     table = record.load(tmp_path / "run" / "record.parquet")
-    assert table.column("objective").unique().to_pylist() == ["adversarial(jsd, 0.05)"]
+    assert labels(table, "objective") == ["adversarial(jsd, 0.05)"]
 
 
 # The base of a run, wrong in each way: nothing is trained and nothing is left.
@@ -784,12 +818,12 @@ def other_words(base):
 )
 def test_outputs_that_do_not_fit_are_refused(against, tmp_path, monkeypatch, name, change, overrides, message):
     base, make = against
-    monkeypatch.setattr(runs.transformers.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
+    monkeypatch.setattr(runs.train.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
     if change:
         change(base)
     with pytest.raises(RunError, match=f"objective.base=.*{message}"):
         runs.run(make(name, *overrides))
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["recipe.yaml", "run.json"]  # still free
+    assert entries(tmp_path / "run") == ["recipe.yaml", "run.json"]  # still free
 
 
 @pytest.mark.parametrize("name", ["adversary", "guided"])
@@ -825,18 +859,19 @@ def test_a_record_of_other_code_is_measured_anew_where_asked(copied, monkeypatch
     folder, recipe = copied
     table = record.load(folder / "record.parquet")
     (made,) = record.settings(table)
-    assert made["code"] == record.code_digest() and made["run"]["code"] == record.code_digest("training.py")
-    assert f"code {made['code']}" in (folder / "report" / "index.html").read_text()
-    record.save(record.with_settings(table, [{**made, "code": "000000000000"}]), folder / "record.parquet")
-    monkeypatch.setattr(runs, "_train", lambda *_a: pytest.fail("trained again"))
-    measured, inner = [], runs._measure
-    monkeypatch.setattr(runs, "_measure", lambda *given: measured.append(given) or inner(*given))
+    gradient = {"producer": "importance.gradient", "code": record.code_digest("importance.gradient")}
+    assert made["columns"]["importance_gradient"] == gradient and made["run"]["code"] == record.code_digest("training")
+    columns = {**made["columns"], "importance_gradient": {**gradient, "code": "000000000000"}}
+    record.save(record.with_settings(table, [{**made, "columns": columns}]), folder / "record.parquet")
+    monkeypatch.setattr(runs.train, "train", lambda *_a: pytest.fail("trained again"))
+    measured, inner = [], runs.measure.Measurement.record
+    monkeypatch.setattr(runs.measure.Measurement, "record", lambda *given: measured.append(given) or inner(*given))
     runs.run(recipe, resume=True)
-    assert measured == [] and record.settings(record.load(folder / "record.parquet"))[0]["code"] == "000000000000"
+    assert measured == [] and record.settings(record.load(folder / "record.parquet"))[0]["columns"] == columns
     runs.run(recipe, resume=True, remeasure=True)
     assert len(measured) == 1 and runs.read_state(folder)["status"] == "complete"
     again = record.load(folder / "record.parquet")
-    assert record.settings(again)[0]["code"] == record.code_digest() and again.equals(table)
+    assert record.settings(again)[0]["columns"] == made["columns"] and again.equals(table)
     runs.run(recipe, resume=True, remeasure=True)  # this very code measured it
     assert len(measured) == 1
 
@@ -851,7 +886,7 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
         drawn.append({name: value.clone() for name, value in model.state_dict().items()})
         return training.make_trainer(model, *args, **kwargs)
 
-    monkeypatch.setattr(runs, "make_trainer", spy)
+    monkeypatch.setattr(runs.train, "make_trainer", spy)
     runs.run(tiny_recipe(output_dir=str(tmp_path / "trained"), measure__producers=[]))
     recipe = tiny_recipe(output_dir=str(tmp_path / "untrained"), objective__kind="untrained", measure__outputs=["train"])
     page = runs.run(recipe)
@@ -861,13 +896,13 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
 
     folder = tmp_path / "untrained"
     names = ["model", "outputs", "recipe.yaml", "record.parquet", "report", "run.json"]
-    assert sorted(path.name for path in folder.iterdir()) == names
+    assert entries(folder) == names
     state = runs.read_state(folder)
     assert state["status"] == "complete" and state["epochs"] == 0 and "best" not in state and "training_seconds" not in state
     twin = runs.read_state(tmp_path / "trained")
     assert all(state[name] == twin[name] for name in ("dataset", "sizes", "truncated", "vocabulary", "processes"))
     table = record.load(folder / "record.parquet")
-    assert table.column("objective").unique().to_pylist() == ["untrained"]
+    assert labels(table, "objective") == ["untrained"]
     assert {"importance_gradient", "importance_gradient_norm", "importance_leave_one_out"} <= set(table.column_names)
     text = page.read_text()
     assert "none: the model as it was drawn" in text and "selected on validation" not in text
@@ -890,12 +925,14 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
         (["--kind=untrained"], "untrained"),
         (
             ["--kind=adversarial", "--base=b", "--divergence=jsd", "--weight=1", "--attention_learning_rate_factor=10"],
-            "adversarial(jsd, 1)",
+            "adversarial(jsd, 1, attention rate x 10)",
         ),
     ],
 )
 def test_names_of_objectives(overrides, label):
-    assert runs.objective_label(recipes.parse("name: a\noutput_dir: b\n", overrides)) == label
+    recipe = recipes.parse("name: a\noutput_dir: b\n", overrides)
+    fields = {"dataset": "d", "texts": "t", "split": "test", "seed": 0, **objective_fields(recipe)}
+    assert record.Identity(**fields).objective_label == label
 
 
 # ------------------------------------------------------------------------------------------------ refused early
@@ -946,11 +983,11 @@ def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message)
     ],
 )
 def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, error, message):
-    monkeypatch.setattr(runs.transformers.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
+    monkeypatch.setattr(runs.train.Trainer, "train", lambda *_a, **_k: pytest.fail("trained"))
     with pytest.raises(error, match=message):
         runs.run(tiny_recipe(**change))
-    state = runs.PartialState(cpu=True)
-    runs._open(tmp_path / "run", tiny_recipe(), state, overwrite=False, resume=False)  # the folder is still free
+    with runs.folder.opened(tmp_path / "run", tiny_recipe(), PartialState(cpu=True)):  # the folder is still free
+        pass
 
 
 # ------------------------------------------------------------------------------------------------ measured again
@@ -1036,7 +1073,7 @@ def test_word_vectors_from_the_data_root(tiny_recipe, tmp_path, monkeypatch, mis
     spread = float(vectors[rest].std())
     assert spread == pytest.approx(0.5, abs=0.1) if missing == "random" else spread < 1e-4
     table = record.load(tmp_path / "run" / "record.parquet")
-    assert table.column("vectors").unique().to_pylist() == ["vectors/tiny.vec"]
+    assert labels(table, "vectors") == [f"pretrained({file_digest(root / 'vectors' / 'tiny.vec')})"]
     assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["embedding_size"] == 4
 
 
@@ -1044,7 +1081,205 @@ def test_a_path_that_exists_comes_before_the_data_root(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path))
     (tmp_path / "v.vec").write_text("x")
     monkeypatch.chdir(tmp_path)
-    assert runs._vectors_path("v.vec") == Path("v.vec")
+    assert runs.prepare.vectors_path("v.vec") == Path("v.vec")
     monkeypatch.chdir(os.path.dirname(tmp_path))
-    assert runs._vectors_path("v.vec") == tmp_path / "v.vec"
-    assert runs._vectors_path("w.vec") == Path("w.vec")
+    assert runs.prepare.vectors_path("v.vec") == tmp_path / "v.vec"
+    assert runs.prepare.vectors_path("w.vec") == Path("w.vec")
+
+
+# ------------------------------------------------------------------------------------------------ one process, one reading
+
+
+@pytest.fixture
+def read_and_encoded(monkeypatch):
+    """Names of the data sets that are read, and the number of texts of each split that is encoded."""
+    read, encoded = [], []
+    read_source, encode = runs.prepare.read_source, runs.prepare.encode
+    monkeypatch.setattr(runs.prepare, "read_source", lambda name, **how: read.append(name) or read_source(name, **how))
+    monkeypatch.setattr(runs.prepare, "encode", lambda rows, *more: encoded.append(len(rows)) or encode(rows, *more))
+    return read, encoded
+
+
+def test_a_run_reads_its_data_once_and_encodes_a_split_once(tiny_recipe, read_and_encoded):
+    read, encoded = read_and_encoded
+    recipe = tiny_recipe(measure__outputs=["train", "validation", "test"], measure__producers=["gradient"])
+    runs.run(recipe)
+    assert read == ["planted_evidence"] and sorted(encoded) == [24, 24, 64]
+    runs.run(again(recipe, "--measure.producers=[leave_one_out]"), resume=True)
+    assert len(read) == 2 and len(encoded) == 6
+    runs.measure_run(Path(recipe.output_dir), again(recipe, "--measure.outputs=[]"))
+    assert len(read) == 3 and encoded[6:] == [24]
+    runs.run(again(recipe, "--measure.outputs=[]"), resume=True)  # nothing is left to do, and nothing is read
+    assert len(read) == 3
+
+
+def test_a_limit_is_drawn_from_the_same_reading(tiny_recipe, read_and_encoded):
+    read, encoded = read_and_encoded
+    recipe = tiny_recipe(measure__limit=7, data__limits={"train": 40}, measure__producers=["gradient"])
+    runs.run(recipe)
+    assert len(read) == 1 and sorted(encoded) == [7, 24, 40]
+    measured = record.load(Path(recipe.output_dir) / "record.parquet").column("instance_id").to_pylist()
+    assert measured == runs.load_data(recipe, {"test": 7}).splits["test"]["instance_id"][:]
+    assert runs.read_state(recipe.output_dir)["sizes"] == {"train": 40, "validation": 24, "test": 24}
+
+
+def test_a_run_against_a_base_reads_its_data_once(against, read_and_encoded):
+    _, make = against
+    runs.run(make("guided"))
+    read, encoded = read_and_encoded
+    assert read == ["planted_evidence"] and sorted(encoded) == [24, 24, 64]
+
+
+HOLD = """
+import sys, time
+from attnfaith.files import folder_lock
+with folder_lock(sys.argv[1], "a training"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_folder_in_use_is_left_alone(copied):
+    folder, recipe = copied
+    before = content(folder)
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        for start in (
+            lambda: runs.run(recipe, overwrite=True),
+            lambda: runs.run(again(recipe, "--limit=5"), resume=True),
+            lambda: runs.measure_run(folder, again(recipe, "--limit=5")),
+        ):
+            with pytest.raises(FileError, match=rf"is in use by a training, process {holder.pid} on "):
+                start()
+    finally:
+        holder.communicate()
+    assert {name: text for name, text in content(folder).items() if name != ".lock"} == {
+        name: text for name, text in before.items() if name != ".lock"
+    }
+    runs.measure_run(folder, again(recipe, "--limit=5"))
+
+
+@pytest.mark.slow
+def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe):
+    """Of two processes that start at once with other recipes, one trains and the other says who does."""
+    folder, processes = tmp_path / "run", []
+    command = "import sys; from attnfaith import cli; sys.exit(cli.main())"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for seed in (3, 4):
+        path = tmp_path / f"{seed}.yaml"
+        path.write_text(small_recipe("together", folder).replace("seed: 3", f"seed: {seed}"))
+        arguments = [sys.executable, "-c", command, "train", "--config", str(path), "--resume_from_checkpoint"]
+        processes.append(subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL))
+    ends = [(process.communicate()[1].decode(), process.returncode) for process in processes]
+    assert sorted(code for _, code in ends) == [0, 2], ends
+    (refused,) = (said for said, code in ends if code == 2)
+    assert "is in use by a run, process " in refused or "is a run of another recipe (different: seed)" in refused
+    (seed,) = (seed for seed, (_, code) in zip((3, 4), ends, strict=True) if code == 0)
+    assert recipes.load(folder / "recipe.yaml").seed == seed
+    assert record.load(folder / "record.parquet").column("seed").unique().to_pylist() == [seed]
+
+
+# ------------------------------------------------------------------------------------------------ killed
+
+
+@pytest.mark.parametrize("step", ["write_recipe", "_write_state"])
+@pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"resume": True}])
+def test_killed_between_the_first_files(tiny_recipe, tmp_path, monkeypatch, step, how):
+    """The folder is free for another recipe, whatever is asked for."""
+    with monkeypatch.context() as patch:
+        patch.setattr(runs.folder, step, killed)
+        with pytest.raises(Killed), runs.folder.opened(tmp_path / "run", tiny_recipe(), PartialState(cpu=True)):
+            pass
+    (tmp_path / "run" / ".recipe.yaml.abc.tmp").write_text("half")
+    (tmp_path / "run" / ".lock.holder").write_text("a run, process 1 on nowhere")
+    with runs.folder.opened(tmp_path / "run", tiny_recipe(seed=5), PartialState(cpu=True), **how):
+        pass
+    assert entries(tmp_path / "run") == ["recipe.yaml", "run.json"]
+    assert recipes.load(tmp_path / "run" / "recipe.yaml").seed == 5
+    assert runs.read_state(tmp_path / "run")["status"] == "started"
+
+
+@pytest.mark.parametrize("step", ["rename", "mkdir", "rmtree"])
+def test_killed_while_a_run_is_overwritten(copied, tmp_path, monkeypatch, step):
+    """Before the old run is put aside, after it, and while it is deleted: never a mixture."""
+    folder, recipe = copied
+    before = content(folder)
+    other = recipes.build({**recipes.dataclasses.asdict(recipe), "seed": 5})
+    with monkeypatch.context() as patch:
+        if step == "mkdir":
+            rename = os.rename
+            patch.setattr(runs.folder.os, "rename", lambda *paths: rename(*paths) or killed())
+        else:
+            patch.setattr(runs.folder.shutil if step == "rmtree" else runs.folder.os, step, killed)
+            if step == "rmtree":
+                patch.setattr(runs.folder, "_sweep", lambda _folder: None)
+        with pytest.raises(Killed), runs.folder.opened(folder, other, PartialState(cpu=True), overwrite=True):
+            pass
+    left = {name: text for name, text in content(folder).items() if not name.startswith(".lock")} if folder.exists() else {}
+    assert left == ({} if step != "rename" else {name: text for name, text in before.items() if name != ".lock"})
+    assert (tmp_path / ".run.replaced").exists() == (step != "rename")
+    with runs.folder.opened(folder, other, PartialState(cpu=True), overwrite=True):
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+        assert recipes.load(folder / "recipe.yaml").seed == 5 and not (folder / "model").exists()
+
+
+def test_overwriting_what_a_link_leads_to(copied, tmp_path):
+    folder, recipe = copied
+    (tmp_path / "link").symlink_to(folder)
+    linked = recipes.build({**recipes.dataclasses.asdict(recipe), "output_dir": str(tmp_path / "link")})
+    with runs.folder.opened(tmp_path / "link", linked, PartialState(cpu=True), overwrite=True):
+        pass
+    assert (tmp_path / "link").is_symlink() and entries(folder) == ["recipe.yaml", "run.json"]
+
+
+def test_what_killed_processes_left_goes_at_the_next_start(copied):
+    folder, recipe = copied
+    before = entries(folder)
+    for name in (".model.tmp", ".report.1234.tmp", ".report.1234.old"):
+        (folder / name).mkdir()
+        (folder / name / "part").write_text("half")
+    (folder / ".record.parquet.abc.tmp").write_text("half")
+    shards = folder / "record.parquet.shards"
+    shards.mkdir()
+    (shards / "plan.json").write_text('{"of": "another measurement"}')
+    runs.run(recipe, resume=True)
+    assert entries(folder) == before
+
+
+# ------------------------------------------------------------------------------------------------ measured by itself
+
+
+def test_measuring_a_run_anew_changes_all_that_is_said_of_it(copied):
+    folder, recipe = copied
+    old = runs.read_state(folder)
+    assert (folder / "report" / "tables" / "agreement.csv").read_text().count("leave_one_out")
+    changed = again(recipe, "--measure.producers=[gradient]", "--limit=9")
+    runs.measure_run(folder, changed)
+    assert record.load(folder / "record.parquet").num_rows == 9
+    assert recipes.load(folder / "recipe.yaml").measure == changed.measure
+    assert "leave_one_out" not in (folder / "report" / "tables" / "agreement.csv").read_text()
+    state = runs.read_state(folder)
+    assert state["status"] == "complete" and state["attention_faithfulness"]["gradient"]["n"] == 9
+    assert "leave_one_out" in old["attention_faithfulness"] and "leave_one_out" not in state["attention_faithfulness"]
+    before = (folder / "record.parquet").stat().st_mtime_ns
+    runs.run(changed, resume=True)  # nothing is left to do
+    assert (folder / "record.parquet").stat().st_mtime_ns == before
+
+
+def test_stopped_while_a_run_is_measured_anew(copied, monkeypatch):
+    folder, recipe = copied
+    with monkeypatch.context() as patch:
+        patch.setattr(measurement, "_measure_batch", killed)
+        with pytest.raises(Killed):
+            runs.measure_run(folder, again(recipe, "--limit=9"))
+    assert runs.read_state(folder)["status"] == "trained"  # record and report are of the older measurement
+    runs.run(again(recipe, "--limit=9"), resume=True)
+    assert record.load(folder / "record.parquet").num_rows == 9 and runs.read_state(folder)["status"] == "complete"
+
+
+def test_another_output_leaves_the_run_as_it_was(copied, tmp_path):
+    folder, recipe = copied
+    before = content(folder)
+    runs.measure_run(folder, again(recipe, "--limit=9"), tmp_path / "part.parquet")
+    assert content(folder) == before and record.load(tmp_path / "part.parquet").num_rows == 9

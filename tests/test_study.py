@@ -1,6 +1,8 @@
-"""The study script: cells of a grid, what waits for what, resumable runs, tables beside published numbers."""
+"""Studies on the real engine: cells of a grid, what waits for what, resumable runs, tables beside published numbers."""
 
+import contextlib
 import importlib.util
+import io
 import json
 import math
 import os
@@ -8,15 +10,21 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 import yaml
 
 from attnfaith import recipes, record
+from attnfaith.errors import FileError
+from attnfaith.files import folder_lock
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.study import DEFAULT
+from attnfaith.study import cell as work
+from attnfaith.study import command, execute, plan, status
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,7 +37,6 @@ def script(name):
     return module
 
 
-study = script("study")
 JAIN_WALLACE, WIEGREFFE_PINTER, MEISTER, PLANTED, BASTINGS = (
     str(ROOT / "recipes" / paper / "analysis.py")
     for paper in (
@@ -53,17 +60,19 @@ measure: {producers: [gradient, leave_one_out]}
 report: {examples: 1}
 """
 
-# Stands in for recipes/train.py: a run in a moment, which fails or hangs where the recipe's title says so.
+# Stands in for `attnfaith train`: a run in a moment, which fails or hangs where the recipe's title says so.
 FAKE = """
 import dataclasses, json, os, sys, time
 from pathlib import Path
 import attnfaith
 from attnfaith import recipes, record
+from attnfaith.planned_identity import model_fields, training_fields
 
 again = "--remeasure" in sys.argv
 recipe = recipes.load(sys.argv[2], [word for word in sys.argv[4:] if word != "--remeasure"])
 folder = Path(recipe.output_dir)
 folder.mkdir(parents=True, exist_ok=True)
+(folder / "recipe.yaml").write_text(recipes.dump(recipe))
 (folder / "environment.json").write_text(json.dumps({**os.environ, "pid": os.getpid(), "parent": os.getppid()}))
 with open(folder / "starts", "a") as starts:
     starts.write("x")
@@ -71,25 +80,30 @@ title = recipe.report.title or ""
 if "fail" in title:
     print("working\\nerror: it broke\\n(set ATTNFAITH_TRACEBACK=1 for the traceback)")
     sys.exit(2)
+if title.startswith("wait for "):
+    others = [folder.with_name(name) / "starts" for name in title.removeprefix("wait for ").split(" and ")]
+    limit = time.monotonic() + 60
+    while not all(other.is_file() for other in others) and time.monotonic() < limit:
+        time.sleep(0.05)
 if "hang" in title:
     print("epoch 1 of 8", flush=True)
     time.sleep(60)
-model = recipe.model
-named = f"sparsegen({model.sparsegen_lambda:g})" if model.projection == "sparsegen" else model.projection
+identity = record.Identity(
+    "x", "texts", "test", recipe.seed, **model_fields(recipe.model), **training_fields(recipe),
+    attention_kind="given" if recipe.objective.kind == "guided" else "own",
+)
 columns = {
-    "instance_id": ["a", "b"], "dataset": ["x"] * 2, "revision": ["r"] * 2, "split": ["test"] * 2,
-    "encoder": [model.encoder] * 2, "alignment": [model.alignment] * 2, "projection": [named] * 2,
-    "vectors": ["none"] * 2, "objective": [recipe.objective.kind] * 2, "seed": [recipe.seed] * 2,
+    "instance_id": ["a", "b"], **record.as_columns(identity, 2),
     "tokens": [["u", "v"]] * 2, "label": [0, 1], "truncated": [False] * 2,
     "probs": [[0.7, 0.3]] * 2, "attention": [[0.5, 0.5]] * 2,
     "importance_gradient": [[0.6, 0.4]] * 2, "importance_gradient_norm": [[0.1, 0.9]] * 2,
     "importance_leave_one_out": [[0.2, 0.3]] * 2, "importance_leave_one_out_hidden": [[0.3, 0.2]] * 2,
 }
 extra = {name: record.Column(("T",)) for name in columns if name.startswith("importance_")}
-code = "000000000000" if "old" in title and not again else record.code_digest()
-made = [{"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}", "code": code}]
-made[0]["version"] = attnfaith.__version__
-record.save(record.with_settings(record.build(columns, extra), made), folder / "record.parquet")
+code = "000000000000" if "old" in title and not again else record.code_digest("importance.gradient")
+made = {"recipe": dataclasses.asdict(recipe), "model": f"weights {recipe.seed}", "version": attnfaith.__version__}
+made["columns"] = {"importance_gradient": {"producer": "importance.gradient", "code": code}}
+record.save(record.with_settings(record.build(columns, extra), [made]), folder / "record.parquet")
 (folder / "report").mkdir(exist_ok=True)
 (folder / "report" / "index.html").write_text("page")
 state = {"status": "complete", "seconds": 7.5}
@@ -100,27 +114,40 @@ if base := recipe.objective.base:
 """
 
 
-@pytest.fixture
-def planned(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory):
+    """The folder of the stand-in for training, in place for the module."""
+    folder = tmp_path_factory.mktemp("stand_in")
+    (folder / "train.py").write_text(FAKE)
+    (folder / "tiny.yaml").write_text(TINY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "TRAIN", (sys.executable, str(folder / "train.py")))
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+        yield folder
+
+
+def write_study(stand_in, folder, *blocks, **keys):
     """A study of blocks on a tiny recipe, run by the stand-in: (path of the study, its folder of runs)."""
-    (tmp_path / "train.py").write_text(FAKE)
-    (tmp_path / "tiny.yaml").write_text(TINY)
-    monkeypatch.setattr(study, "TRAIN", tmp_path / "train.py")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    tree = {
+        "output_dir": str(folder / "runs"),
+        "results": str(folder / "results"),
+        "tables": ["performance"],
+        "blocks": [{"recipe": str(stand_in / "tiny.yaml"), **block} for block in blocks],
+    }
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(tree | keys))
+    return path, folder / "runs"
 
-    def make(*blocks, **keys):
-        tree = {
-            "output_dir": str(tmp_path / "runs"),
-            "results": str(tmp_path / "results"),
-            "tables": ["performance"],
-            "blocks": [{"recipe": str(tmp_path / "tiny.yaml"), **block} for block in blocks],
-        }
-        path = tmp_path / "study.yaml"
-        path.write_text(yaml.safe_dump(tree | keys))
-        return path, tmp_path / "runs"
 
-    return make
+@pytest.fixture
+def planned(stand_in, tmp_path):
+    return lambda *blocks, **keys: write_study(stand_in, tmp_path, *blocks, **keys)
+
+
+def run_cell(cell):
+    """A cell's command, without an engine."""
+    subprocess.run(cell.command, check=True, capture_output=True)
 
 
 BASE = {"name": "base", "set": {"measure.outputs": ["train", "validation"]}, "grid": {"seed": [1, 2]}}
@@ -140,53 +167,70 @@ GUIDED = {
 
 
 def test_cells_are_the_product_of_the_grid():
-    plan = {
+    study = {
         "output_dir": "runs/x",
         "blocks": [{"recipe": "a/sst.yaml", "set": {"bf16": True}, "grid": {"encoder": ["cnn", "average"], "seed": [1, 2]}}],
     }
-    found = study.cells(plan)
-    assert [cell.name for cell in found] == ["sst-cnn-1", "sst-cnn-2", "sst-average-1", "sst-average-2"]
-    assert found[1].overrides == [
-        "--bf16=True",
-        "--encoder=cnn",
+    planned = plan.cells(study)
+    assert [cell.name for cell in planned] == ["sst-cnn-1", "sst-cnn-2", "sst-average-1", "sst-average-2"]
+    assert planned[1].overrides == [
+        "--bf16=true",
+        '--encoder="cnn"',
         "--seed=2",
-        "--output_dir=runs/x/sst-cnn-2",
-        "--name=sst-cnn-2",
+        '--output_dir="runs/x/sst-cnn-2"',
+        '--name="sst-cnn-2"',
     ]
+
+
+@pytest.mark.parametrize("value", ["yes", "a #1", "1e-3", "null", "two\nlines", 'it\'s {not} "that"', "- a: b", "é", ""])
+def test_a_text_of_a_study_stays_that_text(value):
+    """However it would read as YAML, and whatever a shell would make of it."""
+    block = {"recipe": "a/sst.yaml", "set": {"note": value.replace("{not}", "{seed}")}, "grid": {"seed": [3]}}
+    (cell,) = plan.cells({"output_dir": "x", "blocks": [block]})
+    recipe = recipes.parse(TINY, cell.overrides)
+    assert recipe.note == value.replace("{not}", "3") and recipe.seed == 3
+
+
+@pytest.mark.parametrize("value", [1e-05, -0.0, 10**20, True, None, [1, "yes"], {"a": {"b": ["#"]}}])
+def test_other_values_of_a_study_stay_what_they_are(value):
+    block = {"recipe": "a/sst.yaml", "set": {"data.arguments": {"it": value}}}
+    (cell,) = plan.cells({"output_dir": "x", "blocks": [block]})
+    it = recipes.parse(TINY, cell.overrides).data.arguments["it"]
+    assert it == value and type(it) is type(value)
 
 
 def test_two_cells_of_one_name_are_refused():
     block = {"recipe": "a/sst.yaml", "grid": {"seed": [1]}}
     with pytest.raises(ValueError, match="cells of one name: \\['sst-1'\\]"):
-        study.cells({"output_dir": "x", "blocks": [block, block]})
+        plan.cells({"output_dir": "x", "blocks": [block, block]})
 
 
 def test_unknown_key_of_a_study(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text("output_dir: x\nblcks: []\n")
-    with pytest.raises(ValueError, match="unknown keys \\['blcks'\\]"):
-        study.main(["--config", str(path)])
+    with pytest.raises(ValueError, match=r"unknown key study.blcks; did you mean study.blocks\?"):
+        command.main([str(path)])
 
 
 def test_missing_key_of_a_study(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text("output_dir: x\nblocks: []\n")
-    with pytest.raises(ValueError, match="lacks \\['results'\\]"):
-        study.main(["--config", str(path)])
+    with pytest.raises(ValueError, match=r"study lacks \['results'\]"):
+        command.main([str(path)])
 
 
 def test_null_in_a_grid_is_yaml_null():
-    plan = {"output_dir": "x", "blocks": [{"recipe": "a/sst.yaml", "grid": {"early_stopping_patience": [None]}}]}
-    assert "--early_stopping_patience=null" in study.cells(plan)[0].overrides
+    study = {"output_dir": "x", "blocks": [{"recipe": "a/sst.yaml", "grid": {"early_stopping_patience": [None]}}]}
+    assert "--early_stopping_patience=null" in plan.cells(study)[0].overrides
 
 
 def test_a_value_may_name_a_key_of_the_grid():
-    plan = {"output_dir": "runs/x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]}
-    found = {cell.name: cell for cell in study.cells(plan)}
-    assert list(found) == ["base-1", "base-2", "guided-1", "guided-2"]
-    assert found["guided-2"].after == ("base-2",) and found["base-2"].after == ()
-    assert "--objective.base=runs/x/base-2" in found["guided-2"].overrides
-    assert '--measure.outputs=["train", "validation"]' in found["base-1"].overrides
+    study = {"output_dir": "runs/x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]}
+    by_name = {cell.name: cell for cell in plan.cells(study)}
+    assert list(by_name) == ["base-1", "base-2", "guided-1", "guided-2"]
+    assert by_name["guided-2"].after == ["base-2"] and by_name["base-2"].after == []
+    assert '--objective.base="runs/x/base-2"' in by_name["guided-2"].overrides
+    assert '--measure.outputs=["train", "validation"]' in by_name["base-1"].overrides
 
 
 @pytest.mark.parametrize(
@@ -222,7 +266,7 @@ def test_a_value_may_name_a_key_of_the_grid():
         ),
         (
             [{"set": {"projection": "sparsegen"}, "grid": {"sparsegen_lambda": [0.9, 1]}}],
-            "cell tiny-1: model.sparsegen_lambda=1: sparsegen needs a finite lambda < 1",
+            "tiny-1: model: sparsegen_lambda=1.* finite.* < 1",
         ),
         (
             [
@@ -232,41 +276,45 @@ def test_a_value_may_name_a_key_of_the_grid():
             "cells 'tiny' and 'b' have the same data, split, model, objective and seed",
         ),
         ([{"grid": {"seed": []}}], r"block 1: grid.seed is \[\]; give a list of one or more values"),
-        ([{"grid": {"seed": 1}}], "block 1: grid.seed is 1; give a list"),
-        ([{"grid": {"encoder": "cnn"}}], "block 1: grid.encoder is 'cnn'; give a list"),
-        ([{"grid": ["seed"]}], r"block 1: grid is \['seed'\]; it must be keys and values"),
-        ([{"set": None}], "block 1: set is None; it must be keys and values"),
-        ([{"name": "a"}, {"after": "a"}], "block 2: after is 'a'; it must be a list"),
-        ([{"name": 3}], "block 1: name is 3; it must be a text"),
-        ([{"recipe": None}], "block 1: recipe is None; it must be a text"),
-        ([{"name": "../a"}], r"the cell '../a' is no name for a folder: keep '/' out"),
+        ([{"grid": {"seed": 1}}], "block 1.grid.seed=1 must be a list"),
+        ([{"grid": {"encoder": "cnn"}}], "block 1.grid.encoder='cnn' must be a list"),
+        ([{"grid": ["seed"]}], r"block 1.grid=\['seed'\] must be keys and values"),
+        ([{"set": None}], "block 1.set=None must be keys and values"),
+        ([{"name": "a"}, {"after": "a"}], "block 2.after='a' must be a list"),
+        ([{"name": 3}], "block 1.name=3 must be a text"),
+        ([{"recipe": None}], "block 1.recipe=None must be a text"),
+        ([{"name": "../a"}], r"the cell '../a' is no name for a folder: keep '/', '\{' and '\}' out"),
         ([{"grid": {"data.vectors": ["a/b"]}}], r"the cell 'tiny-a/b' is no name for a folder"),
+        ([{"grid": {"data.limits": [{"train": 9}]}}], r"is no name for a folder: keep '/', '\{' and '\}' out"),
         ([{"grid": {"learning_rate": [0.1, 0.2]}}], "cells 'tiny-0.1' and 'tiny-0.2' have the same data, split, model"),
-        ([{"gird": {}}], r"block 1: unknown keys \['gird'\]; known: recipe, name, set, grid, after"),
+        (
+            [{"gird": {}}],
+            r"unknown key block 1.gird; did you mean block 1.grid\? Known: block 1.recipe, block 1.name, .*grid, .*after",
+        ),
         ([{"set": {"encoderr": "cnn"}}], "cell tiny: unknown option --encoderr; did you mean --encoder"),
-        ([{"set": {"seed": "x"}}], "cell tiny: recipe.seed='x' is a str"),
+        ([{"set": {"seed": "x"}}], "cell tiny: recipe.seed='x' must be a whole number"),
     ],
 )
 def test_a_plan_that_cannot_work_starts_nothing(planned, blocks, message):
     path, runs = planned(*blocks)
     with pytest.raises(ValueError, match=message):
-        study.main(["--config", str(path)])
+        command.main([str(path)])
     assert not runs.exists()
 
 
 def test_a_model_trained_with_words_erased_is_another_cell():
     plain, erased = (recipes.parse(TINY, ["--random_erasure", share]) for share in ("0", "0.5"))
-    study.check_distinct({"plain": plain, "erased": erased})
+    plan.check_distinct({"plain": plain, "erased": erased})
     with pytest.raises(recipes.RecipeError, match="tables cannot tell them apart"):
-        study.check_distinct({"one": erased, "other": erased})
+        plan.check_distinct({"one": erased, "other": erased})
 
 
 def test_a_flat_and_a_hierarchical_model_are_two_cells():
     flat, divided = (recipes.parse(TINY, ["--hierarchy", kind]) for kind in ("none", "sentence"))
     words = recipes.parse(TINY, ["--hierarchy", "sentence", "--measure.level", "word"])
-    study.check_distinct({"flat": flat, "divided": divided, "words": words})
+    plan.check_distinct({"flat": flat, "divided": divided, "words": words})
     with pytest.raises(recipes.RecipeError, match="tables cannot tell them apart"):
-        study.check_distinct({"one": divided, "other": divided})
+        plan.check_distinct({"one": divided, "other": divided})
 
 
 @pytest.mark.parametrize(
@@ -274,19 +322,19 @@ def test_a_flat_and_a_hierarchical_model_are_two_cells():
     [
         ({"tables": ["agrement"]}, r"tables \['agrement'\] are not known; choose from performance, agreement"),
         ({"compare": ["sed"]}, r"compare \['sed'\]: cells can be compared by encoder"),
-        ({"tables": "agreement"}, "tables is 'agreement'; it must be a list"),
-        ({"compare": None}, "compare is None; it must be a list"),
-        ({"mix_versions": "yes"}, "mix_versions is 'yes'; it must be true or false"),
-        ({"output_dir": None}, "output_dir is None; it must be a text"),
-        ({"blocks": None}, "blocks is None; it must be a list"),
+        ({"tables": "agreement"}, "study.tables='agreement' must be a list"),
+        ({"compare": None}, "study.compare=None must be a list"),
+        ({"mix_versions": "yes"}, "study.mix_versions='yes' must be true or false"),
+        ({"output_dir": None}, "study.output_dir=None must be a text"),
+        ({"blocks": None}, "study.blocks=None must be a list"),
         ({"blocks": []}, "blocks is empty, so there is nothing to run"),
-        ({"blocks": ["tiny.yaml"]}, "block 1 is 'tiny.yaml'; it must hold keys and values: recipe, name"),
+        ({"blocks": ["tiny.yaml"]}, "block 1 must hold keys and values, not 'tiny.yaml'"),
         ({"published": "nowhere.csv", "analysis": JAIN_WALLACE}, "published: no file at nowhere.csv"),
         ({"published": "nowhere.csv"}, "published without analysis: name the analysis"),
-        ({"analysis": 3}, "analysis is 3; it must be a text"),
+        ({"analysis": 3}, "study.analysis=3 must be a text"),
         ({"analysis": "nowhere.py"}, "analysis: no file at .*nowhere.py; its path is read from the study file"),
-        ({"published": 3}, "published is 3; it must be a text"),
-        ({"stand_ins": ["sst"]}, r"stand_ins is \['sst'\]; it must be keys and values"),
+        ({"published": 3}, "study.published=3 must be a text"),
+        ({"stand_ins": ["sst"]}, r"study.stand_ins=\['sst'\] must be keys and values"),
         ({"stand_ins": {"a": "sst"}}, "stand_ins without published: name the CSV"),
         ({"published": TAUS_OF_THE_PAPER, "analysis": JAIN_WALLACE}, r"stands beside the tables \['agreement'\]"),
     ],
@@ -294,7 +342,7 @@ def test_a_flat_and_a_hierarchical_model_are_two_cells():
 def test_tables_that_cannot_be_made_are_refused_first(planned, keys, message):
     path, runs = planned({"name": "a"}, **keys)
     with pytest.raises(ValueError, match=message):
-        study.main(["--config", str(path)])
+        command.main([str(path)])
     assert not runs.exists()
 
 
@@ -321,7 +369,7 @@ def test_published_numbers_that_cannot_be_used_are_refused_first(planned, tmp_pa
     keys = {"tables": ["performance", "agreement"], "analysis": analysis, "published": str(tmp_path / "taus.csv")}
     path, runs = planned({"name": "a"}, **keys)
     with pytest.raises(StudyError, match=message):
-        study.main(["--config", str(path)])
+        command.main([str(path)])
     assert not runs.exists()
 
 
@@ -330,7 +378,7 @@ def test_stand_ins_of_what_is_not_published_are_refused_first(planned, stand_ins
     keys = {"published": TAUS_OF_THE_PAPER, "analysis": JAIN_WALLACE, "tables": ["performance", "agreement"]}
     path, runs = planned({"name": "a"}, **keys, stand_ins=stand_ins)
     with pytest.raises(StudyError, match=r"stand_ins: .*; give a data set without published numbers, and one that"):
-        study.main(["--config", str(path)])
+        command.main([str(path)])
     assert not runs.exists()
 
 
@@ -338,16 +386,16 @@ def test_stand_ins_of_what_is_not_published_are_refused_first(planned, stand_ins
 def test_a_study_that_is_no_yaml(tmp_path, content):
     (tmp_path / "study.yaml").write_bytes(content)
     with pytest.raises(recipes.RecipeError, match="study.yaml is not YAML: "):
-        study.read_study(tmp_path / "study.yaml")
+        plan.read_study(tmp_path / "study.yaml")
 
 
 def test_only_some_cells_and_what_they_wait_for():
-    plan = study.cells({"output_dir": "x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]})
-    assert [cell.name for cell in study.choose(plan, "guided-2")] == ["base-2", "guided-2"]
-    assert [cell.name for cell in study.choose(plan, "base-*")] == ["base-1", "base-2"]
-    assert study.choose(plan, None) == plan
+    planned = plan.cells({"output_dir": "x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]})
+    assert [cell.name for cell in plan.choose(planned, "guided-2")] == ["base-2", "guided-2"]
+    assert [cell.name for cell in plan.choose(planned, "base-*")] == ["base-1", "base-2"]
+    assert plan.choose(planned, None) == planned
     with pytest.raises(ValueError, match="--only cnn: no cell has such a name; the study has base-1, "):
-        study.choose(plan, "cnn")
+        plan.choose(planned, "cnn")
 
 
 # ------------------------------------------------------------------------------------------------ the machine
@@ -355,196 +403,256 @@ def test_only_some_cells_and_what_they_wait_for():
 
 def test_gpus_are_those_that_may_be_used(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5a")
-    assert study.gpus() == ["2", "GPU-5a"]
+    assert execute.available_gpus() == ["2", "GPU-5a"]
     for none in ("", "-1"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
-        assert study.gpus() == []
+        assert execute.available_gpus() == []
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert study.gpus() == []
+    assert execute.available_gpus() == []
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 'GPU 0: A (UUID: x)'\necho '  MIG 1g'\necho 'GPU 1: A (UUID: y)'\n")
     program.chmod(0o755)
-    assert study.gpus() == ["0", "1"]
+    assert execute.available_gpus() == ["0", "1"]
 
 
 def test_a_cell_does_not_see_the_launcher(monkeypatch):
-    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT", "ACCELERATE_USE_CPU", "ACCELERATE_MIXED_PRECISION"):
+    for name in (
+        "WORLD_SIZE",
+        "RANK",
+        "LOCAL_RANK",
+        "MASTER_PORT",
+        "ACCELERATE_USE_CPU",
+        "PMI_SIZE",
+        "OMPI_COMM_WORLD_SIZE",
+    ):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     monkeypatch.setenv("ATTNFAITH_DATA", "data")
-    found = study.environment("3")
-    assert (found["OMP_NUM_THREADS"], found["ATTNFAITH_DATA"], found["CUDA_VISIBLE_DEVICES"]) == ("1", "data", "3")
-    assert not {name for name in found if name.startswith("ACCELERATE_")} | {"WORLD_SIZE", "RANK", "LOCAL_RANK"} & set(found)
+    seen = work.environment("3")
+    assert (seen["OMP_NUM_THREADS"], seen["ATTNFAITH_DATA"], seen["CUDA_VISIBLE_DEVICES"]) == ("1", "data", "3")
+    launched = {name for name in seen if name.startswith(("ACCELERATE_", "PMI", "OMPI"))}
+    assert not launched | {"WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"} & set(seen)
 
 
 def test_of_several_launched_processes_one_works(planned, monkeypatch):
     path, runs = planned({"name": "a"})
     monkeypatch.setenv("RANK", "1")
-    study.main(["--config", str(path)])
+    command.main([str(path)])
     assert not runs.exists()
 
 
 def test_each_gpu_has_one_cell_at_a_time(planned, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    path, runs = planned({"name": "a", "grid": {"seed": [1, 2]}})
-    study.main(["--config", str(path)])
+    path, runs = planned({"name": "a", "set": {"report.title": "wait for a-1 and a-2"}, "grid": {"seed": [1, 2]}})
+    command.main([str(path)])
     seen = {json.loads((runs / f"a-{seed}" / "environment.json").read_text())["CUDA_VISIBLE_DEVICES"] for seed in (1, 2)}
     assert seen == {"4", "7"}
+
+
+def test_a_cell_waits_for_a_gpu_that_is_free(tmp_path):
+    with ExitStack() as first, ExitStack() as second:
+        assert work._own_gpu(first, tmp_path, ["4", "7"], 3) == "4"
+        assert work._own_gpu(second, tmp_path, ["4", "7"], 3) == "7"
+        with ExitStack() as third:  # more cells than GPUs, because somebody said so
+            assert work._own_gpu(third, tmp_path, ["4", "7"], 3) == "4"
+        second.close()
+        assert work._own_gpu(second, tmp_path, ["4", "7"], 3) == "7"
+    assert work._own_gpu(ExitStack(), tmp_path, [], 2) is None
+
+
+def test_without_the_engine_one_line_says_what_to_install(planned, monkeypatch):
+    path, runs = planned({"name": "a"})
+    monkeypatch.setattr(execute.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(StudyError, match=r"pip install 'attnfaith\[study\]'"):
+        command.main([str(path)])
+    assert not runs.exists()
+
+
+@pytest.mark.parametrize("cores", ["0", "-1"])
+def test_no_cores_are_refused(planned, cores):
+    path, runs = planned({"name": "a"})
+    with pytest.raises(StudyError, match=f"--cores {cores}: at least 1 cell at a time"):
+        command.main([str(path), "--cores", cores])
+    assert not runs.exists()
 
 
 # ------------------------------------------------------------------------------------------------ running cells
 
 
-def test_what_waits_runs_after_and_complete_cells_are_kept(planned, capsys):
-    path, runs = planned(GUIDED, BASE)
-    study.main(["--config", str(path), "--workers", "2"])
-    printed = capsys.readouterr().out.splitlines()
-    ends = [line for line in printed if ": complete in " in line]
-    assert len(ends) == 4 and all(f"; {number} of 4 done, " in line for number, line in enumerate(ends, start=1))
-    names = [line.partition(":")[0] for line in ends]
-    assert all(names.index(f"base-{seed}") < names.index(f"guided-{seed}") for seed in (1, 2))
-    assert "left" in ends[0] and ends[3].endswith("; 4 of 4 done, 0 running, 0 failed")
-    assert len([line for line in printed if line.endswith(": started")]) == 4
-
-    study.main(["--config", str(path)])
-    printed = capsys.readouterr().out
-    assert printed.count("complete already") == 4 and "started" not in printed
-    assert (runs / "base-1" / "starts").read_text() == "x"
-
-
-def test_a_failed_cell_is_told_and_stops_nothing_else(planned, capsys):
+@pytest.fixture(scope="module")
+def ran(stand_in, tmp_path_factory):
+    """A study of which a cell failed and another waits for it: (path, folder of runs, what it printed, its error)."""
     broken = {**BASE, "set": {**BASE["set"], "report.title": "fail"}, "grid": {"seed": [1]}}
-    path, runs = planned(broken, {**BASE, "grid": {"seed": [2]}}, GUIDED)
-    message = r"1 cells failed: \['base-1'\]; 1 cells not run: \['guided-1'\]; logs lie beside the cells"
-    with pytest.raises(ValueError, match=message):
-        study.main(["--config", str(path), "--workers", "1"])
-    printed = capsys.readouterr().out
+    folder = tmp_path_factory.mktemp("ran")
+    path, runs = write_study(stand_in, folder, broken, {**BASE, "grid": {"seed": [2]}}, GUIDED)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.raises(StudyError) as error:
+        command.main([str(path), "--cores", "2"])
+    return path, runs, printed.getvalue(), str(error.value)
+
+
+def test_a_failed_cell_is_told_and_stops_nothing_else(ran):
+    path, runs, printed, error = ran
+    assert error.startswith("1 cells failed: ['base-1']; 1 cells not run: ['guided-1']; logs lie beside the cells")
     assert "base-1: FAILED: it broke;" in printed
     assert "guided-1: not run: it needs base-1" in printed and "guided-2: complete in" in printed
     assert "tables of 2 cells" in printed and "2 cells are missing" in printed
     assert "error: it broke" in (runs / "base-1.log").read_text() and not (runs / "guided-1").exists()
-
-    kept = pd.read_csv(runs / "progress.csv", keep_default_na=False).set_index("cell")
-    assert kept["status"].to_dict() == {
-        "base-1": "failed",
-        "base-2": "complete",
-        "guided-1": "not run",
-        "guided-2": "complete",
-    }
-    assert kept.loc["base-1", "why"] == "it broke" and kept.loc["guided-1", "why"] == "it needs base-1"
-    assert kept["block"].to_list() == ["base", "base", "guided", "guided"] and kept.loc["guided-1", "seconds"] == ""
-    found = pd.read_csv(path.parent / "results" / "cells.csv", keep_default_na=False)
-    assert found.to_dict("records") == [
+    table = pd.read_csv(path.parent / "results" / "cells.csv", keep_default_na=False)
+    assert table.to_dict("records") == [
         {"cell": "base-1", "block": "base", "status": "failed", "n": "NaN", "reason": "it broke"},
         {"cell": "base-2", "block": "base", "status": "complete", "n": "2", "reason": ""},
         {"cell": "guided-1", "block": "guided", "status": "not run", "n": "NaN", "reason": "it needs base-1"},
         {"cell": "guided-2", "block": "guided", "status": "complete", "n": "2", "reason": ""},
     ]
-    for run in runs.iterdir():
-        assert run.suffix != ".tmp"
+    assert not list(runs.rglob("*.tmp"))
 
-    capsys.readouterr()
+
+def test_what_waits_runs_after_and_each_end_says_how_far_all_is(ran):
+    _, runs, printed, _ = ran
+    lines = printed.splitlines()
+    ends = [line for line in lines if ": complete in " in line]
+    assert [line.partition(":")[0] for line in ends] == ["base-2", "guided-2"]
+    assert "; 1 of 4 done, " in ends[0] and "left" in ends[0] and "; 2 of 4 done, 0 running, 1 failed" in ends[1]
+    assert len([line for line in lines if line.endswith(": started")]) == 3
+
+
+def test_status_reads_and_writes_nothing(ran, capsys):
+    path, runs, _, _ = ran
     before = {entry: entry.stat().st_mtime_ns for entry in path.parent.rglob("*")}
-    study.main(["--config", str(path), "--status"])
+    command.main([str(path), "--status"])
     assert {entry: entry.stat().st_mtime_ns for entry in path.parent.rglob("*")} == before
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[-3:] == [
+    assert capsys.readouterr().out.splitlines()[-3:] == [
         "base-1: FAILED: it broke",
         "2 of 4 done, 0 running, 1 failed, 1 not run",
         "no study is at work there",
     ]
-    # the tables alone know what failed, too
-    study.main(["--config", str(path), "--tables"])
-    assert (path.parent / "results" / "cells.csv").read_text() == found.to_csv(index=False, lineterminator="\n")
-    # a part of the study leaves what is known of the rest
-    study.main(["--config", str(path), "--only", "base-2"])
-    again = pd.read_csv(runs / "progress.csv", keep_default_na=False).set_index("cell")
-    assert again["status"].to_dict() == kept["status"].to_dict() and again.loc["base-2", "seconds"] == "7.5"
 
 
-def test_status_of_a_study_that_never_ran(planned):
-    path, runs = planned({"name": "a"})
-    with pytest.raises(ValueError, match=r"no progress.csv in .*runs: nothing of this study has been run there"):
-        study.main(["--config", str(path), "--status"])
-    assert not runs.exists()
-
-
-def test_records_of_other_code_are_told_and_measured_anew(planned, capsys):
-    path, runs = planned({"name": "a"}, {"name": "b", "set": {"seed": 2, "report.title": "old"}})
-    message = (
-        r"different code: 1 by version \S+, code [0-9a-f]{12}; 1 by version \S+, code 0{12}: --remeasure measures anew what "
-        r"other code measured, --mix-versions takes all as they are"
-    )
-    with pytest.raises(record.RecordError, match=message):
-        study.main(["--config", str(path)])
-    assert not (path.parent / "results" / "performance.csv").exists()
-    assert len(pd.read_csv(path.parent / "results" / "cells.csv")) == 2
-    study.main(["--config", str(path), "--tables", "--mix-versions"])
-    table = path.parent / "results" / "performance.csv"
-    assert len(pd.read_csv(table)) == 2
-    table.unlink()
-    whole = path.read_text()
-    path.write_text(whole + "mix_versions: true\n")
-    study.main(["--config", str(path), "--tables"])
-    assert len(pd.read_csv(table)) == 2
-    path.write_text(whole)
-    with pytest.raises(ValueError, match="--tables only reads records"):
-        study.main(["--config", str(path), "--tables", "--remeasure"])
-    capsys.readouterr()
-    study.main(["--config", str(path), "--remeasure"])
+def test_the_tables_alone_and_a_part_alone_know_what_failed_too(ran, capsys):
+    path, runs, _, _ = ran
+    table, engine = path.parent / "results" / "cells.csv", runs / ".study" / "engine.log"
+    before, last = table.read_text(), engine.stat().st_mtime_ns
+    for more in (["--tables"], ["--only", "base-2"], ["--only", "guided-2"]):
+        table.unlink()
+        command.main([str(path), *more])
+        assert table.read_text() == before
     printed = capsys.readouterr().out
-    assert "a: complete already" in printed and "b: complete in" in printed
-    assert [(runs / name / "starts").read_text() for name in ("a", "b")] == ["x", "xx"]
-    study.main(["--config", str(path), "--remeasure"])
-    assert (runs / "b" / "starts").read_text() == "xx"
+    assert printed.count("base-2: complete already") == 2 and "started" not in printed
+    assert (runs / "base-2" / "starts").read_text() == "x" and engine.stat().st_mtime_ns == last, "no engine was started"
 
 
-def test_nothing_complete_is_nothing_to_tabulate(planned):
-    path, _ = planned({"name": "a", "set": {"report.title": "fail"}})
-    with pytest.raises(ValueError, match=r"nothing to tabulate; 1 cells failed: \['a'\]"):
-        study.main(["--config", str(path)])
-
-
-def test_complete_means_by_this_recipe(planned):
-    path, runs = planned({"name": "a"})
-    study.main(["--config", str(path)])
-    cell = study.cells(study.read_study(path))[0]
-    mine = study.load_recipe(cell)
-    assert study.complete(mine)
+def test_complete_means_by_this_recipe(ran):
+    path, runs, _, _ = ran
+    cell = plan.cells(plan.read_study(path))[1]
+    mine = plan.load_recipe(cell)
+    assert plan.complete(mine)
     for override, same in (
         ("--measure.producers=[gradient]", False),
         ("--measure.seed=1", False),
         ("--seed=4", False),
         ("--note=other words", True),
     ):
-        assert study.complete(recipes.load(cell.recipe, [*cell.overrides, override])) is same, override
-    state = runs / "a" / "run.json"
+        assert plan.complete(recipes.load(cell.recipe, [*cell.overrides, override])) is same, override
+    state, made = runs / "base-2" / "run.json", runs / "base-2" / "record.parquet"
+    whole, measured = state.read_text(), made.read_bytes()
+    try:
+        for broken in (whole.replace("complete", "measured"), "{", ""):
+            state.write_text(broken)
+            assert not plan.complete(mine)
+        state.write_text(whole)
+        assert plan.complete(mine)
+        made.write_bytes(b"PAR1")
+        assert not plan.complete(mine)
+    finally:
+        state.write_text(whole)
+        made.write_bytes(measured)
+
+
+def test_a_cell_whose_base_was_trained_anew_is_not_complete(ran):
+    path, runs, _, _ = ran
+    guided = plan.load_recipe(plan.cells(plan.read_study(path))[3])
+    assert plan.complete(guided)
+    state = runs / "guided-2" / "run.json"
     whole = state.read_text()
-    for broken in (whole.replace("complete", "measured"), "{", ""):
-        state.write_text(broken)
-        assert not study.complete(mine)
+    state.write_text(whole.replace("weights 2", "others"))
+    assert not plan.complete(guided)
     state.write_text(whole)
-    assert study.complete(mine)
-    (runs / "a" / "record.parquet").write_bytes(b"PAR1")
-    assert not study.complete(mine)
 
 
-def test_a_cell_whose_base_was_trained_anew_is_not_complete(planned):
-    path, runs = planned({**BASE, "grid": {"seed": [1]}}, {**GUIDED, "grid": {"seed": [1]}})
-    study.main(["--config", str(path)])
-    guided = study.load_recipe(study.cells(study.read_study(path))[1])
-    assert study.complete(guided)
-    state = json.loads((runs / "guided-1" / "run.json").read_text())
-    state["base"]["weights (SHA-256)"] = "others"
-    (runs / "guided-1" / "run.json").write_text(json.dumps(state))
-    assert not study.complete(guided)
+def test_status_of_a_study_that_never_ran(planned):
+    path, runs = planned({"name": "a"})
+    with pytest.raises(StudyError, match=r"no .study in .*runs: nothing of this study has been run there"):
+        command.main([str(path), "--status"])
+    assert not runs.exists()
+
+
+def test_records_of_other_code_are_told_and_measured_anew(planned, capsys):
+    path, runs = planned({"name": "a"}, {"name": "b", "set": {"seed": 2, "report.title": "old"}})
+    for cell in plan.cells(plan.read_study(path)):
+        run_cell(cell)
+    message = (
+        r"different code: 'importance_gradient' by 0{12}, [0-9a-f]{12}: --remeasure measures anew what other code measured, "
+        r"--mix-versions takes all as they are"
+    )
+    with pytest.raises(record.RecordError, match=message):
+        command.main([str(path)])
+    assert not (path.parent / "results" / "performance.csv").exists()
+    assert len(pd.read_csv(path.parent / "results" / "cells.csv")) == 2
+    command.main([str(path), "--tables", "--mix-versions"])
+    table = path.parent / "results" / "performance.csv"
+    assert len(pd.read_csv(table)) == 2
+    table.unlink()
+    whole = path.read_text()
+    path.write_text(whole + "mix_versions: true\n")
+    command.main([str(path), "--tables"])
+    assert len(pd.read_csv(table)) == 2
+    path.write_text(whole)
+    with pytest.raises(StudyError, match="--tables only reads records"):
+        command.main([str(path), "--tables", "--remeasure"])
+    capsys.readouterr()
+    command.main([str(path), "--remeasure"])
+    printed = capsys.readouterr().out
+    assert "a: complete already" in printed and "b: complete in" in printed
+    assert [(runs / name / "starts").read_text() for name in ("a", "b")] == ["x", "xx"]
+    command.main([str(path), "--remeasure"])
+    assert (runs / "b" / "starts").read_text() == "xx"
+
+
+def test_a_cell_after_one_that_is_run_anew_is_looked_at_again(planned, capsys):
+    """After it, and by a command that goes on with a run: whether that is complete depends on what its base became."""
+    blocks = ({**BASE, "grid": {"seed": [1]}}, {**GUIDED, "grid": {"seed": [1]}}, {"name": "other", "set": {"seed": 7}})
+    path, runs = planned(*blocks)
+    for cell in plan.cells(plan.read_study(path)):
+        run_cell(cell)
+    path, runs = planned({**blocks[0], "set": {**BASE["set"], "measure.seed": 1}}, *blocks[1:])
+    command.main([str(path)])
+    printed = capsys.readouterr().out
+    assert printed.index("base-1: complete in") < printed.index("guided-1: complete in")
+    assert "other: complete already" in printed
+    names = ("base-1", "guided-1", "other")
+    assert [(runs / name / "starts").read_text() for name in names] == ["xx", "xx", "x"]
+
+
+def test_nothing_complete_is_nothing_to_tabulate(planned):
+    path, _ = planned({"name": "a", "set": {"report.title": "fail"}})
+    with pytest.raises(StudyError, match=r"nothing to tabulate; 1 cells failed: \['a'\]"):
+        command.main([str(path)])
+
+
+def test_what_the_engine_refuses_is_told(planned):
+    path, runs = planned({"name": "a"})
+    with pytest.raises(StudyError, match=r"the engine ended before \['a'\] could start: .*no-such-option .*engine.log\)"):
+        command.main([str(path), "--", "--no-such-option"])
 
 
 def test_two_cells_of_one_identity_are_refused_by_name(planned):
     path, _ = planned({"name": "a"}, {"name": "b", "set": {"data.limits": {"train": 9}}})  # only the records tell
-    with pytest.raises(ValueError, match="cells 'a' and 'b' have the same dataset, "):
-        study.main(["--config", str(path)])
+    for cell in plan.cells(plan.read_study(path)):
+        run_cell(cell)
+    with pytest.raises(ValueError, match="cells 'a' and 'b' have one identity .*: tables cannot tell them apart"):
+        command.main([str(path)])
 
 
 @pytest.mark.parametrize(
@@ -565,119 +673,92 @@ def test_two_cells_of_one_identity_are_refused_by_name(planned):
 )
 def test_why_a_cell_failed(tmp_path, log, code, why):
     (tmp_path / "log").write_text(log)
-    assert study.why_failed(tmp_path / "log", code) == why
+    assert work.why_failed(tmp_path / "log", code) == why
 
 
-class Terminal:
-    def __init__(self):
-        self.text = ""
-
-    def write(self, text):
-        self.text += text
-
-    def flush(self):
-        pass
-
-    def isatty(self):
-        return True
-
-
-def test_a_terminal_shows_live_lines():
-    terminal = Terminal()
-    display = study.Display(terminal)
-    display.draw(["a: 1 s, training  epoch 1", "1 of 2"])
-    display.draw(["a: 2 s, training  epoch 2", "1 of 2"])
-    assert terminal.text.count("\x1b[2A\x1b[J") == 1, "the second drawing takes the place of the first"
-    display.say("1/2 a: complete")
-    assert terminal.text.endswith("\x1b[2A\x1b[J1/2 a: complete\n")
-    display.erase()
-    assert terminal.text.endswith("complete\n"), "nothing is drawn, nothing is erased"
+# ------------------------------------------------------------------------------------------------ how far it is
 
 
 def test_a_cell_at_work(tmp_path):
-    assert study.at_work(tmp_path / "a", 100) == "a: 2 min, at work  "
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "run.json").write_text('{"status": "started"}')
-    (tmp_path / "a.log").write_text("one\n10%\r20%\r")
-    assert study.at_work(tmp_path / "a", 30) == "a: 30 s, training  20%"
+    (cell,) = states(("a", "running", 100.0))
+    assert status.at_work(tmp_path, cell) == "a0: 2 min  "
+    (tmp_path / "a0.log").write_text("one\n10%\r20%\r")
+    assert status.at_work(tmp_path, cell) == "a0: 2 min  20%"
 
 
-def entries(*rows):
-    return [study.Entry(f"{block}{number}", block, *rest) for number, (block, *rest) in enumerate(rows)]
+def states(*rows):
+    return [status.State(f"{block}{number}", block, *rest) for number, (block, *rest) in enumerate(rows)]
 
 
 def test_time_left_is_that_of_the_block_first():
     done = [("a", "complete", 10.0), ("a", "complete", 30.0), ("b", "complete", 100.0), ("a", "failed", 1.0)]
-    assert study.time_left(entries(*done, ("a", "waiting")), 1) == 20
-    assert study.time_left(entries(*done, ("c", "waiting")), 1) == pytest.approx(140 / 3)
+    assert status.time_left(states(*done, ("a", "waiting")), 1) == 20
+    assert status.time_left(states(*done, ("c", "waiting")), 1) == pytest.approx(140 / 3)
     running = ("b", "running", 30.0)
-    assert study.time_left(entries(*done, ("a", "waiting"), ("a", "waiting"), running), 1) == 20 + 20 + 70
-    assert study.time_left(entries(*done, ("a", "waiting"), ("a", "waiting"), running), 2) == 70  # no sooner than its last
-    assert study.time_left(entries(*done, ("a", "running", 90.0)), 1) == 0  # longer than expected
-    assert study.time_left(entries(*done), 3) == 0
-    assert math.isnan(study.time_left(entries(("a", "waiting"), ("a", "complete")), 1))
+    assert status.time_left(states(*done, ("a", "waiting"), ("a", "waiting"), running), 1) == 20 + 20 + 70
+    assert status.time_left(states(*done, ("a", "waiting"), ("a", "waiting"), running), 2) == 70  # no sooner than its last
+    assert status.time_left(states(*done, ("a", "running", 90.0)), 1) == 0  # longer than expected
+    assert status.time_left(states(*done), 3) == 0
+    assert math.isnan(status.time_left(states(("a", "waiting"), ("a", "complete")), 1))
 
 
-def test_the_table_of_a_study_fits(tmp_path):
+def test_the_lines_of_a_study(tmp_path):
     rows = [("done", "complete", 5.0)] * 3
     rows += [
         ("sweep", "running", 2.0),
         ("sweep", "failed", 1.0, "it broke"),
         ("sweep", "waiting"),
-        ("last", "not run", 0, "x"),
+        ("last", "not run", math.nan, "x"),
     ]
-    found = study.overview(entries(*rows), tmp_path, 2, 20)
-    assert found == [
+    assert status.overview(states(*rows), tmp_path) == [
         "block  cells     done  running   failed  not run  waiting",
         "sweep      3                 1        1                 1",
         "last       1                                   1         ",
         "done       3        3                                    ",
-        "sweep3: 2 s, at work  ",
+        "sweep3: 2 s  ",
         "sweep4: FAILED: it broke",
-        "3 of 7 done, 1 running, 1 failed, 1 not run, about 5 s left",
+        "3 of 7 done, 1 running, 1 failed, 1 not run, about 8 s left",
     ]
-    many = entries(*rows, *[(f"block {number}", "waiting") for number in range(30)], *[("f", "failed", 1.0, "no")] * 9)
-    seen = []
-    for height in (1, 2, 3, 5, 8, 12, 24):
-        lines = study.overview(many, tmp_path, 2, height)
-        assert len(lines) <= height and lines[-1].startswith("3 of 46 done, 1 running, 10 failed")
-        seen += lines
-    assert any(line.endswith("more blocks") for line in seen) and any(line.endswith("more failed") for line in seen)
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0.4, "0 s"), (89, "89 s"), (91, "2 min"), (5399, "90 min"), (5400, "1.5 h")]
 )
 def test_duration(seconds, shown):
-    assert study.duration(seconds) == shown
+    assert status.duration(seconds) == shown
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"cell,block\na,b\n", b"cell,block,status,seconds,why\na,b,complete,x,y\n", b"\xff"]
-)
-def test_a_progress_file_that_cannot_be_read_is_none(tmp_path, content):
-    (tmp_path / "progress.csv").write_bytes(content)
-    assert study.read_progress(tmp_path) == []
+@pytest.mark.parametrize("content", [b"", b"[]", b"3", b'{"status": ', b'{"seconds": 1}', b"\xff"])
+def test_an_outcome_that_cannot_be_read_is_none(tmp_path, content):
+    (tmp_path / "outcome.json").write_bytes(content)
+    assert work.read_outcome(tmp_path) == {}
+
+
+def test_a_running_cell_that_nobody_holds_is_stopped(tmp_path):
+    work.note(tmp_path, status="running", started=time.time() - 5)
+    with folder_lock(tmp_path, "a cell"):
+        outcome = work.read_outcome(tmp_path)
+        assert outcome["status"] == "running" and 5 <= outcome["seconds"] < 60
+    assert work.read_outcome(tmp_path)["status"] == "stopped"
 
 
 # ------------------------------------------------------------------------------------- stopped, killed, started twice
 
 
 def launch(path, *extra, command=(sys.executable,)):
-    """The study in a process of its own, with the stand-in for its runs."""
+    """The study in a process of its own, with the stand-in for its runs; interrupts reach it from the background too."""
     code = (
-        "import runpy, sys, importlib.util\n"
-        f"spec = importlib.util.spec_from_file_location('study', {str(ROOT / 'recipes' / 'study.py')!r})\n"
-        "module = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(module)\n"
-        f"module.TRAIN = {str(path.parent / 'train.py')!r}\n"
-        "from attnfaith.cli import guarded\nsys.exit(guarded(module.main))\n"
+        "import sys\nfrom attnfaith.cli import guarded\nfrom attnfaith.study import command, plan\n"
+        f"plan.TRAIN = {plan.TRAIN!r}\n"
+        "sys.exit(guarded(command.main, sys.argv[1:]))\n"
     )
     (path.parent / "launch.py").write_text(code)
     return subprocess.Popen(
-        [*command, str(path.parent / "launch.py"), "--config", str(path), *extra],
+        [*command, str(path.parent / "launch.py"), str(path), *extra],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in work.STOPS],
     )
 
 
@@ -704,8 +785,8 @@ def gone(pid):
 @pytest.fixture
 def hanging(planned):
     """A study of one quick and one hanging cell, started and at work on the latter: (path, runs, process, pid of cell)."""
-    path, runs = planned({"name": "quick"}, {"name": "slow", "set": {"report.title": "hang", "seed": 5}})
-    process = launch(path, "--workers", "1")
+    path, runs = planned({"name": "quick"}, {"name": "slow", "set": {"report.title": "hang", "seed": 5}, "after": ["quick"]})
+    process = launch(path, "--cores", "1")
     log = runs / "slow.log"
     wait_for(lambda: log.is_file() and "epoch 1" in log.read_text())
     pid = json.loads((runs / "slow" / "environment.json").read_text())["pid"]
@@ -716,47 +797,68 @@ def hanging(planned):
     process.communicate()
 
 
+def statuses(path):
+    study = plan.read_study(path)
+    return [status.state_of(Path(study["output_dir"]), cell).status for cell in plan.cells(study)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_study_leaves_no_process(hanging, number, capsys):
     path, runs, process, pid = hanging
-    study.main(["--config", str(path), "--status"])
+    command.main([str(path), "--status"])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-2].startswith("slow: ") and shown[-2].endswith("at work  epoch 1 of 8")
+    assert shown[-2].startswith("slow: ") and shown[-2].endswith(" s  epoch 1 of 8")
     assert shown[-1].startswith("1 of 2 done, 1 running, 0 failed, about ")
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert pid in [child.pid for child in children]
     process.send_signal(number)
     printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 130 and gone(pid)
+    assert process.returncode == 130 and all(gone(child.pid) for child in children)
     assert "1 of 2 cells complete; the same command goes on from here" in printed
-    assert [entry.status for entry in study.read_progress(runs)] == ["complete", "stopped"]
+    assert statuses(path) == ["complete", "stopped"]
 
 
 @pytest.mark.slow
 def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging, capsys):
     path, runs, process, pid = hanging
-    with pytest.raises(ValueError, match=rf"a study is at work in .*runs \(process {process.pid} on "):
-        study.main(["--config", str(path)])
+    with pytest.raises(FileError, match=rf"runs.* is in use by a study, process {process.pid} on "):
+        command.main([str(path)])
     process.kill()
     process.wait()
-    with pytest.raises(ValueError, match="a study is at work in .*or cells it left running"):
-        study.main(["--config", str(path)])  # its cell is still there
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: gone(pid))
-    assert [entry.status for entry in study.read_progress(runs)] == ["complete", "running"]  # as it was left
-    study.main(["--config", str(path), "--status"])
-    assert capsys.readouterr().out.endswith("1 of 2 done, 0 running, 0 failed, 1 stopped\nno study is at work there\n")
+    assert not gone(pid) and statuses(path) == ["complete", "running"]  # its cell is still there
     changed = yaml.safe_load(path.read_text())
     del changed["blocks"][1]["set"]["report.title"]
     path.write_text(yaml.safe_dump(changed))
-    study.main(["--config", str(path)])  # the lock went with its holders
+    again = launch(path)  # the lock went with its holder, and the cell is waited for
+    wait_for(lambda: "cells/slow/" in (runs / ".study" / "engine.log").read_text().split("quick", 1)[-1])
+    time.sleep(3)
+    assert (runs / "slow" / "starts").read_text() == "x" and not gone(pid)
+    os.kill(pid, signal.SIGKILL)
+    printed, _ = again.communicate(timeout=120)
+    assert again.returncode == 0 and "slow: complete in" in printed, printed
     assert (runs / "quick" / "starts").read_text() == "x" and (runs / "slow" / "starts").read_text() == "xx"
     assert len(pd.read_csv(path.parent / "results" / "performance.csv")) == 2
+    command.main([str(path), "--status"])
+    assert capsys.readouterr().out.endswith("2 of 2 done, 0 running, 0 failed\nno study is at work there\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", ["cell", "its watcher"])
+def test_a_killed_cell_is_told_and_goes_on(hanging, killed):
+    path, runs, process, pid = hanging
+    os.kill(pid if killed == "cell" else psutil.Process(pid).ppid(), signal.SIGKILL)
+    printed, _ = process.communicate(timeout=120)
+    why = "ended by signal SIGKILL" if killed == "cell" else "killed or stopped from outside; the next call goes on with it"
+    assert process.returncode == 2 and f"slow: FAILED: {why}" in printed and gone(pid)
+    table = pd.read_csv(path.parent / "results" / "cells.csv", keep_default_na=False).set_index("cell")
+    assert table.loc["slow"].to_dict() == {"block": "slow", "status": "failed", "n": "NaN", "reason": why}
 
 
 @pytest.mark.slow
 def test_launched_by_accelerate(planned):
     path, runs = planned({"name": "a"})
-    command = (str(Path(sys.executable).with_name("accelerate")), "launch", "--cpu", "--num_processes", "1")
+    command = (sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
     process = launch(path, command=command)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 0, printed
@@ -776,8 +878,8 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
     path, runs = planned(
         {"name": "a", "grid": {"projection": ["softmax", "sparsemax"], "seed": [1, 2]}}, sweep, tables=list(DEFAULT), **own
     )
-    study.main(["--config", str(path)])
-    plan = {key: value for key, value in yaml.safe_load(path.read_text()).items() if key not in own}
+    command.main([str(path)])
+    keys = {key: value for key, value in yaml.safe_load(path.read_text()).items() if key not in own}
     analyses = {
         "meister": own,
         "wiegreffe": {"analysis": WIEGREFFE_PINTER},
@@ -785,12 +887,11 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
         "planted": {"analysis": PLANTED},
         "bastings": {"analysis": BASTINGS},
     }
-    for name, keys in analyses.items():
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(plan | keys | {"results": str(tmp_path / name)}))
+    for name, more in analyses.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(keys | more | {"results": str(tmp_path / name)}))
     code = (
-        "import sys; from pathlib import Path\n"
-        f"import runpy\nmain = runpy.run_path({str(ROOT / 'recipes' / 'study.py')!r})['main']\n"
-        f"for name in {list(analyses)!r}: main(['--config', str(Path(sys.argv[1]) / f'{{name}}.yaml'), '--tables'])\n"
+        "import sys; from pathlib import Path\nfrom attnfaith.study.command import main\n"
+        f"for name in {list(analyses)!r}: main([str(Path(sys.argv[1]) / f'{{name}}.yaml'), '--tables'])\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
@@ -832,21 +933,21 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
         f"analysis: {JAIN_WALLACE}\npublished: {tmp_path}/published.csv\n"
         "stand_ins: {planted_evidence: reviews}\n"
         f"blocks:\n- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [average], seed: [1, 2]}}\n"
-        f"- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [no_such]}}\n"
+        f"- recipe: {tmp_path}/tiny.yaml\n  grid: {{data.vectors: [no_such]}}\n"
     )
     with pytest.raises(ValueError, match="1 cells failed: \\['tiny-no_such'\\]"):
-        study.main(["--config", str(plan)])
+        command.main([str(plan)])
     printed = capsys.readouterr().out
     assert "tables of 2 cells" in printed and "1 cells are missing" in printed
-    assert "encoder='no_such' is not known" in (tmp_path / "runs" / "tiny-no_such.log").read_text()
+    assert "error: There is no vector file no_such." in (tmp_path / "runs" / "tiny-no_such.log").read_text()
 
     table = pd.read_csv(tmp_path / "results" / "side_by_side.csv")
     assert len(table) == 2 and set(table["encoder"]) == {"average"}
     assert (table["published tau attention–gradient"] == 0.5).all() and (table["published_accuracy"] == 0.9).all()
     assert (table["published_for"] == "reviews").all() and (table["dataset"] == "planted_evidence").all()
-    beside = pd.read_csv(tmp_path / "results" / "beside_published.csv")
-    assert beside.loc[beside["encoder"] == "bilstm", "measured"].isna().all()
-    assert beside.loc[beside["dataset"] == "reviews", "measured"].isna().all()
+    compared = pd.read_csv(tmp_path / "results" / "beside_published.csv")
+    assert compared.loc[compared["encoder"] == "bilstm", "measured"].isna().all()
+    assert compared.loc[compared["dataset"] == "reviews", "measured"].isna().all()
     agreement = pd.read_csv(tmp_path / "results" / "agreement.csv")
     for row in table.to_dict("records"):
         same = (agreement["seed"] == row["seed"]) & (agreement["class"] == "overall")
@@ -858,7 +959,7 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
     record = tmp_path / "runs" / "tiny-average-1" / "record.parquet"
     before = record.stat().st_mtime_ns
     with pytest.raises(ValueError, match="1 cells failed"):
-        study.main(["--config", str(plan)])
+        command.main([str(plan)])
     assert record.stat().st_mtime_ns == before
 
 

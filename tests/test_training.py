@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from accelerate import PartialState
 from transformers import TrainerCallback, TrainingArguments
 from transformers.trainer_callback import TrainerState
 
@@ -21,6 +22,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import (
     total_variation_distance,
 )
 from attnfaith.models.hierarchy import HIERARCHIES
+from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.objectives import adversarial_loss, classification_loss
 from attnfaith.recipes import RecipeError
 
@@ -578,7 +580,7 @@ def test_two_independent_jobs_are_refused(tiny_recipe, tmp_path, monkeypatch):
         training.check_processes(arguments)
     arguments.world_size = 2
     training.check_processes(arguments)
-    monkeypatch.setattr(runs, "training_arguments", lambda _recipe: type("Arguments", (), {"world_size": 1})())
+    monkeypatch.setattr(runs.execute, "training_arguments", lambda _recipe: type("Arguments", (), {"world_size": 1})())
     with pytest.raises(ValueError, match="independent jobs"):
         runs.run(tiny_recipe())
     assert list(tmp_path.iterdir()) == []
@@ -599,17 +601,18 @@ def spied(monkeypatch):
         made.append(trainer)
         return trainer
 
-    monkeypatch.setattr(runs, "make_trainer", spy)
+    monkeypatch.setattr(runs.train, "make_trainer", spy)
     return made, callbacks
 
 
 def train_only(recipe, **how):
     """Carry out the training of a recipe; the folder of the run."""
     folder = Path(recipe.output_dir)
-    state = runs.PartialState(cpu=True)
-    runs._open(folder, recipe, state, overwrite=False, resume=how.get("resume", False))
-    if not (folder / runs.MODEL).is_dir():
-        runs._train(recipe, runs.training_arguments(recipe), folder, state)
+    state = PartialState(cpu=True)
+    with runs.folder.opened(folder, recipe, state, resume=how.get("resume", False)):
+        if not (folder / runs.MODEL).is_dir():
+            texts, arguments = runs.prepare.Texts(recipe, folder, state), runs.training_arguments(recipe)
+            runs.train.train(recipe, arguments, folder, texts, None, state)
     return folder
 
 
@@ -734,7 +737,7 @@ def test_a_run_that_diverged_keeps_no_model_and_starts_anew(tiny_recipe, spied, 
     with pytest.raises(training.DivergedError, match=r"step \d+ of \d+: .*a lower training.learning_rate \(now 1e\+38\)"):
         train_only(recipe)
     folder = Path(recipe.output_dir)
-    assert sorted(path.name for path in folder.iterdir()) == ["recipe.yaml", "run.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", "recipe.yaml", "run.json"]
     assert runs.read_state(folder)["status"] == "started"
     # the second epoch diverges: the checkpoint of the first is not gone on from
     recipe = tiny_recipe(training__num_train_epochs=3)
@@ -840,7 +843,7 @@ def test_killed_before_the_model_was_saved(tiny_recipe, spied, tmp_path, monkeyp
     whole = train_only(tiny_recipe())
     recipe = tiny_recipe(output_dir=str(tmp_path / "killed"))
     with monkeypatch.context() as patched:
-        patched.setattr(runs.AttentionClassifierForSequenceClassification, "save_pretrained", lambda *_a, **_k: 1 / 0)
+        patched.setattr(AttentionClassifierForSequenceClassification, "save_pretrained", lambda *_a, **_k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             train_only(recipe)
     same(final_weights(train_only(recipe, resume=True)), final_weights(whole))

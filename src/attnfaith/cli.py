@@ -132,7 +132,9 @@ def measure(arguments: Sequence[str] | None = None) -> Path:
         "measure",
     )
     parser.add_argument("run", type=Path, help="folder of a run")
-    parser.add_argument("--output", type=Path, help="path of the record (default: the run's record.parquet)")
+    parser.add_argument(
+        "--output", type=Path, help="path of the record (default: the run's own, and its report is written anew)"
+    )
     known, overrides = parser.parse_known_args(arguments)
     from attnfaith import recipes
 
@@ -164,8 +166,7 @@ def report(arguments: Sequence[str] | None = None) -> Path:
     if known.output is None and own is None:
         raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
     from attnfaith import recipes, record
-    from attnfaith.reporting import write_report
-    from attnfaith.reporting.report import run_facts
+    from attnfaith.reporting import run_facts, write_report
 
     recipe = recipes.load(own / RECIPE) if own else None
     tables = [record.load(_record_of(path)) for path in known.run]
@@ -275,7 +276,7 @@ def reproduce(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="attnfaith reproduce",
         description="Carry out the recipe of a finished run, or of a checkpoint on the Hub, in a folder of its own and "
-        "compare every number: exactly, within rounding (0.0005), or not.",
+        "compare every result: exactly, within its tolerance, or not (reproduction.csv has them all).",
     )
     parser.add_argument("source", help="folder of a run, or OWNER/NAME of a model on the Hub")
     parser.add_argument("--output", type=Path, help="folder of the new run (default: runs/reproduced/NAME)")
@@ -289,6 +290,27 @@ def reproduce(arguments: Sequence[str] | None = None) -> None:
         print(reproduction.describe(done))
     if not done.agrees:
         raise SystemExit(1)
+
+
+def study(arguments: Sequence[str] | None = None) -> None:
+    """Every cell of a study that is not complete, here or on a cluster, then its tables."""
+    from attnfaith.study.command import main as run_study
+
+    run_study(sys.argv[1:] if arguments is None else arguments)
+
+
+def release(arguments: Sequence[str] | None = None) -> None:
+    """Train, measure, card and push a grid of checkpoints."""
+    from attnfaith.study.release import main as run_release
+
+    run_release(sys.argv[1:] if arguments is None else arguments)
+
+
+def roar(arguments: Sequence[str] | None = None) -> None:
+    """Remove the words that a measure ranks first, and retrain."""
+    from attnfaith.roar import main as run_roar
+
+    run_roar(arguments)
 
 
 def install_metric(arguments: Sequence[str] | None = None) -> Path:
@@ -310,6 +332,9 @@ COMMANDS: dict[str, Command] = {
     "cards": cards,
     "push": push,
     "reproduce": reproduce,
+    "study": study,
+    "release": release,
+    "roar": roar,
     "install-metric": install_metric,
 }
 

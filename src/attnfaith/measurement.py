@@ -22,6 +22,7 @@ import attnfaith
 from attnfaith import experiments, importance, record
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError, DatasetError
+from attnfaith.files import write_atomically
 from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of
 
 
@@ -102,6 +103,7 @@ def measure(
     settings: Mapping | None = None,
     batch_tokens: int = BATCH_TOKENS,
     shard_instances: int = SHARD_INSTANCES,
+    discard: bool = False,
     progress: bool = True,
 ) -> Path:
     """Measure every instance of a data set and write one record; returns its path.
@@ -113,7 +115,8 @@ def measure(
     "word", where a word's attention is that of its sentence times its weight within it (`WordLevel`). options: producer name
     -> keyword arguments of its `measure`. attention: instance id -> weights [T] that take the place of the model's own, for
     a model that was trained under them; no producer may run then, for it would measure the model's own. settings: what else
-    to keep in the record about the run.
+    to keep in the record about the run. discard: delete shards of another measurement that lie there, in place of refusing
+    them; for a caller that holds the folder, so that nobody is at work on them.
 
     Instances are sorted by length, cut into batches of at most `batch_tokens` padded tokens, and batches into shards. Under
     `accelerate launch` each process takes every n-th shard; batches, and so the numbers, do not depend on the number of
@@ -125,7 +128,7 @@ def measure(
     exist, words are asked of a model that is not hierarchical, a producer cannot measure this model or these instances (one
     with a function `check_model(model, dataset, **options)` says so before any work is done), the model has weights or
     predictions that are not finite or fewer than two classes, a given attention is missing, of another length than its text
-    or no distribution, or the shards that lie there belong to another measurement.
+    or no distribution, or the shards that lie there belong to another measurement and are not to be discarded.
     """
     state = PartialState(cpu=not torch.cuda.is_available())
     output = Path(output)
@@ -161,7 +164,7 @@ def measure(
     }
     folder = output.with_name(f"{output.name}.shards")
     if state.is_main_process:
-        _prepare(folder, plan)
+        _prepare(folder, plan, discard)
     state.wait_for_everyone()
     mine = range(state.process_index, len(shards), state.num_processes)
     bar = tqdm(
@@ -405,17 +408,21 @@ def read_outputs(path: str | os.PathLike, dataset, model: str) -> pa.Table:
     return found
 
 
-def _prepare(folder: Path, plan: dict) -> None:
+def _prepare(folder: Path, plan: dict, discard: bool) -> None:
+    """Make the folder of the shards, or take what lies there of this very measurement."""
     path = folder / "plan.json"
     if path.exists():
         try:
-            found = json.loads(path.read_text())
+            planned = json.loads(path.read_text())
         except ValueError as error:
-            raise MeasurementError(f"{path} is not readable ({error}); delete the folder to start anew") from error
-        changed = sorted(key for key in {*plan, *found} if plan.get(key) != found.get(key))
+            if not discard:
+                raise MeasurementError(f"{path} is not readable ({error}); delete the folder to start anew") from error
+            planned = {}
+        changed = sorted(key for key in {*plan, *planned} if plan.get(key) != planned.get(key))
         if not changed:
             return
-        if asked := [key for key in changed if key not in ("columns", "version")]:
+        asked = [key for key in changed if key not in ("columns", "version")]
+        if asked and not discard:
             raise MeasurementError(
                 f"{folder} holds part of another measurement (different: {', '.join(asked)}); "
                 "finish that one, or delete the folder to start anew"
@@ -424,9 +431,7 @@ def _prepare(folder: Path, plan: dict) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(plan, indent=1))
-    os.replace(temporary, path)
+    write_atomically(path, json.dumps(plan, indent=1))
 
 
 def _shard_path(folder: Path, number: int) -> Path:

@@ -90,13 +90,13 @@ def checkout(package: Path = Path(__file__).parent) -> tuple[str | None, bool | 
 
 def libraries() -> dict[str, str]:
     """Versions of the installed libraries that numbers depend on; those that are not installed are left out."""
-    found = {}
+    versions = {}
     for name in LIBRARIES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def command_line(arguments: Sequence[str]) -> str:
@@ -138,12 +138,12 @@ def without_folders(text: str) -> str:
     """A text whose absolute paths are as seen from the working directory, or their last part where they lie elsewhere."""
     if text.startswith(("/", "~/")):  # one path, blanks and all
         return _shortened(text)
-    return FOLDER.sub(lambda found: _shortened(found[0]), text)
+    return FOLDER.sub(lambda match: _shortened(match[0]), text)
 
 
 def _shortened(path: str) -> str:
-    found = Path(path)
-    return found.relative_to(Path.cwd()).as_posix() if found.is_relative_to(Path.cwd()) else found.name
+    path, here = Path(path), Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
 
 
 def _quoted(word: str) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnfaith.data.loading import SPLITS, load_splits
+from attnfaith.data.loading import SPLITS, load_splits, read_source
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.tokenization import build_tokenizer, encode, split_words
 from attnfaith.errors import DatasetError
@@ -939,3 +939,17 @@ def test_arrays_of_rows_are_not_shared_between_splits(root):
         splits = load_splits("ade", root=root).splits
         ids = [i for rows in splits.values() for i in rows["instance_id"]]
         assert sorted(ids, key=lambda i: int(i.split("/")[2])) == [f"ade/train/{i}" for i in range(n)]
+
+
+def test_limits_are_drawn_from_one_reading_as_from_several():
+    sizes = {"train": 30, "validation": 12, "test": 20}
+    arguments = {"seed": 4, "length": (4, 8), "sizes": sizes}
+    source = read_source("planted_evidence", **arguments)
+    for limits in (None, {"test": 5}, {"test": 9, "train": 11}, {"test": 5}):
+        drawn, alone = source.limited(limits), load_splits("planted_evidence", limits=limits, **arguments)
+        for split in SPLITS:
+            assert drawn.splits[split].to_dict() == alone.splits[split].to_dict()
+        assert drawn.dropped == alone.dropped and drawn.vocabulary_texts == alone.vocabulary_texts
+        assert drawn.revision == alone.revision and drawn.label_names == alone.label_names
+    with pytest.raises(DatasetError, match="limits names the split 'dev'"):
+        source.limited({"dev": 3})

@@ -1,6 +1,5 @@
 """Every study under recipes/ can be planned: its recipes and its analysis load, and published numbers have a source."""
 
-import importlib.util
 from pathlib import Path
 
 import pandas as pd
@@ -8,6 +7,8 @@ import pytest
 
 from attnfaith.reporting.analysis import Analysis
 from attnfaith.reporting.study import analyse
+from attnfaith.study.command import prepare
+from attnfaith.study.plan import read_study
 
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -15,19 +16,11 @@ STUDIES = sorted(path for path in RECIPES.rglob("*.yaml") if "\nblocks:" in path
 PAPERS = sorted(path for path in RECIPES.glob("*/published*.csv"))
 
 
-@pytest.fixture(scope="module")
-def engine():
-    spec = importlib.util.spec_from_file_location("recipes_study_plans", RECIPES / "study.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: str(path.relative_to(RECIPES)))
-def test_a_study_plans(engine, path, monkeypatch):
+def test_a_study_plans(path, monkeypatch):
     monkeypatch.chdir(RECIPES.parent)
-    study = engine.read_study(path)
-    cells, recipes = engine.settle(study)
+    study = read_study(path)
+    cells, recipes = prepare(study)
     assert cells and set(recipes) == {cell.name for cell in cells}
     made = analyse(study)
     assert made == Analysis(), "without cells an analysis checks the study and makes nothing"

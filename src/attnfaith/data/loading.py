@@ -67,6 +67,61 @@ class LoadedDataset:
     unknown_candidates: int = 0
 
 
+@dataclass(frozen=True)
+class Source:
+    """A data set read, checked and cut into splits, before any limit: `limited` gives the rows that are used.
+
+    kept: of each split, the rows that its length filter keeps. dropped: as of `LoadedDataset`, without limits.
+    """
+
+    entry: DatasetEntry
+    seed: int
+    revision: str
+    label_names: list[str]
+    dropped: dict[str, dict[str, int]]
+    parts: "dict[str, _Columns]" = field(repr=False)
+    lengths: dict = field(repr=False)
+    kept: dict = field(repr=False)
+
+    def limited(self, limits: Mapping[str, int] | None = None) -> LoadedDataset:
+        """The data set with at most so many rows of a split, as `load_splits` says; nothing is read again."""
+        limits = dict(limits or {})
+        _check_sizes("limits", limits)
+        entry, dropped = self.entry, {part: dict(counts) for part, counts in self.dropped.items()}
+        splits, empty, empty_pair, unknown_candidates, vocabulary_texts = {}, {}, {}, 0, []
+        for split in SPLITS:
+            rows, lengths, kept = self.parts[split], self.lengths[split], self.kept[split]
+            if split == "train" and split not in limits:
+                vocabulary_texts = rows.vocabulary_texts()
+            if split in limits:
+                kept = _draw(kept, limits[split], self.seed, split)
+                dropped[split]["limit"] = len(lengths) - sum(dropped[split].values()) - len(kept)
+            rows = rows.take(kept)
+            if split == "train" and split in limits:
+                vocabulary_texts = rows.vocabulary_texts()
+            empty[split] = int((lengths[kept] == 0).sum())
+            if entry.pair:
+                empty_pair[split] = int((rows.lengths("text_pair") == 0).sum())
+            if entry.candidates:
+                unknown_candidates += sum(rows.lists["unknown_candidates"])
+            splits[split] = rows.dataset()
+
+        import datasets
+
+        return LoadedDataset(
+            datasets.DatasetDict(splits),
+            entry,
+            self.revision,
+            self.label_names,
+            dropped,
+            empty,
+            vocabulary_texts,
+            empty_pair,
+            list(self.label_names) if entry.candidates else [],
+            unknown_candidates,
+        )
+
+
 def load_splits(
     name: str,
     *,
@@ -91,9 +146,13 @@ def load_splits(
     missing text or label and a label out of range (with the row), a broken line of an original file (with file and
     line), marks that are not 0 or 1 per word, and a split that the filter leaves empty.
     """
+    _check_sizes("limits", limits or {})
+    return read_source(name, seed=seed, root=root, **generator_args).limited(limits)
+
+
+def read_source(name: str, *, seed: int = 0, root: str | os.PathLike | None = None, **generator_args) -> Source:
+    """Read a data set of the registry, for `Source.limited` to draw from; arguments and errors of `load_splits`."""
     entry = registry.get_entry(name)
-    limits = dict(limits or {})
-    _check_sizes("limits", limits)
     if entry.built_in:
         source, revision, label_names = _generate(entry, seed, generator_args)
     else:
@@ -107,43 +166,13 @@ def load_splits(
     if entry.answers:
         label_names = _number_answers(entry, columns, dropped["source"])
     parts = _cut(entry, columns, dropped["source"])
-
-    splits, empty, empty_pair, unknown_candidates, vocabulary_texts = {}, {}, {}, 0, []
+    lengths, kept = {}, {}
     for split in SPLITS:
-        rows = parts[split]
-        lengths = rows.lengths()
-        kept, dropped[split] = _length_filter(entry, lengths)
-        if not len(kept) and len(lengths):
+        lengths[split] = parts[split].lengths()
+        kept[split], dropped[split] = _length_filter(entry, lengths[split])
+        if not len(kept[split]) and len(lengths[split]):
             raise DatasetError(f"The length filter of {name!r} leaves no row of its {split} split ({dropped[split]}).")
-        if split == "train" and split not in limits:
-            vocabulary_texts = rows.vocabulary_texts()
-        if split in limits:
-            kept = _draw(kept, limits[split], seed, split)
-            dropped[split]["limit"] = len(lengths) - sum(dropped[split].values()) - len(kept)
-        rows = rows.take(kept)
-        if split == "train" and split in limits:
-            vocabulary_texts = rows.vocabulary_texts()
-        empty[split] = int((lengths[kept] == 0).sum())
-        if entry.pair:
-            empty_pair[split] = int((rows.lengths("text_pair") == 0).sum())
-        if entry.candidates:
-            unknown_candidates += sum(rows.lists["unknown_candidates"])
-        splits[split] = rows.dataset()
-
-    import datasets
-
-    return LoadedDataset(
-        datasets.DatasetDict(splits),
-        entry,
-        revision,
-        label_names,
-        dropped,
-        empty,
-        vocabulary_texts,
-        empty_pair,
-        list(label_names) if entry.candidates else [],
-        unknown_candidates,
-    )
+    return Source(entry, seed, revision, label_names, dropped, parts, lengths, kept)
 
 
 def _check_sizes(what: str, sizes: Mapping[str, int]) -> None:

@@ -25,6 +25,7 @@ COLUMNS = {
         dtype="float64",
         undefined="where a part is",
         unit="what is explained",
+        tolerance=2,  # what rounding leaves
         doc="sum of the tokens' parts - (f - f at the baseline)",
     ),
 }

@@ -30,9 +30,13 @@ COLUMNS = {
         doc="the same of encoder states, from states of 0",
     ),
     "integrated_gradients_residual": Column(
-        undefined="where a part is", doc="sum of the tokens' parts - (f - f at the baseline), in units of f; 0 is complete"
+        undefined="where a part is",
+        tolerance=2,  # what rounding and the step size leave
+        doc="sum of the tokens' parts - (f - f at the baseline), in units of f; 0 is complete",
     ),
-    "integrated_gradients_residual_hidden": Column(undefined="where a part is", doc="the same for encoder states"),
+    "integrated_gradients_residual_hidden": Column(
+        undefined="where a part is", tolerance=2, doc="the same for encoder states"
+    ),
     "integrated_gradients_steps": Column(dtype="int64", doc="points of the line that were taken"),
     "integrated_gradients_steps_hidden": Column(dtype="int64", doc="the same for encoder states"),
 }

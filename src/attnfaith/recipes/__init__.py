@@ -22,6 +22,7 @@ from attnfaith.recipes.schema import (
     RecipeError,
     Report,
     Training,
+    section,
     unknown,
 )
 from attnfaith.recipes.text import Dumper, Loader
@@ -43,9 +44,11 @@ __all__ = [
     "dump",
     "find",
     "load",
+    "make_section",
     "model_config",
     "parse",
     "parse_overrides",
+    "section",
     "unknown",
 ]
 
@@ -96,8 +99,8 @@ def _complete(tree: dict, overrides: Sequence[tuple[str, Any]]) -> Recipe:
 
 def build(tree: Mapping) -> Recipe:
     """A recipe from nested dictionaries. Raises RecipeError for an unknown key or a wrong value."""
-    made = {name: _make(kind, tree[name], f"recipe.{name}") for name, kind in SECTIONS.items() if name in tree}
-    return _make(Recipe, {**tree, **made}, "recipe")
+    made = {name: make_section(kind, tree[name], f"recipe.{name}") for name, kind in SECTIONS.items() if name in tree}
+    return make_section(Recipe, {**tree, **made}, "recipe")
 
 
 def dump(recipe: Recipe) -> str:
@@ -105,8 +108,10 @@ def dump(recipe: Recipe) -> str:
     return yaml.dump(dataclasses.asdict(recipe), Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
-def _make(kind: type, values: Mapping, place: str):
-    """A section of its keys; RecipeError names the place of the first mistake, the value and what is allowed."""
+def make_section(kind: type, values: Mapping, place: str):
+    """A section (`schema.section`) of its keys; RecipeError names the place of the first mistake, the value and what is
+    allowed.
+    """
     if not isinstance(values, Mapping):
         raise RecipeError(f"{place} must hold keys and values, not {values!r}")
     known = [f"{place}.{key.name}" for key in dataclasses.fields(kind)]

@@ -30,6 +30,9 @@ class Column:
     undefined: when a value is NaN, or its list empty; "" where it always is defined.
     unit: of the values; "" for a share, a rank or a count. range: least and greatest value, None where there is no bound.
     nullable: a scalar that may be absent.
+    tolerance: how far the same work on another machine may be from a recorded column (`attnfaith.reproduction`): of numbers,
+        the mean difference over the spread of the column, its mean absolute deviation; of other values, the share of the
+        texts where they differ. 0: not at all, as for what is copied from the data.
     doc: the meaning.
     """
 
@@ -41,6 +44,7 @@ class Column:
     unit: str = ""
     range: tuple[float | None, float | None] | None = None
     nullable: bool = False
+    tolerance: float = 0.05
     doc: str = ""
 
     def arrow_type(self) -> pa.DataType:

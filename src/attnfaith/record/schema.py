@@ -30,21 +30,26 @@ COLUMNS = {
     "tokens": Column(
         ("T",),
         "string",
+        tolerance=0,
         doc="attendable tokens, as read (of a hierarchical model its sentences, or words); no marker or padding",
     ),
-    "label": Column(dtype="int64", nullable=True, doc="gold class; null where unknown"),
-    "truncated": Column(dtype="bool", doc="the text was longer than the limit and was cut"),
+    "label": Column(dtype="int64", nullable=True, tolerance=0, doc="gold class; null where unknown"),
+    "truncated": Column(dtype="bool", tolerance=0, doc="the text was longer than the limit and was cut"),
     "probs": Column(("C",), distribution=True, doc="the model's class probabilities"),
     "attention": Column(("T",), distribution=True, doc="one weight per token; [] for an empty text"),
 }
 OPTIONAL_COLUMNS = {
-    "rationale": Column(("T",), doc="gold evidence, 1 on tokens that decide the label and 0 elsewhere"),
+    "rationale": Column(("T",), tolerance=0, doc="gold evidence, 1 on tokens that decide the label and 0 elsewhere"),
     "impermissible": Column(
-        ("T",), doc="1 on words that an honest model needs and a deceptive one hides (Pruthi et al. 2020), 0 elsewhere"
+        ("T",),
+        tolerance=0,
+        doc="1 on words that an honest model needs and a deceptive one hides (Pruthi et al. 2020), 0 elsewhere",
     ),
-    "words": Column(("T", "W"), "string", doc="the words of each sentence"),
+    "words": Column(("T", "W"), "string", tolerance=0, doc="the words of each sentence"),
     "word_attention": Column(("T", "W"), distribution=True, doc="one weight per word, summing to 1 over its sentence"),
-    "query_tokens": Column(("Q",), "string", doc="words of the second text, such as a question; nothing attends to them"),
+    "query_tokens": Column(
+        ("Q",), "string", tolerance=0, doc="words of the second text, such as a question; nothing attends to them"
+    ),
 }
 
 

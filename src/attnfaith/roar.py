@@ -1,6 +1,6 @@
 """Remove and retrain (ROAR): does a model learn less from texts without the words that a measure ranks first?
 
-    python recipes/roar.py RUN --output FOLDER [--measures attention gradient] [--shares 0.1 0.5] [--seeds 10 11]
+    attnfaith roar RUN --output FOLDER [--measures attention gradient] [--shares 0.1 0.5] [--seeds 10 11]
 
 RUN is a finished run. Its model ranks the words of every training, validation and test text by each measure; the first of
 them become the unknown word, in all three splits; a fresh model of the same recipe is trained on what is left, once for each
@@ -20,7 +20,6 @@ Source: Hooker et al. 2019; on words and with a summary over shares, Madsen et a
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +33,6 @@ from transformers import AutoTokenizer, set_seed
 
 from attnfaith import AttentionClassifierForSequenceClassification, recipes, record, runs
 from attnfaith._random import generator
-from attnfaith.cli import guarded
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.tokenization import encode
 from attnfaith.experiments.rationale_erasure import check as check_shares
@@ -135,10 +133,10 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     there.
     """
     wide = rows[rows["measure"] != NOTHING].pivot_table(index=["seed", "share"], columns="measure", values="accuracy")
-    found = []
+    rows = []
     for name in (name for name in wide.columns if name != RANDOM):
         losses = (wide[RANDOM] - wide[name]).groupby("seed").agg(lambda part: part.mean(skipna=False)).dropna()
-        found.append(
+        rows.append(
             {
                 "measure": name,
                 "n_seeds": len(losses),
@@ -147,7 +145,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "loss_max": losses.max(),
             }
         )
-    return pd.DataFrame(found, columns=["measure", "n_seeds", "loss", "loss_min", "loss_max"])
+    return pd.DataFrame(rows, columns=["measure", "n_seeds", "loss", "loss_min", "loss_max"])
 
 
 def _check(recipe: Recipe, names: Sequence[str]) -> None:
@@ -179,9 +177,9 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
         for name in ("attention", *declared)
         if record.axes(table.schema.field(name)) == ("T",)
     }
-    found = scores_by_measure(columns, declared)
+    scores = scores_by_measure(columns, declared)
     return {
-        name: dict(zip(ids, values, strict=True)) for name, values in found.items() if name not in {"attention"} - {*names}
+        name: dict(zip(ids, values, strict=True)) for name, values in scores.items() if name not in {"attention"} - {*names}
     }
 
 
@@ -215,11 +213,11 @@ def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, fl
             random_erasure=section.random_erasure,
         )
         trainer.train()
-        found = trainer.predict(rows["test"])
-    logits = found.predictions[0] if isinstance(found.predictions, tuple) else found.predictions
+        predicted = trainer.predict(rows["test"])
+    logits = predicted.predictions[0] if isinstance(predicted.predictions, tuple) else predicted.predictions
     logits = np.asarray(logits, np.float64)
     probs = np.exp(logits - logits.max(1, keepdims=True))
-    scored = classification_scores(probs / probs.sum(1, keepdims=True), found.label_ids)
+    scored = classification_scores(probs / probs.sum(1, keepdims=True), predicted.label_ids)
     f1 = [value for name, value in scored.items() if name.startswith("f1_class_")]
     return {"n": scored["n_scored"], "accuracy": scored["accuracy"], "macro_f1": float(np.mean(f1))}
 
@@ -229,7 +227,9 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="roar", description="Remove the words that a measure ranks first, and retrain.")
+    parser = argparse.ArgumentParser(
+        prog="attnfaith roar", description="Remove the words that a measure ranks first, and retrain."
+    )
     parser.add_argument("run", type=Path, help="the folder of a finished run")
     parser.add_argument("--output", type=Path, required=True, help="the folder of scores and results")
     parser.add_argument("--measures", nargs="+", default=["attention", "gradient", "leave_one_out"], metavar="NAME")
@@ -241,7 +241,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     disable_progress_bars()
     rows = roar(given.run, given.output, given.measures, given.shares, given.seeds)
     print(summary(rows).to_string(index=False))
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -1,63 +1,62 @@
-"""Train, measure, card and push a grid of checkpoints: accelerate launch recipes/release.py --config STUDY --to OWNER.
+"""Train, measure, card and push a grid of checkpoints: the command `attnfaith release`.
 
-A release is a study (recipes/study.py says what its file may hold; recipes/release.yaml is the one that is released) and an
-owner on the Hub. Its cells are run as a study's, its cards are written into a folder, and then each complete cell is pushed
-as `attnfaith push` does: its checkpoint to <owner>/<cell>, its record to <owner>/attnfaith-records; at the end the study's
-tables go to <owner>/attnfaith-results. The same command goes on where it was stopped, and pushes what was not.
+A release is a study (`plan.Study`; recipes/release.yaml is the one that is released) and an owner on the Hub. Its cells are
+run as a study's, its cards are written into a folder, and then each complete cell is pushed as `attnfaith push` does: its
+checkpoint to <owner>/<cell>, its record to <owner>/attnfaith-records; at the end the study's tables go to
+<owner>/attnfaith-results. The same command goes on where it was stopped, and pushes what was not.
 """
 
 import argparse
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import study as studies  # recipes/study.py, beside this file
-
 from attnfaith import hub, provenance
-from attnfaith.cli import guarded
 from attnfaith.data.registry import facts
-from attnfaith.recipes import RecipeError
+from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cards import checkpoint_name, write_cards
+from attnfaith.study.command import carry_out, options, prepare
+from attnfaith.study.plan import choose, complete, read_study
 
 
-HERE = Path(__file__).parent
-
-
-def main(arguments=None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--config", type=Path, default=HERE / "release.yaml", help="the study (default: %(default)s)")
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing of a study, then push all of it."""
+    parser = argparse.ArgumentParser(
+        prog="attnfaith release",
+        description="Train, measure, card and push a grid of checkpoints. Stopped or failed, the same command goes on.",
+    )
+    parser.add_argument("study", nargs="?", type=Path, default="release.yaml", help="a study (default: %(default)s)")
     parser.add_argument("--to", metavar="OWNER", required=True, help="user or organisation that it will belong to")
     parser.add_argument(
-        "--cards", type=Path, default=HERE.parent / "model_cards", help="folder of the cards and their index"
+        "--cards", type=Path, default=Path("model_cards"), help="folder of the cards and their index (default: %(default)s)"
     )
     parser.add_argument("--private", action="store_true", help="new repositories are private")
     parser.add_argument("--revision", metavar="BRANCH", help="the branch to push to (default: main)")
     parser.add_argument("--dry-run", action="store_true", help="only say what is missing and what would be sent")
-    known = studies.options(parser, arguments)
+    known, how = options(parser, arguments)
     if known is None:
         return
-    study = studies.read_study(known.config)
-    planned, wanted = studies.settle(study)
-    chosen = [cell.name for cell in studies.choose(planned, known.only)]
+    study = read_study(known.study)
+    planned, wanted = prepare(study)
+    chosen = [cell.name for cell in choose(planned, known.only)]
     names = {name: checkpoint_name(name) for name in wanted}
     for name in (*names.values(), hub.RECORDS, hub.RESULTS):
         hub.repo_id_of(known.to, name)
-    how = {"private": known.private, "revision": known.revision}
+    where = {"private": known.private, "revision": known.revision}
     if known.dry_run:
-        ready = {name: Path(wanted[name].output_dir) for name in chosen if studies.complete(wanted[name])}
-        describe(ready, names, known.to, missing=[name for name in chosen if name not in ready], **how)
+        ready = {name: Path(wanted[name].output_dir) for name in chosen if complete(wanted[name])}
+        describe(ready, names, known.to, missing=[name for name in chosen if name not in ready], **where)
         return
     hub.check(known.to)
-    if provenance.checkout()[1] and not all(studies.complete(wanted[name]) for name in chosen):
-        raise RecipeError("the code has uncommitted changes, so what it makes now would be refused: commit them first")
-    ready, ended = studies.carry_out(study, only=known.only, workers=known.workers, remeasure=known.remeasure)
+    if provenance.checkout()[1] and not all(complete(wanted[name]) for name in chosen):
+        raise StudyError("the code has uncommitted changes, so what it makes now would be refused: commit them first")
+    ready, missing = carry_out(study, only=known.only, **how)
     cards = {hub.repo_id_of(known.to, names[name]): folder for name, folder in ready.items()}
     write_cards(cards, known.cards, facts, **hub.shared_repos(known.to))
     print(f"cards of {len(cards)} checkpoints: {known.cards}")
-    refused = push(study, {name: ready[name] for name in chosen if name in ready}, ready, names, known.to, **how)
-    said = [studies.failures(ended), *(f"{name} is not pushed: {why}" for name, why in refused.items())]
+    refused = push(study, {name: ready[name] for name in chosen if name in ready}, ready, names, known.to, **where)
+    said = [missing, *(f"{name} is not pushed: {why}" for name, why in refused.items())]
     if any(said):
-        raise RecipeError("; ".join(filter(None, said)))
+        raise StudyError("; ".join(filter(None, said)))
 
 
 def describe(ready: Mapping[str, Path], names: Mapping[str, str], owner: str, *, missing, **how) -> None:
@@ -86,7 +85,3 @@ def push(
     print("tables", flush=True)
     hub.push(hub.plan_results(study["results"], {names[name]: folder for name, folder in ready.items()}, owner, **how))
     return refused
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -1,0 +1,133 @@
+"""What is refused before a run is pushed: unfinished, of code that nobody has, of several runs, with secrets."""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from huggingface_hub import get_token
+
+from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp_of
+from attnfaith.measurement import digest_model
+from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.models.registration import CLASSIFIER, CONFIG, MODEL, MODEL_TYPE
+
+
+AUTO_MAP = {
+    "AutoConfig": f"configuration_{MODEL_TYPE}.{CONFIG}",
+    "AutoModel": f"modeling_{MODEL_TYPE}.{MODEL}",
+    "AutoModelForSequenceClassification": f"modeling_{MODEL_TYPE}.{CLASSIFIER}",
+}
+RECORD = "record.parquet"
+TRAINED = ("dataset", "texts", "sizes", "truncated", "vocabulary", "epochs", "best", "base")  # of run.json, by the training
+TRAVELS = {".json", ".py", ".safetensors"}  # what a checkpoint's folder may hold: nothing that is unpickled
+SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)($|_)")  # names of variables that hold one
+
+
+def stamps_of(folder: Path) -> dict[Path, tuple]:
+    """The stamps of all that a push reads of a run; its folders are named too, so that a new file is seen."""
+    if not (folder / "run.json").is_file() or not (folder / "recipe.yaml").is_file():
+        raise HubError(f"{folder} is no run (run.json, recipe.yaml): give the output_dir of one")
+    named = [folder / name for name in ("run.json", "recipe.yaml", "model", "report")] + sorted(folder.glob("*.parquet"))
+    named += [path for part in ("model", "report") for path in sorted((folder / part).rglob("*"))]
+    return {path: stamp_of(path) for path in named if path.exists()}
+
+
+def check_finished(folder: Path, state: Mapping) -> None:
+    if (status := state.get("status")) != "complete":
+        raise HubError(
+            f"{folder} is not complete (its run.json says {status!r}): finish it with --resume_from_checkpoint, then push"
+        )
+    provenance = state.get("provenance") or {}
+    if "dirty" not in provenance:
+        raise HubError(
+            f"{folder} does not say which code made it, so nobody could make it again: measure it with this version "
+            "(--resume_from_checkpoint --remeasure), then push"
+        )
+    check_clean(folder, provenance)
+
+
+def check_clean(folder: Path, provenance: Mapping) -> None:
+    """Raises HubError where no commit holds the code; of an installed package the version says which code it is."""
+    for part in (provenance, provenance.get("begun") or {}):
+        if part.get("dirty", False) is not False and not (part["dirty"] is None and part.get("commit") is None):
+            raise HubError(
+                f"{folder} was made by code with uncommitted changes, so nobody could make it again: commit them, run it "
+                "anew, then push"
+            )
+
+
+def check_one_run(folder: Path, recipe: Mapping, state: Mapping, made: Mapping[Path, Mapping]) -> None:
+    """Raises HubError unless recipe.yaml, run.json and the records of a folder are of one training, and the run's own record
+    is of the recipe's measurement. made: the settings of each record.
+    """
+    for path, settings in made.items():
+        measured = settings["recipe"]
+        sections = ("data", "model", "training", "objective") + (("measure",) if path.name == RECORD else ())
+        other = ["seed"] if measured.get("seed") != recipe.get("seed") else []
+        for section in sections:
+            one, two = (dict(tree.get(section) or {}) for tree in (measured, recipe))
+            other += [f"{section}.{key}" for key in sorted({*one, *two} - {"outputs"}) if one.get(key) != two.get(key)]
+        if other:
+            raise HubError(
+                f"{path} was measured by another recipe than the recipe.yaml beside it (different: {', '.join(other)}): "
+                "measure the run again, or move the record away"
+            )
+        trained = settings.get("run") or {}
+        if other := [name for name in TRAINED if name in trained and trained[name] != state.get(name)]:
+            raise HubError(
+                f"{path} was measured in another run than the run.json beside it tells of (different: {', '.join(other)}): "
+                "measure the run again, or move the record away"
+            )
+
+
+def check_model(folder: Path, measured: Mapping[Path, str]) -> None:
+    """Raises HubError unless the folder holds a checkpoint of ours, with code and no pickle, and the weights that each
+    record was measured with.
+    """
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise HubError(f"{folder} holds no model: its config.json cannot be read") from error
+    if config.get("model_type") != MODEL_TYPE:
+        raise HubError(
+            f"{folder} holds a checkpoint of model type {config.get('model_type')!r}; only {MODEL_TYPE!r} is pushed here: "
+            "use that model's own push_to_hub"
+        )
+    if strangers := sorted(path.name for path in folder.iterdir() if path.suffix not in TRAVELS or not path.is_file()):
+        raise HubError(
+            f"{folder} holds {strangers[0]}, which no run of ours wrote there ({', '.join(sorted(TRAVELS))} only: nothing "
+            "pickled is pushed): move it away"
+        )
+    if config.get("auto_map") != AUTO_MAP or not all(
+        (folder / f"{v.partition('.')[0]}.py").exists() for v in AUTO_MAP.values()
+    ):
+        raise HubError(f"{folder} lacks the code that loads it elsewhere (auto_map, *.py): save the model again")
+    try:
+        model = AttentionClassifierForSequenceClassification.from_pretrained(folder, use_safetensors=True)
+    except Exception as error:  # transformers and safetensors raise many kinds
+        raise HubError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+    digest = digest_model(model)
+    if other := [path for path, weights in measured.items() if weights != digest]:
+        raise HubError(f"{folder} has other weights than {other[0]} was measured with: measure it again, then push")
+
+
+def refuse_secrets(repo: Repo, folders: Iterable[str | os.PathLike]) -> None:
+    """Raises HubError where a file holds an access token, or names a folder of this machine."""
+    secrets = {value: f"${name}" for name, value in os.environ.items() if SECRET.search(name)}
+    secrets |= {token: "the Hub's access token"} if (token := get_token()) else {}
+    places = {str(Path.home()), *(str(Path(folder).resolve()) for folder in folders)}
+    for path, content in repo.files.items():
+        if path.endswith((".safetensors", ".png")):
+            continue
+        text = bytes_of(content)
+        for value, source in secrets.items():
+            if len(value) >= 8 and value.encode() in text:
+                raise HubError(f"{path} of {repo.repo_id} would hold the value of {source}: take it out of the recipe")
+        if re.search(rb"\bhf_[A-Za-z0-9]{30,}\b", text):
+            raise HubError(f"{path} of {repo.repo_id} would hold an access token of the Hub: take it out of the recipe")
+        if place := next((place for place in sorted(places) if len(place) > 1 and f"{place}/".encode() in text), None):
+            raise HubError(
+                f"{path} of {repo.repo_id} would name {place}, a folder of this machine: name it relatively in the recipe"
+            )

@@ -1,0 +1,106 @@
+"""The run that a model is trained against: what it must hold, and what of it is used."""
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset
+
+from attnfaith import recipes, record
+from attnfaith.data.loading import SPLITS
+from attnfaith.measurement import MeasurementError, digest_model, read_outputs
+from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.recipes import Recipe
+from attnfaith.runs.folder import MODEL, OUTPUTS, RECIPE, STATE, RunError, note, read_state
+
+
+KINDS = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
+WEIGHTS = "weights (SHA-256)"
+
+
+class Base:
+    """A trained run that another is trained against, read once."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> "Base | None":
+        """The base of a recipe; None where its objective needs none."""
+        return cls(Path(recipe.objective.base)) if recipe.objective.needs_base else None
+
+    @cached_property
+    def model(self) -> AttentionClassifierForSequenceClassification:
+        return AttentionClassifierForSequenceClassification.from_pretrained(self.folder / MODEL)
+
+    @cached_property
+    def digest(self) -> str:
+        """`digest_model` of its model."""
+        return digest_model(self.model)
+
+    def outputs(self, split: str, rows: Dataset) -> pa.Table:
+        """Its outputs of an encoded split, matched by instance. Raises RunError where they are not of these texts."""
+        try:
+            return read_outputs(self.folder / OUTPUTS / f"{split}.parquet", rows, self.digest)
+        except MeasurementError as error:
+            raise RunError(f"objective.base={self.folder}: {error}") from error
+
+    def attention(self, split: str, rows: Dataset) -> dict[str, np.ndarray]:
+        """{instance id: weights [T]} of an encoded split."""
+        outputs = self.outputs(split, rows)
+        return dict(zip(outputs.column("instance_id").to_pylist(), record.rows(outputs, "attention"), strict=True))
+
+    def note(self, folder: Path) -> None:
+        """Write into a run's state that it is trained against this base."""
+        note(folder, base={"folder": str(self.folder), WEIGHTS: self.digest})
+
+    def check_unchanged(self, folder: Path) -> None:
+        """Raise RunError where this is no longer the base that the run in `folder` was trained against."""
+        trained = read_state(folder)["base"][WEIGHTS]
+        if trained != self.digest:
+            raise RunError(
+                f"{self.folder} was trained anew since the run in {folder} was trained against it (weights "
+                f"{self.digest[:16]}, then {trained[:16]}): run that again with --overwrite_output_dir"
+            )
+
+
+def needed_outputs(recipe: Recipe) -> list[str]:
+    """Splits whose outputs the base must keep. Under a given attention a model cannot even be measured without them."""
+    kind, section = recipe.objective.kind, recipe.measure
+    needed = {"train", "validation"} if recipe.objective.needs_base else set()
+    if kind == "guided":
+        needed |= {section.split, *section.outputs}
+    return [split for split in SPLITS if split in needed]
+
+
+def check_base(recipe: Recipe) -> None:
+    """Raise RunError where the run that a recipe is trained against cannot serve, by what its folder holds."""
+    objective = recipe.objective
+    if not objective.needs_base:
+        return
+    folder, given = Path(objective.base), f"objective.base={objective.base}"
+    if folder.resolve() == Path(recipe.output_dir).resolve():
+        raise RunError(f"{given} is this run's own output_dir; name the run it is trained against")
+    if missing := [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]:
+        raise RunError(f"{given} is no trained run ({', '.join(missing)} missing there): train it first")
+    base = recipes.load(folder / RECIPE)
+    if base.objective.kind not in KINDS[objective.kind]:
+        raise RunError(
+            f"{given} has objective {base.objective.kind}; the base of objective.kind={objective.kind!r} must be "
+            f"{' or '.join(KINDS[objective.kind])}"
+        )
+    if base.model.hierarchy != recipe.model.hierarchy:
+        raise RunError(
+            f"{given} has model.hierarchy={base.model.hierarchy!r} and this model {recipe.model.hierarchy!r}: they attend "
+            "to different things; give both the same"
+        )
+    if objective.frozen and base.model != recipe.model:
+        pairs = ((name, getattr(base.model, name), value) for name, value in vars(recipe.model).items())
+        other = [f"model.{name}={value!r}, there {theirs!r}" for name, theirs, value in pairs if theirs != value]
+        raise RunError(f"objective.frozen starts from the weights in {folder}, which is another model: {'; '.join(other)}")
+    if lacking := [split for split in needed_outputs(recipe) if not (folder / OUTPUTS / f"{split}.parquet").is_file()]:
+        raise RunError(
+            f"{given} keeps no outputs of {', '.join(lacking)}: go on with that run with --resume_from_checkpoint "
+            f"--measure.outputs '[{', '.join(SPLITS)}]'"
+        )

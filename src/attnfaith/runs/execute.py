@@ -1,0 +1,122 @@
+"""A recipe carried out: training, measurement and report, in one folder that is never mixed with another run's."""
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import torch
+from accelerate import PartialState
+from transformers.utils.logging import disable_progress_bar
+
+from attnfaith.data.registry import get_entry
+from attnfaith.measurement import check_options, load_producers
+from attnfaith.recipes import Recipe, RecipeError, model_config
+from attnfaith.runs import train
+from attnfaith.runs.base import Base, check_base
+from attnfaith.runs.folder import (
+    MODEL,
+    RECIPE,
+    RECORD,
+    REPORT,
+    RunError,
+    changed_keys,
+    held,
+    note,
+    opened,
+    shards_of,
+    write_recipe,
+)
+from attnfaith.runs.measure import Measurement, is_measured, is_measured_by_this_code
+from attnfaith.runs.prepare import Texts, check_splits, training_arguments
+from attnfaith.runs.summary import faithfulness, print_scores, report
+from attnfaith.training import check_processes
+
+
+def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeasure: bool = False) -> Path:
+    """Train, measure and report; returns the path of the report's page.
+
+    overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its
+    measured shards; the recipe must be the same but for `measure` and `report`: with another `measure` section the trained
+    model is kept and measured anew. Without either, a folder that is not empty is refused. remeasure: measure a model anew
+    whose record other code made (`record.code_digest`), its outputs for other models left as they are; with resume.
+
+    Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost, FileError where another process
+    works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept, nor any
+    checkpoint.
+    """
+    started = time.perf_counter()
+    disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
+    state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
+    check_options(load_producers(recipe.measure.producers), recipe.measure.options)
+    check_splits(recipe)
+    folder = Path(recipe.output_dir)
+    arguments = training_arguments(recipe)
+    check_processes(arguments)
+    model_config(recipe, get_entry(recipe.data.name).pair)
+    check_base(recipe)
+    with opened(folder, recipe, state, overwrite=overwrite, resume=resume):
+        try:
+            texts, base = Texts(recipe, folder, state), Base.of(recipe)
+            if not (folder / MODEL).is_dir():
+                train.train(recipe, arguments, folder, texts, base, state)
+            measurement = Measurement(recipe, folder, texts, base, state)
+            measurement.outputs()
+            path = folder / RECORD
+            if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
+                path = measurement.record()
+            elif state.is_main_process:  # of another measurement that was killed
+                shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
+            _finish(recipe, folder, state, started)
+        except KeyboardInterrupt:
+            if state.is_main_process:
+                print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
+            raise
+    return folder.resolve() / REPORT / "index.html"
+
+
+def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.PathLike | None = None) -> Path:
+    """Measure the model of a finished training, with the given recipe's `measure` section; returns the record's path.
+
+    output None measures the run itself anew: its record is replaced once the new one is whole, its recipe says how it was
+    measured, and a report that lies there is written anew. Outputs that the section names and the run lacks are made too.
+
+    Raises RunError where no model is there, RecipeError where the recipe differs from the run's in more than `measure`,
+    FileError where another process works in the folder.
+    """
+    started = time.perf_counter()
+    folder = Path(folder)
+    if not (folder / MODEL).is_dir():
+        raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
+    check_options(load_producers(recipe.measure.producers), recipe.measure.options)
+    check_splits(recipe)
+    changed = changed_keys(recipe, (folder / RECIPE).read_text(encoding="utf-8"))
+    if others := [key for key in changed if not key.startswith("measure.")]:
+        raise RecipeError(
+            f"the model in {folder} was trained with another {', '.join(others)}: a measurement may change measure.* only "
+            "(the seed of a measurement is measure.seed)"
+        )
+    check_base(recipe)
+    state = PartialState(cpu=not torch.cuda.is_available())
+    with held(folder, "a measurement", state):
+        if output is None and state.is_main_process:  # what lies there is not of this measurement until all of it is made
+            note(folder, status="trained")
+            write_recipe(folder, recipe)
+        measurement = Measurement(recipe, folder, Texts(recipe, folder, state), Base.of(recipe), state)
+        measurement.outputs()
+        path = measurement.record(output)
+        if output is None and (folder / REPORT).is_dir():
+            _finish(recipe, folder, state, started)
+        state.wait_for_everyone()
+    return path
+
+
+def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float) -> None:
+    """Report the run's record, and note that the run is complete."""
+    if state.is_main_process:
+        report(folder / RECORD, folder / REPORT, recipe)
+        scores = faithfulness(folder / RECORD)
+        note(folder, status="complete", seconds=round(time.perf_counter() - started, 1), attention_faithfulness=scores)
+        print_scores(scores)
+    state.wait_for_everyone()

@@ -1,0 +1,135 @@
+"""The measurement of a trained run: its record, and the outputs that models trained against it need."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+from accelerate import PartialState
+from datasets import Dataset
+
+from attnfaith import recipes, record
+from attnfaith.data.fingerprint import fingerprint
+from attnfaith.measurement import MeasurementError, digest_data, digest_model, measure, read_outputs
+from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.planned_identity import training_fields
+from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.runs.base import Base
+from attnfaith.runs.folder import MODEL, OUTPUTS, RECORD, note, origin, read_state
+from attnfaith.runs.prepare import Texts
+
+
+CODE = record.code_digest(record.CORE)  # of the modules as they are loaded
+
+
+def is_measured(path: Path, recipe: Recipe) -> bool:
+    """Whether a whole record lies there that this recipe's `measure` section made."""
+    if not path.is_file():
+        return False
+    try:
+        made = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
+    except (record.RecordError, RecipeError):
+        return False
+    return [dataclasses.replace(part, outputs=recipe.measure.outputs) for part in made] == [recipe.measure]
+
+
+def is_measured_by_this_code(path: Path) -> bool:
+    """Whether the code that made each column of a record is what is installed here."""
+    return not any(record.stale(part["columns"]) for part in record.settings(record.load(path)))
+
+
+class Measurement:
+    """What all measurements of one run share: its model, loaded once, and its texts, read once."""
+
+    def __init__(self, recipe: Recipe, folder: Path, texts: Texts, base: Base | None, state: PartialState):
+        self.recipe, self.folder, self.texts, self.base, self.state = recipe, folder, texts, base, state
+        self._model = None
+
+    @property
+    def model(self) -> AttentionClassifierForSequenceClassification:
+        if self._model is None:
+            model = AttentionClassifierForSequenceClassification.from_pretrained(self.folder / MODEL)
+            self._model = model.to(self.state.device)
+        return self._model
+
+    def record(self, output: str | os.PathLike | None = None) -> Path:
+        """Measure as the recipe's `measure` section says; returns the record's path, None is the run's own.
+
+        Shards of another measurement beside the run's own record are deleted: the folder is held, so nobody finishes them.
+        """
+        section, rows = self.recipe.measure, self.texts.measured
+        data = {"revision": self.texts.loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
+        made = origin(section.seed, CODE, self.state, data)
+        if self.state.is_main_process and output is None and "provenance" not in read_state(self.folder):
+            note(self.folder, provenance={**made, "of": "measurement"})  # older code trained it
+        path = self._measure(
+            section.split,
+            self.texts.drawn,
+            rows,
+            section.producers,
+            self.folder / RECORD if output is None else Path(output),
+            level=section.level,
+            options=section.options,
+            discard=output is None,
+            provenance=made,
+        )
+        if self.state.is_main_process and output is None:
+            note(self.folder, status="measured")
+        return path
+
+    def outputs(self) -> None:
+        """Write attention and predictions of the splits in `measure.outputs`, whole, where they do not lie there already."""
+        if not self.recipe.measure.outputs:
+            return
+        weights = digest_model(self.model)
+        for split in self.recipe.measure.outputs:
+            path, rows = self.folder / OUTPUTS / f"{split}.parquet", self.texts.rows(split)
+            try:
+                read_outputs(path, rows, weights)
+            except MeasurementError:
+                self._measure(split, self.texts.loaded.splits[split], rows, [], path, discard=True)
+
+    def _measure(
+        self,
+        split: str,
+        drawn: Dataset,
+        rows: Dataset,
+        producers: list[str],
+        path: Path,
+        *,
+        provenance: dict | None = None,
+        **how,
+    ) -> Path:
+        """drawn: the texts of a split as they were read; rows: the same, encoded."""
+        section, state = self.recipe.measure, read_state(self.folder)
+        settings = {
+            "recipe": dataclasses.asdict(self.recipe),
+            "run": state,
+            "label_names": list(self.texts.loaded.label_names),
+        }
+        if provenance:
+            settings["provenance"] = provenance
+        attention = None
+        if self.recipe.objective.kind == "guided":
+            self.base.check_unchanged(self.folder)
+            attention = self.base.attention(split, self.texts.rows(split))
+        trained = state.get("texts") or {"train": fingerprint(self.texts.loaded.splits["train"])}
+        cell = record.Identity(
+            dataset=self.recipe.data.name,
+            texts=fingerprint(drawn),
+            training_texts=trained["train"],
+            split=split,
+            seed=self.recipe.seed,
+            **training_fields(self.recipe),
+        )
+        return measure(
+            self.model,
+            rows,
+            cell,
+            producers,
+            path,
+            attention=attention,
+            seed=section.seed,
+            batch_tokens=section.batch_tokens,
+            settings=settings,
+            **how,
+        )

@@ -1,0 +1,210 @@
+"""From a recipe to what is trained and measured: arguments, texts, tokenizer, model."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from accelerate import PartialState
+from datasets import Dataset
+from transformers import AutoTokenizer, TrainingArguments
+
+from attnfaith import recipes
+from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, Source, read_source
+from attnfaith.data.tokenization import build_tokenizer, encode
+from attnfaith.data.vectors import file_digest, load_vectors
+from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.recipes import Recipe, RecipeError, model_config
+from attnfaith.runs.folder import CHECKPOINTS, MODEL
+from attnfaith.training import LOWER_IS_BETTER, check_selection
+
+
+def training_arguments(recipe: Recipe) -> TrainingArguments:
+    """transformers' TrainingArguments of a recipe. Raises RecipeError for a name they do not have or a value they refuse."""
+    section = recipe.training
+    known = {f.name for f in dataclasses.fields(TrainingArguments)}
+    ours = {f.name: getattr(section, f.name) for f in dataclasses.fields(section) if f.name in known}
+    if unknown := [name for name in section.arguments if name not in known]:
+        raise RecipeError(recipes.unknown("training argument", f"training.arguments.{unknown[0]}", sorted(known)))
+    adversarial = recipe.objective.kind == "adversarial"
+    metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "accuracy")
+    check_selection(metric, adversarial=adversarial)
+    # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
+    ours["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
+    fixed = {
+        "output_dir": str(Path(recipe.output_dir).absolute() / CHECKPOINTS),
+        "seed": recipe.seed,
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "logging_strategy": "epoch",
+        "save_total_limit": 1,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": f"eval_{metric}",
+        "greater_is_better": metric not in LOWER_IS_BETTER,
+        "lr_scheduler_type": "constant",
+        "restore_callback_states_from_checkpoint": True,  # how long early stopping has waited
+        "remove_unused_columns": False,
+        "length_column_name": "length",
+        "ddp_find_unused_parameters": False,
+        "report_to": "none",
+        "dataloader_pin_memory": torch.cuda.is_available(),
+    }
+    if clash := sorted(set(section.arguments) & {*ours, "output_dir", "seed", "metric_for_best_model"}):
+        raise RecipeError(f"training.arguments repeats {clash}: set them under training (seed and output_dir at the top)")
+    if needed := sorted(set(section.arguments) & {"load_best_model_at_end", "greater_is_better", "remove_unused_columns"}):
+        raise RecipeError(f"training.arguments sets {needed}, which every run needs as they are: leave them out")
+    try:
+        return TrainingArguments(**{**fixed, **ours, **section.arguments})
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"training: transformers refuses these arguments: {error}") from error
+
+
+def check_splits(recipe: Recipe) -> None:
+    """Raise RecipeError where the recipe measures a split that there is not."""
+    section = recipe.measure
+    for name, splits in (("split", [section.split]), ("outputs", section.outputs)):
+        if unknown := [split for split in splits if split not in SPLITS]:
+            raise RecipeError(f"measure.{name}={unknown[0]!r} does not exist; choose one of {', '.join(SPLITS)}")
+
+
+# ------------------------------------------------------------------------------------------------ texts
+
+
+class Texts:
+    """The texts of a recipe: read once, each split encoded once, by the tokenizer in `folder` where a model lies there.
+
+    Nothing is read before it is asked for. Of several processes each holds the texts, and all ask for the same things in the
+    same order: one of a machine reads first, and the others find what it fetched.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, state: PartialState):
+        self.recipe, self.folder, self.state = recipe, folder, state
+        self._encoded: dict[str, Dataset] = {}
+
+    @cached_property
+    def _read(self) -> tuple[LoadedDataset, Dataset]:
+        """The data set, and the texts of it that are measured."""
+        section, limits = self.recipe.measure, self.recipe.data.limits
+        with self.state.local_main_process_first():
+            source = _read(self.recipe)
+            loaded = source.limited(limits)
+            if section.limit is None:
+                return loaded, loaded.splits[section.split]
+            return loaded, source.limited({**limits, section.split: section.limit}).splits[section.split]
+
+    @property
+    def loaded(self) -> LoadedDataset:
+        """The data set with the recipe's limits."""
+        return self._read[0]
+
+    @property
+    def drawn(self) -> Dataset:
+        """The texts that a record of this recipe holds: `measure.limit` of `measure.split`."""
+        return self._read[1]
+
+    @cached_property
+    def tokenizer(self):
+        if (self.folder / MODEL).is_dir():
+            return AutoTokenizer.from_pretrained(self.folder / MODEL, trust_remote_code=False)
+        return make_tokenizer(self.recipe, self.loaded)
+
+    def rows(self, split: str) -> Dataset:
+        """A split, encoded."""
+        if split not in self._encoded:
+            self._encoded[split] = encode(self.loaded.splits[split], self.tokenizer)
+        return self._encoded[split]
+
+    @cached_property
+    def measured(self) -> Dataset:
+        """`drawn`, encoded."""
+        section = self.recipe.measure
+        return self.rows(section.split) if section.limit is None else encode(self.drawn, self.tokenizer)
+
+
+def load_data(recipe: Recipe, limits: Mapping[str, int] | None = None) -> LoadedDataset:
+    """The data set of a recipe, with its own limits or those given."""
+    return _read(recipe).limited(recipe.data.limits if limits is None else limits)
+
+
+def _read(recipe: Recipe) -> Source:
+    data = recipe.data
+    try:
+        return read_source(data.name, seed=data.seed, **data.arguments)
+    except TypeError as error:
+        if not data.arguments:
+            raise
+        raise RecipeError(f"data.arguments={data.arguments}: a value of a wrong type: {error}") from error
+
+
+def remarks(loaded: LoadedDataset) -> list[str]:
+    """What of the data cannot be used or says nothing, with counts: a user may find a mistake in the files by it."""
+    source = loaded.dropped["source"]
+    counts = {
+        "questions are left out: their answer is not in their text": source.get("answer_not_candidate", 0),
+        "questions are left out: their answer is not one of training": source.get("answer_not_in_training", 0),
+        "candidates are left out: no training text has them": loaded.unknown_candidates,
+        "texts have no words": sum(loaded.empty.values()),
+        "second texts have no words": sum(loaded.empty_pair.values()),
+    }
+    return [f"{loaded.entry.name}: {count:,} {what}" for what, count in counts.items() if count]
+
+
+def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
+    """A tokenizer of the words of the training texts."""
+    entry, data = loaded.entry, recipe.data
+    return build_tokenizer(
+        loaded.vocabulary_texts,
+        preprocessing=entry.preprocessing,
+        min_df=entry.min_df if data.min_df is None else data.min_df,
+        max_length=data.max_length,
+        pair=entry.pair,
+        extra_vocabulary=loaded.extra_vocabulary,
+        hierarchy=recipe.model.hierarchy,
+        max_sentence_length=data.max_sentence_length,
+        max_sentences=data.max_sentences,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ the model
+
+
+def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionClassifierForSequenceClassification:
+    """A fresh model of the recipe for this data set, on the word vectors it names."""
+    data, names = recipe.data, loaded.label_names
+    fields = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
+    if recipe.model.hierarchy != "none":
+        fields["sentence_token_id"] = tokenizer.sentence_token_id
+    vectors = None
+    if data.vectors:
+        path = vectors_path(data.vectors)
+        vectors, present = load_vectors(
+            path,
+            tokenizer.get_vocab(),
+            missing=data.missing_vectors,
+            std=recipe.model.embedding_std,
+            seed=recipe.seed,
+        )
+        fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)}
+        print(f"{present.sum()} of {len(present)} vocabulary entries have a vector in {data.vectors}")
+    model = AttentionClassifierForSequenceClassification(model_config(recipe, loaded.entry.pair, **fields))
+    if vectors is not None:
+        with torch.no_grad():
+            model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
+    return model
+
+
+def vectors_path(name: str) -> Path:
+    """Where a file of word vectors lies: as it is given, or below the data root."""
+    root = os.environ.get(ROOT_VARIABLE)
+    if root and not Path(name).exists() and (Path(root) / name).exists():
+        return Path(root) / name
+    return Path(name)

@@ -1,0 +1,76 @@
+"""What a record says in short: its report, and the metric of all that it holds."""
+
+import os
+from pathlib import Path
+
+import evaluate
+
+from attnfaith import recipes, record
+from attnfaith.measurement import load_producers, producers
+from attnfaith.recipes import Recipe
+from attnfaith.reporting import run_facts, write_report
+
+
+def report(path: str | os.PathLike, output: str | os.PathLike, recipe: Recipe | None = None) -> Path:
+    """Tables, figures and page of a record; returns the page's path."""
+    table = record.load(path)
+    section = recipe.report if recipe else recipes.Report()
+    facts = run_facts(table, recipe.note if recipe else None)
+    return write_report(table, output, title=section.title, facts=facts, n_examples=section.examples)
+
+
+def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
+    """The metric `attention_faithfulness` of what a record holds, by the name of the measure or experiment.
+
+    Attention against each measure of input importance; the model's own attention and prediction against those of each
+    experiment, where every draw is one row and a text without draws is one undefined row. Undefined is None, so that the
+    result is JSON.
+    """
+    table = record.load(path)
+    metric = evaluate.load("attention_faithfulness")
+    own = {name: record.rows(table, name) for name in ("attention", "probs")}
+    scores = {}
+    for name in table.column_names:
+        if name.startswith("importance_") and not name.endswith("_hidden"):
+            scores[name.removeprefix("importance_")] = metric.compute(importance=record.rows(table, name), **own)
+    for name, module in load_producers([name for name, path in producers().items() if ".experiments." in path]).items():
+        arguments = {}
+        for argument, column in module.METRIC.items():
+            if column in table.column_names:
+                draws = record.rows(table, column)
+                original = argument.removeprefix("counterfactual_")
+                arguments[argument] = [row for rows in draws for row in (rows if len(rows) else [None])]
+                arguments[original] = [
+                    row for row, rows in zip(own[original], draws, strict=True) for _ in range(len(rows) or 1)
+                ]
+        if arguments:
+            scores[name] = metric.compute(**arguments)
+    return {
+        name: {key: None if value != value else value for key, value in values.items()} for name, values in scores.items()
+    }
+
+
+def print_scores(scores: dict[str, dict]) -> None:
+    """One line for each measure and experiment."""
+
+    def shown(name: str) -> str:
+        return "undefined" if values[name] is None else f"{values[name]:.3f}"
+
+    for name, values in scores.items():
+        label = name.replace("_", " ")
+        if "kendall_tau" in values:
+            print(
+                f"attention and {label}: Kendall's tau {shown('kendall_tau')} "
+                f"[{shown('kendall_tau_ci_low')}, {shown('kendall_tau_ci_high')}], "
+                f"undefined for {values['kendall_tau_undefined']} of {values['n']} texts"
+            )
+            continue
+        parts = []
+        if "tvd" in values:
+            parts.append(f"TVD {shown('tvd')}, decisions flipped {shown('flip_fraction')}")
+        if "jsd" in values:
+            parts.append(f"JSD {shown('jsd')} nats")
+        # without a draw of any text there is neither
+        undefined = max((values[key] for key in ("tvd_undefined", "jsd_undefined") if key in values), default=values["n"])
+        said = f"{', '.join(parts)} over {values['n'] - undefined} draws" if parts else "no draws"
+        print(f"{label}: {said}, undefined for {undefined} texts")

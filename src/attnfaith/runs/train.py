@@ -1,0 +1,191 @@
+"""The training of a recipe, in the folder of its run: from its last whole checkpoint, if there is one, to its model."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+from accelerate import PartialState
+from datasets import Dataset
+from transformers import Trainer, TrainingArguments, set_seed
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
+
+from attnfaith import record
+from attnfaith.data.fingerprint import fingerprint
+from attnfaith.files import write_atomically
+from attnfaith.measurement import check, digest_data
+from attnfaith.recipes import Recipe
+from attnfaith.runs.base import Base, needed_outputs
+from attnfaith.runs.folder import MODEL, note, origin, read_state
+from attnfaith.runs.prepare import Texts, make_model, remarks
+from attnfaith.training import DivergedError, make_trainer
+
+
+TRAINING_CODE = record.code_digest("training")  # of the modules as they are loaded
+USED = ("train", "validation")
+COLUMNS = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
+
+
+def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Texts, base: Base | None, state: PartialState):
+    """Train the model of a recipe and keep it in the folder; what cannot be measured is refused before.
+
+    base: the run that it is trained against, if its objective needs one. Raises what `run` raises.
+    """
+    rows = _rows(recipe, texts, base)
+    if state.is_main_process:
+        for line in remarks(texts.loaded):
+            print(line)
+    section = recipe.measure
+    measured = texts.measured if section.producers else None
+    set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
+    model = make_model(recipe, texts.loaded, texts.tokenizer)
+    if section.producers:  # what does not suit the model or its texts is refused before it is trained
+        check(model, measured, section.producers, level=section.level, options=section.options)
+    facts = _facts(recipe, texts, rows, state)
+    if state.is_main_process:
+        _note_provenance(recipe, folder, texts, rows, state)
+    if recipe.objective.kind == "untrained":
+        if state.is_main_process:
+            _keep(folder, model, texts.tokenizer, **facts, epochs=0.0)
+        state.wait_for_everyone()
+        return
+    trainer = _trainer(recipe, arguments, model, texts.tokenizer, rows, base)
+    last = _last_checkpoint(Path(arguments.output_dir), state)
+    _stop_where_it_stopped(recipe, arguments, last)
+    if base and last:
+        base.check_unchanged(folder)
+    elif base and state.is_main_process:
+        base.note(folder)
+    started = time.perf_counter()
+    try:
+        trainer.train(resume_from_checkpoint=last)
+    except DivergedError:
+        if state.is_main_process:  # from a checkpoint it would diverge again: the next call starts anew
+            shutil.rmtree(arguments.output_dir, ignore_errors=True)
+        raise
+    if state.is_main_process:
+        _keep(
+            folder,
+            trainer.model,
+            texts.tokenizer,
+            **facts,
+            epochs=trainer.state.epoch,
+            best={"metric": arguments.metric_for_best_model, "value": trainer.state.best_metric},
+            training_seconds=round(time.perf_counter() - started, 1),
+        )
+        shutil.rmtree(arguments.output_dir)
+    state.wait_for_everyone()
+
+
+def _rows(recipe: Recipe, texts: Texts, base: Base | None) -> dict[str, Dataset]:
+    """The encoded splits of a training, with what the base says of them."""
+    rows = {split: texts.rows(split) for split in USED}
+    for split in needed_outputs(recipe):  # those of other splits are looked at before work is lost, too
+        outputs = base.outputs(split, texts.rows(split))
+        for name in ("attention", "probs") if split in rows else ():
+            rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
+    return rows
+
+
+def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> dict:
+    """What run.json says of a training, whatever becomes of it."""
+    loaded = texts.loaded
+    return {
+        "status": "trained",
+        "dataset": {
+            "name": recipe.data.name,
+            "revision": loaded.revision,
+            "dropped": loaded.dropped,
+            "empty": loaded.empty,
+            "empty_pair": loaded.empty_pair,
+            "unknown_candidates": loaded.unknown_candidates,
+        },
+        "texts": {split: fingerprint(part) for split, part in loaded.splits.items()},
+        "sizes": {split: len(part) for split, part in loaded.splits.items()},
+        "truncated": {split: int(sum(part["truncated"])) for split, part in rows.items()},
+        "vocabulary": len(texts.tokenizer),
+        "code": TRAINING_CODE,
+        "processes": state.num_processes,
+    }
+
+
+def _note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> None:
+    data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
+    made = {**origin(recipe.seed, TRAINING_CODE, state, data), "of": "training"}
+    if earlier := read_state(folder).get("provenance"):  # the part that an interrupted process trained
+        changed = [key for key in ("version", "code", "commit", "dirty", "libraries") if earlier.get(key) != made[key]]
+        made |= {"begun": {key: earlier.get(key) for key in changed}} if changed else {}
+    note(folder, provenance=made)
+
+
+def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, rows: dict[str, Dataset], base) -> Trainer:
+    section, objective = recipe.training, recipe.objective
+    if objective.frozen:
+        # all but the alignment: at the base's own attention the divergence is least and has no gradient to leave it by
+        weights = base.model.state_dict()
+        own = {name: value for name, value in model.state_dict().items() if name.startswith("model.alignment.")}
+        model.load_state_dict({**weights, **own})
+    if arguments.metric_for_best_model == "eval_accuracy" and section.metric_for_best_model is None:
+        if model.config.num_labels == 2:
+            arguments.metric_for_best_model = "eval_roc_auc"
+    adversary = {}
+    if objective.kind == "adversarial":
+        adversary = {name: getattr(objective, name) for name in ("weight", "divergence", "frozen")}
+    columns = [name for name in COLUMNS if name in rows["train"].column_names]
+    return make_trainer(
+        model,
+        tokenizer,
+        *(rows[split].select_columns(columns) for split in USED),
+        arguments,
+        objective=objective.kind,
+        patience=section.early_stopping_patience,
+        balance_classes=section.balance_classes,
+        loss_reduction=section.loss_reduction,
+        amsgrad=section.amsgrad,
+        attention_learning_rate_factor=section.attention_learning_rate_factor,
+        random_erasure=section.random_erasure,
+        **adversary,
+    )
+
+
+def _keep(folder: Path, model, tokenizer, **facts) -> None:
+    """Save model and tokenizer whole or not at all, and note the facts in the run's state."""
+    temporary = folder / f".{MODEL}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    model.save_pretrained(temporary)
+    tokenizer.save_pretrained(temporary)
+    note(folder, **facts)
+    os.replace(temporary, folder / MODEL)
+
+
+def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
+    """The last checkpoint that is whole, to go on from.
+
+    The Trainer writes a checkpoint's state last: one without it is half-written, and deleted. The state names the best
+    checkpoint by the path it had; the folder may lie elsewhere now.
+    """
+    if state.is_main_process and folder.is_dir():
+        for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
+            try:
+                reached = json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                shutil.rmtree(path)
+                continue
+            if best := reached["best_model_checkpoint"]:
+                reached["best_model_checkpoint"] = str(folder / Path(best).name)
+                write_atomically(path / TRAINER_STATE_NAME, json.dumps(reached, indent=2))
+    state.wait_for_everyone()
+    return get_last_checkpoint(str(folder)) if folder.is_dir() else None
+
+
+def _stop_where_it_stopped(recipe: Recipe, arguments: TrainingArguments, checkpoint: str | None) -> None:
+    """A training that had stopped early stays stopped; the Trainer would start another epoch."""
+    patience = recipe.training.early_stopping_patience
+    if not (checkpoint and patience):
+        return
+    reached = json.loads((Path(checkpoint) / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+    waited = reached["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
+    if waited >= patience:
+        arguments.max_steps = reached["global_step"]

@@ -1,0 +1,119 @@
+"""The command `attnfaith study`: the cells of a study that are not complete, then its tables."""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attnfaith import recipes
+from attnfaith.files import is_locked
+from attnfaith.recipes import Recipe
+from attnfaith.reporting.analysis import StudyError
+from attnfaith.reporting.study import DEFAULT, analyse, check_names
+from attnfaith.study import status
+from attnfaith.study.execute import run_cells
+from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete, load_recipe, read_study
+from attnfaith.study.tables import write_cells, write_tables
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run a study, show how far it is, or make its tables again."""
+    parser = argparse.ArgumentParser(
+        prog="attnfaith study",
+        description="Run every cell of a study that is not complete, then make its tables. Stopped, killed or failed, the "
+        "same command goes on.",
+        epilog="Options of Snakemake, which runs the cells, may follow after a lone --, such as `-- --profile cluster`.",
+    )
+    parser.add_argument("study", type=Path, metavar="STUDY", help="the study, a YAML file")
+    parser.add_argument("--tables", action="store_true", help="only rebuild tables and figures from the records there are")
+    parser.add_argument("--status", action="store_true", help="only show how far the study is; nothing is written")
+    parser.add_argument("--mix-versions", action="store_true", help="tabulate records together that different code measured")
+    known, how = options(parser, arguments)
+    if known is None:
+        return
+    if known.tables and known.remeasure:
+        raise StudyError("--tables only reads records: leave it out to measure them anew with --remeasure")
+    study = read_study(known.study)
+    if known.status:
+        return show_status(study)
+    _, missing = carry_out(study, run=not known.tables, only=known.only, mix_versions=known.mix_versions, **how)
+    if missing:
+        raise StudyError(f"{missing}; logs lie beside the cells in {study['output_dir']}")
+
+
+def options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> tuple[argparse.Namespace | None, dict]:
+    """The arguments of a command that runs cells, and how `run_cells` is to run them; (None, {}) in a process that has
+    nothing to do.
+
+    Raises StudyError for cores below 1.
+    """
+    parser.add_argument("--cores", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)")
+    parser.add_argument("--executor", help="where cells run, a plugin of Snakemake such as slurm (default: this machine)")
+    parser.add_argument("--only", metavar="PATTERN", help="the cells of such names, and those they wait for: 'base-*'")
+    parser.add_argument(
+        "--remeasure", action="store_true", help="measure cells anew whose records other code measured; models are kept"
+    )
+    own, rest = list(arguments), []
+    if "--" in own:
+        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
+    known = parser.parse_args(own)
+    if int(os.environ.get("RANK", 0)) > 0:
+        return None, {}  # launched as several processes: the first one starts those that are needed
+    if known.cores is not None and known.cores < 1:
+        raise StudyError(f"--cores {known.cores}: at least 1 cell at a time")
+    return known, {"cores": known.cores, "executor": known.executor, "options": rest, "remeasure": known.remeasure}
+
+
+def carry_out(
+    study: Mapping, *, run: bool = True, only: str | None = None, mix_versions: bool = False, **how
+) -> tuple[dict[str, Path], str]:
+    """Run the cells of a study that are not complete, unless run is false, and make its tables from all that are.
+
+    how: the options of `run_cells`. Returns the folders of the complete cells by name, and in words which of those that were
+    to be run failed or were not, "" where there are none. Raises StudyError or RecipeError before any cell is run for a
+    study that cannot be, and where no cell is complete at the end.
+    """
+    planned, wanted = prepare(study)
+    states = {}
+    if run:
+        chosen = choose(planned, only)
+        recipes.check_models({cell.name: wanted[cell.name] for cell in chosen if not complete(wanted[cell.name])})
+        states = run_cells(study, chosen, wanted, **how)
+    ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
+    write_cells(study, planned, ready)
+    missing = "; ".join(
+        f"{len(names)} cells {kind}: {names}"
+        for kind in ("failed", "not run")
+        if (names := [name for name, state in states.items() if state.status == kind])
+    )
+    if not ready:
+        raise StudyError(f"no cell of the study is complete: there is nothing to tabulate{missing and f'; {missing}'}")
+    write_tables(study, ready, mix_versions=mix_versions or study.get("mix_versions", False))
+    left = len(planned) - len(ready)
+    print(f"tables of {len(ready)} cells: {study['results']}" + (f"; {left} cells are missing" if left else ""))
+    return ready, missing
+
+
+def prepare(study: Mapping) -> tuple[list[Cell], dict[str, Recipe]]:
+    """The cells of a study and their recipes by name. Raises RecipeError or StudyError for what could not be run or
+    tabulated.
+    """
+    check_names(study.get("tables", DEFAULT), study.get("compare", ()))
+    analyse(study)
+    planned = cells(study)
+    wanted = {cell.name: load_recipe(cell) for cell in planned}
+    check_distinct(wanted)
+    return planned, wanted
+
+
+def show_status(study: Mapping) -> None:
+    """Print how far a study is, at work or not; nothing is written. Raises StudyError where nothing of it was ever run."""
+    root = Path(study["output_dir"])
+    if not (root / status.CONTROL).is_dir():
+        raise StudyError(f"no {status.CONTROL} in {root}: nothing of this study has been run there")
+    planned = cells(study)
+    states = {cell.name: status.state_of(root, cell, ready=complete(load_recipe(cell))) for cell in planned}
+    status.mark_not_run(planned, states)
+    print("\n".join(status.overview(states.values(), root)))
+    if not is_locked(root / status.CONTROL):
+        print("no study is at work there")
