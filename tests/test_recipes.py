@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfaith import recipes, runs
+from attnfaith import AttentionClassifierForSequenceClassification, recipes, runs
 from attnfaith.data.loading import SPLITS
 from attnfaith.data.registry import get_entry
 from attnfaith.measurement import load_producers
@@ -38,7 +38,7 @@ def builds(recipe):
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
     num_labels = len(entry.label_names) or 3  # where answers are the labels, the training texts decide
     config = recipes.model_config(recipe, entry.pair, num_labels=num_labels, **fields)
-    model = runs.AttentionClassifierForSequenceClassification(config)
+    model = AttentionClassifierForSequenceClassification(config)
     batch = {"input_ids": torch.tensor([[2, 5, 6, 3, 2, 7, 3]])}
     if entry.pair:
         batch["token_type_ids"] = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])

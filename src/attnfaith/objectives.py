@@ -28,7 +28,7 @@ def classification_loss(
 def balancing_weights(labels: torch.Tensor, num_labels: int) -> torch.Tensor:
     """(C,): 1 for class 0 and n_0 / n_c for class c, so that all classes weigh the same in sum (Jain & Wallace).
 
-    Raises ValueError where a class has no instance.
+    Raises AttnfaithError where a class has no instance.
     """
     counts = torch.bincount(labels, minlength=num_labels)
     if (absent := (counts == 0).nonzero().flatten().tolist()) or len(counts) > num_labels:
@@ -91,7 +91,7 @@ def adversarial_loss(
     weight: their lambda. Their code takes half the difference of one probability, which for two classes is half of this
     distance, |p_1 - base_1|, and the whole of the divergence: lambda there trades the two as weight = 2 lambda does here.
 
-    Raises ValueError for a divergence that is not known, a weight that is not above 0, and for KL where the base's
+    Raises AttnfaithError for a divergence that is not known, a weight that is not above 0, and for KL where the base's
     attention to a token is 0.
     """
     check_adversary(weight, divergence)
@@ -108,7 +108,7 @@ SPARSE_BASE = (
 
 
 def check_adversary(weight: float, divergence: str) -> None:
-    """Raise ValueError for a weight or a divergence that an adversary cannot be trained with."""
+    """Raise AttnfaithError for a weight or a divergence that an adversary cannot be trained with."""
     if divergence not in DIVERGENCES:
         raise AttnfaithError(f"divergence={divergence!r} is not known; choose one of {', '.join(DIVERGENCES)}")
     if not 0 < weight < math.inf:

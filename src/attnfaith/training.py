@@ -273,7 +273,7 @@ def selection_scores(prediction) -> dict[str, float]:
 def check_selection(
     metric: str, num_labels: int | None = None, labels: Sequence[int] | None = None, *, adversarial: bool = False
 ) -> None:
-    """Raise ValueError for a metric that cannot select a checkpoint: not known, or undefined for these classes and labels.
+    """Raise AttnfaithError for a metric that cannot select a checkpoint: unknown, or undefined for these classes and labels.
 
     The Trainer would find out after an epoch, or take an undefined score for the best one. `objective` is an adversary's.
     """
@@ -333,8 +333,8 @@ def make_trainer(
     patience: stop after so many evaluations without improvement; None trains to the end. options: see the trainer's class,
     with balance_classes=True for weights that balance the training labels.
 
-    Raises ValueError where a class has no training instance, the metric that selects the checkpoint is not defined, KL is
-    asked for from a base whose attention is 0 on some token, a guided model would train in several processes, or tokens
+    Raises AttnfaithError where a class has no training instance, the metric that selects the checkpoint is not defined, KL
+    is asked for from a base whose attention is 0 on some token, a guided model would train in several processes, or tokens
     would be erased from texts whose attention is given or compared.
     """
     metric, adversarial = arguments.metric_for_best_model.removeprefix("eval_"), objective == "adversarial"
@@ -370,7 +370,7 @@ def make_trainer(
 
 
 def check_processes(arguments: TrainingArguments) -> None:
-    """Raise ValueError where the launcher started more processes than train together."""
+    """Raise AttnfaithError where the launcher started more processes than train together."""
     launched = int(os.environ.get("WORLD_SIZE", 1))
     if launched != arguments.world_size:
         raise AttnfaithError(
