@@ -19,7 +19,7 @@ LAYERS = (
     ("_import_hooks", "_memory", "_random", "provenance", "files"),
     ("models", "metrics"),
     ("record",),
-    ("data",),
+    ("data", "outputs"),
     ("subjects",),
     ("importance", "experiments", "objectives"),
     ("training", "measurement"),
