@@ -741,7 +741,7 @@ def test_a_producer_gets_the_seed_and_the_instances(go, monkeypatch):
     module.COLUMNS = {"importance_a": Column(("T",))}
 
     def told(model, batch, *, seed):
-        seen.append((seed, batch["instance_id"], not model.training, torch.is_grad_enabled()))
+        seen.append((seed, batch["instance_id"], not model.classifier.training, torch.is_grad_enabled()))
         lengths = batch["attention_mask"].sum(1) - 2
         return {"importance_a": [np.ones(int(length)) for length in lengths]}
 
