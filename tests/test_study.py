@@ -945,9 +945,9 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
     assert len(table) == 2 and set(table["encoder"]) == {"average"}
     assert (table["published tau attention–gradient"] == 0.5).all() and (table["published_accuracy"] == 0.9).all()
     assert (table["published_for"] == "reviews").all() and (table["dataset"] == "planted_evidence").all()
-    beside = pd.read_csv(tmp_path / "results" / "beside_published.csv")
-    assert beside.loc[beside["encoder"] == "bilstm", "measured"].isna().all()
-    assert beside.loc[beside["dataset"] == "reviews", "measured"].isna().all()
+    compared = pd.read_csv(tmp_path / "results" / "beside_published.csv")
+    assert compared.loc[compared["encoder"] == "bilstm", "measured"].isna().all()
+    assert compared.loc[compared["dataset"] == "reviews", "measured"].isna().all()
     agreement = pd.read_csv(tmp_path / "results" / "agreement.csv")
     for row in table.to_dict("records"):
         same = (agreement["seed"] == row["seed"]) & (agreement["class"] == "overall")
