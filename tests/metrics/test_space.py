@@ -273,6 +273,10 @@ def record_file(tmp_path_factory):
     return path.read_bytes()
 
 
+def test_the_page_tells_cells_apart_as_a_record_does():
+    assert sorted(reading.IDENTITY) == sorted(records.IDENTITY_COLUMNS)
+
+
 def test_a_record(record_file):
     found, choices = of_file(record_file)
     assert choices["importance"] == ["importance_gradient", "importance_random"]

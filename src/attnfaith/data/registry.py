@@ -142,11 +142,11 @@ def facts(name: str) -> dict:
 
 
 def read_entries(path: Path) -> dict[str, DatasetEntry]:
-    """Name -> entry of a file such as registry.yaml: a list of entries, the fields of `DatasetEntry` by name. A tuple is a list
-    there, and notes may be a list of texts, which are joined by blanks.
+    """Name -> entry of a file such as registry.yaml: a list of entries, the fields of `DatasetEntry` by name. A tuple is a
+    list there, and notes may be a list of texts, which are joined by blanks.
 
-    Raises DatasetError where the file is no such list, for a field that there is not, is missing or of another type (with entry
-    and field), and for a name that comes twice.
+    Raises DatasetError where the file is no such list, for a field that there is not, is missing or of another type (with
+    entry and field), and for a name that comes twice.
     """
     try:
         listed = yaml.safe_load(path.read_text(encoding="utf-8"))
