@@ -8,7 +8,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from attnfaith import recipes, record
-from attnfaith.data.loading import SPLITS
+from attnfaith.data.registry import SPLITS
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.outputs import OutputsError, digest_model, read_outputs
 from attnfaith.recipes import Recipe

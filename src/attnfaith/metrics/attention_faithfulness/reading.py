@@ -34,15 +34,8 @@ IDENTITY = (
     *("dataset", "texts", "training_texts", "split", "model", "encoder", "hierarchy", "level", "alignment", "score_scale"),
     *("projection", "projection_parameter", "readout", "vectors", "vectors_scale", "vectors_digest", "objective"),
     *("attention_rate", "random_erasure", "adversary_weight", "adversary_divergence", "adversary_frozen", "attention_kind"),
-    *(
-        "base_encoder",
-        "base_hierarchy",
-        "base_alignment",
-        "base_score_scale",
-        "base_projection",
-        "base_projection_parameter",
-    ),
-    *("base_objective", "base_adversary_weight", "base_adversary_divergence", "base_adversary_frozen", "seed"),
+    *("base_encoder", "base_hierarchy", "base_alignment", "base_score_scale", "base_projection", "base_objective"),
+    *("base_projection_parameter", "base_adversary_weight", "base_adversary_divergence", "base_adversary_frozen", "seed"),
 )
 EMPTY = "there is no instance: give at least one row"
 UNREADABLE = "the file is not a readable Parquet file: damaged, encrypted, cut off or of other types"
