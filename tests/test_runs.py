@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +205,19 @@ def test_scores_of_interventions(tmp_path, capsys):
         "adversary search: no draws, undefined for 1 texts",
         "permutation: no draws, undefined for 1 texts",
     ]
+
+
+def test_an_experiment_without_draws_is_scored_too(tmp_path, monkeypatch):
+    """One prediction a text, [C]: the same as a single draw."""
+    columns = record.as_columns(record.Identity("x", "x", "x", 0), 2) | {"instance_id": ["a", "b"]}
+    columns |= {"tokens": [["u", "v"]] * 2, "label": [None] * 2, "truncated": [False] * 2}
+    columns |= {"probs": [[0.2, 0.8]] * 2, "attention": [[0.5, 0.5]] * 2, "turned_probs": [[0.6, 0.4], [0.2, 0.8]]}
+    table = record.build(columns, {"turned_probs": record.Column(("C",), distribution=True)})
+    record.save(table, tmp_path / "record.parquet")
+    module = types.SimpleNamespace(METRIC={"counterfactual_probs": "turned_probs"})
+    monkeypatch.setattr("attnfaith.runs.summary.load_producers", lambda names: {"turned": module})
+    scores = runs.faithfulness(tmp_path / "record.parquet")["turned"]
+    assert (scores["n"], scores["tvd"], scores["flip_fraction"]) == (2, pytest.approx(0.2), 0.5)
 
 
 def test_a_run_is_reproduced(finished, tiny_recipe, tmp_path):
@@ -587,7 +601,7 @@ def test_the_record_says_what_a_model_was_trained_for(family):
     named = {name: labels(record.load(folder / "record.parquet"), "objective") for name, (_, folder, _) in family.items()}
     assert named == {
         "base": ["classification"],
-        "adversary": ["adversarial(kl, 0.05)"],
+        "adversary": ["adversarial(kl, 0.05, attention rate x 30)"],
         "guided": ["guided(bilstm+additive+softmax)"],
         "guided_by_adversary": ["guided(adversarial(kl, 0.05))"],
     }
@@ -680,7 +694,7 @@ def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
     changed = {name for name in one if not torch.equal(one[name], other[name])}
     assert changed == {name for name in one if ".alignment." in name}
     table = record.load(base.parent / "run" / "record.parquet")
-    assert labels(table, "objective") == ["adversarial(kl, 1, frozen)"]
+    assert labels(table, "objective") == ["adversarial(kl, 1, frozen, attention rate x 30)"]
 
 
 def killed_after_an_epoch(recipe, monkeypatch):
@@ -722,7 +736,7 @@ def test_a_sparse_base(against, family, tmp_path):
         runs.run(recipe)
     runs.run(again(recipe, "--divergence=jsd"))  # the folder is still free
     table = record.load(tmp_path / "run" / "record.parquet")
-    assert labels(table, "objective") == ["adversarial(jsd, 0.05)"]
+    assert labels(table, "objective") == ["adversarial(jsd, 0.05, attention rate x 30)"]
 
 
 # The base of a run, wrong in each way: nothing is trained and nothing is left.

@@ -287,15 +287,15 @@ def check_selection(
         )
     if num_labels is None:
         return
-    found = sorted(set(labels))
+    present = sorted(set(labels))
     if numbered and num_labels > MOST_CLASSES:
         raise AttnfaithError(
             f"{metric} selects among {MOST_CLASSES} classes at most; the data has {num_labels}: set "
             "training.metric_for_best_model to accuracy or loss"
         )
-    if (metric == "roc_auc" and (num_labels, found) != (2, [0, 1])) or (numbered and int(numbered) not in found):
+    if (metric == "roc_auc" and (num_labels, present) != (2, [0, 1])) or (numbered and int(numbered) not in present):
         raise AttnfaithError(
-            f"{metric} is not defined for {num_labels} classes where validation has labels {found}: set "
+            f"{metric} is not defined for {num_labels} classes where validation has labels {present}: set "
             "training.metric_for_best_model to accuracy or loss"
         )
 
