@@ -112,8 +112,8 @@ def read_results(path: str | os.PathLike, lengths: Mapping[str, int]) -> list[di
         rationales = _field(given, "rationales", list, place)
         if len(rationales) > 1:
             raise DatasetError(f"{place}: rationales in {len(rationales)} documents; one text holds one.")
-        found = rationales[0] if rationales else {}
-        scores, spans = found.get("soft_rationale_predictions"), found.get("hard_rationale_predictions")
+        rationale = rationales[0] if rationales else {}
+        scores, spans = rationale.get("soft_rationale_predictions"), rationale.get("hard_rationale_predictions")
         if scores is not None and len(scores) != lengths[name]:
             raise DatasetError(f"{place}: {len(scores)} scores for a text of {lengths[name]} tokens.")
         rows.append(
@@ -236,14 +236,14 @@ def _marks(spans: Sequence[Mapping], length: int, place: str) -> list[int]:
 
 def _spans(marks: Sequence) -> list[tuple[int, int]]:
     """The longest runs of marked tokens."""
-    found, start = [], None
+    runs, start = [], None
     for place, mark in enumerate([*marks, 0]):
         if mark and start is None:
             start = place
         if not mark and start is not None:
-            found.append((start, place))
+            runs.append((start, place))
             start = None
-    return found
+    return runs
 
 
 def _check_unique(names: Sequence[str], path: Path) -> None:

@@ -135,7 +135,7 @@ def words(tokenizer, text: str | Sequence[str]) -> list:
     single = isinstance(text, str)
     split = _all_words(tokenizer, [text] if single else text)
     if marks_sentences(tokenizer):
-        split = [[word for word in found if word != MARK] for found in split]
+        split = [[word for word in words if word != MARK] for words in split]
     return split[0] if single else split
 
 
@@ -341,16 +341,16 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         }
         if pair:
             columns["token_type_ids"] = _lists(encoded["token_type_ids"], pa.int8())
-            asked = [[word for word in found if not hierarchical or word != MARK] for found in asked]
+            asked = [[word for word in words if not hierarchical or word != MARK] for words in asked]
             columns["query_tokens"] = _lists(asked, pa.string())
         if "label" in rows:
             columns["labels"] = pa.array(rows["label"], pa.int64())
-        read = [found[:k] for found, k in zip(split, kept, strict=True)]
+        read = [words[:k] for words, k in zip(split, kept, strict=True)]
         n_read = kept
         if hierarchical:
-            sentences = [divide(found) for found in read]
-            n_read = np.array([sum(map(len, found)) for found in sentences])
-            read = [list(map(" ".join, found)) for found in sentences]
+            sentences = [divide(words) for words in read]
+            n_read = np.array([sum(map(len, text)) for text in sentences])
+            read = [list(map(" ".join, text)) for text in sentences]
             columns["words"] = _lists(sentences, pa.list_(pa.string()))
         columns["tokens"] = _lists(read, pa.string())
         columns["length"] = pa.array(lengths.astype(np.int32))
@@ -369,9 +369,9 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
                     )
             values = [marks[:k] for marks, k in zip(rows[name], n_read, strict=True)]
             if hierarchical:
-                values = [_of_sentences(marks, found) for marks, found in zip(values, sentences, strict=True)]
+                values = [_of_sentences(marks, text) for marks, text in zip(values, sentences, strict=True)]
                 columns[f"word_{name}"] = _lists(values, pa.list_(pa.int8()))
-                values = [list(map(max, found)) for found in values]
+                values = [list(map(max, marks)) for marks in values]
             columns[name] = _lists(values, pa.int8())
         if "candidates" in rows:
             columns["candidates"] = _lists(rows["candidates"], pa.int32())

@@ -59,8 +59,8 @@ def load_vectors(
         missing: "zero" leaves words that are not in the file at zero, as the papers' own route does; "random" draws
             them like `random_vectors(V, D, std, seed)`.
 
-    Returns the (V, D) float32 matrix and a boolean (V,) mask of the words found. The padding row is zero and counts as
-    not found. Of a word that is listed twice the first vector is kept.
+    Returns the (V, D) float32 matrix and a boolean (V,) mask of the words that the file has. The padding row is zero and counts as
+    not there. Of a word that is listed twice the first vector is kept.
 
     Raises DatasetError, with file and line, for a line of another length than the first, for something that is no
     finite number, and for a file that is missing, damaged, empty or of another form.
@@ -80,12 +80,12 @@ def load_vectors(
         raise DatasetError(f"{path} is not UTF-8 text ({error}).") from error
 
     matrix = random_vectors(len(rows), vectors.shape[1], std if missing == "random" else 0.0, seed)
-    found = np.zeros(len(rows), bool)
+    known = np.zeros(len(rows), bool)
     for word, vector in zip(words, vectors, strict=True):
         row = rows[word]
-        if row != PADDING and not found[row]:
-            matrix[row], found[row] = vector, True
-    return matrix, found
+        if row != PADDING and not known[row]:
+            matrix[row], known[row] = vector, True
+    return matrix, known
 
 
 def _rows_of(vocabulary) -> dict[str, int]:

@@ -40,10 +40,10 @@ class Cell:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """What is compared: attention with each measure, then gradient with leave-one-out where both are there."""
-        found = [("attention", name) for name in self.measures]
+        pairs = [("attention", name) for name in self.measures]
         if {"gradient", "leave_one_out"} <= set(self.measures):
-            found.append(("gradient", "leave_one_out"))
-        return found
+            pairs.append(("gradient", "leave_one_out"))
+        return pairs
 
     @cached_property
     def instance_ids(self) -> list[str]:
@@ -64,12 +64,12 @@ class Cell:
 
         Raises RecordError where the instances of the cell have different numbers of classes.
         """
-        found = records.rows(self.table, "probs")
-        if len(counts := sorted({len(row) for row in found})) > 1:
+        rows = records.rows(self.table, "probs")
+        if len(counts := sorted({len(row) for row in rows})) > 1:
             raise records.RecordError(
                 f"{describe(self.heading)}: instances have {counts} classes; one cell is one model and has one number"
             )
-        return np.stack(found)
+        return np.stack(rows)
 
     @cached_property
     def predicted(self) -> np.ndarray:
@@ -81,17 +81,17 @@ class Cell:
         """The words of each instance's second text, such as a question; None where no instance has any."""
         if "query_tokens" not in self.table.column_names:
             return None
-        found = self.table.column("query_tokens").to_pylist()
-        return found if any(found) else None
+        words = self.table.column("query_tokens").to_pylist()
+        return words if any(words) else None
 
     @cached_property
     def words(self) -> list[list[np.ndarray]] | None:
         """The words of each sentence of each instance, where the cell's model has two levels; None where it has one."""
         if "words" not in self.table.column_names:
             return None
-        found = records.rows(self.table, "words")
+        texts = records.rows(self.table, "words")
         # Beside a model of two levels, a record writes each token of other models as a sentence of one word
-        return found if any(len(words) != 1 for sentences in found for words in sentences) else None
+        return texts if any(len(words) != 1 for sentences in texts for words in sentences) else None
 
     @property
     def classes(self) -> list[tuple[str, np.ndarray]]:

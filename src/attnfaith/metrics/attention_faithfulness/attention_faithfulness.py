@@ -274,8 +274,8 @@ class AttentionFaithfulness(evaluate.Metric):
                 agreement(attention, importance, predicted, alpha=alpha, n_bootstrap=n_bootstrap, seed=seed)
             )
             for function in (top_k_overlap, support_auprc):
-                found, chance = function(attention, importance)
-                results |= _mean(function.__name__, found)
+                values, chance = function(attention, importance)
+                results |= _mean(function.__name__, values)
                 results[f"{function.__name__}_chance"] = _mean("chance", chance)["chance"]
         if _given(probs, counterfactual_probs):
             results |= _summary("tvd", total_variation_distance(probs, counterfactual_probs))
@@ -314,9 +314,9 @@ def _predicted_class(probs):
     return [np.argmax(row) if is_known else np.nan for row, is_known in zip(probs, known, strict=True)]
 
 
-def _agreement_results(found):
+def _agreement_results(groups):
     results = {}
-    for group, values in found.items():
+    for group, values in groups.items():
         suffix = "" if group == "overall" else f"_class_{group}"
         results |= {f"kendall_tau{suffix}{end}": values[name] for name, end in _AGREEMENT_NAMES.items()}
         results[f"tie_ceiling{suffix}"] = values["tie_ceiling"]

@@ -155,7 +155,7 @@ def decision_flips(p: Sequence, q: Sequence) -> np.ndarray:
 
 def _argmax(flat: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Index of the first largest value of each row, [N] float64; NaN for rows that are empty or hold a NaN."""
-    found = np.full(len(lengths), np.nan)
+    places = np.full(len(lengths), np.nan)
     filled = np.flatnonzero(lengths)
     if len(filled):
         starts = (np.cumsum(lengths) - lengths)[filled]
@@ -163,8 +163,8 @@ def _argmax(flat: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         owner = np.repeat(np.arange(len(filled)), lengths[filled])
         hits = np.flatnonzero(flat == largest[owner])
         rows, first = np.unique(owner[hits], return_index=True)
-        found[filled[rows]] = hits[first] - starts[rows]
-    return found
+        places[filled[rows]] = hits[first] - starts[rows]
+    return places
 
 
 def flip_fraction(p: Sequence, q: Sequence) -> dict[str, float | int]:

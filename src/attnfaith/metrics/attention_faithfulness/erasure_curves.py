@@ -122,11 +122,11 @@ def erasure_results(whole: Sequence, kept: Sequence, removed: Sequence, empty: S
     normalised_sufficiency, normalised_comprehensiveness (means over the shares). Arguments and errors as above.
     """
     falls = {"sufficiency": sufficiency(whole, kept), "comprehensiveness": comprehensiveness(whole, removed)}
-    found = {f"{name}_aopc": aopc(values) for name, values in falls.items()}
-    found |= {f"{name}_aopc_paper": aopc(values, "eraser_paper") for name, values in falls.items()}
-    found["normalised_sufficiency"] = normalised_sufficiency(whole, kept, empty).mean(1)
-    found["normalised_comprehensiveness"] = normalised_comprehensiveness(whole, removed, empty).mean(1)
-    return found
+    numbers = {f"{name}_aopc": aopc(values) for name, values in falls.items()}
+    numbers |= {f"{name}_aopc_paper": aopc(values, "eraser_paper") for name, values in falls.items()}
+    numbers["normalised_sufficiency"] = normalised_sufficiency(whole, kept, empty).mean(1)
+    numbers["normalised_comprehensiveness"] = normalised_comprehensiveness(whole, removed, empty).mean(1)
+    return numbers
 
 
 def _falls(whole: Sequence, changed: Sequence, name: str) -> np.ndarray:

@@ -31,10 +31,10 @@ def average_precision(scores: Sequence, rationale: Sequence) -> np.ndarray:
     >>> average_precision([[0.1, 0.7, 0.2], [1, 2]], [[1, 1, 0], [1, 1]]).round(4).tolist()
     [0.8333, nan]
     """
-    found = np.asarray(auprc(scores, rationale), np.float64)
+    precision = np.asarray(auprc(scores, rationale), np.float64)
     _, gold, lengths = flatten_pair(scores, rationale, ("scores", "rationale"))
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    return np.where(np.bincount(owner, weights=gold, minlength=len(lengths)) == lengths, np.nan, found)
+    return np.where(np.bincount(owner, weights=gold, minlength=len(lengths)) == lengths, np.nan, precision)
 
 
 def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
@@ -49,15 +49,15 @@ def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
     [0.25, 0.6667]
     """
     known = ~np.isnan(average_precision(scores, rationale))
-    found = np.full(len(known), np.nan)
+    areas = np.full(len(known), np.nan)
     for row in np.flatnonzero(known):
         values, gold = np.asarray(scores[row], np.float64), np.asarray(rationale[row], np.float64)
         order = np.argsort(-values, kind="stable")
         last = np.append(np.diff(values[order]) != 0, True)
         hits, count = np.cumsum(gold[order])[last], np.flatnonzero(last) + 1
         recall, precision = np.append(0, hits / hits[-1]), np.append(1, hits / count)
-        found[row] = (np.diff(recall) * (precision[1:] + precision[:-1])).sum() / 2
-    return found
+        areas[row] = (np.diff(recall) * (precision[1:] + precision[:-1])).sum() / 2
+    return areas
 
 
 def top_tokens(scores: Sequence, share: float) -> list[np.ndarray | None]:
@@ -72,17 +72,17 @@ def top_tokens(scores: Sequence, share: float) -> list[np.ndarray | None]:
     """
     if not 0 < share <= 1:
         raise ValueError(f"share is {share}; give the share of tokens that a rationale holds, above 0 and at most 1")
-    found = []
+    rationales = []
     for row in scores:
         if row is None:
-            found.append(None)
+            rationales.append(None)
             continue
         values = np.asarray(row, np.float64)
         order = np.lexsort((np.random.default_rng(len(values)).permutation(len(values)), -values))
         chosen = np.zeros(len(values))
         chosen[order[: max(1, int(np.ceil(share * len(values) - 1e-9)))]] = 1  # 0.07 x 100 is above 7 in floats
-        found.append(np.where(np.isnan(values).any(), np.nan, chosen))
-    return found
+        rationales.append(np.where(np.isnan(values).any(), np.nan, chosen))
+    return rationales
 
 
 def token_f1(chosen: Sequence, rationale: Sequence) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -120,7 +120,7 @@ def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = MATCH) ->
         raise ValueError(f"threshold is {threshold}; give the overlap at which spans match, above 0 and at most 1")
     chosen, gold, owner, count = _pair(chosen, rationale)
     ends = np.searchsorted(owner, np.arange(1, count))
-    found = np.full((3, count), np.nan)
+    values = np.full((3, count), np.nan)
     for row, (picked, marked) in enumerate(zip(np.split(chosen, ends), np.split(gold, ends), strict=True)):
         if np.isnan(picked).any() or np.isnan(marked).any() or not marked.any():
             continue
@@ -131,8 +131,8 @@ def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = MATCH) ->
         hits = matches.any(1).mean() if len(mine) else np.nan
         recall = matches.any(0).mean()
         total = hits + recall
-        found[:, row] = hits, recall, 2 * hits * recall / total if total > 0 else 0.0
-    return tuple(found)
+        values[:, row] = hits, recall, 2 * hits * recall / total if total > 0 else 0.0
+    return tuple(values)
 
 
 def spans(marks: Sequence) -> np.ndarray:

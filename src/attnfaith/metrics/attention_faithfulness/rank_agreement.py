@@ -276,10 +276,10 @@ def agreement(
 
     Raises ValueError naming the row where rows differ in length, and for arguments out of range.
 
-    >>> found = agreement([[0.1, 0.2, 0.7], [0.5, 0.5], [0.1, 0.3, 0.6]], [[1, 2, 3], [1, 2], [1, 3, 2]], [0, 0, 1])
-    >>> {name: round(values["tau_mean"], 3) for name, values in found.items()}
+    >>> summary = agreement([[0.1, 0.2, 0.7], [0.5, 0.5], [0.1, 0.3, 0.6]], [[1, 2, 3], [1, 2], [1, 3, 2]], [0, 0, 1])
+    >>> {name: round(values["tau_mean"], 3) for name, values in summary.items()}
     {'overall': 0.667, '0': 1.0, '1': 0.333}
-    >>> found["0"]["n"], found["0"]["n_undefined"]
+    >>> summary["0"]["n"], summary["0"]["n_undefined"]
     (1, 1)
     """
     check_settings(alpha, n_bootstrap, seed)
@@ -289,11 +289,11 @@ def agreement(
     if predicted_class is not None:
         predicted = _classes(predicted_class, len(tau))
         groups |= {str(int(c)): predicted == c for c in np.unique(predicted[~np.isnan(predicted)])}
-    found = {}
+    summaries = {}
     for name, members in groups.items():
         defined = members & ~np.isnan(tau)
         low, high = _bootstrap_interval(tau[defined], n_bootstrap, seed)
-        found[name] = {
+        summaries[name] = {
             "n": int(defined.sum()),
             "n_undefined": int(members.sum() - defined.sum()),
             "tau_mean": _mean(tau[defined]),
@@ -304,7 +304,7 @@ def agreement(
             "tie_ceiling": _mean(ceiling[defined]),
             "tau_over_ceiling": _mean(tau[defined] / ceiling[defined]),
         }
-    return found
+    return summaries
 
 
 def check_settings(alpha: float, n_bootstrap: int, seed: int) -> None:
@@ -368,13 +368,13 @@ def auprc(score_rows: Sequence, gold_rows: Sequence) -> np.ndarray:
     scores, owner, gold = scores[order], owner[order], np.nan_to_num(gold[order])  # a NaN would run into later rows
     starts = (np.cumsum(lengths) - lengths)[owner]
     before = np.concatenate([[0.0], np.cumsum(gold)])
-    found = before[1:] - before[starts]  # marked tokens among those of at least this rank
+    hits = before[1:] - before[starts]  # marked tokens among those of at least this rank
     last = np.ones(len(scores), dtype=bool)
     last[:-1] = (scores[1:] != scores[:-1]) | (owner[1:] != owner[:-1])
-    precision = found[last] / (np.flatnonzero(last) - starts[last] + 1)
+    precision = hits[last] / (np.flatnonzero(last) - starts[last] + 1)
     first = np.ones(last.sum(), dtype=bool)
     first[1:] = owner[last][1:] != owner[last][:-1]
-    gain = np.where(first, found[last], np.diff(found[last], prepend=0.0))
+    gain = np.where(first, hits[last], np.diff(hits[last], prepend=0.0))
     total = np.bincount(owner[last], weights=precision * gain, minlength=len(lengths))
     undefined = np.bincount(owner, weights=np.isnan(scores), minlength=len(lengths)) > 0
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -62,8 +62,8 @@ def support_auprc(attention: Sequence, importance: Sequence) -> tuple[np.ndarray
 
     Raises ValueError naming the row where the rows of a pair differ in length.
 
-    >>> found, chance = support_auprc([[0.6, 0.4, 0.0, 0.0], [0.9, 0.1]], [[4, 1, 3, 2], [2, 1]])
-    >>> found.tolist(), chance.round(4).tolist()
+    >>> areas, chance = support_auprc([[0.6, 0.4, 0.0, 0.0], [0.9, 0.1]], [[4, 1, 3, 2], [2, 1]])
+    >>> areas.tolist(), chance.round(4).tolist()
     ([0.75, nan], [0.6806, nan])
     """
     attention, importance, lengths = flatten_pair(attention, importance, ("attention", "importance"))
