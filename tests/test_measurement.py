@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith import measurement, record
+from attnfaith import measurement, outputs, record
 from attnfaith.data.collation import pad_batch
 from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import gradient
-from attnfaith.measurement import MeasurementError, check_options, digest_data, load_producers, measure
+from attnfaith.measurement import MeasurementError, check_options, load_producers, measure
 from attnfaith.record import Column, Identity
 
 
@@ -227,7 +227,7 @@ def test_questions_come_through(go, texts, tiny_model):
     found = go(model=model, dataset=dataset)
     assert found.column("query_tokens").to_pylist() == asked
     other = dataset.remove_columns("query_tokens").add_column("query_tokens", [["x"], *asked[1:]])
-    assert digest_data(dataset) != digest_data(other)
+    assert outputs.digest_data(dataset) != outputs.digest_data(other)
 
 
 def test_labels_reach_producers(go, texts):
@@ -368,9 +368,9 @@ def test_outputs_are_read_back_by_instance(go, texts, tiny_model, tmp_path):
     made = go(producers=[])
     order = np.random.default_rng(1).permutation(20)
     record.save(made.take(order), tmp_path / "shuffled.parquet")
-    digest = measurement.digest_model(tiny_model())
+    digest = outputs.digest_model(tiny_model())
     for name in ("r.parquet", "shuffled.parquet"):
-        found = measurement.read_outputs(tmp_path / name, texts(), digest)
+        found = outputs.read_outputs(tmp_path / name, texts(), digest)
         assert found.column("instance_id").to_pylist() == texts()["instance_id"]
         for column in ("attention", "probs"):
             for mine, theirs in zip(record.rows(found, column), record.rows(made, column), strict=True):
@@ -379,9 +379,9 @@ def test_outputs_are_read_back_by_instance(go, texts, tiny_model, tmp_path):
 
 def test_what_the_weights_do_not_tell_is_in_the_digest(tiny_model):
     free, held, other = (tiny_model(score_scale=scale) for scale in (None, 1.0, 2.0))
-    assert len({measurement.digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
+    assert len({outputs.digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
     marked = (tiny_model(hierarchy="sentence", sentence_token_id=mark) for mark in (4, 5))
-    assert len({measurement.digest_model(model) for model in marked}) == 2
+    assert len({outputs.digest_model(model) for model in marked}) == 2
     assert measurement.model_identity(held)["score_scale"] == 1.0
 
 
@@ -397,29 +397,27 @@ def replaced(name):
 @pytest.mark.parametrize("column", ["input_ids", "labels", "tokens"])
 def test_outputs_of_other_texts_are_refused(go, texts, tiny_model, tmp_path, column):
     go(producers=[])
-    with pytest.raises(MeasurementError, match="made of other texts, labels or another vocabulary: both runs must"):
-        measurement.read_outputs(
-            tmp_path / "r.parquet", texts().map(replaced(column)), measurement.digest_model(tiny_model())
-        )
+    with pytest.raises(outputs.OutputsError, match="made of other texts, labels or another vocabulary: both runs must"):
+        outputs.read_outputs(tmp_path / "r.parquet", texts().map(replaced(column)), outputs.digest_model(tiny_model()))
 
 
 def test_outputs_that_do_not_fit(go, texts, tiny_model, tmp_path):
-    path, digest = tmp_path / "r.parquet", measurement.digest_model(tiny_model())
-    with pytest.raises(MeasurementError, match="cannot be used: no record at"):
-        measurement.read_outputs(path, texts(), digest)
+    path, digest = tmp_path / "r.parquet", outputs.digest_model(tiny_model())
+    with pytest.raises(outputs.OutputsError, match="cannot be used: no record at"):
+        outputs.read_outputs(path, texts(), digest)
     table = go(producers=[])
     with pytest.raises(
-        MeasurementError, match=r"made by another model than the one beside it \(weights .*measure that one anew"
+        outputs.OutputsError, match=r"made by another model than the one beside it \(weights .*measure that one anew"
     ):
-        measurement.read_outputs(path, texts(), measurement.digest_model(tiny_model(seed=1)))
+        outputs.read_outputs(path, texts(), outputs.digest_model(tiny_model(seed=1)))
     longer = texts([*LENGTHS, 4])
-    with pytest.raises(MeasurementError, match="has no row for 1 of 21 texts, such as 'tiny/test/20'"):
-        measurement.read_outputs(path, longer, digest)
-    with pytest.raises(MeasurementError, match="gives 'tiny/test/2' 9 weights and the text has 8 tokens"):
-        measurement.read_outputs(path, texts([5, 0, 8, *LENGTHS[3:]]), digest)
+    with pytest.raises(outputs.OutputsError, match="has no row for 1 of 21 texts, such as 'tiny/test/20'"):
+        outputs.read_outputs(path, longer, digest)
+    with pytest.raises(outputs.OutputsError, match="gives 'tiny/test/2' 9 weights and the text has 8 tokens"):
+        outputs.read_outputs(path, texts([5, 0, 8, *LENGTHS[3:]]), digest)
     record.save(record.with_settings(table, []), path)
-    with pytest.raises(MeasurementError, match="does not say which model and texts it comes from"):
-        measurement.read_outputs(path, texts(), digest)
+    with pytest.raises(outputs.OutputsError, match="does not say which model and texts it comes from"):
+        outputs.read_outputs(path, texts(), digest)
 
 
 # ------------------------------------------------------------------------------------------------ independence
@@ -743,7 +741,7 @@ def test_a_producer_gets_the_seed_and_the_instances(go, monkeypatch):
     module.COLUMNS = {"importance_a": Column(("T",))}
 
     def told(model, batch, *, seed):
-        seen.append((seed, batch["instance_id"], not model.training, torch.is_grad_enabled()))
+        seen.append((seed, batch["instance_id"], not model.classifier.training, torch.is_grad_enabled()))
         lengths = batch["attention_mask"].sum(1) - 2
         return {"importance_a": [np.ones(int(length)) for length in lengths]}
 

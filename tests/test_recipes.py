@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import AttentionClassifierForSequenceClassification, recipes, runs
-from attnfaith.data.loading import SPLITS
-from attnfaith.data.registry import get_entry
+from attnfaith.data.registry import SPLITS, get_entry
 from attnfaith.measurement import load_producers
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +205,19 @@ def test_scores_of_interventions(tmp_path, capsys):
         "adversary search: no draws, undefined for 1 texts",
         "permutation: no draws, undefined for 1 texts",
     ]
+
+
+def test_an_experiment_without_draws_is_scored_too(tmp_path, monkeypatch):
+    """One prediction a text, [C]: the same as a single draw."""
+    columns = record.as_columns(record.Identity("x", "x", "x", 0), 2) | {"instance_id": ["a", "b"]}
+    columns |= {"tokens": [["u", "v"]] * 2, "label": [None] * 2, "truncated": [False] * 2}
+    columns |= {"probs": [[0.2, 0.8]] * 2, "attention": [[0.5, 0.5]] * 2, "turned_probs": [[0.6, 0.4], [0.2, 0.8]]}
+    table = record.build(columns, {"turned_probs": record.Column(("C",), distribution=True)})
+    record.save(table, tmp_path / "record.parquet")
+    module = types.SimpleNamespace(METRIC={"counterfactual_probs": "turned_probs"})
+    monkeypatch.setattr("attnfaith.runs.summary.load_producers", lambda names: {"turned": module})
+    scores = runs.faithfulness(tmp_path / "record.parquet")["turned"]
+    assert (scores["n"], scores["tvd"], scores["flip_fraction"]) == (2, pytest.approx(0.2), 0.5)
 
 
 def test_a_run_is_reproduced(finished, tiny_recipe, tmp_path):

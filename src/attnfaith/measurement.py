@@ -1,6 +1,5 @@
 """From a data set, a model and named producers to a record: sharded over processes, resumable, bounded in memory."""
 
-import hashlib
 import importlib
 import inspect
 import json
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from accelerate import PartialState
 from tqdm import tqdm
@@ -23,6 +21,7 @@ from attnfaith import experiments, importance, record
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError, DatasetError
 from attnfaith.files import write_atomically
+from attnfaith.outputs import KEPT, digest_attention, digest_data, digest_model
 from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of
 
 
@@ -31,7 +30,6 @@ BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
 LEVELS = ("sentence", "word")
 PREFIX = "importance_"
-KEPT = ("rationale", "impermissible", "query_tokens")  # columns of the data that a record keeps as they are
 
 
 class MeasurementError(AttnfaithError):
@@ -153,7 +151,7 @@ def measure(
         "columns": _makers(modules, extra),
         "model": digest_model(model),
         "data": digest_data(dataset),
-        "attention": None if attention is None else _digest_attention(attention, dataset),
+        "attention": None if attention is None else digest_attention(attention, dataset),
         "identity": asdict(identity),
         "producers": list(modules),
         "options": options,
@@ -308,42 +306,6 @@ def _shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.nda
     return shards
 
 
-def digest_model(model) -> str:
-    """SHA-256 of a model's weights and of what they do not tell: a fingerprint of what it computes."""
-    digest = hashlib.sha256()
-    for name, values in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(values.detach().cpu().contiguous().view(torch.uint8).numpy())
-    config = model.config  # what the weights and their shapes do not tell
-    told = [
-        record.projection_label(config.projection, config.projection_parameter),
-        config.markers,
-        config.num_attention_heads,
-    ]
-    told += [] if config.score_scale is None else [config.score_scale]
-    told += [] if config.hierarchy == "none" else [config.hierarchy, config.sentence_token_id]
-    digest.update(json.dumps(told).encode())
-    return digest.hexdigest()
-
-
-def digest_data(dataset) -> str:
-    """SHA-256 of an encoded data set: ids, texts, input ids, labels, candidates, marks and questions, in its order."""
-    digest = hashlib.sha256()
-    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "candidates", *KEPT)
-    names = [name for name in names if name in dataset.column_names]
-    digest.update(repr(names).encode())
-    for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
-        digest.update(repr(part.to_pydict()).encode())
-    return digest.hexdigest()
-
-
-def _digest_attention(attention: Mapping[str, np.ndarray], dataset) -> str:
-    digest = hashlib.sha256()
-    for name in dataset["instance_id"]:
-        digest.update(name.encode() + b"\0" + np.asarray(attention[name], np.float32).tobytes())
-    return digest.hexdigest()
-
-
 def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
     names = dataset["instance_id"]
     if missing := [name for name in names if name not in attention]:
@@ -359,53 +321,6 @@ def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
                 f"the attention given for '{name}' is no distribution: its weights must be 0 or more and sum to 1 (least "
                 f"{weights.min():g}, sum {weights.sum():g})"
             )
-
-
-def read_outputs(path: str | os.PathLike, dataset, model: str) -> pa.Table:
-    """What a model says of an encoded data set, from the record at `path`: instance_id, probs [C] and attention [T].
-
-    One row per instance of the data set, in its order; rows are found by instance_id, never by their place in the record.
-    model: `digest_model` of the model the record must come from.
-
-    Raises MeasurementError where no record lies there, instances are missing, texts have other lengths than the record's,
-    or the record was made by another model or of other texts, labels or another vocabulary.
-    """
-    try:
-        table = record.load(path)
-    except record.RecordError as error:
-        raise MeasurementError(f"{path} cannot be used: {error}") from error
-    made = record.settings(table)
-    if len(made) != 1 or not {"model", "data", "identity"} <= set(made[0]):
-        raise MeasurementError(f"{path} does not say which model and texts it comes from: measure them anew")
-    if made[0]["model"] != model:
-        raise MeasurementError(
-            f"{path} was made by another model than the one beside it (weights {made[0]['model'][:16]}, not {model[:16]}): "
-            "measure that one anew"
-        )
-    names = dataset.with_format("arrow")["instance_id"]
-    names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else pa.array(names)
-    places = pc.index_in(names, table.column("instance_id").combine_chunks())
-    if places.null_count:
-        first = names.filter(places.is_null())[0]
-        raise MeasurementError(
-            f"{path} has no row for {places.null_count} of {len(names)} texts, such as '{first}': both runs need "
-            "the same data set, limits and seed of the data"
-        )
-    found = table.select(["instance_id", "probs", "attention"]).take(places)
-    lengths = np.array([len(tokens) for tokens in dataset["tokens"]])
-    theirs = pc.list_value_length(found.column("attention")).to_numpy()
-    if (wrong := np.flatnonzero(lengths != theirs)).size:
-        row = wrong[0]
-        raise MeasurementError(
-            f"{path} gives '{names[row]}' {theirs[row]} weights and the text has {lengths[row]} tokens: both runs must cut "
-            "texts at the same data.max_length"
-        )
-    if made[0]["data"] != digest_data(dataset):
-        raise MeasurementError(
-            f"{path} was made of other texts, labels or another vocabulary: both runs must have the same data section and "
-            "the same files behind it"
-        )
-    return found
 
 
 def _prepare(folder: Path, plan: dict, discard: bool) -> None:
@@ -491,24 +406,24 @@ def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record
     Importances of states are not among them: a token is erased from the input. A signed measure (one whose column's doc says
     so) is there by its size as well, beside the measures that have no sign: else none could tell what is due to the sign.
     """
-    found = {"attention": columns["attention"]}
+    scores = {"attention": columns["attention"]}
     for name, column in declared.items():
         if name.startswith(PREFIX) and column.axes == ("T",) and name in columns and not name.endswith("_hidden"):
             measure = name.removeprefix(PREFIX)
-            found[measure] = columns[name]
+            scores[measure] = columns[name]
             if column.signed:
-                found[record.ABSOLUTE + measure] = [np.abs(values) for values in columns[name]]
-    return found
+                scores[record.ABSOLUTE + measure] = [np.abs(values) for values in columns[name]]
+    return scores
 
 
 def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.ndarray]]:
     """Weights (B,L) of input positions as one array (W,) for each sentence of each document; items (B,L)."""
-    found = []
+    sentences = []
     for row, numbers in zip(weights.float().cpu().numpy(), items.cpu().numpy(), strict=True):
         inside = numbers >= 0
         counts = np.bincount(numbers[inside])
-        found.append(np.split(row[inside], np.cumsum(counts)[:-1]) if len(counts) else [])
-    return found
+        sentences.append(np.split(row[inside], np.cumsum(counts)[:-1]) if len(counts) else [])
+    return sentences
 
 
 def _join(parts: list[pa.Table]) -> pa.Table:

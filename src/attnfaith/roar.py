@@ -38,8 +38,9 @@ from attnfaith.data.tokenization import encode
 from attnfaith.experiments.rationale_erasure import check as check_shares
 from attnfaith.experiments.rationale_erasure import rationales
 from attnfaith.files import write_atomically
-from attnfaith.measurement import digest_data, digest_model, load_producers, measure, producers, scores_by_measure
+from attnfaith.measurement import load_producers, measure, producers, scores_by_measure
 from attnfaith.metrics.classification import classification_scores
+from attnfaith.outputs import digest_data, digest_model
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.training import make_trainer
 

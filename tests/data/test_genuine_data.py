@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnfaith.data.loading import ROOT_VARIABLE, load_splits
+from attnfaith.data.loading import load_splits
 from attnfaith.data.original_formats import read_babi
 from attnfaith.data.registry import DATASETS
+from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors
 from attnfaith.errors import DatasetError

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnfaith.data.loading import SPLITS, load_splits, read_source
-from attnfaith.data.registry import DATASETS
+from attnfaith.data.loading import load_splits, read_source
+from attnfaith.data.registry import DATASETS, SPLITS
 from attnfaith.data.tokenization import build_tokenizer, encode, split_words
 from attnfaith.errors import DatasetError
 

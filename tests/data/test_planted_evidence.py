@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 from attnfaith.data import planted_evidence as planted
-from attnfaith.data.loading import SPLITS, load_splits
+from attnfaith.data.loading import load_splits
 from attnfaith.data.planted_evidence import generate
+from attnfaith.data.registry import SPLITS
 from attnfaith.data.tokenization import split_words
 from attnfaith.errors import DatasetError
 

@@ -1,13 +1,14 @@
 """Every entry obeys the registry's own rules."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 
 import pytest
 
 from attnfaith.data.original_formats import FORMATS
-from attnfaith.data.registry import DATASETS, DatasetEntry, get_entry
+from attnfaith.data.registry import DATASETS, DatasetEntry, get_entry, read_entries
 from attnfaith.data.tokenization import PREPROCESSING
 from attnfaith.errors import DatasetError
 
@@ -92,6 +93,45 @@ def test_pairs_of_the_papers_are_not_filtered(name, min_df):
     assert (entry.min_length, entry.max_length, entry.drop_shortest, entry.drop_longest) == (None, None, False, False)
 
 
+SMALL = "name: a\n  citation: b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"- {SMALL}  mindf: 3", "entry 'a', mindf=3: Unexpected keyword argument"),
+        ("- name: a", "entry 'a', citation=.*: Field required"),
+        ("- citation: a", "entry 0, name=.*: Field required"),
+        (f"- {SMALL}  min_df: '3'", "entry 'a', min_df='3': Input should be a valid integer"),
+        (f"- {SMALL}  min_df: true", "entry 'a', min_df=True: Input should be a valid integer"),
+        (f"- {SMALL}  answers: 1", "entry 'a', answers=1: Input should be a valid boolean"),
+        (f"- {SMALL}  label_names: [no, 1]", "entry 'a', label_names.0=False: Input should be a valid string"),
+        (f"- {SMALL}  notes: [see, 1]", "entry 'a', notes=.*: Input should be a valid string"),
+        (f"- {SMALL}- {SMALL}", "two entries of the name 'a'"),
+        ("a: b", "must be a list of entries"),
+        ("- a", "must be a list of entries"),
+        ("- [a", "is not valid YAML"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(tmp_path, text, message):
+    path = tmp_path / "registry.yaml"
+    path.write_text(text)
+    with pytest.raises(DatasetError, match=f"{re.escape(str(path))}.*{message}"):
+        read_entries(path)
+
+
+def test_fields_and_notes_of_the_file(tmp_path):
+    path = tmp_path / "registry.yaml"
+    path.write_text(
+        f"- {SMALL}  notes: [One., Two.]\n  label_subset: {{9: 0}}\n  columns: {{text: [a, [b, c]], label: [d]}}"
+    )
+    assert read_entries(path) == {
+        "a": DatasetEntry(
+            "a", "b", notes="One. Two.", label_subset={9: 0}, columns={"text": ("a", ("b", "c")), "label": ("d",)}
+        )
+    }
+
+
 def test_unknown_name_says_what_is_known():
     with pytest.raises(DatasetError, match=r"'imbd'. Did you mean 'imdb'\? Known: 20news_sports, ade, .*yelp\."):
         get_entry("imbd")
@@ -106,7 +146,10 @@ def test_entries_cannot_be_changed():
 
 def test_importing_the_data_layer_is_light():
     """The heavy libraries are imported on use, so that a reader of records never pays for them."""
-    names = "registry, loading, original_formats, tokenization, collation, vectors, babi, planted_evidence"
+    names = (
+        "registry, loading, sources, columns, cutting, original_formats, tokenization, collation, vectors, babi, "
+        "planted_evidence"
+    )
     code = (
         f"import sys; from attnfaith.data import {names}; "
         "print([m for m in ('torch', 'transformers', 'datasets', 'tokenizers') if m in sys.modules])"

@@ -105,17 +105,17 @@ def same(values, expected, exact=False):
 
 
 def check(made, producer, model, rows):
-    """Columns, lengths and values as declared. Undefined is NaN, and the column's doc says so."""
+    """Columns, lengths and values as declared. Undefined is NaN, and the column says when."""
     assert list(made) == list(columns_of(producer, subject_of(model)))
     for name in made:
         column = producer.COLUMNS[name]
         assert isinstance(column, record.Column) and column.doc
         for row, values in zip(rows, made[name], strict=True):
-            assert values.dtype.kind == "U" or "NaN" in column.doc or np.isfinite(values).all(), name
+            assert values.dtype.kind == "U" or column.undefined or np.isfinite(values).all(), name
             for axis, size in zip(column.axes, values.shape, strict=True):
                 assert size == {"T": len(row["tokens"]), "C": model.num_labels}.get(axis, size), name
             if name.startswith("importance_"):
-                assert column.axes == ("T",) and ("signed" in column.doc or (values >= 0).all())
+                assert column.axes == ("T",) and (column.signed or (values >= 0).all())
 
 
 def test_there_are_producers():

@@ -4,13 +4,13 @@ The page itself is opened by `browse_space.py`.
 """
 
 import html
-import importlib.util
 import io
 import json
 import math
 import pickle
 import re
 import shutil
+import subprocess
 import sys
 import unicodedata
 from html.parser import HTMLParser
@@ -26,6 +26,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness import app, reading
+from attnfaith.metrics.attention_faithfulness.drawing import bars_html, histogram_html
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME
 
@@ -38,24 +40,13 @@ TAU = [1 / 3, 2 / math.sqrt(2 * 3), math.nan, 4 / math.sqrt(4 * 6)]
 HOSTILE = "<img src=x onerror='hit()'>\"&amp;${hit}\ud800"
 
 
-def load_app():
-    spec = importlib.util.spec_from_file_location("attention_faithfulness_app", METRIC_DIR / "app.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-app = load_app()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _offline(evaluate):
     """Every computation below is without network, in caches of its own."""
 
 
 def of_file(data, **chosen):
-    return app.answer(lambda: app.columns_of_file(data, **chosen))
+    return app.answer(lambda: reading.columns_of_file(data, **chosen))
 
 
 def of_columns(columns):
@@ -133,21 +124,21 @@ def is_safe(text):
     ],
 )
 def test_typed_rows(text, rows):
-    same_rows(app.columns_of_texts({"importance": text})["importance"], rows)
+    same_rows(reading.columns_of_texts({"importance": text})["importance"], rows)
 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.floats(allow_nan=False), max_size=4) | st.none(), min_size=1, max_size=5))
 def test_both_ways_to_type_say_the_same(rows):
     lines = "\n".join("null" if row is None else str(row) for row in rows)
-    same_rows(app.columns_of_texts({"importance": lines})["importance"], rows)
+    same_rows(reading.columns_of_texts({"importance": lines})["importance"], rows)
     text = json.dumps(rows)
     if any(row is not None for row in rows):
-        same_rows(app.columns_of_texts({"importance": text})["importance"], rows)
+        same_rows(reading.columns_of_texts({"importance": text})["importance"], rows)
 
 
 def test_an_empty_box_leaves_the_column_out():
-    assert list(app.columns_of_texts({"attention": "1", "importance": " \n"})) == ["attention"]
+    assert list(reading.columns_of_texts({"attention": "1", "importance": " \n"})) == ["attention"]
 
 
 @pytest.mark.parametrize(
@@ -161,12 +152,12 @@ def test_an_empty_box_leaves_the_column_out():
         ("[[true]]", "attention, row 0: 'True' is not a number"),
         ("[[[0.5]]]", r"attention, row 0: '\[0.5\]' is not a number"),
         ("[" * 100_000, "attention is nested too deeply"),
-        ("x" * 100, f"line 1: '{'x' * app.MAX_TOKEN}…' is not"),
+        ("x" * 100, f"line 1: '{'x' * reading.MAX_TOKEN}…' is not"),
     ],
 )
 def test_what_cannot_be_read_is_named(text, message):
-    with pytest.raises(app.InputError, match=message):
-        app.columns_of_texts({"attention": text})
+    with pytest.raises(reading.InputError, match=message):
+        reading.columns_of_texts({"attention": text})
 
 
 AS_JSON = json.dumps({"attention": ATTENTION, "importance": IMPORTANCE, "tokens": TOKENS})
@@ -189,7 +180,7 @@ AS_TOKENS = "instance,token,attention,importance\n" + "".join(
 @pytest.mark.parametrize("text", [AS_JSON, AS_OBJECTS, AS_CSV, AS_TOKENS], ids=["json", "objects", "csv", "tokens"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_files_of_text(text, encoding):
-    columns, choices = app.columns_of_file(text.encode(encoding))
+    columns, choices = reading.columns_of_file(text.encode(encoding))
     # a text without tokens has no line in a file with a token a line
     kept = [place for place, tokens in enumerate(TOKENS) if tokens or text != AS_TOKENS]
     same_rows(columns["attention"], [ATTENTION[place] for place in kept])
@@ -228,8 +219,8 @@ def test_files_of_text(text, encoding):
     ],
 )
 def test_files_that_cannot_be_used(data, message):
-    with pytest.raises(app.InputError, match=message):
-        app.columns_of_file(data)
+    with pytest.raises(reading.InputError, match=message):
+        reading.columns_of_file(data)
 
 
 class Trap:
@@ -244,8 +235,8 @@ def test_nothing_is_unpickled(protocol, tmp_path, monkeypatch):
     array = io.BytesIO()
     np.save(array, np.array([Trap()], dtype=object), allow_pickle=True)
     for bad in (data, array.getvalue()):
-        with pytest.raises(app.InputError):
-            app.columns_of_file(bad)
+        with pytest.raises(reading.InputError):
+            reading.columns_of_file(bad)
     assert not Path("sprung").exists()
     pickle.loads(data).close()
     assert Path("sprung").exists()  # the trap works
@@ -282,6 +273,10 @@ def record_file(tmp_path_factory):
     return path.read_bytes()
 
 
+def test_the_page_tells_cells_apart_as_a_record_does():
+    assert sorted(reading.IDENTITY) == sorted(records.IDENTITY_COLUMNS)
+
+
 def test_a_record(record_file):
     found, choices = of_file(record_file)
     assert choices["importance"] == ["importance_gradient", "importance_random"]
@@ -291,7 +286,7 @@ def test_a_record(record_file):
     np.testing.assert_allclose(found.columns["tau"], TAU, rtol=1e-6)
     assert found.results["n"] == 4 and found.results["kendall_tau_class_1_n"] == 3
     assert found.results["kendall_tau"] == pytest.approx(np.nanmean(TAU))
-    assert [Elements(app.bars_html(found.columns, 3)).text.count(token) for token in "ghij"] == [1] * 4
+    assert [Elements(bars_html(found.columns, 3)).text.count(token) for token in "ghij"] == [1] * 4
 
 
 def test_another_measure_and_cell_of_a_record(record_file):
@@ -328,7 +323,7 @@ def test_any_parquet_file_with_the_columns(how):
     assert choices["used"] == ["attention", "importance", "tokens"]
     np.testing.assert_allclose(found.columns["tau"], [*TAU, math.nan])
     assert found.columns["attention"][-1] is None and found.results["kendall_tau_undefined"] == 2
-    assert "".join(is_safe(app.bars_html(found.columns, 4)).text).count("k") == 3  # in "rank" twice, and the token
+    assert "".join(is_safe(bars_html(found.columns, 4)).text).count("k") == 3  # in "rank" twice, and the token
 
 
 # ---------------------------------------------------------------------------------------------- bounds
@@ -342,29 +337,29 @@ def test_a_file_that_ends_its_reader():
 
 def test_a_file_is_tried_before_it_is_read(monkeypatch):
     data = parquet({"attention": ATTENTION})
-    monkeypatch.setattr(app, "MAX_SECONDS", 0)
-    with pytest.raises(app.InputError, match="not a readable Parquet file"):
-        app.columns_of_file(data)
+    monkeypatch.setattr(reading, "MAX_SECONDS", 0)
+    with pytest.raises(reading.InputError, match="not a readable Parquet file"):
+        reading.columns_of_file(data)
 
 
 def test_sizes(monkeypatch):
     data = parquet({"attention": ATTENTION, "importance": IMPORTANCE, "other": [[0.0] * 50] * 4})
-    monkeypatch.setattr(app, "MAX_VALUES", 24)  # 10 numbers and a place for the empty row, twice
-    app.columns_of_file(data)
-    monkeypatch.setattr(app, "MAX_VALUES", 21)
-    with pytest.raises(app.InputError, match="22 values to read; at most 21 are"):
-        app.columns_of_file(data)
-    monkeypatch.setattr(app, "MAX_VALUES", 19)
+    monkeypatch.setattr(reading, "MAX_VALUES", 24)  # 10 numbers and a place for the empty row, twice
+    reading.columns_of_file(data)
+    monkeypatch.setattr(reading, "MAX_VALUES", 21)
+    with pytest.raises(reading.InputError, match="22 values to read; at most 21 are"):
+        reading.columns_of_file(data)
+    monkeypatch.setattr(reading, "MAX_VALUES", 19)
     found, _ = of_file(AS_JSON.encode())
     assert "the columns hold 20 numbers; at most 19" in found.results["error"]
-    monkeypatch.setattr(app, "MAX_TEXT", 10)
-    with pytest.raises(app.InputError, match="JSON and CSV at most 10"):
-        app.columns_of_file(AS_JSON.encode())
-    with pytest.raises(app.InputError, match="attention has 11 characters; at most 10"):
-        app.columns_of_texts({"attention": "0.5 0.5 0.5"})
-    monkeypatch.setattr(app, "MAX_FILE", 100)
-    with pytest.raises(app.InputError, match="at most 100 are read"):
-        app.columns_of_file(data)
+    monkeypatch.setattr(reading, "MAX_TEXT", 10)
+    with pytest.raises(reading.InputError, match="JSON and CSV at most 10"):
+        reading.columns_of_file(AS_JSON.encode())
+    with pytest.raises(reading.InputError, match="attention has 11 characters; at most 10"):
+        reading.columns_of_texts({"attention": "0.5 0.5 0.5"})
+    monkeypatch.setattr(reading, "MAX_FILE", 100)
+    with pytest.raises(reading.InputError, match="at most 100 are read"):
+        reading.columns_of_file(data)
 
 
 def test_a_small_file_does_not_unfold():
@@ -376,9 +371,9 @@ def test_a_small_file_does_not_unfold():
     attention = pa.ListArray.from_arrays(offsets, pa.array(np.ones(n)))
     data = parquet({"attention": attention, "tokens": tokens}, store_schema=False)
     assert len(data) < 200_000
-    columns, _ = app.columns_of_file(data)
+    columns, _ = reading.columns_of_file(data)
     assert pa.default_memory_pool().max_memory() < 500_000_000
-    assert app.bars_html(columns, n - 1).count("x") < 100
+    assert bars_html(columns, n - 1).count("x") < 100
 
 
 def test_a_parquet_file_that_names_another_file(tmp_path):
@@ -394,8 +389,8 @@ def test_a_parquet_file_that_names_another_file(tmp_path):
     crafted = data[: -8 - length] + footer.getvalue()[4:]
     assert str(secret).encode() in crafted
     try:
-        columns, _ = app.columns_of_file(crafted)
-    except app.InputError:
+        columns, _ = reading.columns_of_file(crafted)
+    except reading.InputError:
         return
     same_rows(columns["attention"], [[0.25, 0.75]])
 
@@ -404,7 +399,7 @@ def test_a_parquet_file_that_names_another_file(tmp_path):
 
 
 def test_the_example():
-    columns = app.columns_of_texts(app.EXAMPLE)
+    columns = reading.columns_of_texts(app.EXAMPLE)
     found = of_columns(columns)
     np.testing.assert_allclose(found.columns["tau"], [TAU[0], TAU[1], TAU[3]])
     assert found.n == found.results["n"] == 3
@@ -438,14 +433,14 @@ def test_every_number_is_shown_with_what_it_means():
 
 def test_histogram_counts_every_defined_instance():
     tau = np.array([-1, -0.95, 0.0, 0.05, 0.05, 1, np.nan])
-    text = app.histogram_html(tau)
+    text = histogram_html(tau)
     bars = re.findall(r"<title>(\d+) between (-?[\d.]+) and (-?[\d.]+)</title>", text)
     assert bars == [("2", "-1.0", "-0.9"), ("3", "0.0", "0.1"), ("1", "0.9", "1.0")]
     heights = [float(height) for height in re.findall(r'height="([\d.]+)" fill', text)]
     assert heights == pytest.approx([heights[1] * 2 / 3, heights[1], heights[1] / 3], abs=0.1)
     words = "".join(is_safe(text).text)
     assert "6 of 7 instances; undefined for 1" in words and "mean \u22120.142" in words
-    assert "0 of 1 instances" in app.histogram_html(np.array([np.nan]))
+    assert "0 of 1 instances" in histogram_html(np.array([np.nan]))
 
 
 def test_bars_of_an_instance():
@@ -455,14 +450,14 @@ def test_bars_of_an_instance():
         "tokens": [["a", "b", "c", "d", "e" * 50]],
         "tau": np.array([0.125]),
     }
-    text = app.bars_html(columns, 0)
+    text = bars_html(columns, 0)
     elements = is_safe(text)
     cells = re.findall(r"<tr>(<td.*?)</tr>", text)
     values = [re.sub(r"<[^>]+>", " ", cell).split() for cell in cells]
     assert values[0] == ["1", "0.5", "a", "\u22121", "5"]
     assert values[1] == ["4=", "0", "b", "3", "1="]
     assert values[2] == ["2=", "0.25", "c", "1", "3"]
-    assert values[4][2] == "e" * app.MAX_TOKEN + "…"
+    assert values[4][2] == "e" * reading.MAX_TOKEN + "…"
     widths = [float(width) for width in re.findall(r"width:([\d.]+)%", text)]
     assert widths == [100, 25, 0, 75, 50, 25, 50, 0, 0, 75]  # attention of 0.5, importance of 4 from -1 to 3
     starts = re.findall(r"margin-left:(auto|[\d.]+%)", text)
@@ -472,25 +467,25 @@ def test_bars_of_an_instance():
 
 def test_bars_where_there_is_little_to_draw():
     columns = {"attention": [None, np.array([]), np.array([1.0]), np.full(1000, 1e-3)], "importance": [np.array([1.0])] * 4}
-    assert "undefined" not in app.bars_html({"attention": columns["attention"]}, 2)
-    assert "no tokens, or is undefined" in app.bars_html({"attention": columns["attention"]}, 0)
-    assert "no tokens, or is undefined" in app.bars_html({"attention": columns["attention"]}, 1)
-    text = app.bars_html({"attention": columns["attention"]}, 3)
+    assert "undefined" not in bars_html({"attention": columns["attention"]}, 2)
+    assert "no tokens, or is undefined" in bars_html({"attention": columns["attention"]}, 0)
+    assert "no tokens, or is undefined" in bars_html({"attention": columns["attention"]}, 1)
+    text = bars_html({"attention": columns["attention"]}, 3)
     assert "The first 400 of 1,000 tokens." in text and text.count('class="token"') == 400
-    assert is_safe(app.bars_html(columns, 0)).text.count("1") == 2  # importance alone: its value and rank
+    assert is_safe(bars_html(columns, 0)).text.count("1") == 2  # importance alone: its value and rank
     for outside in (-1, 4):
-        assert "There is no row" in app.bars_html(columns, outside)
-    assert app.bars_html({}, 0) == ""
+        assert "There is no row" in bars_html(columns, outside)
+    assert bars_html({}, 0) == ""
     values = np.array([np.nan, np.inf, -np.inf, 1.0])
-    is_safe(app.bars_html({"attention": [np.full(4, 0.25)], "importance": [values]}, 0))
+    is_safe(bars_html({"attention": [np.full(4, 0.25)], "importance": [values]}, 0))
 
 
 def test_text_of_strangers_stays_text(record_file):
-    columns, _ = app.columns_of_file(
+    columns, _ = reading.columns_of_file(
         json.dumps({"attention": [[1.0]], "importance": [[1.0]], "tokens": [[HOSTILE]]}).encode()
     )
     found = of_columns(columns)
-    shown = app._cut(HOSTILE).encode("utf-8", "replace").decode()
+    shown = reading.cut(HOSTILE).encode("utf-8", "replace").decode()
     assert shown in is_safe(found.bars).text
     bad = json.dumps({HOSTILE: 1}).encode()
     for data in (bad, HOSTILE.encode("utf-8", "replace") + b",b\n1,2\n", json.dumps({"attention": [[HOSTILE]]}).encode()):
@@ -537,12 +532,12 @@ def test_an_error_of_the_page_is_told_without_its_trace(caplog):
 def test_whatever_comes_is_answered(text, start):
     """Either numbers or what is wrong; never another exception than those of `answer`."""
     for read in (
-        lambda: (app.columns_of_texts({"attention": text}), {"used": [], "aside": []}),
-        lambda: app.columns_of_file((start + text).encode("utf-8", "replace")),
+        lambda: (reading.columns_of_texts({"attention": text}), {"used": [], "aside": []}),
+        lambda: reading.columns_of_file((start + text).encode("utf-8", "replace")),
     ):
         try:
             columns, _ = read()
-        except app.InputError as error:
+        except reading.InputError as error:
             assert str(error)
         else:
             assert all(row is None or row.ndim == 1 for row in columns.get("attention", ()))
@@ -580,3 +575,19 @@ def test_the_metric_loads_from_a_folder_of_any_name(evaluate, tmp_path):
     folder = shutil.copytree(METRIC_DIR, tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
     metric = evaluate.load(str(folder / f"{METRIC_NAME}.py"))
     assert metric.compute(attention=ATTENTION, importance=IMPORTANCE)["kendall_tau"] == pytest.approx(np.nanmean(TAU))
+
+
+def test_the_page_runs_as_a_script(tmp_path):
+    """As a Space runs it: by its file, in a folder of any name, and not as a part of a package."""
+    folder = shutil.copytree(METRIC_DIR, tmp_path / "my.space", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "two.parquet").write_bytes(parquet({"attention": [[0.5, 0.5]], "importance": [[1.0, 2.0]]}))
+    program = (
+        "import runpy, sys\n"
+        "page = runpy.run_path('app.py')\n"
+        "columns, choices = page['columns_of_file'](open('../two.parquet', 'rb').read())\n"
+        "print([row.tolist() for row in columns['importance']], choices['used'])\n"
+        "print(sys.modules[page['columns_of_file'].__module__].__file__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[[1.0, 2.0]] ['attention', 'importance']", str(folder / "reading.py")]

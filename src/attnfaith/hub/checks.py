@@ -9,9 +9,9 @@ from pathlib import Path
 from huggingface_hub import get_token
 
 from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp_of
-from attnfaith.measurement import digest_model
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.models.registration import CLASSIFIER, CONFIG, MODEL, MODEL_TYPE
+from attnfaith.outputs import digest_model
 
 
 AUTO_MAP = {

@@ -10,8 +10,6 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from attnfaith.reporting.tables import format_number
-
 
 CLASS_COLUMN = "predicted class"
 MOST_CLASSES = 12  # with rows of their own in the tables of the page
@@ -59,11 +57,6 @@ def number_with_interval(row: Mapping[str, object], name: str) -> str:
     if np.isnan(row["ci_low"]):
         return f"{row[name]:.3f}"
     return f"{row[name]:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
-
-
-def number_or_dash(value: float) -> str:
-    """ "0.123"; a dash of a number that does not apply."""
-    return "–" if np.isnan(value) else format_number(value)
 
 
 @functools.cache

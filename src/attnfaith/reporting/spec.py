@@ -7,8 +7,8 @@ its rows (`by`), the summaries in them (`columns`), and what of both people read
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import wraps
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -49,12 +49,14 @@ class Column:
     """A column as it is given: `Case.keys` or `Case.given`.
 
     name: in files. heading: on the page, "" of a column that only files have. words: what the page writes, given the row.
-    optional: on the page only where it says something of some row.
+    dash: on the page in place of a number that is undefined, since it does not apply. optional: on the page only where it
+    says something of some row, else with a dash.
     """
 
     name: str
     heading: str = ""
     words: Callable[[Row], str] | None = None
+    dash: bool = False
     optional: bool = False
 
     @property
@@ -68,7 +70,9 @@ class Column:
 
     def text(self, row: Row) -> str:
         """What the page writes."""
-        return self.words(row) if self.words else self._plain(row)
+        if self.words:
+            return self.words(row)
+        return "–" if (self.dash or self.optional) and pd.isna(row[self.name]) else self._plain(row)
 
     def _plain(self, row: Row) -> str:
         value = row[self.name]
@@ -176,7 +180,7 @@ class Number(Column):
 
     of: str = ""
     interval: str | None = OWN
-    statistic: ClassVar[Callable[[np.ndarray], float]]
+    statistic: Callable[[np.ndarray], float] = np.mean
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -190,48 +194,21 @@ class Number(Column):
             return {}
         values = case.values[self.of][members]
         values = self._seen(values[~np.isnan(values)])
-        return dict(zip(self.names, self._estimate(values), strict=True))
+        if self.interval is None:
+            return {self.name: float(self.statistic(values)) if len(values) else np.nan}
+        return dict(zip(self.names, estimate("", values, self.statistic).values(), strict=True))
 
     def _seen(self, values: np.ndarray) -> np.ndarray:
         return values
-
-    def _estimate(self, values: np.ndarray) -> tuple[float, ...]:
-        if self.interval is None:
-            return (float(self.statistic(values)) if len(values) else np.nan,)
-        return tuple(estimate("", values, self.statistic).values())
 
     def _plain(self, row: Row) -> str:
         return number_with_interval(row, self.name) if self.interval == MAIN else format_number(row[self.name])
 
 
-@dataclass(frozen=True, eq=False)
-class Mean(Number):
-    """The mean over texts."""
-
-    statistic = staticmethod(np.mean)
-
-
-@dataclass(frozen=True, eq=False)
-class Median(Number):
-    """The median over texts."""
-
-    statistic = staticmethod(np.median)
-
-
-@dataclass(frozen=True, eq=False)
-class Deviation(Number):
-    """The population standard deviation over texts."""
-
-    interval: str | None = None
-    statistic = staticmethod(np.std)
-
-
-@dataclass(frozen=True, eq=False)
-class Largest(Number):
-    """The largest of all texts."""
-
-    interval: str | None = None
-    statistic = staticmethod(np.max)
+Mean = partial(Number, statistic=np.mean)
+Median = partial(Number, statistic=np.median)
+Deviation = partial(Number, statistic=np.std, interval=None)  # of the population
+Largest = partial(Number, statistic=np.max, interval=None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -240,7 +217,6 @@ class Share(Number):
 
     below: float | None = None
     above: float | None = None
-    statistic = staticmethod(np.mean)
 
     def _seen(self, values: np.ndarray) -> np.ndarray:
         return (values < self.below if self.above is None else values > self.above).astype(np.float64)

@@ -8,9 +8,9 @@ import pyarrow as pa
 from datasets import Dataset
 
 from attnfaith import recipes, record
-from attnfaith.data.loading import SPLITS
-from attnfaith.measurement import MeasurementError, digest_model, read_outputs
+from attnfaith.data.registry import SPLITS
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.outputs import OutputsError, digest_model, read_outputs
 from attnfaith.recipes import Recipe
 from attnfaith.runs.folder import MODEL, OUTPUTS, RECIPE, STATE, RunError, note, read_state
 
@@ -43,7 +43,7 @@ class Base:
         """Its outputs of an encoded split, matched by instance. Raises RunError where they are not of these texts."""
         try:
             return read_outputs(self.folder / OUTPUTS / f"{split}.parquet", rows, self.digest)
-        except MeasurementError as error:
+        except OutputsError as error:
             raise RunError(f"objective.base={self.folder}: {error}") from error
 
     def attention(self, split: str, rows: Dataset) -> dict[str, np.ndarray]:

@@ -9,8 +9,9 @@ from datasets import Dataset
 
 from attnfaith import recipes, record
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.measurement import MeasurementError, digest_data, digest_model, measure, read_outputs
+from attnfaith.measurement import measure
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.outputs import OutputsError, digest_data, digest_model, read_outputs
 from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base
@@ -85,7 +86,7 @@ class Measurement:
             path, rows = self.folder / OUTPUTS / f"{split}.parquet", self.texts.rows(split)
             try:
                 read_outputs(path, rows, weights)
-            except MeasurementError:
+            except OutputsError:
                 self._measure(split, self.texts.loaded.splits[split], rows, [], path, discard=True)
 
     def _measure(

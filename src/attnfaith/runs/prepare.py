@@ -12,7 +12,9 @@ from datasets import Dataset
 from transformers import AutoTokenizer, TrainingArguments
 
 from attnfaith import recipes
-from attnfaith.data.loading import ROOT_VARIABLE, SPLITS, LoadedDataset, Source, read_source
+from attnfaith.data.loading import LoadedDataset, Source, read_source
+from attnfaith.data.registry import SPLITS
+from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification

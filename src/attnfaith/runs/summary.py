@@ -38,6 +38,8 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
         for argument, column in module.METRIC.items():
             if column in table.column_names:
                 draws = record.rows(table, column)
+                if len(record.axes(table.schema.field(column))) == 1:  # one counterfactual a text, without an axis of draws
+                    draws = [row[None] for row in draws]
                 original = argument.removeprefix("counterfactual_")
                 arguments[argument] = [row for rows in draws for row in (rows if len(rows) else [None])]
                 arguments[original] = [

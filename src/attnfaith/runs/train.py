@@ -15,7 +15,8 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 from attnfaith import record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.files import write_atomically
-from attnfaith.measurement import check, digest_data
+from attnfaith.measurement import check
+from attnfaith.outputs import digest_data
 from attnfaith.recipes import Recipe
 from attnfaith.runs.base import Base, needed_outputs
 from attnfaith.runs.folder import MODEL, note, origin, read_state

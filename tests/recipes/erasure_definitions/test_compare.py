@@ -13,6 +13,7 @@ from attnfaith.data.collation import pad_batch
 from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import gradient_x_input
 from attnfaith.metrics.attention_faithfulness.erasure_curves import BINS, aopc, comprehensiveness, sufficiency
+from attnfaith.subjects import opened
 
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -181,7 +182,7 @@ def test_on_a_model(model, tiny_rows, tiny_batch, tiny_recipe):
     # ours, as the experiment measures it
     batch = tiny_batch(rows)
     alone = gradient_x_input.measure(model, batch)["importance_gradient_x_input"]
-    attention = compare.scores(model, batch)["attention"]
+    attention = compare.scores(*opened(model, batch))["attention"]
     erased = rationale_erasure.measure(
         model, {**batch, "scores": {"attention": attention, "gradient_x_input": alone}}, seed=tiny_recipe().measure.seed,
         shares=BINS,

@@ -1,6 +1,7 @@
 """The card of a model: README.md of its repository, with its metadata, and its `.eval_results/`."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
@@ -107,21 +108,26 @@ def card_of(
         dataset=dataset,
         hub_url=dataset["hub_id"] and Markdown(f"https://huggingface.co/datasets/{dataset['hub_id']}"),
         licence=licence(dataset),
-        training=_training(checkpoint),
-        note=checkpoint.recipe.get("note", ""),
-        performance=_performance(checkpoint),
+        run=checkpoint.run,
+        recipe=public(checkpoint.recipe),
+        left_out=_left_out(checkpoint),
+        accuracy=checkpoint.numbers["accuracy"],
+        scores=checkpoint.scores,
+        class_scores=_class_scores(checkpoint),
         groups={group: rows for group, rows in groups.items() if group != "classification"},
         uses={words: of_verdict for words, of_verdict in uses.items() if of_verdict},
         rules=RULES,
         figures=_pictures(checkpoint, repo_id, figures),
         provenance=_provenance(checkpoint),
-        command=(checkpoint.run.get("provenance") or {}).get("command"),
         measurements=[_measured(settings) for settings in checkpoint.settings],
-        limits=_limits(checkpoint, dataset),
+        sizes=[len(cell) for cell in checkpoint.cells],
+        truncated=int(np.sum(checkpoint.cell.table.column("truncated").to_pylist())),
+        random_vectors=checkpoint.cell.identity.vectors == "random",
         records_repo=records_repo and Markdown(check_name(records_repo)),
         results_repo=results_repo and Markdown(check_name(results_repo)),
         bibtex=Markdown(citations.bibtex(citations.keys(checkpoint)).rstrip("\n")),
         shown=shown,
+        number=format_number,
         version=__version__,
     )
 
@@ -233,58 +239,21 @@ def _yaml_list(entries: list) -> str:
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _training(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """What the recipe and run.json say of the training, for a table."""
-    run, recipe = checkpoint.run, public(checkpoint.recipe)
-    lines = [("trained for", checkpoint.heading["objective"])]
-    if sizes := run.get("sizes"):
-        lines.append(("texts", ", ".join(f"{split} {count:,}" for split, count in sizes.items())))
-    if dropped := (run.get("dataset") or {}).get("dropped"):
-        reasons: dict[str, int] = {}
-        for part in dropped.values():
-            for reason, count in part.items():
-                reasons[reason] = reasons.get(reason, 0) + count
-        if any(reasons.values()):
-            said = ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in reasons.items() if count)
-            lines.append(("left out", said))
-    if "vocabulary" in run:
-        lines.append(("vocabulary", f"{run['vocabulary']:,} entries"))
-    lines.append(("word vectors at the start", str(public(checkpoint.heading)["vectors"])))
-    training = recipe.get("training")
-    if training and "best" in run:
-        lines.append(
-            (
-                "epochs",
-                f"{run['epochs']:g} of at most {training['num_train_epochs']:g}; kept is that of the best "
-                f"{run['best']['metric'].removeprefix('eval_')} on validation, {run['best']['value']:.4f}",
-            )
-        )
-        lines.append(
-            (
-                "optimiser",
-                f"learning rate {training['learning_rate']:g}, weight decay {training['weight_decay']:g}, batches of "
-                f"{training['per_device_train_batch_size']} x {training['gradient_accumulation_steps']} on "
-                f"{run.get('processes', 1)} process(es)",
-            )
-        )
-    return [*lines, ("seed", str(checkpoint.heading["seed"]))]
+def _left_out(checkpoint: Checkpoint) -> dict[str, int]:
+    """Texts that the training left out, by reason."""
+    reasons: Counter[str] = Counter()
+    for part in (checkpoint.run.get("dataset") or {}).get("dropped", {}).values():
+        reasons.update(part)
+    return {reason.replace("_", " "): count for reason, count in reasons.items() if count}
 
 
-def _performance(checkpoint: Checkpoint) -> list[tuple[str, str, str]]:
-    scores, names = checkpoint.scores, checkpoint.cell.class_names
-    accuracy = checkpoint.numbers["accuracy"]
-    rows = [("accuracy", shown(accuracy), f"{accuracy.n:,}")]
-    if not np.isnan(scores["roc_auc"]):
-        rows.append(("area under the ROC curve", format_number(scores["roc_auc"]), f"{scores['n_scored']:,}"))
-    n_classes = checkpoint.cell.probs.shape[1]
-    if n_classes > MOST_CLASSES:
-        return [*rows, ("F1 of each class", "in the tables", f"{n_classes:,} classes")]
-    for number in range(n_classes):
-        name = names[number] if number < len(names) else str(number)
-        rows.append(
-            (f"F1, class {name}", format_number(scores[f"f1_class_{number}"]), f"{scores[f'support_class_{number}']:,}")
-        )
-    return rows
+def _class_scores(checkpoint: Checkpoint) -> list[tuple[str, float, int]]:
+    """Name, F1 and texts of each class; [] of very many classes."""
+    scores, names, count = checkpoint.scores, checkpoint.cell.class_names, checkpoint.cell.probs.shape[1]
+    named = [
+        names[number] if number < len(names) else str(number) for number in range(count if count <= MOST_CLASSES else 0)
+    ]
+    return [(name, scores[f"f1_class_{n}"], scores[f"support_class_{n}"]) for n, name in enumerate(named)]
 
 
 def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:
@@ -298,10 +267,8 @@ def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:
 
 def _pictures(checkpoint: Checkpoint, repo_id: str, names: Sequence[str]) -> list[tuple[Markdown, str, str]]:
     """Path, alternative text and caption."""
-    pictures = []
-    for path, figure in card_figures(repo_id, names).items():
-        pictures.append((Markdown(path), *figure_words(checkpoint.cell, figure)))
-    return pictures
+    chosen = card_figures(repo_id, names)
+    return [(Markdown(path), *figure_words(checkpoint.cell, figure)) for path, figure in chosen.items()]
 
 
 def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
@@ -347,40 +314,6 @@ def _measured(settings: Mapping) -> str:
     }.items():
         said += f"; {name} {'not recorded' if value is None else value}"
     return said + (" with uncommitted changes" if known.get("dirty") else "")
-
-
-def _limits(checkpoint: Checkpoint, dataset: Mapping) -> list[str]:
-    run, unit = checkpoint.run, checkpoint.unit
-    sentences = [
-        "These numbers are of one trained model and one seed; another seed can give others. The intervals are over texts, "
-        "not over seeds.",
-        f"They are of the {checkpoint.heading['split']} texts of this data set, and need not hold for other texts.",
-        "Agreement with an importance measure is not agreement with the truth: the measures disagree with each other too.",
-    ]
-    limits = checkpoint.recipe.get("data", {}).get("limits") or {}
-    limit = checkpoint.recipe.get("measure", {}).get("limit")
-    if limits:
-        drawn = ", ".join(f"{count:,} of {split}" for split, count in limits.items())
-        sentences.append(f"Not the whole data set was used: {drawn}, drawn at random.")
-    if limit is not None:
-        sentences.append(f"Measured were {len(checkpoint.cell):,} texts, drawn at random.")
-    if len(checkpoint.cells) > 1:
-        counts = ", ".join(f"{len(cell):,}" for cell in checkpoint.cells)
-        sentences.append(f"The numbers come from {len(checkpoint.cells)} measurements of the same weights ({counts} texts).")
-    if checkpoint.cell.identity.vectors == "random":
-        sentences.append("Word vectors started at random, so it knows words of its training texts only.")
-    truncated = int(np.sum(checkpoint.cell.table.column("truncated").to_pylist()))
-    if truncated:
-        sentences.append(f"{truncated:,} of the measured texts were cut at the length limit.")
-    if not run.get("provenance"):
-        sentences.append("It was trained before commit, command and libraries were recorded, so they are not known here.")
-    if not dataset["licence"]:
-        sentences.append("The terms of the training texts are not known here.")
-    if unit == "sentence":
-        sentences.append(
-            "Attention is over sentences; words inside a sentence have an attention of their own, not measured here."
-        )
-    return sentences
 
 
 def licence(dataset: Mapping | None) -> str:

@@ -75,7 +75,7 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
     pictures = []
     for cell, prefix in zip(cells, _prefixes(cells), strict=True):
         of_cell = []
-        for drawing in list(drawings(cell)):  # all before any is saved, which the last digits of a layout depend on
+        for drawing in drawings(cell):
             stem = f"figures/{prefix}{drawing.name}"
             png, _ = save_figure(drawing.figure, folder / stem)
             of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem))

@@ -15,7 +15,7 @@ import numpy as np
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
-from attnfaith.reporting.blocks import number_or_dash, template
+from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, name_class
 from attnfaith.reporting.figures import Histograms, Kind, Violins
 from attnfaith.reporting.page.heatmap import HUES, MOST_TOKENS, SHADES, SHORTEST_EXAMPLE, Score, query_of, visible
@@ -150,11 +150,6 @@ def _method(row: Row) -> str:
     return max(CERTAINTIES, key=lambda name: row[f"share_{name.replace(' ', '_')}"])
 
 
-def _or_dash(name: str, heading: str) -> dict:
-    """Of a column whose numbers belong to one of the ways only."""
-    return {"name": name, "heading": heading, "words": lambda row: number_or_dash(row[name])}
-
-
 TABLE = Table(
     name="adversary",
     cases=_cases,
@@ -163,15 +158,15 @@ TABLE = Table(
         *counts("jsd"),
         Mean("jsd_mean", "mean JSD [95 % interval]", of="jsd", interval=MAIN),
         Deviation("jsd_std", of="jsd"),
-        Median(**_or_dash("jsd_median", "median"), of="jsd"),
-        Share(**_or_dash("share_above_0.6", "share above .6"), of="jsd", above=HIGH),
-        Mean(**_or_dash("bound_mean", "upper bound"), of="bound"),
+        Median("jsd_median", "median", of="jsd", dash=True),
+        Share("share_above_0.6", "share above .6", of="jsd", dash=True, above=HIGH),
+        Mean("bound_mean", "upper bound", of="bound", dash=True),
         *(Mean(f"share_{name.replace(' ', '_')}", of=name, interval=None) for name in CERTAINTIES),
-        Share(**_or_dash("share_one_token", "one token suffices"), of="one_token", above=0),
-        Mean(**_or_dash("share_feasible", "restarts within ε"), of="feasible"),
+        Share("share_one_token", "one token suffices", of="one_token", dash=True, above=0),
+        Mean("share_feasible", "restarts within ε", of="feasible", dash=True),
         Count("n_nothing_found", of="nothing_found"),
-        Mean(**_or_dash("gap_mean", "short of the exact one"), of="gap", interval="gap_"),
-        Mean(**_or_dash("share_of_exact", "share of it reached"), of="share_of_exact"),
+        Mean("gap_mean", "short of the exact one", of="gap", dash=True, interval="gap_"),
+        Mean("share_of_exact", "share of it reached", of="share_of_exact", dash=True),
     ),
     caption="Adversarial attention",
     note="Per text, the largest Jensen-Shannon divergence (nats, at most ln 2 = 0.693) between the model’s attention and "

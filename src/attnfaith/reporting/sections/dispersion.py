@@ -16,7 +16,7 @@ import pyarrow as pa
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.metrics.attention_faithfulness.divergences import flatten
-from attnfaith.reporting.blocks import number_or_dash, number_with_interval
+from attnfaith.reporting.blocks import number_with_interval
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
 from attnfaith.reporting.figures import Drawn
 from attnfaith.reporting.render import frame
@@ -102,11 +102,6 @@ def _note(df: pd.DataFrame) -> str:
     return note
 
 
-def _known(name: str, heading: str, of: str) -> Mean:
-    """A mean that the page shows where some scores have it."""
-    return Mean(name, heading, lambda row: number_or_dash(row[name]), optional=True, of=of, interval=None)
-
-
 def _table(seed: int = 0) -> Table:
     return Table(
         name="dispersion",
@@ -124,10 +119,10 @@ def _table(seed: int = 0) -> Table:
             Deviation("entropy_std", "std", of="entropy"),
             Column("ci_low"),
             Column("ci_high"),
-            _known("support_mean", "tokens above zero", "support"),
+            Mean("support_mean", "tokens above zero", of="support", interval=None, optional=True),
             Mean("support_share", of="above_zero", interval=None),
-            _known("zeros_share", "share at zero", "zeros"),
-            _known("own_share_mean", "own token", "own"),
+            Mean("zeros_share", "share at zero", of="zeros", interval=None, optional=True),
+            Mean("own_share_mean", "own token", of="own", interval=None, optional=True),
             Column("n_states_undefined"),
         ),
         caption="Dispersion of attention and importance",

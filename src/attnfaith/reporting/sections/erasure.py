@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from attnfaith.reporting.blocks import Grid, differing, number_or_dash
+from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.erased_weights import (
     RANKINGS,
@@ -149,10 +149,6 @@ def _ranking(row: Row) -> str:
     return LABELS[row["ranking"]] + (", re-projected" if row.get("removal") == "reprojected" else "")
 
 
-def _or_dash(name: str, heading: str) -> dict:
-    return {"name": name, "heading": heading, "words": lambda row: number_or_dash(row[name])}
-
-
 def tables(*, random_reference: str = "other", discard: str = "never") -> tuple[Table, ...]:
     """The tables by the definitions asked for. Rankings: attention, gradient, attention_gradient.
 
@@ -224,13 +220,13 @@ def tables(*, random_reference: str = "other", discard: str = "never") -> tuple[
             Column("n_undefined", "undefined"),
             Column("n_never", "never"),
             Count("n_averaged", of="fraction"),
-            Mean(**_or_dash("share_empty", "bias decides"), of="empty"),
+            Mean("share_empty", "bias decides", of="empty", dash=True),
             Mean("fraction_mean", "mean [95 % interval]", of="fraction", interval=MAIN),
-            Median(**_or_dash("fraction_median", "median"), of="fraction"),
-            Median(**_or_dash("censored_median", "censored median"), of="censored"),
-            Mean(**_or_dash("mass_mean", "attention removed"), of="mass"),
+            Median("fraction_median", "median", of="fraction", dash=True),
+            Median("censored_median", "censored median", of="censored", dash=True),
+            Mean("mass_mean", "attention removed", of="mass", dash=True),
             Count("n_ratio", of="ratio"),
-            Mean(**_or_dash("ratio_mean", "over smallest set"), of="ratio"),
+            Mean("ratio_mean", "over smallest set", of="ratio", dash=True),
             Mean("share_exact", of="exact", interval=None),
         ),
         caption="Weights removed until the decision changes",
