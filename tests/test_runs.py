@@ -987,7 +987,7 @@ def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message)
         (
             {"measure__producers": ["exact_contribution"], "model__readout": "tanh"},
             measurement.MeasurementError,
-            "'exact_contribution' needs 'affine read-out' .*not affine in attention are a readout of tanh.*which this subject",
+            "'exact_contribution' needs 'affine read-out' .*not affine .* a readout of tanh .*, which this .* measures that",
         ),
         (
             {"measure__producers": ["occlusion"], "measure__options": {"occlusion": {"target": 5}}},
