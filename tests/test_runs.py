@@ -973,7 +973,7 @@ def test_refused_before_a_folder_is_made(tiny_recipe, tmp_path, change, message)
         (
             {"measure__producers": ["exact_contribution"], "model__readout": "tanh"},
             measurement.MeasurementError,
-            "'exact_contribution': logits of readout='tanh' are not affine .* measures that sum to them there are",
+            "'exact_contribution' needs 'affine read-out' .*can have: .*integrated_gradients",
         ),
         (
             {"measure__producers": ["occlusion"], "measure__options": {"occlusion": {"target": 5}}},
