@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -523,3 +524,13 @@ def test_interrupted_and_gone_on(tmp_path, repository):
     assert cli.main(["train", *arguments, "--output_dir", "whole"]) == 0
     one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "whole"))
     assert one == other
+
+
+@pytest.mark.parametrize("name", ["train", "measure", "study", "release", "roar"])
+def test_launchers_are_the_commands(name, repository, monkeypatch, capsys):
+    """recipes/<name>.py gives the command of that name what stands on its command line."""
+    monkeypatch.setattr("sys.argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(repository / "recipes" / f"{name}.py"), run_name="__main__")
+    assert not ended.value.code
+    assert f"usage: attnfaith {name} " in capsys.readouterr().out

@@ -59,8 +59,8 @@ def load_vectors(
         missing: "zero" leaves words that are not in the file at zero, as the papers' own route does; "random" draws
             them like `random_vectors(V, D, std, seed)`.
 
-    Returns the (V, D) float32 matrix and a boolean (V,) mask of the words that the file has. The padding row is zero and counts as
-    not there. Of a word that is listed twice the first vector is kept.
+    Returns the (V, D) float32 matrix and a boolean (V,) mask of the words that the file has. The padding row is zero
+    and counts as not there. Of a word that is listed twice the first vector is kept.
 
     Raises DatasetError, with file and line, for a line of another length than the first, for something that is no
     finite number, and for a file that is missing, damaged, empty or of another form.

@@ -50,6 +50,9 @@ class CellPart:
     note: str
 
 
+FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerprint of the training texts"}
+
+
 def render_page(
     cells: Sequence[Cell],
     tables: Mapping[str, pd.DataFrame],
@@ -99,7 +102,11 @@ def _across(tables: Mapping[str, pd.DataFrame], count: int) -> list[str]:
 
 def _facts(cells: Sequence[Cell], facts: Mapping[str, object]) -> list[tuple[str, str]]:
     """Identity values that all cells share, then the given facts, one line each."""
-    shared = [(name, str(cells[0].heading[name])) for name in CELL if len({str(cell.heading[name]) for cell in cells}) == 1]
+    shared = [
+        (FINGERPRINTS.get(name, name), str(cells[0].heading[name]))
+        for name in CELL
+        if len({str(cell.heading[name]) for cell in cells}) == 1
+    ]
     return [*shared, ("cells", str(len(cells))), *_flat(facts)]
 
 
