@@ -1,4 +1,4 @@
-"""Where recipes are found: as their path says, else among those that come with the package."""
+"""Where a recipe lies: as their path says, else among those that come with the package."""
 
 import difflib
 from pathlib import Path
