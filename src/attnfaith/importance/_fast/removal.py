@@ -8,6 +8,7 @@ import torch
 
 from attnfaith.importance._fast.deletion import blocks_replaced, blocks_without, in_one
 from attnfaith.importance._fast.sentences import vectors_without
+from attnfaith.importance._fast.shared import of_one_length
 from attnfaith.models.encoders import take
 from attnfaith.models.projections import project
 from attnfaith.subjects import Batch, Pooled
@@ -51,12 +52,7 @@ def without_token(model, given, encoded, filling=None) -> torch.Tensor:
     read = model.model.read(**given)  # a sentence is read by itself: without another one its vector is the same
     embedded, lengths = read.inputs, read.present.sum(1)
     logits = encoded.hidden.new_zeros(*mask.shape, model.config.num_labels)
-    for length in lengths.unique().tolist():
-        rows = (lengths == length).nonzero().squeeze(1)
-        positions = mask[rows[0]].nonzero().squeeze(1)
-        if not len(positions):
-            continue
-        start, stop = int(positions[0]), int(positions[-1]) + 1
+    for length, rows, start, stop in of_one_length(mask, lengths):
         attendable = mask[rows[0], :length]
         if deletes:
             attendable = torch.cat([attendable[:start], attendable[start + 1 :]])  # one fewer, markers where they were

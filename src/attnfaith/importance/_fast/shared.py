@@ -34,3 +34,15 @@ def direction(states: torch.Tensor) -> torch.Tensor:
 def slope_of_tanh(values: torch.Tensor) -> torch.Tensor:
     """1 - tanh(x)^2, exact where tanh rounds to 1."""
     return 4 * values.mul(2).sigmoid() * values.mul(-2).sigmoid()
+
+
+def of_one_length(mask: torch.Tensor, lengths: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, int, int]]:
+    """(length, rows, start, stop) of the texts of each length that have something attendable, so that nothing is padded.
+
+    mask (B,T): attendable places, start..stop-1 in all texts of one length. lengths (B,): places that are read.
+    """
+    for length in lengths.unique().tolist():
+        rows = (lengths == length).nonzero().squeeze(1)
+        positions = mask[rows[0]].nonzero().squeeze(1)
+        if len(positions):
+            yield length, rows, int(positions[0]), int(positions[-1]) + 1

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from attnfaith.importance._fast.norm_gradients import length_gradients, norm_gradients
+from attnfaith.importance._fast.shared import of_one_length
 from attnfaith.importance._inputs import item_norms, token_counts
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.subjects import Batch, Pooled
@@ -66,12 +67,7 @@ def _token_parts(subject, batch):
     with torch.no_grad():
         embedded = subject.embed(batch)
     lengths = first.sum(1)
-    for length in lengths.unique().tolist():
-        rows = (lengths == length).nonzero().squeeze(1)
-        positions = mask[rows[0]].nonzero().squeeze(1)
-        if not len(positions):
-            continue
-        start, stop = int(positions[0]), int(positions[-1]) + 1
+    for length, rows, start, stop in of_one_length(mask, lengths):
         for chosen in rows.split(max(1, STATES_AT_ONCE // length)):
             for states, norms in norm_gradients(model.encoder, embedded[chosen, :length], start, stop):
                 yield chosen.tolist(), states, norms
