@@ -42,7 +42,7 @@ TESTS = {
     f"{EXPERIMENTS}/_erasing.py": ("tests/experiments/test_erasure.py", "tests/experiments/test_minimal_flip_set.py"),
     f"{EXPERIMENTS}/erasure.py": ("tests/experiments/test_erasure.py",),
     f"{EXPERIMENTS}/minimal_flip_set.py": ("tests/experiments/test_minimal_flip_set.py",),
-    f"{EXPERIMENTS}/adversary_exact.py": ("tests/experiments/test_adversary_exact.py",),
+    f"{EXPERIMENTS}/adversary_exact.py": ("tests/experiments/test_adversary_exact.py", "tests/test_answer_mask.py"),
     f"{EXPERIMENTS}/_climb.py": ("tests/experiments/test_adversary_exact.py",),
     f"{EXPERIMENTS}/random_support.py": ("tests/experiments/test_random_support.py",),
     f"{EXPERIMENTS}/rationale_erasure.py": ("tests/experiments/test_rationale_erasure.py",),
