@@ -338,7 +338,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         (
             "nothing left is the model's own context",
             "mean = mean.masked_fill(remaining == 0, 0.0)",
-            "mean = mean.nan_to_num(1.0)",
+            "mean = torch.where(remaining == 0, (weights * (hidden @ weight.t()).double()).sum(1, keepdim=True), mean)",
         ),
     ),
     f"{IMPORTANCE}/_fast/lrp_rules.py": (
