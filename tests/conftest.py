@@ -6,6 +6,7 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 VOCABULARY = 60
 MARK = 4  # between sentences
+
+
+def pytest_collection_finish(session):
+    """Libraries and collected tests are never garbage: every training collects, and would look at all of them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
