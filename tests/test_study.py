@@ -761,7 +761,6 @@ def launch(path, *extra, command=(sys.executable,)):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in work.STOPS],
     )
 
 
