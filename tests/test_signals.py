@@ -9,7 +9,10 @@ import pytest
 from tests.signals import STOPS, ignore_alone
 
 
-DEFAULTS = "import signal, sys; print([signal.getsignal(int(n)) in (signal.SIG_DFL, signal.default_int_handler) for n in sys.argv[1:]])"
+DEFAULTS = """
+import signal, sys
+print([signal.getsignal(int(number)) in (signal.SIG_DFL, signal.default_int_handler) for number in sys.argv[1:]])
+"""
 
 
 @pytest.fixture

@@ -52,7 +52,6 @@ SCALED = re.compile(r"kendall_tau|tie_ceiling|top_k_overlap|normalised_entropy")
 NUMBERS = ("dataset", "sizes", "truncated", "vocabulary", "epochs", "best", "attention_faithfulness")
 NAMES = ("dataset.name", "dataset.revision")  # what the data are called here; their fingerprint says what they are
 EXPLAINS = ("version", "code", "commit", "dirty", "libraries", "python", "platform", "device")
-REACHES_OUT = ("report_to", "run_name")  # training arguments that have no part in the numbers
 TABLE = "reproduction.csv"
 
 
@@ -170,11 +169,7 @@ def _source(name: str, paths: Mapping[str, Path], table: pa.Table | None) -> Sou
     if not isinstance(run, dict) or run.get("status") != "complete":
         status = run.get("status") if isinstance(run, dict) else None
         raise ReproductionError(f"{name} is not complete ({runs.STATE} says {status!r}): there are no numbers to compare")
-    recipe = recipes.load(paths[runs.RECIPE])
-    arguments = {key: value for key, value in recipe.training.arguments.items() if not key.startswith(REACHES_OUT)}
-    return Source(
-        name, dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, arguments=arguments)), run, table
-    )
+    return Source(name, recipes.load(paths[runs.RECIPE]), run, table)
 
 
 def _downloaded_record(repo_id: str, records_repo: str | None, revision: str | None) -> pa.Table | None:

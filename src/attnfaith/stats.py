@@ -55,7 +55,7 @@ def bootstrap_intervals(columns: np.ndarray, *, seed: int = 0, draws: int = 1000
 
 
 def _drawn(count: int, draws: int, seed: int) -> Iterable[np.ndarray]:
-    """How often each of `count` things is drawn, [draws, count], in parts of at most BLOCK numbers; a single part is kept."""
+    """How often each of `count` things is drawn, [draws, count], in parts of at most BLOCK numbers; one part is kept."""
     return _kept_draws(count, draws, seed) if count * draws <= BLOCK else _draws(count, draws, seed)
 
 
