@@ -74,7 +74,8 @@ def train(arguments: Sequence[str] | None = None) -> Path:
 
     destination = _destination(known, recipe) if known.push_to_hub else None
     how = {"overwrite": known.overwrite_output_dir, "resume": known.resume_from_checkpoint, "remeasure": known.remeasure}
-    page = runs.run(recipe, **how)
+    with recipes.named(str(known.config or recipe.name)):
+        page = runs.run(recipe, **how)
     if _is_main_process():
         print(f"\nreport: {page}")
         if destination:
@@ -135,13 +136,17 @@ def measure(arguments: Sequence[str] | None = None) -> Path:
     parser.add_argument(
         "--output", type=Path, help="path of the record (default: the run's own, and its report is written anew)"
     )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace the record that lies there, also if it is of another measurement"
+    )
     known, overrides = parser.parse_known_args(arguments)
     from attnfaith import recipes
 
     recipe = recipes.load(known.run / RECIPE, overrides)
     from attnfaith import runs
 
-    path = runs.measure_run(known.run, recipe, known.output)
+    with recipes.named(str(known.run / RECIPE)):
+        path = runs.measure_run(known.run, recipe, known.output, overwrite=known.overwrite)
     if _is_main_process():
         print(f"record: {path}")
     return path

@@ -54,11 +54,15 @@ def opened(
 
 
 @contextlib.contextmanager
-def held(folder: Path, work: str, state: PartialState) -> Iterator[None]:
-    """Hold the folder of a run for `work`; what killed processes left there goes. Raises FileError where it is in use."""
+def held(folder: Path, work: str, state: PartialState, check: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Hold the folder of a run for `work`; what killed processes left there goes. Raises FileError where it is in use.
+
+    check: asked, by one of several processes for all, once the folder is held; what it raises ends the work.
+    """
 
     def hold():
         lock.enter_context(folder_lock(folder, work))
+        check()
         _sweep(folder)
 
     with contextlib.ExitStack() as lock:
