@@ -20,8 +20,8 @@ from accelerate.utils import broadcast_object_list
 
 import attnfaith
 from attnfaith import provenance, recipes
-from attnfaith.errors import AttnfaithError
-from attnfaith.files import LOCK, folder_lock, write_atomically
+from attnfaith.errors import AttnfaithError, FileError
+from attnfaith.files import LOCK, folder_lock, read_object, write_atomically
 from attnfaith.planned_identity import RECIPE
 from attnfaith.recipes import Recipe
 
@@ -188,14 +188,10 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
 
 def read_state(folder: str | os.PathLike) -> dict:
     """What run.json says. Raises RunError where it is missing or broken."""
-    path = Path(folder) / STATE
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}): give the folder of a run") from error
-    if not isinstance(known, dict):
-        raise RunError(f"{path} is no state of a run: give the folder of a run")
-    return known
+        return read_object(Path(folder) / STATE)
+    except FileError as error:
+        raise RunError(f"{error}: give the folder of a run") from error
 
 
 def note(folder: Path, **facts) -> None:

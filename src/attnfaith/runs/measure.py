@@ -16,7 +16,8 @@ from attnfaith.outputs import OutputsError, digest_data, digest_model, read_outp
 from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base
-from attnfaith.runs.folder import MODEL, OUTPUTS, RECORD, note, origin, read_state
+from attnfaith.runs.checkpoint import load_model
+from attnfaith.runs.folder import OUTPUTS, RECORD, note, origin, read_state
 from attnfaith.runs.prepare import Texts
 
 
@@ -53,8 +54,7 @@ class Measurement:
     @property
     def model(self) -> AttentionClassifierForSequenceClassification:
         if self._model is None:
-            model = AttentionClassifierForSequenceClassification.from_pretrained(self.folder / MODEL)
-            self._model = model.to(self.state.device)
+            self._model = load_model(self.folder).to(self.state.device)
         return self._model
 
     def record(self, output: str | os.PathLike | None = None) -> Path:

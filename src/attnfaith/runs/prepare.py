@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import AutoTokenizer, TrainingArguments, get_scheduler
+from transformers import TrainingArguments, get_scheduler
 
 from attnfaith.data.loading import LoadedDataset, Source, read_source
 from attnfaith.data.registry import SPLITS
@@ -19,6 +19,7 @@ from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.errors import excerpt
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError, model_config
+from attnfaith.runs.checkpoint import load_tokenizer
 from attnfaith.runs.folder import CHECKPOINTS, MODEL
 from attnfaith.training import LOWER_IS_BETTER, check_selection
 
@@ -119,7 +120,7 @@ class Texts:
     @cached_property
     def tokenizer(self):
         if (self.folder / MODEL).is_dir():
-            return AutoTokenizer.from_pretrained(self.folder / MODEL, trust_remote_code=False)
+            return load_tokenizer(self.folder)
         return make_tokenizer(self.recipe, self.loaded)
 
     def rows(self, split: str) -> Dataset:

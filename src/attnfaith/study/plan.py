@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from attnfaith import recipes, record
 from attnfaith.errors import cut, excerpt
+from attnfaith.files import read_object
 from attnfaith.planned_identity import model_fields, objective_fields
 from attnfaith.recipes import Recipe, RecipeError, section
 
@@ -272,16 +273,16 @@ def complete(recipe: Recipe) -> bool:
     """Whether the recipe's folder holds its whole run: a page, and a record made by this very recipe."""
     folder = Path(recipe.output_dir)
     try:
-        state = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        state = read_object(folder / "run.json")
         made = pq.read_schema(folder / "record.parquet")
         parts = json.loads((made.metadata or {}).get(b"attnfaith", b"[]"))
         same = [_deciding(recipes.build(part["recipe"])) for part in parts] == [_deciding(recipe)]
         if recipe.objective.base and same:
             same = state["base"]["weights (SHA-256)"] == _weights(Path(recipe.objective.base))
-    except (OSError, ValueError, KeyError):  # absent, half-written, or of another version: to be run
+    except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
         return False
     page = folder / "report" / "index.html"
-    return state["status"] == "complete" and page.is_file() and same and set(record.COLUMNS) <= set(made.names)
+    return state.get("status") == "complete" and page.is_file() and same and set(record.COLUMNS) <= set(made.names)
 
 
 def kept(recipe: Recipe, *, remeasure: bool = False) -> bool:
