@@ -10,6 +10,9 @@ from attnfaith.models.modeling_attention_classifier import AttentionClassifierFo
 from attnfaith.runs.folder import MODEL, RunError
 
 
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+
+
 def load_model(run: Path) -> AttentionClassifierForSequenceClassification:
     """The model of a run's folder. Raises RunError where its files are missing or broken."""
     return _load(run / MODEL, lambda folder: AttentionClassifierForSequenceClassification.from_pretrained(folder))
@@ -22,6 +25,8 @@ def load_tokenizer(run: Path) -> PreTrainedTokenizerBase:
 
 def _load(folder: Path, load: Callable):
     try:
+        if missing := [name for name in FILES if not (folder / name).is_file()]:
+            raise FileNotFoundError(f"{', '.join(missing)} missing")  # without some of them others would be guessed
         return load(folder)
     except Exception as error:  # transformers, tokenizers and safetensors raise many kinds
         raise RunError(

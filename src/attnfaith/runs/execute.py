@@ -98,7 +98,7 @@ def measure_run(
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
     check_options(load_producers(recipe.measure.producers), recipe.measure.options)
     check_splits(recipe)
-    changed = changed_keys(recipe, (folder / RECIPE).read_text(encoding="utf-8"))
+    changed = changed_keys(recipe, folder / RECIPE)
     if others := [key for key in changed if not key.startswith("measure.")]:
         raise RecipeError(
             f"the model in {folder} was trained with another {', '.join(others)}: a measurement may change measure.* only "

@@ -28,6 +28,7 @@ from attnfaith.recipes import Recipe
 
 STATE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "model", "record.parquet", "report", "outputs"
 CHECKPOINTS = "checkpoints"
+TOLD = ("versions", "dataset", "sizes", "vocabulary")  # of run.json, by a training
 LOCKS = (LOCK, f"{LOCK}.holder")
 LEFTOVERS = (
     ".*.tmp",
@@ -109,7 +110,7 @@ def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
     if not ((folder / RECIPE).is_file() and (folder / STATE).is_file()):
         raise RunError(f"{folder} holds files that are no run of ours; give another output_dir")
     if resume:
-        changed = changed_keys(recipe, (folder / RECIPE).read_text(encoding="utf-8"))
+        changed = changed_keys(recipe, folder / RECIPE)
         if trains := [key for key in changed if not key.startswith("measure.")]:
             raise RunError(f"{folder} is a run of another recipe (different: {', '.join(trains)}); give another output_dir")
         return changed
@@ -167,7 +168,7 @@ def shards_of(name: str) -> str:
     return f"{name}.shards"
 
 
-def changed_keys(recipe: Recipe, text: str) -> list[str]:
+def changed_keys(recipe: Recipe, path: Path) -> list[str]:
     """Dotted keys in which a recipe differs from a written one; where the run lies and how it is reported do not count."""
 
     def flat(tree, prefix=""):
@@ -177,7 +178,7 @@ def changed_keys(recipe: Recipe, text: str) -> list[str]:
             else:
                 yield f"{prefix}{key}", value
 
-    new, old = dict(flat(dataclasses.asdict(recipe))), dict(flat(dataclasses.asdict(recipes.parse(text))))
+    new, old = dict(flat(dataclasses.asdict(recipe))), dict(flat(dataclasses.asdict(recipes.load(path))))
     changed = sorted(key for key in {*new, *old} if new.get(key) != old.get(key))
     return [key for key in changed if key not in ("output_dir", "note") and not key.startswith("report.")]
 
@@ -192,6 +193,15 @@ def read_state(folder: str | os.PathLike) -> dict:
         return read_object(Path(folder) / STATE)
     except FileError as error:
         raise RunError(f"{error}: give the folder of a run") from error
+
+
+def check_trained(folder: Path) -> None:
+    """Raise RunError where run.json does not tell of the training whose model lies there."""
+    if missing := [name for name in TOLD if name not in read_state(folder)]:
+        raise RunError(
+            f"{folder / STATE} lacks {', '.join(missing)}, so nothing tells how the model there was trained: copy it anew, "
+            "or train the run again with --overwrite_output_dir"
+        )
 
 
 def note(folder: Path, **facts) -> None:

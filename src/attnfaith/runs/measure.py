@@ -17,7 +17,7 @@ from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base
 from attnfaith.runs.checkpoint import load_model
-from attnfaith.runs.folder import OUTPUTS, RECORD, note, origin, read_state
+from attnfaith.runs.folder import OUTPUTS, RECORD, check_trained, note, origin, read_state
 from attnfaith.runs.prepare import Texts
 
 
@@ -50,6 +50,7 @@ class Measurement:
     def __init__(self, recipe: Recipe, folder: Path, texts: Texts, base: Base | None, state: PartialState):
         self.recipe, self.folder, self.texts, self.base, self.state = recipe, folder, texts, base, state
         self._model = None
+        check_trained(folder)
 
     @property
     def model(self) -> AttentionClassifierForSequenceClassification:
