@@ -33,7 +33,26 @@ def _recipe_parser(name: str, description: str, *sections: str) -> argparse.Argu
     )
 
 
-def train(arguments: Sequence[str] | None = None) -> Path:
+def _add_processes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="work in so many processes on this machine, on a GPU each where there are"
+    )
+
+
+def _launch(command: str, processes: int, arguments: Sequence[str] | None) -> None:
+    """Do a command in several processes: its own arguments but for their number."""
+    if processes < 1:
+        raise AttnfaithError(f"--processes {processes}: at least 1")
+    from attnfaith.launch import launch
+
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    _add_processes(parser)
+    _, rest = parser.parse_known_args(arguments)
+    if code := launch(command, rest, processes):
+        raise SystemExit(code)
+
+
+def train(arguments: Sequence[str] | None = None) -> Path | None:
     """Train, measure and report by a recipe; with no arguments, the quickstart."""
     parser = _recipe_parser(
         "train",
@@ -61,6 +80,7 @@ def train(arguments: Sequence[str] | None = None) -> Path:
     hub.add_argument("--hub_revision", metavar="BRANCH", help="the branch to push to (default: main)")
     for refused in ("--hub_token", "--hub_strategy", "--hub_always_push"):
         hub.add_argument(refused, nargs="?", const=True, help=argparse.SUPPRESS)
+    _add_processes(parser)
     known, overrides = parser.parse_known_args(arguments)
     _check_hub_options(known)
     if known.remeasure and not known.resume_from_checkpoint:
@@ -68,6 +88,8 @@ def train(arguments: Sequence[str] | None = None) -> Path:
     from attnfaith import recipes
 
     recipe = recipes.load(known.config, overrides)
+    if known.processes is not None:
+        return _launch("train", known.processes, arguments)
     if known.config is None and _is_main_process():
         print(f"no --config is given: {recipe.name}, in {recipe.output_dir}")
     from attnfaith import runs
@@ -124,7 +146,7 @@ def _push_run(run: Path, owner: str, name: str, known: argparse.Namespace) -> No
         raise hub.HubError(f"{error}; the run itself is whole, `{' '.join(filter(None, again))}` pushes it") from error
 
 
-def measure(arguments: Sequence[str] | None = None) -> Path:
+def measure(arguments: Sequence[str] | None = None) -> Path | None:
     """Measure the model of a run again, with other producers, split or limit."""
     parser = _recipe_parser(
         "measure",
@@ -139,10 +161,13 @@ def measure(arguments: Sequence[str] | None = None) -> Path:
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the record that lies there, also if it is of another measurement"
     )
+    _add_processes(parser)
     known, overrides = parser.parse_known_args(arguments)
     from attnfaith import recipes
 
     recipe = recipes.load(known.run / RECIPE, overrides)
+    if known.processes is not None:
+        return _launch("measure", known.processes, arguments)
     from attnfaith import runs
 
     with recipes.named(str(known.run / RECIPE)):
@@ -361,9 +386,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if name else 2
 
 
-def guarded(command: Command, arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. An AttnfaithError is one line, without its traceback, as is what the system refuses
-    (a full disk); any other exception is a fault of the package and goes on.
+def _print_error(message: str) -> None:
+    print(f"error: {message}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
+
+
+def guarded(command: Command, arguments: Sequence[str] | None = None, *, tell: Callable[[str], None] = _print_error) -> int:
+    """Run one command; its exit code. An AttnfaithError is told in one line, without its traceback, as is what the system
+    refuses (a full disk); any other exception is a fault of the package and goes on.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:  # two processes on two cores must not start two threads each
         os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -377,6 +406,6 @@ def guarded(command: Command, arguments: Sequence[str] | None = None) -> int:
     except AttnfaithError as error:
         if os.environ.get("ATTNFAITH_TRACEBACK"):
             raise
-        print(f"error: {' '.join(str(error).split())}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
+        tell(" ".join(str(error).split()))
         return 2
     return 0
