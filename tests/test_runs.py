@@ -1254,11 +1254,22 @@ def test_what_killed_processes_left_goes_at_the_next_start(copied):
         (folder / name).mkdir()
         (folder / name / "part").write_text("half")
     (folder / ".record.parquet.abc.tmp").write_text("half")
+    (folder / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    (folder / "checkpoints" / "checkpoint-2" / "model.safetensors").write_text("of a training that is over")
     shards = folder / "record.parquet.shards"
     shards.mkdir()
     (shards / "plan.json").write_text('{"of": "another measurement"}')
     runs.run(recipe, resume=True)
     assert entries(folder) == before
+
+
+def test_files_are_on_the_disk_before_they_have_their_names(tiny_recipe, tmp_path, monkeypatch):
+    synced, fsync = set(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda number: synced.add(os.fstat(number).st_ino) or fsync(number))
+    runs.run(tiny_recipe(objective__kind="untrained", measure__producers=["gradient"]))
+    kept = [path for name in ("model", ".") for path in (tmp_path / "run" / name).iterdir() if path.is_file()]
+    names = sorted(path.name for path in kept if path.stat().st_ino in synced)
+    assert names == sorted(path.name for path in kept if path.name != ".lock") and "model.safetensors" in names
 
 
 # ------------------------------------------------------------------------------------------------ measured by itself

@@ -62,6 +62,14 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         raise
 
 
+def sync_folder(folder: str | os.PathLike) -> None:
+    """Return when all files of a folder, which others have written, are on the disk: before the folder gets its name."""
+    for path in Path(folder).rglob("*"):
+        if path.is_file():
+            with open(path, "rb+") as stream:
+                os.fsync(stream.fileno())
+
+
 def write_atomically(path: str | os.PathLike, content: bytes | str) -> Path:
     """Write `content` (a text as UTF-8) whole or not at all; returns the path. Raises FileError as `atomic_path` does."""
     with atomic_path(path) as temporary:

@@ -156,7 +156,9 @@ def _aside(folder: Path) -> Path:
 
 def _sweep(folder: Path) -> None:
     """Delete what killed processes left; only while the folder is held."""
-    for path in [path for pattern in LEFTOVERS for path in folder.glob(pattern)] + [_aside(folder)]:
+    left = [path for pattern in LEFTOVERS for path in folder.glob(pattern)] + [_aside(folder)]
+    left += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
+    for path in left:
         if path.is_dir():
             shutil.rmtree(path)
         else:

@@ -15,7 +15,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 from attnfaith import record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import FileError
-from attnfaith.files import read_object, write_atomically
+from attnfaith.files import read_object, sync_folder, write_atomically
 from attnfaith.measurement import check
 from attnfaith.outputs import digest_data
 from attnfaith.recipes import Recipe
@@ -158,6 +158,7 @@ def _keep(folder: Path, model, tokenizer, **facts) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
+    sync_folder(temporary)
     note(folder, **facts)
     os.replace(temporary, folder / MODEL)
 
