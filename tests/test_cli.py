@@ -501,7 +501,7 @@ def test_two_processes_train_one_model(tmp_path, repository):
 
 
 def test_a_mistake_is_told_before_processes_are_started(fails, monkeypatch):
-    monkeypatch.setattr("attnfaith.launch.launch", lambda *given: pytest.fail("started"))
+    monkeypatch.setattr(cli, "launch", lambda *given: pytest.fail("started"))
     fails(
         "train", "--config", "tiny.yaml", "--processes", "2", "--sed", "4", says="unknown option --sed; did you mean --seed"
     )
@@ -512,7 +512,7 @@ def test_a_mistake_is_told_before_processes_are_started(fails, monkeypatch):
 @pytest.mark.parametrize("words", [["--processes", "2"], ["--processes=2"]])
 def test_processes_get_the_arguments_of_the_command(words, monkeypatch):
     given = []
-    monkeypatch.setattr("attnfaith.launch.launch", lambda *arguments: given.append(arguments) or 3)
+    monkeypatch.setattr(cli, "launch", lambda *arguments: given.append(arguments) or 3)
     with pytest.raises(SystemExit) as ended:
         cli.main(["train", "--config", "tiny.yaml", *words, "--seed", "4", "--overwrite_output_dir"])
     assert ended.value.code == 3

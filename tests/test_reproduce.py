@@ -408,7 +408,7 @@ def broken(folder, kind):
         ("unfinished", "'trained'"),
         ("no recipe", "recipe.yaml missing"),
         ("no JSON", "cannot be read"),
-        ("list", "not complete"),
+        ("list", "it holds .., not keys and values"),
     ],
 )
 def test_folders_that_cannot_be_reproduced(copied, tmp_path, kind, says):

@@ -1121,7 +1121,7 @@ def test_a_run_reads_its_data_once_and_encodes_a_split_once(tiny_recipe, read_an
     assert read == ["planted_evidence"] and sorted(encoded) == [24, 24, 64]
     runs.run(again(recipe, "--measure.producers=[leave_one_out]"), resume=True)
     assert len(read) == 2 and len(encoded) == 6
-    runs.measure_run(Path(recipe.output_dir), again(recipe, "--measure.outputs=[]"))
+    runs.measure_run(Path(recipe.output_dir), again(recipe, "--measure.outputs=[]"), overwrite=True)
     assert len(read) == 3 and encoded[6:] == [24]
     runs.run(again(recipe, "--measure.outputs=[]"), resume=True)  # nothing is left to do, and nothing is read
     assert len(read) == 3

@@ -11,6 +11,7 @@ from pathlib import Path
 from attnfaith._memory import keep_freed_memory
 from attnfaith.errors import AttnfaithError
 from attnfaith.files import refusals
+from attnfaith.launch import launch, tell_parent
 
 
 RECORD, RECIPE, REPORT = "record.parquet", "recipe.yaml", "report"  # in the folder of a run
@@ -43,8 +44,6 @@ def _launch(command: str, processes: int, arguments: Sequence[str] | None) -> No
     """Do a command in several processes: its own arguments but for their number."""
     if processes < 1:
         raise AttnfaithError(f"--processes {processes}: at least 1")
-    from attnfaith.launch import launch
-
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     _add_processes(parser)
     _, rest = parser.parse_known_args(arguments)
@@ -386,11 +385,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if name else 2
 
 
-def _print_error(message: str) -> None:
-    print(f"error: {message}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
-
-
-def guarded(command: Command, arguments: Sequence[str] | None = None, *, tell: Callable[[str], None] = _print_error) -> int:
+def guarded(command: Command, arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. An AttnfaithError is told in one line, without its traceback, as is what the system
     refuses (a full disk); any other exception is a fault of the package and goes on.
     """
@@ -406,6 +401,8 @@ def guarded(command: Command, arguments: Sequence[str] | None = None, *, tell: C
     except AttnfaithError as error:
         if os.environ.get("ATTNFAITH_TRACEBACK"):
             raise
-        tell(" ".join(str(error).split()))
+        message = " ".join(str(error).split())
+        if not tell_parent(message):
+            print(f"error: {message}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
         return 2
     return 0

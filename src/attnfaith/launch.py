@@ -15,6 +15,9 @@ from tempfile import TemporaryDirectory
 from attnfaith.errors import AttnfaithError
 
 
+LAUNCHED = "ATTNFAITH_LAUNCHED"  # to the processes that are started: errors are told by the one that started them
+
+
 def launch(command: str, arguments: Sequence[str], processes: int) -> int:
     """Run a command (`cli.COMMANDS`) in so many processes, one for each GPU or each on the CPU; the exit code of all.
 
@@ -30,8 +33,9 @@ def launch(command: str, arguments: Sequence[str], processes: int) -> int:
         quiet = DefaultLogsSpecs(log_dir=logs, redirects={rank: Std.ERR for rank in range(1, processes)})
         where = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": "attnfaith"}  # on any free port
         config = LaunchConfig(1, 1, processes, max_restarts=0, logs_specs=quiet, **where)
+        os.environ[LAUNCHED] = "1"
         try:
-            elastic_launch(config, sys.executable)("-m", "attnfaith.launch", command, *arguments)
+            elastic_launch(config, sys.executable)("-m", "attnfaith", command, *arguments)
         except ChildFailedError as failed:
             _, first = failed.get_first_failure()
             if isinstance(message := first.error_file_data.get("message"), str) and first.exitcode == 2:
@@ -41,15 +45,14 @@ def launch(command: str, arguments: Sequence[str], processes: int) -> int:
             return first.exitcode if first.exitcode > 0 else 128 - first.exitcode
         except SignalException as stopped:
             raise KeyboardInterrupt from stopped
+        finally:
+            del os.environ[LAUNCHED]
     return 0
 
 
-def tell_parent(message: str) -> None:
-    """Leave an error where the process that started this one reads it."""
+def tell_parent(message: str) -> bool:
+    """Leave an error where the process that started this one reads it; False in a process that `launch` did not start."""
+    if LAUNCHED not in os.environ or "TORCHELASTIC_ERROR_FILE" not in os.environ:
+        return False
     Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps({"message": message}), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    from attnfaith.cli import COMMANDS, guarded
-
-    sys.exit(guarded(COMMANDS[sys.argv[1]], sys.argv[2:], tell=tell_parent))
+    return True
