@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.signals import ignore_alone
 
+
+ignore_alone()  # the suite may be started by nohup or in the background; what its tests start is stopped by signals
 ROOT = Path(__file__).parents[1]
 VOCABULARY = 60
 MARK = 4  # between sentences
