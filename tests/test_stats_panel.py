@@ -62,6 +62,15 @@ def test_pairs_rest_on_the_same_texts():
     assert one.minus(other).n_undefined == 2
 
 
+def test_a_level_counts_from_a_tenth_of_its_texts_on():
+    """One and two of twenty texts, over two seeds; then one of the ten that are held at all."""
+    values = np.full((3, 2, 10), np.nan)
+    values[0, 0, 0] = values[1, 0, 0] = values[1, 1, 0] = values[2, 1, 0] = 1.0
+    held = np.ones(values.shape, bool)
+    held[2, 0] = False
+    assert Panel(values, held).filled.tolist() == [False, True, True]
+
+
 def test_percentile_interval_leaves_undefined_draws_out():
     draws = np.linspace(0, 1, 101)
     assert percentile_interval(draws) == pytest.approx((0.025, 0.975))

@@ -61,7 +61,11 @@ TESTS = {
     f"{MODELS}/alignments.py": ("tests/models/test_alignments.py", "tests/models/test_golden.py"),
     f"{MODELS}/encoders.py": ("tests/models/test_encoders.py", "tests/models/test_modeling.py"),
     "src/attnfaith/objectives.py": ("tests/test_objectives.py",),
-    "src/attnfaith/stats.py": ("tests/reporting/test_report_statistics.py", "tests/test_stats_panel.py"),
+    "src/attnfaith/stats.py": (
+        "tests/reporting/test_report_statistics.py",
+        "tests/test_stats_panel.py",
+        "tests/reporting/test_report_correlations.py",
+    ),
     f"{REPORTING}/comparisons.py": ("tests/reporting/test_report_statistics.py",),
     f"{REPORTING}/explanation_tests.py": ("tests/reporting/test_report_saliency.py",),
     f"{REPORTING}/sections/saliency.py": ("tests/reporting/test_report_saliency.py",),
@@ -471,7 +475,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "differences = defined[0] - defined[1]",
         ),
         (
-            "texts pooled over seeds",
+            "the median of a seed's texts",
             "means[:, place] = pairs[:, defined].mean(axis=1)",
             "means[:, place] = np.nanmedian(pairs[:, defined], axis=1)",
         ),

@@ -66,6 +66,17 @@ def test_the_table_by_hand(by_hand):
     assert table.loc["1", "flip_share"] == 0.5
 
 
+def test_small_changes_end_at_the_bounds_of_their_columns(build_record):
+    """One text on either side of .05 and of .01, each near it; the sentence has the first share."""
+    changes = (0.009, 0.011, 0.049, 0.051)
+    draws = [[[0.8 - change, 0.2 + change]] for change in changes]
+    record = with_draws(build_record([{"attention": [0.5, 0.5], "probs": [0.8, 0.2]}] * 4), draws)
+    row = render.frames(permutation.SECTION, split_cells(record))["permutation"].iloc[0]
+    assert (row["share_below_0.05"], row["share_below_0.01"]) == (0.75, 0.25)
+    (text,) = render.sentences(permutation.SECTION, one_cell(record))
+    assert "in 75% of them by less than 0.05." in text
+
+
 def test_bins_hold_their_lower_bound(by_hand):
     table = render.frames(permutation.SECTION, split_cells(by_hand))["permutation_by_max_attention"]
     overall = table[table["class"] == "overall"].set_index("max_attention")

@@ -179,6 +179,21 @@ def test_over_seeds_one_difference_per_seed(build_record):
     assert sorted(table[(table["over"] == "instances") & (table["statistic"] == TAU)]["seed"]) == ["0", "1", "2"]
 
 
+def test_a_seed_counts_by_the_mean_over_its_pairs(build_record):
+    """Not by its median text; and every seed alike, however many texts it has."""
+    seeds = {0: ([-1, -1, 1], [1, 1, 1]), 1: ([-1, 1, 1, 1, 1], [-1, -1, -1, -1, 1])}
+    cells = [
+        cell(build_record, taus, seed=seed, projection=projection)
+        for seed, levels in seeds.items()
+        for projection, taus in zip(("softmax", "sparsemax"), levels, strict=True)
+    ]
+    found = row(paired_comparison(records.concatenate(cells), "projection"), statistic=TAU, over="seeds")
+    assert found["n"] == 2
+    assert found["mean_first"] == pytest.approx((-1 / 3 + 3 / 5) / 2)
+    assert found["mean_second"] == pytest.approx((1 - 3 / 5) / 2)
+    assert found["difference"] == pytest.approx((4 / 3 - 6 / 5) / 2)
+
+
 def test_an_interval_and_a_small_p_over_six_seeds(build_record):
     cells = [
         cell(build_record, [-1 + 2 * (number > seed), sign], seed=seed, projection=name)
