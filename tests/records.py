@@ -3,6 +3,7 @@
 from dataclasses import asdict
 
 import numpy as np
+import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import split_cells
@@ -98,6 +99,16 @@ def project(name, scores):
     if name.startswith("entmax"):
         return entmax(scores, float(name[7:-1]))
     return sparsemax(scores / (1 - (0.0 if name == "sparsemax" else float(name[10:-1]))))
+
+
+def with_columns(table, columns, axes):
+    """The record with columns of numbers, or of the names of measures, {name: a value per row}; axes: those of each."""
+    for name, values in columns.items():
+        kind = "string" if name.endswith("_measures") else "float64"
+        field = records.Column(axes[name], kind, doc="x").field(name)
+        values = [v.tolist() if isinstance(v, np.ndarray) else v for v in values]
+        table = table.append_column(field, pa.array(values, field.type))
+    return table
 
 
 STATES = ("gradient_norm_hidden", "leave_one_out_hidden", "leave_one_out_reproject_hidden")

@@ -68,7 +68,10 @@ TESTS = {
     ),
     f"{REPORTING}/comparisons.py": ("tests/reporting/test_report_statistics.py",),
     f"{REPORTING}/explanation_tests.py": ("tests/reporting/test_report_saliency.py",),
-    f"{REPORTING}/sections/saliency.py": ("tests/reporting/test_report_saliency.py",),
+    f"{REPORTING}/sections/saliency.py": (
+        "tests/reporting/test_report_advice.py",
+        "tests/reporting/test_report_saliency.py",
+    ),
     f"{REPORTING}/sections/agreement.py": ("tests/reporting/test_report_tables.py", "tests/reporting/test_report_page.py"),
     f"{REPORTING}/sections/permutation.py": ("tests/reporting/test_report_permutation.py",),
     f"{REPORTING}/sections/adversary.py": ("tests/reporting/test_report_adversary.py",),

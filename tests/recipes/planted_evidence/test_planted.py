@@ -79,6 +79,24 @@ def test_verdicts():
     assert nothing["tells_apart"] == "undefined" and np.isnan(nothing["auc"]) and nothing["uses_n_undefined"] == 3
 
 
+@pytest.mark.parametrize(("above", "verdict"), [(73, "barely"), (75, "yes"), (27, "barely"), (25, "yes")])
+def test_apart_is_an_auc_of_three_in_four(above, verdict):
+    """So many of a hundred texts lie above all of the other model's, the rest below: that share is the AUC."""
+    uses, cannot = np.where(np.arange(100) < above, 1.0, -1.0), np.zeros(100)
+    row = planted._row(uses, cannot, uses - cannot)
+    assert row["auc"] == above / 100 and (row["ci_low"] > 0) == (above > 50) and (row["ci_high"] < 0) == (above < 50)
+    assert row["tells_apart"] == verdict
+
+
+def test_texts_apart_without_a_mean_apart_are_not():
+    """Nineteen of twenty texts are larger by one, the last smaller by fifteen: some draws have a mean below 0."""
+    cannot = np.linspace(0, 0.5, 20)
+    uses = cannot + np.where(np.arange(20) < 19, 1.0, -15.0)
+    row = planted._row(uses, cannot, uses - cannot)
+    assert row["auc"] == 0.95 and row["difference"] == pytest.approx(0.2) and row["ci_low"] < 0 < row["ci_high"]
+    assert row["tells_apart"] == "no"
+
+
 def test_over_seeds(cells):
     tables = planted.tables(cells, Settings()).tables
     rows = tables["planted_tests_over_seeds"].set_index("statistic")
