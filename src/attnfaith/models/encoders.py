@@ -33,6 +33,31 @@ def take(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return values.gather(1, positions.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
 
 
+class LSTM(nn.RNNBase):
+    """One LSTM layer of one direction, positions first: `nn.LSTM`, which torch.compile refuses to enter, and no more."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__("LSTM", input_size, hidden_size)
+
+    def forward(self, tokens):
+        """Tokens (T,B,E) to states (T,B,H) and the last state and memory."""
+        start = tokens.new_zeros(1, tokens.shape[1], self.hidden_size)
+        states, *last = torch.lstm(tokens, (start, start), self._flat_weights, True, 1, 0.0, self.training, False, False)
+        return states, tuple(last)
+
+
+class GRU(nn.RNNBase):
+    """One GRU layer of one direction, positions first: `nn.GRU` as `LSTM` is `nn.LSTM`."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__("GRU", input_size, hidden_size)
+
+    def forward(self, tokens):
+        """Tokens (T,B,E) to states (T,B,H) and the last state."""
+        start = tokens.new_zeros(1, tokens.shape[1], self.hidden_size)
+        return torch.gru(tokens, start, self._flat_weights, True, 1, 0.0, self.training, False, False)
+
+
 class Bidirectional(Encoder):
     """What recurrent encoders share; last state: the end of each direction.
 
@@ -52,12 +77,13 @@ class Bidirectional(Encoder):
         """States and last state, where each reader makes of tokens (T,B,E), in its own order, (states (T,B,H/2), ...)."""
         batch, length, size = embedded.shape
         # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
-        tokens = embedded.transpose(0, 1).reshape(length * batch, size)
+        tokens = embedded.transpose(0, 1).contiguous()
         rows = torch.arange(batch, device=embedded.device)
         reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
-        onward = read_onward(tokens.view(length, batch, size))[0]
-        backward = read_backward(tokens.index_select(0, reverse).view(length, batch, size))[0]
-        backward = backward.flatten(0, 1).index_select(0, reverse).view_as(onward)
+        onward = read_onward(tokens)[0]
+        backward = read_backward(tokens.flatten(0, 1).index_select(0, reverse).view(length, batch, size))[0]
+        # the sizes are those of the tokens: a graph exported with a dynamic length knows no other
+        backward = backward.flatten(0, 1).index_select(0, reverse).view(length, batch, onward.shape[-1])
         states = torch.cat([onward, backward], -1).transpose(0, 1) * mask.unsqueeze(-1)
         end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
         last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
@@ -69,8 +95,8 @@ class BiGRU(Bidirectional):
 
     def __init__(self, config):
         super().__init__()
-        self.forward_gru = nn.GRU(config.embedding_size, config.hidden_size // 2)
-        self.backward_gru = nn.GRU(config.embedding_size, config.hidden_size // 2)
+        self.forward_gru = GRU(config.embedding_size, config.hidden_size // 2)
+        self.backward_gru = GRU(config.embedding_size, config.hidden_size // 2)
 
     @property
     def directions(self):
@@ -82,8 +108,8 @@ class BiLSTM(Bidirectional):
 
     def __init__(self, config):
         super().__init__()
-        self.forward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2)
-        self.backward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2)
+        self.forward_lstm = LSTM(config.embedding_size, config.hidden_size // 2)
+        self.backward_lstm = LSTM(config.embedding_size, config.hidden_size // 2)
 
     @property
     def directions(self):
