@@ -16,9 +16,11 @@ class Encoder(GradientCheckpointingLayer):
     """What every encoder shares.
 
     `contextual` is False where a state depends on its own token only: deleting another token then leaves it as it is.
+    `recurrent` is True where states are made one position after the other.
     """
 
     contextual = True
+    recurrent = False
 
 
 def reverse_by_length(mask: torch.Tensor) -> torch.Tensor:
@@ -64,6 +66,8 @@ class Bidirectional(Encoder):
     Two one-directional layers over the text and over the text reversed by its own length: the numbers of a packed
     bidirectional layer, without packing, which is several times slower on CPUs.
     """
+
+    recurrent = True
 
     @property
     def directions(self) -> tuple[nn.RNNBase, nn.RNNBase]:
