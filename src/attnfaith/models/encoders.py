@@ -84,11 +84,11 @@ class Bidirectional(Encoder):
         tokens = embedded.transpose(0, 1).contiguous()
         rows = torch.arange(batch, device=embedded.device)
         reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
-        onward = read_onward(tokens)[0]
+        onward = read_onward(tokens)[0].flatten(0, 1)
         backward = read_backward(tokens.flatten(0, 1).index_select(0, reverse).view(length, batch, size))[0]
-        # the sizes are those of the tokens: a graph exported with a dynamic length knows no other
-        backward = backward.flatten(0, 1).index_select(0, reverse).view(length, batch, onward.shape[-1])
-        states = torch.cat([onward, backward], -1).transpose(0, 1) * mask.unsqueeze(-1)
+        states = torch.cat([onward, backward.flatten(0, 1).index_select(0, reverse)], -1)
+        # by the sizes of the tokens: a graph of dynamic length does not know those of what a recurrent layer gives
+        states = states.unflatten(0, (length, batch)).transpose(0, 1) * mask.unsqueeze(-1)
         end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
         last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
         return states, last
