@@ -64,7 +64,8 @@ class Bidirectional(Encoder):
     """What recurrent encoders share; last state: the end of each direction.
 
     Two one-directional layers over the text and over the text reversed by its own length: the numbers of a packed
-    bidirectional layer, without packing, which is several times slower on CPUs.
+    bidirectional layer, without packing, which is several times slower on CPUs. torch.export keeps its example's length,
+    unless it runs within `register_lstm_while_loop_decomposition` and its twin for GRU, of torch.export._patches; ONNX does.
     """
 
     recurrent = True

@@ -119,8 +119,8 @@ class SentenceReader(nn.Module):
         """
         if self.word_encoder.recurrent and torch.compiler.is_compiling():
             raise NotImplementedError(
-                f"encoder={self.config.encoder!r} with hierarchy='sentence' cannot be exported, nor compiled as one graph: run "
-                "it as it is, or take the encoder transformer, cnn, average or embedding"
+                f"encoder={self.config.encoder!r} with hierarchy='sentence' cannot be exported, nor compiled as one graph: "
+                "run it as it is, or take the encoder transformer, cnn, average or embedding"
             )
         present = item_mask(items)
         vectors = embedded.new_zeros(*present.shape, self.config.hidden_size)
