@@ -1,5 +1,6 @@
 """Models as graphs: torch.export, torch.compile and ONNX give what the model itself gives, at other sizes too."""
 
+import logging
 from contextlib import ExitStack
 
 import numpy as np
@@ -47,8 +48,9 @@ pytestmark = [  # of torch's own loops, and of its own way into functions with a
 
 
 @pytest.fixture(autouse=True)
-def _fresh():
+def _fresh(monkeypatch):
     torch._dynamo.reset()
+    monkeypatch.setattr(logging.getLogger("torch.__trace"), "disabled", True)  # pytest would collect a novel of it
 
 
 def build(fields):

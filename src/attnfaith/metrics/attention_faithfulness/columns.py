@@ -21,7 +21,10 @@ def short(value: object) -> str:
     """A value as an error shows it, cut."""
     if isinstance(value, int) and value.bit_length() > 4 * SHOWN:
         return f"a whole number of {value.bit_length()} bits"
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except (RecursionError, ValueError):  # lists in lists in lists; numbers in them of too many digits
+        return _kind(value)
     return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}… ({type(value).__name__})"
 
 
