@@ -249,4 +249,4 @@ def test_any_input_gives_a_result_or_the_metrics_own_error(metric):
             assert len(str(error)) < 500 and "\n" not in str(error)
             outcomes["InputError"] += 1
         assert len(metric) == 0
-    assert min(outcomes.values()) > 20
+    assert outcomes["result"] > 10 and outcomes["InputError"] > 300

@@ -22,7 +22,7 @@ def short(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 4 * SHOWN:
         return f"a whole number of {value.bit_length()} bits"
     try:
-        shown = repr(value)
+        shown = " ".join(repr(value).split())
     except (RecursionError, ValueError):  # lists in lists in lists; numbers in them of too many digits
         return _kind(value)
     return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}… ({type(value).__name__})"
