@@ -387,3 +387,19 @@ def test_many_columns_at_once_are_tested_as_one_alone():
 
 def test_it_uses_no_more_than_it_says(cell):
     check_columns(saliency.SECTION, cell)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/x", "x" * 300, ".x", "-x", "x y"])
+def test_eraser_files_stay_in_their_folder(name, draw_record, tmp_path, capsys):
+    """Neither a split nor a measure, which are texts of the record, leads out of the folder or names a hidden file."""
+    hostile = {
+        "split": erased(draw_record(6, measures=("good", "random"), rationale=True, split=name)),
+        "measure": erased(
+            draw_record(6, measures=("good", "random"), rationale=True), FALL | {name: 0.5}, names=(*NAMES, name)
+        ),
+    }
+    for what, made in hostile.items():
+        records.save(made, tmp_path / "hostile.parquet")
+        assert cli.main(["eraser", str(tmp_path / "hostile.parquet"), "--output", str(tmp_path / "deep" / "out")]) == 2, what
+        assert "no file is called" in capsys.readouterr().err
+        assert [path.name for path in tmp_path.rglob("*")] == ["hostile.parquet"]
