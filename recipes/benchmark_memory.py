@@ -1,4 +1,4 @@
-"""What memory a measurement takes at most: peak resident memory of processes that measure many and long texts (20 minutes)."""
+"""What memory a measurement takes: the peak of processes that measure many texts and long ones. About 20 minutes."""
 
 import argparse
 import resource
