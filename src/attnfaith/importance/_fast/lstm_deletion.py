@@ -109,6 +109,7 @@ def _one_direction(lstm, embedded, start, stop, order: range, filling=None) -> I
     recurrent = (lstm.weight_hh_l0 * (2 * scale).unsqueeze(1)).t()
     weight, bias = lstm.weight_ih_l0 * scale.unsqueeze(1), (lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale
     inputs = nn.functional.linear(embedded, weight, bias).transpose(0, 1)
+    instead = inputs
     if filling is not None:
         instead = nn.functional.linear(filling, weight, bias).expand(*embedded.shape[:2], -1).transpose(0, 1)
     # Row of the whole text at the end that the deletions join first, so that the rows under way are contiguous.
@@ -116,28 +117,31 @@ def _one_direction(lstm, embedded, start, stop, order: range, filling=None) -> I
     hidden = embedded.new_zeros(deletions + 1, batch, size)
     cell = torch.zeros_like(hidden)
     buffer = embedded.new_empty((deletions + 1) * batch, 4 * size)
+    held = embedded.new_empty(batch, 4 * size)  # the recurrent part of the whole text's gates
+    lag = order.step if filling is None else 0
     for position in order:
-        joins = start <= position < stop
-        own = first + position - start  # the row of this position's deletion
-        if joins:
-            hidden[own], cell[own] = hidden[whole], cell[whole]
-        before = min(max(position - start, 0), deletions)  # deletions left of here
-        after = min(max(position - start + 1, 0), deletions)  # the first deletion right of here
-        replaces = joins and filling is not None
-        if replaces:  # the one that joins is passed, and reads what is there instead
-            before, after = after, before
-        rows = slice(after, whole + 1) if backward else slice(whole, before + 1)
+        own = first + position - start  # the row of this position's change
+        if start <= position < stop:
+            cell[own] = cell[whole]
+        passed_last = position - lag
+        joins = start <= passed_last < stop
+        if backward:
+            rows = slice(min(max(passed_last - start, 0), deletions), whole + 1)
+        else:
+            rows = slice(whole, min(max(passed_last - start + 1, 0), deletions) + 1)
         state, memory = hidden[rows], cell[rows]
         gates = buffer[: state.shape[0] * batch].view(-1, batch, 4 * size)
-        under_way = gates
-        if replaces:  # its state is still that of the whole text
-            under_way, state_before = (gates[1:], state[1:]) if backward else (gates[:-1], state[:-1])
-        else:
-            state_before = state
-        torch.mm(state_before.view(-1, size), recurrent, out=under_way.view(-1, 4 * size))
-        if replaces:
-            new, same = (0, -1) if backward else (-1, 0)
-            torch.add(gates[same], instead[position], out=gates[new])
+        # One that joins goes on from the state that the whole text had before its token: that product is known.
+        others = slice(int(joins and backward), gates.shape[0] - int(joins and not backward))
+        under_way = gates[others]
+        torch.mm(state[others].view(-1, size), recurrent, out=under_way.view(-1, 4 * size))
+        new, same = (0, -1) if backward else (-1, 0)
+        if not lag:
+            held.copy_(gates[same])
+        if joins:
+            torch.add(held, instead[position], out=gates[new])
+        if lag:
+            held.copy_(gates[same])
         under_way.add_(inputs[position])
         enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
         memory.mul_(keep).addcmul_(enter, candidate, value=4).sub_(enter, alpha=2)
@@ -145,8 +149,8 @@ def _one_direction(lstm, embedded, start, stop, order: range, filling=None) -> I
         if position % CHECKS == 0:
             while rows.start <= whole + on < rows.stop and whole + on != own and _forgotten(hidden, cell, whole, whole + on):
                 whole += on  # the row of the oldest deletion is that of the whole text from here on
-        if after < deletions if backward else before > 0:
-            passed = slice(after, whole) if backward else slice(whole, before)
+        passed = slice(rows.start, whole) if backward else slice(whole, rows.stop - 1)
+        if rows.start < deletions if backward else rows.stop > 1:
             yield passed, position, hidden[first + passed.start : first + passed.stop]
 
 

@@ -20,7 +20,7 @@ from attnfaith.subjects.pooled import text_of
 
 PLACES_AT_ONCE = 2**19  # tokens of changed texts dealt with together: a score and C values are kept of each
 NUMBERS_AT_ONCE = 2**24  # H of each token where whole states are kept: 64 MiB in float32
-TEXTS_AT_ONCE = 32
+TEXTS_AT_ONCE = 64
 
 
 def logits_without(subject: Pooled, batch: Batch) -> torch.Tensor:
