@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := src recipes tests
 
-.PHONY: demo test quality style benchmark clean
+.PHONY: demo test mutation quality style benchmark clean
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python tests/models/fetch_conformance.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
+
+# Plausible bugs, one at a time, each of which some test must notice; some twenty minutes.
+mutation: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run
 
 quality: $(READY)
 	$(BIN)/ruff check $(SOURCES)
