@@ -372,7 +372,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "scores / (1 - config.sparsegen_lambda)",
             "scores * (1 - config.sparsegen_lambda)",
         ),
-        ("too few halvings", "n_iter=60", "n_iter=10"),
+        ("too few halvings", "(blocked, alpha, -1, 60, True)", "(blocked, alpha, -1, 10, True)"),
         (
             "a text without tokens has weight",
             ".masked_fill(broken, torch.nan).masked_fill(~mask, 0.0)",
@@ -445,9 +445,13 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "return ratio(np.where(known, by_seed, 0).sum(axis=1), known.sum(axis=1))",
             "return ratio(np.where(defined, self.values, 0).sum(axis=(1, 2)), defined.sum(axis=(1, 2)))",
         ),
-        ("seeds are not resampled", "chosen = _counts(seeds, DRAWS, 1).T", "chosen = np.ones((seeds, DRAWS))"),
+        (
+            "seeds are not resampled",
+            "chosen = np.concatenate(list(_drawn(seeds, DRAWS, 1))).T",
+            "chosen = np.ones((seeds, DRAWS))",
+        ),
         ("a threshold moved", "FEWEST = 0.1", "FEWEST = 0.3"),
-        ("undefined texts are 0 in a draw", "counts[gaps] = defined[gaps].astype(np.float64) @ weights", "pass"),
+        ("undefined texts are 0 in a draw", "counts[gaps] = known_gaps @ part.T", "pass"),
         (
             "points for groups",
             "member_of = np.array([number_of.setdefault(labels[place], len(number_of)) for place in np.flatnonzero(used)])",

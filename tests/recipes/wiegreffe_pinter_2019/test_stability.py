@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from scipy.spatial.distance import jensenshannon
+from scipy.stats import binom
 from sklearn.metrics import f1_score, roc_auc_score
 
 from attnfaith import record as records
@@ -230,6 +231,19 @@ def test_is_attention_needed():
     assert (table["difference"] == table["learned"] - table["uniform"]).all()
     assert (table["n"] == COUNT - 1).all() and (table["n_undefined"] == 1).all(), "one text has no label"
     assert (table["ci_low"] < table["difference"]).all() and (table["difference"] < table["ci_high"]).all()
+
+
+def test_learned_and_uniform_attention_are_scored_on_the_same_draws():
+    """They differ in one text of ten, which the learned model alone gets right: by no draw is it the worse one."""
+    rows = [("a", [1.0], [0.9, 0.1], 0)] + [(str(i), [1.0], [0.2, 0.8], i % 2) for i in range(9)]
+    learned, uniform = make(rows), make([("a", [1.0], [0.4, 0.6], 0), *rows[1:]], projection="uniform")
+    row = stability.is_attention_needed([learned, uniform]).set_index("statistic").loc["accuracy"]
+    assert row["difference"] == pytest.approx(0.1) and row["ci_low"] == 0
+    assert row["ci_high"] == pytest.approx(binom.ppf(0.975, 10, 0.1) / 10), "as often as that text is drawn"
+    labels = np.array([label for *_, label in rows], np.float64)
+    first, second = stability.resampled_scores([learned.probs, uniform.probs], labels, draws=50)
+    counts = np.random.default_rng(0).multinomial(10, np.full(10, 0.1), size=50)[:, 0]
+    assert first["accuracy"] - second["accuracy"] == pytest.approx(counts / 10)
 
 
 def test_a_model_against_itself_differs_by_nothing():
