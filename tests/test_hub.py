@@ -34,6 +34,7 @@ FORKS = """
 import json, os, sys, traceback
 from attnfaith import cli, hub
 
+hub.plan(sys.argv[1], "warm")  # what the first push of a process compiles and imports, once for all children
 print("ready", flush=True)
 for line in sys.stdin:
     job = json.loads(line)
@@ -124,10 +125,10 @@ def server():
 
 
 @pytest.fixture(scope="module")
-def forks(server, tmp_path_factory):
+def forks(server, finished, tmp_path_factory):
     environment = server.environment(tmp_path_factory.mktemp("home"), token=None)
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path_factory.mktemp("copies"))}  # of killed pushes
-    command = [sys.executable, "-c", FORKS]
+    command = [sys.executable, "-c", FORKS, str(finished)]
     with subprocess.Popen(
         command,
         env=environment,
