@@ -82,7 +82,6 @@ TESTS = {
     f"{MEISTER}/trends.py": ("tests/recipes/meister_2021",),
     "recipes/wiegreffe_pinter_2019/stability.py": ("tests/recipes/wiegreffe_pinter_2019",),
     "recipes/planted_evidence/analysis.py": ("tests/recipes/planted_evidence",),
-    "recipes/jain_wallace_2019/analysis.py": ("tests/recipes/jain_wallace_2019",),
 }
 """The tests of each file that mutants change."""
 
