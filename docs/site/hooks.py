@@ -1,0 +1,88 @@
+"""What the build adds to the pages in docs/: generated pages, and the files of the repository that pages link to.
+
+A link that leaves docs/ is followed: a file (a table, a figure, a recipe) is copied into the site, a page of Markdown becomes
+a page of it. So the site is whole, wherever it is opened.
+"""
+
+import re
+import sys
+from pathlib import Path, PurePosixPath
+
+from mkdocs.structure.files import File
+
+
+sys.path.insert(0, str(Path(__file__).parent))
+import generated  # noqa: E402
+
+
+ROOT = Path(__file__).parents[2]
+DOCS = PurePosixPath("docs")
+ELSEWHERE = PurePosixPath("repository")  # below the site: files from outside of docs/
+LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+FENCED = re.compile(r"^```.*?^```", re.M | re.S)
+
+
+def resolved(page: PurePosixPath, link: str) -> PurePosixPath | None:
+    """The file in the repository that a page's link leads to; None for an anchor, an address and what leads nowhere."""
+    path = link.partition("#")[0]
+    if not path or re.match(r"[a-z]+:", path):
+        return None
+    target = (ROOT / page.parent / path).resolve()
+    return PurePosixPath(target.relative_to(ROOT)) if target.is_relative_to(ROOT) and target.exists() else None
+
+
+def outside(page: PurePosixPath, text: str) -> dict[str, PurePosixPath]:
+    """The links of a page that leave docs/, and where they lead."""
+    links = {link: resolved(page, link) for _, link, _ in LINK.findall(FENCED.sub("", text))}
+    return {link: target for link, target in links.items() if target and not target.is_relative_to(DOCS)}
+
+
+def source_of(uri: str) -> PurePosixPath:
+    """The file in the repository behind a page of the site."""
+    path = PurePosixPath(uri)
+    return path.relative_to(ELSEWHERE) if path.is_relative_to(ELSEWHERE) else DOCS / path
+
+
+def on_config(config):
+    """The reference of the package's parts, below the pages that mkdocs.yml names. No script is fetched from elsewhere."""
+    config.extra_javascript = [script for script in config.extra_javascript if "://" not in str(script)]
+    (reference,) = (one["Reference"] for one in config.nav if isinstance(one, dict) and "Reference" in one)
+    reference.append({"Python": sorted(generated.interface())})
+    return config
+
+
+def on_files(files, config):
+    """Add generated pages, then what pages link to outside of docs/, and what those link to."""
+    for uri, text in generated.pages().items():
+        files.append(File.generated(config, uri, content=text))
+    pages = [file for file in files.documentation_pages()]
+    while pages:
+        page = pages.pop()
+        for target in outside(source_of(page.src_uri), page.content_string).values():
+            if target.name == "README.md" and target.parent == PurePosixPath("."):
+                continue  # the site has a first page of its own
+            uri = str(ELSEWHERE / target)
+            if (ROOT / target).is_file() and files.get_file_from_path(uri) is None:
+                added = File.generated(config, uri, abs_src_path=str(ROOT / target))
+                files.append(added)
+                pages += [added] if added.is_documentation_page() else []
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Links that leave docs/ lead to the copies; those to folders become plain text."""
+    source = source_of(page.file.src_uri)
+    targets = outside(source, markdown)
+    here = PurePosixPath(page.file.src_uri).parent
+
+    def rewritten(match: re.Match) -> str:
+        link = match[2]
+        if link not in targets:
+            return match[0]
+        target, anchor = targets[link], link.partition("#")[2]
+        uri = ELSEWHERE / target
+        path = PurePosixPath(*[".."] * len(here.parts)) / uri
+        return f"{match[1]}{path}{'#' + anchor if anchor else ''}{match[3]}"
+
+    pieces = re.split(f"({FENCED.pattern})", markdown, flags=FENCED.flags)
+    return "".join(piece if piece.startswith("```") else LINK.sub(rewritten, piece) for piece in pieces)
