@@ -80,7 +80,9 @@ class Evidence:
 
     def ordered(self, name: str) -> list["Evidence"]:
         """Single rows, the smallest value first."""
-        return [Evidence(self.source, self.frame.loc[[place]]) for place in self._column(self.frame, name).sort_values().index]
+        return [
+            Evidence(self.source, self.frame.loc[[place]]) for place in self._column(self.frame, name).sort_values().index
+        ]
 
     def rows(self) -> list["Evidence"]:
         """Single rows, in the order of the table."""
@@ -214,4 +216,11 @@ FILTERS = {
     "gathered": gathered,
     "prefixed": prefixed,
 }
-GLOBALS = {"table": table, "setting": setting, "interval": interval, "correlation": correlation, "least": np.min, "most": np.max}
+GLOBALS = {
+    "table": table,
+    "setting": setting,
+    "interval": interval,
+    "correlation": correlation,
+    "least": np.min,
+    "most": np.max,
+}

@@ -8,15 +8,13 @@ import pkgutil
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 
+from pydantic import TypeAdapter
+
 import attnfaith
 from attnfaith import cli, measurement, record
 from attnfaith.data.registry import DATASETS
 from attnfaith.recipes import Recipe
 from attnfaith.subjects import CAPABILITIES
-from pydantic import TypeAdapter
-
-
-HOME = {"COLUMNS": "80"}  # of the terminal that help is written for
 
 
 def line(*cells: object) -> str:
@@ -45,21 +43,19 @@ def limits(column: record.Column) -> str:
 
 def columns(described: dict[str, record.Column]) -> str:
     """Columns of a record, all that each says of itself."""
-    heads = ("column", "axes", "type", "unit", "range", "signed", "undefined", "meaning")
     rows = (
         (
             code(name),
-            "".join(f"[{axis}]" for axis in column.axes),
-            column.dtype + (" or null" if column.nullable else ""),
-            column.unit,
-            limits(column),
-            "yes" if column.signed else "",
-            column.undefined,
             column.doc,
+            " ".join(
+                ["".join(f"[{axis}]" for axis in column.axes), column.dtype, "or null" if column.nullable else ""]
+            ).strip(),
+            ", ".join(filter(None, (limits(column), column.unit, "signed" if column.signed else ""))),
+            column.undefined,
         )
         for name, column in described.items()
     )
-    return grid(heads, rows)
+    return grid(("column", "meaning", "axes and type", "range, unit, sign", "undefined"), rows)
 
 
 def modules() -> dict[str, object]:
@@ -72,10 +68,10 @@ def record_page() -> str:
     parts = [
         "# The record",
         f"One parquet file, one row per text; version {record.VERSION} of the format, kept in the file's metadata. Axes: T "
-        "tokens (of hierarchical models sentences, or words), C classes, K draws or attentions, M measures, S shares, W words "
-        "of a sentence, Q words of a second text. Every column carries what stands here in its field's metadata.",
-        "In each row all [T] columns have one length, and all [C] columns another. A column with a range that sums to 1 is a "
-        "distribution along its last axis. Files that break a rule are refused with column and row.",
+        "tokens (of hierarchical models sentences, or words), C classes, K draws or attentions, M measures, S shares, W "
+        "words of a sentence, Q words of a second text. Every column carries what stands here in its field's metadata.",
+        "In each row all [T] columns have one length, and all [C] columns another. A column with a range that sums to 1 is "
+        "a distribution along its last axis. Files that break a rule are refused with column and row.",
         "## Columns of every record",
         columns(common),
         "## Identity: which model, on which texts",
@@ -93,8 +89,8 @@ def record_page() -> str:
 def producers_page() -> str:
     parts = [
         "# Measures and experiments",
-        "All that `--measure.producers` may name. *Needs* is what it asks of a model; a model that lacks it is refused with a "
-        "line that says so.",
+        "All that `--measure.producers` may name. *Needs* is what it asks of a model; a model that lacks it is refused with "
+        "a line that says so.",
         "## What a model may be able to do",
         grid(("capability", "what it means"), sorted(CAPABILITIES.items())),
     ]
@@ -144,14 +140,20 @@ def kind(schema: dict) -> str:
 
 def recipe_page() -> str:
     schema = TypeAdapter(Recipe).json_schema()
-    sections = {name: schema["$defs"][one["$ref"].split("/")[-1]] for name, one in schema["properties"].items() if "$ref" in one}
+    sections = {
+        name: schema["$defs"][one["$ref"].split("/")[-1]] for name, one in schema["properties"].items() if "$ref" in one
+    }
 
     def keys(given: dict) -> str:
         rows = (
             (
                 code(name),
                 kind(one),
-                "required" if name in given.get("required", ()) else code(json.dumps(one["default"])) if "default" in one else "",
+                "required"
+                if name in given.get("required", ())
+                else code(json.dumps(one["default"]))
+                if "default" in one
+                else "",
                 one.get("description", ""),
             )
             for name, one in given["properties"].items()

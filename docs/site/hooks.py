@@ -1,7 +1,7 @@
 """What the build adds to the pages in docs/: generated pages, and the files of the repository that pages link to.
 
-A link that leaves docs/ is followed: a file (a table, a figure, a recipe) is copied into the site, a page of Markdown becomes
-a page of it. So the site is whole, wherever it is opened.
+A link that leaves docs/ is followed: a file (a table, a figure, a recipe) is copied into the site, a page of Markdown
+becomes a page of it. So the site is whole, wherever it is opened.
 """
 
 import re
@@ -45,7 +45,7 @@ def source_of(uri: str) -> PurePosixPath:
 
 def on_config(config):
     """The reference of the package's parts, below the pages that mkdocs.yml names. No script is fetched from elsewhere."""
-    config.extra_javascript = [script for script in config.extra_javascript if "://" not in str(script)]
+    config.extra["polyfills"] = []  # the offline plugin's own, which a browser would ask of a server
     (reference,) = (one["Reference"] for one in config.nav if isinstance(one, dict) and "Reference" in one)
     reference.append({"Python": sorted(generated.interface())})
     return config
