@@ -95,24 +95,26 @@ def producers_page() -> str:
         grid(("capability", "what it means"), sorted(CAPABILITIES.items())),
     ]
     for title, package in (("Measures of importance", "importance"), ("Experiments", "experiments")):
-        mine = {name: one for name, one in modules().items() if one.__name__.split(".")[1] == package}
-        parts += [
-            f"## {title}",
-            grid(
-                ("name", "needs", "options", "columns", "what it is"),
-                (
-                    (
-                        code(name),
-                        ", ".join(sorted(one.NEEDS)),
-                        ", ".join(code(option) for option in options(one)),
-                        ", ".join(code(column) for column in one.COLUMNS),
-                        inspect.getdoc(one).split("\n\n")[0],
-                    )
-                    for name, one in mine.items()
-                ),
-            ),
-        ]
+        parts += [f"## {title}"]
+        for name, one in modules().items():
+            if one.__name__.split(".")[1] == package:
+                parts += [f"### {name}", inspect.getdoc(one).split("\n\n")[0], facts(name, one)]
     return "\n\n".join(parts)
+
+
+def facts(name: str, module) -> str:
+    """What a producer needs, takes and adds to a record."""
+    extra = getattr(module, "COLUMN_NEEDS", {})
+    added = [
+        f"{code(column)}{' (needs ' + ', '.join(sorted(extra[column])) + ')' if column in extra else ''}"
+        for column in module.COLUMNS
+    ]
+    lines = [
+        f"* needs: {', '.join(sorted(module.NEEDS)) or 'nothing'}",
+        f"* options: {', '.join(code(option) for option in options(module)) or 'none'}",
+        f"* adds: {', '.join(added)} ([what they hold](record.md#{name}))",
+    ]
+    return "\n".join(lines)
 
 
 def options(module) -> Iterator[str]:
