@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := src recipes tests docs
 
-.PHONY: demo test quality style docs benchmark clean
+.PHONY: demo test mutation quality style docs benchmark clean
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,10 @@ test: $(READY)
 	$(BIN)/python tests/models/fetch_conformance.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
+# Plausible bugs, one at a time, each of which some test must notice; some twenty minutes.
+mutation: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run
+
 quality: $(READY)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -29,10 +33,11 @@ style: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-# README.md and the pages with numbers from their templates, then the site, where a warning is an error.
+# README.md and the pages with numbers from their templates, then the site, where a warning is an error (but one that --quiet
+# hides does not count).
 docs: $(VENV)/.docs
 	$(BIN)/python docs/site/pages.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "documentation: build/docs/index.html"
 
 $(VENV)/.docs: $(READY)
@@ -44,4 +49,4 @@ benchmark: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_saliency.py
 
 clean:
-	rm -rf $(VENV) runs .conformance
+	rm -rf $(VENV) runs build/docs .conformance

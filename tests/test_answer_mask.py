@@ -6,7 +6,9 @@ import torch
 
 from attnfaith.data.collation import data_collator, pad_batch
 from attnfaith.errors import DatasetError
+from attnfaith.experiments import adversary_exact
 from attnfaith.measurement import load_producers, measure, producers
+from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.models.queries import BARRED, Query
 from attnfaith.record import Identity, load
 from attnfaith.subjects import SubjectError
@@ -107,6 +109,20 @@ def test_each_instance_has_answers_of_its_own(name, fields, tiny_model, tiny_row
             else:
                 atol = 1e-2 if column in CHOICES else 2e-6
                 np.testing.assert_allclose(together[column][number], values[0], atol=atol, rtol=1e-4, err_msg=column)
+
+
+def test_with_one_answer_left_any_attention_keeps_it_and_the_furthest_is_known_exactly(tiny_model, tiny_rows):
+    fields = {"query": "text", "readout": "affine"}
+    model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields, (6, 9), [[4], [2]])
+    batch = batch_of(rows)
+    measured = adversary_exact.measure(model, batch)
+    assert measured["adversary_exact_certainty"] == ["exact", "exact"]
+    encoded = model.encode(**{name: value for name, value in batch.items() if name != "instance_id"})
+    for row, (weights, mask) in enumerate(zip(model.attend(*encoded), encoded.mask, strict=True)):
+        own = weights[mask].detach().double().numpy()
+        alone = jensen_shannon_divergence(np.eye(len(own)), np.tile(own / own.sum(), (len(own), 1)))
+        np.testing.assert_allclose(measured["adversary_exact_jsd"][row], alone.max(), atol=1e-6)
+        assert measured["adversary_exact_one_token"][row].tolist() == [len(own)] * 2
 
 
 def test_forward_is_its_stages_and_bars(fields, tiny_model, tiny_rows):

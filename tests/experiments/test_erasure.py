@@ -213,6 +213,8 @@ def test_random_orders(tiny_model, tiny_rows, tiny_batch):
     np.testing.assert_array_equal(fewer[0], found[0][:2])
     other = erasure.measure(model, batch, seed=2, draws=600)["erasure_order"]
     assert (other[0] != found[0]).any()
+    twins = erasure.measure(*setting(tiny_model, tiny_rows, tiny_batch, texts=[8, 8]))["erasure_order"]
+    assert (twins[0] != twins[1]).any()  # each text has orders of its own
 
 
 def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batch):

@@ -105,9 +105,9 @@ def test_the_draws_depend_on_seed_and_instance_alone(tiny_model, tiny_rows, tiny
     model, rows = tiny_model(), tiny_rows([8, 8])
     rows[1]["input_ids"] = rows[0]["input_ids"]
     first, twin = probabilities(model, tiny_batch(rows), seed=4)
-    assert not np.array_equal(first, twin)  # one text under two names
+    assert not np.allclose(first, twin)  # one text under two names
     assert np.array_equal(first, probabilities(model, tiny_batch(rows), seed=4)[0])
-    assert not np.array_equal(first, probabilities(model, tiny_batch(rows), seed=5)[0])
+    assert not np.allclose(first, probabilities(model, tiny_batch(rows), seed=5)[0])
     fewer = probabilities(model, tiny_batch(rows), seed=4, draws=10)[0]
     assert np.array_equal(fewer, first[:10])  # more draws go on where fewer end
 

@@ -77,6 +77,18 @@ def test_deleting_is_leave_one_out_with_a_sign(encoder, hierarchy, tiny_model, t
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
+@torch.no_grad()
+def test_deleting_is_the_fall_to_the_shorter_text(encoder, tiny_model, tiny_rows, tiny_batch):
+    model, (row,) = tiny_model(encoder=encoder, num_labels=3), tiny_rows([6])
+    (scores,) = occlusion.measure(model, tiny_batch([row]), target=2)[TOKENS]
+    ids = row["input_ids"]
+    shorter = [ids[:place] + ids[place + 1 :] for place in range(1, len(ids) - 1)]
+    whole, without = (model(torch.tensor(texts)).logits[:, 2] for texts in ([ids], shorter))
+    np.testing.assert_allclose(scores, whole - without, atol=1e-5)
+    assert np.abs(scores).max() > 0.02
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
 def test_captum(encoder, tiny_model, tiny_rows, tiny_batch):
     """Feature ablation of whole tokens by zeros."""
     model = tiny_model(encoder=encoder, num_labels=3)

@@ -125,6 +125,14 @@ def test_single_precision_stays_in_range():
 
 
 @pytest.mark.parametrize("divergence", ALL)
+def test_a_distribution_sums_to_1_within_a_ten_thousandth(divergence):
+    near = [[0.5, 0.50009]]
+    assert np.isfinite(divergence(near, near)).all()
+    with pytest.raises(ValueError, match="row 0: p sums to 1.0002; a distribution sums to 1"):
+        divergence([[0.5, 0.5002]], [[0.5, 0.5]])
+
+
+@pytest.mark.parametrize("divergence", ALL)
 @pytest.mark.parametrize(
     "p, q, message",
     [

@@ -1,0 +1,663 @@
+"""Plausible bugs: small changes to the library that a tired person could make, each of which some test must notice.
+
+A mutant replaces one piece of text that stands exactly once in a file. Its tests are those of the file, in the order in
+which they are tried. To add one: a line in MUTANTS, under its file.
+"""
+
+from dataclasses import dataclass
+
+
+METRIC = "src/attnfaith/metrics/attention_faithfulness"
+EXPERIMENTS, IMPORTANCE, MODELS = "src/attnfaith/experiments", "src/attnfaith/importance", "src/attnfaith/models"
+REPORTING, MEISTER = "src/attnfaith/reporting", "recipes/meister_2021/sparsity"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """file: relative to the root of the project. bug: what is wrong in words. old, new: the text and what takes its place.
+    tests: files or folders of tests that are to notice.
+    """
+
+    file: str
+    bug: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    @property
+    def layer(self) -> str:
+        """ "mathematics", or "verdicts": statistics, verdicts and advice."""
+        return "verdicts" if self.file.startswith((REPORTING, "recipes/", "src/attnfaith/stats.py")) else "mathematics"
+
+
+TESTS = {
+    f"{METRIC}/rank_agreement.py": ("tests/metrics/test_rank_agreement.py", "tests/metrics/test_attention_faithfulness.py"),
+    f"{METRIC}/divergences.py": ("tests/metrics/test_divergences.py",),
+    f"{METRIC}/dispersion.py": ("tests/metrics/test_dispersion.py",),
+    f"{METRIC}/erasure_curves.py": ("tests/metrics/test_erasure_curves.py",),
+    f"{METRIC}/plausibility.py": ("tests/metrics/test_plausibility.py",),
+    f"{METRIC}/support_agreement.py": ("tests/metrics/test_support_agreement.py",),
+    "src/attnfaith/metrics/classification.py": ("tests/metrics/test_classification.py",),
+    f"{EXPERIMENTS}/permutation.py": ("tests/experiments/test_permutation.py",),
+    f"{EXPERIMENTS}/_erasing.py": ("tests/experiments/test_erasure.py", "tests/experiments/test_minimal_flip_set.py"),
+    f"{EXPERIMENTS}/erasure.py": ("tests/experiments/test_erasure.py",),
+    f"{EXPERIMENTS}/minimal_flip_set.py": ("tests/experiments/test_minimal_flip_set.py",),
+    f"{EXPERIMENTS}/adversary_exact.py": ("tests/experiments/test_adversary_exact.py", "tests/test_answer_mask.py"),
+    f"{EXPERIMENTS}/_climb.py": ("tests/experiments/test_adversary_exact.py",),
+    f"{EXPERIMENTS}/random_support.py": ("tests/experiments/test_random_support.py",),
+    f"{EXPERIMENTS}/rationale_erasure.py": ("tests/experiments/test_rationale_erasure.py",),
+    f"{EXPERIMENTS}/soft_erasure.py": ("tests/experiments/test_soft_erasure.py",),
+    f"{IMPORTANCE}/gradient.py": ("tests/importance/test_gradient.py",),
+    f"{IMPORTANCE}/gradient_norm.py": ("tests/importance/test_gradient_norm.py",),
+    f"{IMPORTANCE}/leave_one_out.py": ("tests/importance/test_leave_one_out.py",),
+    f"{IMPORTANCE}/occlusion.py": ("tests/importance/test_occlusion.py",),
+    f"{IMPORTANCE}/integrated_gradients.py": ("tests/importance/test_integrated_gradients.py",),
+    f"{IMPORTANCE}/exact_contribution.py": ("tests/importance/test_attention_scores.py",),
+    f"{IMPORTANCE}/attention_norm.py": ("tests/importance/test_attention_scores.py",),
+    f"{IMPORTANCE}/_explained.py": ("tests/importance/test_explained.py",),
+    f"{IMPORTANCE}/_removal.py": ("tests/importance/test_leave_one_out.py",),
+    f"{IMPORTANCE}/_fast/lrp_rules.py": ("tests/importance/test_lrp.py",),
+    f"{MODELS}/projections.py": ("tests/models/test_projections.py",),
+    f"{MODELS}/alignments.py": ("tests/models/test_alignments.py", "tests/models/test_golden.py"),
+    f"{MODELS}/encoders.py": ("tests/models/test_encoders.py", "tests/models/test_modeling.py"),
+    "src/attnfaith/objectives.py": ("tests/test_objectives.py",),
+    "src/attnfaith/stats.py": ("tests/reporting/test_report_statistics.py", "tests/test_stats_panel.py"),
+    f"{REPORTING}/comparisons.py": ("tests/reporting/test_report_statistics.py",),
+    f"{REPORTING}/explanation_tests.py": ("tests/reporting/test_report_saliency.py",),
+    f"{REPORTING}/sections/saliency.py": ("tests/reporting/test_report_saliency.py",),
+    f"{REPORTING}/sections/agreement.py": ("tests/reporting/test_report_tables.py", "tests/reporting/test_report_page.py"),
+    f"{REPORTING}/sections/permutation.py": ("tests/reporting/test_report_permutation.py",),
+    f"{REPORTING}/sections/adversary.py": ("tests/reporting/test_report_adversary.py",),
+    f"{REPORTING}/sections/erasure.py": ("tests/reporting/test_report_erasure.py",),
+    f"{REPORTING}/cards/findings.py": ("tests/reporting/test_report_cards.py",),
+    f"{MEISTER}/claims.py": ("tests/recipes/meister_2021/test_summary.py",),
+    f"{MEISTER}/evidence.py": ("tests/recipes/meister_2021/test_summary.py", "tests/recipes/meister_2021"),
+    f"{MEISTER}/trends.py": ("tests/recipes/meister_2021",),
+    "recipes/wiegreffe_pinter_2019/stability.py": ("tests/recipes/wiegreffe_pinter_2019",),
+    "recipes/planted_evidence/analysis.py": ("tests/recipes/planted_evidence",),
+    "recipes/jain_wallace_2019/analysis.py": ("tests/recipes/jain_wallace_2019",),
+}
+"""The tests of each file that mutants change."""
+
+CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
+    f"{METRIC}/rank_agreement.py": (
+        ("pairs tied in both are taken off twice", " + joint - 2 * discordant", " - 2 * discordant"),
+        (
+            "tau-a for tau-b",
+            "difference / np.sqrt(total - x_ties[0]) / np.sqrt(total - y_ties[0])",
+            "difference / total",
+        ),
+        ("texts of two tokens are undefined", "usable = lengths >= 2", "usable = lengths >= 3"),
+        ("one-sided p", "return 2 * ndtr(", "return ndtr("),
+        ("ties in both left out of the variance", " + 2 * x_pairs * y_pairs / m", ""),
+        ("ceiling without its root", "np.sqrt(fewer / np.maximum(more, 1))", "fewer / np.maximum(more, 1)"),
+        ("undefined texts count as not significant", "_mean(p_value[defined] <= alpha)", "_mean(p_value[members] <= alpha)"),
+        ("sample for population deviation", "tau[defined].std())", "tau[defined].std(ddof=1))"),
+        (
+            "ratio of means for mean of ratios",
+            "_mean(tau[defined] / ceiling[defined])",
+            "_mean(tau[defined]) / _mean(ceiling[defined])",
+        ),
+        (
+            "tied scores pass a threshold one by one",
+            "last[:-1] = (scores[1:] != scores[:-1]) | (owner[1:] != owner[:-1])",
+            "last[:-1] = True",
+        ),
+        (
+            "chance of average precision is the share marked",
+            "others + (1 - others) * mean_reciprocal, np.nan)",
+            "positives / n, np.nan)",
+        ),
+        (
+            "90 % interval",
+            "np.quantile(np.concatenate(means), (0.025, 0.975))",
+            "np.quantile(np.concatenate(means), (0.05, 0.95))",
+        ),
+    ),
+    f"{METRIC}/divergences.py": (
+        ("TVD is the whole L1 distance", "np.abs(p - q) / 2, p, q)", "np.abs(p - q), p, q)"),
+        ("JSD twice as large", "rel_entr(2 * q, p + q)) / 4", "rel_entr(2 * q, p + q)) / 2"),
+        ("JSD in bits", "np.clip(_per_row(terms, p, q), 0, np.log(2))", "np.clip(_per_row(terms, p, q) / np.log(2), 0, 1)"),
+        (
+            "the higher class decides on equal probability",
+            "places[filled[rows]] = hits[first] - starts[rows]",
+            "places[filled[rows]] = hits[np.append(first[1:], len(hits)) - 1] - starts[rows]",
+        ),
+        ("rows that sum to 1.01 pass", "SUM_TOLERANCE = 1e-4", "SUM_TOLERANCE = 1e-2"),
+        ("rows are not divided by their sum", "return flat / sums[owner]", "return flat"),
+        ("undefined texts count as kept decisions", "flips[~np.isnan(flips)]", "np.nan_to_num(flips)"),
+    ),
+    f"{METRIC}/dispersion.py": (
+        (
+            "entropy over that of the support, not of the text",
+            "/ np.log(lengths), 0, 1)",
+            "/ np.log(np.bincount(owner, weights=flat > 0, minlength=len(lengths))), 0, 1)",
+        ),
+        ("small weights are no support", "np.nan, flat > 0)", "np.nan, flat > 1e-3)"),
+    ),
+    f"{METRIC}/erasure_curves.py": (
+        ("the paper's sum over the number of shares", '(normalisation == "eraser_paper")', "0"),
+        ("falls with the wrong sign", "return whole[:, None] - changed", "return changed - whole[:, None]"),
+        (
+            "rises count as negative falls",
+            "falls = np.maximum(_falls(whole, changed, name), 0)",
+            "falls = _falls(whole, changed, name)",
+        ),
+        ("nothing to lose is 0, not undefined", "out=np.full(falls.shape, np.nan)", "out=np.zeros(falls.shape)"),
+        (
+            "steps for trapezoids",
+            "(widths * (heights[:, 1:] + heights[:, :-1])).sum(1) / 2",
+            "(widths * heights[:, :-1]).sum(1)",
+        ),
+    ),
+    f"{METRIC}/plausibility.py": (
+        ("rounded down", "max(1, int(np.ceil(share * len(values) - 1e-9)))", "max(1, int(share * len(values)))"),
+        (
+            "matching chosen spans over marked ones",
+            "recall = matches.any(0).mean()",
+            "recall = matches.any(1).sum() / len(theirs)",
+        ),
+        ("rows without marks in the mean share", "[share for share in shares if share > 0]", "shares"),
+        ("fully marked rows are perfect", "== lengths, np.nan, precision)", "== lengths, 1.0, precision)"),
+        (
+            "overlap over the smaller span",
+            "(np.diff(mine) + np.diff(theirs).T - shared)",
+            "np.minimum(np.diff(mine), np.diff(theirs).T)",
+        ),
+        (
+            "the first of equal scores is chosen",
+            "np.lexsort((np.random.default_rng(len(values)).permutation(len(values)), -values))",
+            "np.argsort(-values, kind='stable')",
+        ),
+    ),
+    f"{METRIC}/support_agreement.py": (
+        ("every tied token counts whole", "tied * (left / np.maximum(group, 1))[owner]", "tied"),
+        (
+            "tokens without weight among the heaviest",
+            "k = np.minimum(support, np.maximum(wanted, 1))",
+            "k = np.maximum(wanted, 1)",
+        ),
+        ("k = T is not left out", "| (k == 0) | (k == lengths)", "| (k == 0)"),
+    ),
+    "src/attnfaith/metrics/classification.py": (
+        ("ties lose in the ROC", "rankdata(probability)[labels == 1]", "rankdata(probability, method='min')[labels == 1]"),
+        ("F1 halved", "2 * hits / (support + decided) if", "hits / (support + decided) if"),
+    ),
+    f"{EXPERIMENTS}/permutation.py": (
+        (
+            "nothing is permuted",
+            'generator(seed, name, "permutation").permuted(places, axis=1)',
+            'generator(seed, name, "permutation").permuted(places, axis=0)',
+        ),
+        ("draws of a text with one token", "(draws if length > 1 else 0, length)", "(draws, length)"),
+        ("one seed for all texts", 'generator(seed, name, "permutation")', 'generator(seed, "", "permutation")'),
+    ),
+    f"{EXPERIMENTS}/_erasing.py": (
+        ("one token fewer", "np.where(flips, step[:, 0] + 1.0, np.nan)", "np.where(flips, step[:, 0] + 0.0, np.nan)"),
+        ("a tie never flips", "(sums < -tie) | (self.lower[rows, :, None] & (sums <= tie))", "sums < -tie"),
+        ("gradient of the logit, not of the log-odds", "slope = own - (share[:, None] @ self.content)[:, 0]", "slope = own"),
+        (
+            "order by size of the product",
+            "(self.attention, slope, self.attention * slope)",
+            "(self.attention, slope, np.abs(self.attention * slope))",
+        ),
+        ("random orders differ not from text to text", 'generator(seed, name, "erasure")', 'generator(seed, "", "erasure")'),
+        (
+            "the mass before the flip",
+            "np.take_along_axis(weights.cumsum(1), step, 1)[:, 0]",
+            "np.take_along_axis(weights.cumsum(1) - weights, step, 1)[:, 0]",
+        ),
+    ),
+    f"{EXPERIMENTS}/erasure.py": (
+        (
+            "one size fewer by re-projection",
+            "sizes[rows] = np.where(changed, last + 1, sizes[rows])",
+            "sizes[rows] = np.where(changed, last, sizes[rows])",
+        ),
+        (
+            "the derivative of the log-odds is called that of the probability",
+            "_cut(spread[:, None] * slope, lengths)",
+            "_cut(slope, lengths)",
+        ),
+    ),
+    f"{EXPERIMENTS}/minimal_flip_set.py": (
+        ("only the first rival is tried", "rival = removed.argmin(1)", "rival = np.zeros(len(removed), np.int64)"),
+        ("without any weight it always flips", "empty = (last == never) & erasing.flips_empty", "empty = last == never"),
+        ("one token more than needed", "rank <= last[:, None], (erasing", "rank <= last[:, None] + 1, (erasing"),
+    ),
+    f"{EXPERIMENTS}/adversary_exact.py": (
+        (
+            "a wrong upper end",
+            "math.log(p + epsilon) - math.log(q - epsilon)",
+            "math.log(p + epsilon) - math.log(q + epsilon)",
+        ),
+        ("edges at one end only", "for end in (low, high):", "for end in (low,):"),
+        (
+            "tokens at the end do not count",
+            'scores.searchsorted(low, "left"), scores.searchsorted(high, "right")',
+            'scores.searchsorted(low, "right"), scores.searchsorted(high, "left")',
+        ),
+        (
+            "the loss is taken off whole",
+            "return Adversary(max(math.log(2) - least / 2, 0.0)",
+            "return Adversary(max(math.log(2) - least, 0.0)",
+        ),
+        ("the weaker bound is certified", "bound = min(\n", "bound = max(\n"),
+        ("barred classes count", "if text.answers.sum() == 1 or", "if len(text.probs) == 1 or"),
+    ),
+    f"{EXPERIMENTS}/_climb.py": (
+        (
+            "the range of two classes is too narrow",
+            "rest[first] - raised[second], raised[first] - rest[second])",
+            "np.log(probs[first]) - raised[second], raised[first] - np.log(probs[second]))",
+        ),
+        ("no search from the best point on", "if larger <= divergence + TIE:", "if True:"),
+        (
+            "the distance is not halved",
+            "(self.decoder.probs(points) - self.probs).sum(-1) / 2",
+            "(self.decoder.probs(points) - self.probs).sum(-1)",
+        ),
+    ),
+    f"{EXPERIMENTS}/random_support.py": (
+        ("weights stay where they are", ".permuted(weights, axis=1)", ".permuted(weights, axis=0)"),
+        (
+            "the attention is no factor of the gradient",
+            "return erasing.attention * steepness[:, None]",
+            "return np.ones_like(erasing.attention) * steepness[:, None]",
+        ),
+    ),
+    f"{EXPERIMENTS}/rationale_erasure.py": (
+        ("rounded down", "max(1, math.ceil(share * length - 1e-9))", "max(1, math.floor(share * length + 1e-9))"),
+        ("the least scores first", "-np.asarray(row, np.float64)", "np.asarray(row, np.float64)"),
+        ("equal scores by place", "tie_breaker = random.permutation(length)", "tie_breaker = np.arange(length)"),
+        ("kept and removed change places", "np.concatenate([flat, ~flat, np.zeros", "np.concatenate([~flat, flat, np.zeros"),
+    ),
+    f"{EXPERIMENTS}/soft_erasure.py": (
+        ("kept and removed change places", "read(kept), read(~kept)", "read(~kept), read(kept)"),
+        ("scores over their sum", "np.divide(values - low, high - low,", "np.divide(values, np.abs(values).sum(),"),
+    ),
+    f"{IMPORTANCE}/gradient.py": (
+        ("signed", "spread.unsqueeze(-1) * value.abs()", "spread.unsqueeze(-1) * value"),
+        ("p for p(1 - p)", "odds.sigmoid() * (-odds).sigmoid()", "odds.sigmoid()"),
+        ("the gradient flows through attention", "reading.logits(hold=True)", "reading.logits()"),
+    ),
+    f"{IMPORTANCE}/gradient_norm.py": (
+        ("attention is never held", "log_odds(reading.logits(hold=True))", "log_odds(reading.logits())"),
+    ),
+    f"{IMPORTANCE}/leave_one_out.py": (
+        ("L1 for TVD", ".abs().sum(-1) / 2", ".abs().sum(-1)"),
+        ("the largest change for TVD", ".abs().sum(-1) / 2", ".abs().amax(-1)"),
+        ("rounding where there is no weight", "removed, probs).masked_fill(idle, 0.0)", "removed, probs)"),
+    ),
+    f"{IMPORTANCE}/occlusion.py": (
+        (
+            "the wrong sign",
+            "return whole - f(without_token(subject, batch))",
+            "return f(without_token(subject, batch)) - whole",
+        ),
+        (
+            "zero embeddings for unknown words",
+            'if by == "zero" else subject.vocabulary()[subject.unknown_token_id]',
+            'if by != "" else subject.vocabulary()[subject.unknown_token_id]',
+        ),
+    ),
+    f"{IMPORTANCE}/integrated_gradients.py": (
+        ("right ends for midpoints", "(node + 0.5) / count", "(node + 1) / count"),
+        ("padding in the mean embedding", "(total - table[padding]) / (len(table) - 1)", "total / len(table)"),
+        (
+            "points taken twice",
+            "nodes = [node for node in range(count) if node % REFINED != REFINED // 2]",
+            "nodes = range(count)",
+        ),
+        (
+            "the residual is not asked for",
+            "inexact = residual.abs() > tolerance",
+            "inexact = residual.abs() > 100 * tolerance",
+        ),
+    ),
+    f"{IMPORTANCE}/exact_contribution.py": (
+        (
+            "a contrast's second class is left out",
+            "weight[chosen.of] - (0 if chosen.against is None else weight[chosen.against])",
+            "weight[chosen.of]",
+        ),
+    ),
+    f"{IMPORTANCE}/attention_norm.py": (
+        ("L1 norm", "vector_norm(hidden.double(), dim=-1)", "vector_norm(hidden.double(), ord=1, dim=-1)"),
+    ),
+    f"{IMPORTANCE}/_explained.py": (
+        ("log p for log-odds", "others = logits.scatter(-1, self._index(logits, self.of), -torch.inf)", "others = logits"),
+        (
+            "gold is the predicted class",
+            'if target == "predicted":\n        return Explained',
+            'if target in ("predicted", "gold"):\n        return Explained',
+        ),
+    ),
+    f"{IMPORTANCE}/_removal.py": (
+        ("a removed state stays in the sum", "return left + right\n", "return left + right + values\n"),
+        (
+            "nothing left is the model's own context",
+            "mean = mean.masked_fill(remaining == 0, 0.0)",
+            "mean = torch.where(remaining == 0, (weights * (hidden @ weight.t()).double()).sum(1, keepdim=True), mean)",
+        ),
+    ),
+    f"{IMPORTANCE}/_fast/lrp_rules.py": (
+        (
+            "the stabiliser without a sign",
+            "return values.abs() / (values.abs() + epsilon)",
+            "return values / (values + epsilon)",
+        ),
+        ("the mean of layer normalisation keeps relevance", "scaled - scaled.mean(-1, keepdim=True)", "scaled"),
+        (
+            "relevance of the bias is lost",
+            "relevances[BIAS] = _dots(kept, bias)",
+            "relevances[BIAS] = _dots(kept, bias) * 0",
+        ),
+        (
+            "the derivative of tanh for its ratio",
+            "torch.where(values == 0, 1.0, values.tanh() / values)",
+            "1 - values.tanh().square()",
+        ),
+    ),
+    f"{MODELS}/projections.py": (
+        (
+            "sparsegen the wrong way round",
+            "scores / (1 - config.sparsegen_lambda)",
+            "scores * (1 - config.sparsegen_lambda)",
+        ),
+        ("too few halvings", "n_iter=60", "n_iter=10"),
+        (
+            "a text without tokens has weight",
+            ".masked_fill(broken, torch.nan).masked_fill(~mask, 0.0)",
+            ".masked_fill(broken, torch.nan)",
+        ),
+        (
+            "scores are held at a variance",
+            "(centred.square().sum(-1, keepdim=True) / count).masked_fill(flat, 1.0).sqrt()",
+            "(centred.square().sum(-1, keepdim=True) / count).masked_fill(flat, 1.0)",
+        ),
+    ),
+    f"{MODELS}/alignments.py": (
+        ("divided by H", "self.scale = 1 / math.sqrt(config.hidden_size)", "self.scale = 1 / config.hidden_size"),
+        (
+            "the query is left out",
+            "keys = keys + self.query(query).unsqueeze(-2)",
+            "keys = keys + 0 * self.query(query).unsqueeze(-2)",
+        ),
+    ),
+    f"{MODELS}/encoders.py": (
+        (
+            "padding is read by the convolutions",
+            "inside = (embedded * mask.unsqueeze(-1)).transpose(1, 2)",
+            "inside = embedded.transpose(1, 2)",
+        ),
+        ("the mean counts padding", "/ mask.sum(1, keepdim=True).clamp(min=1)", "/ mask.shape[1]"),
+        (
+            "self-attention to padding",
+            "scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min).softmax(-1)",
+            "scores.softmax(-1)",
+        ),
+        (
+            "the whole text's reverse, padding first",
+            "reverse = (reverse_by_length(mask).t() * batch + rows).flatten()",
+            "reverse = (torch.arange(length - 1, -1, -1).unsqueeze(1) * batch + rows).flatten()",
+        ),
+    ),
+    "src/attnfaith/objectives.py": (
+        (
+            "JSD twice as large",
+            "_relative_entropy(2 * base_attention, both)) / 4",
+            "_relative_entropy(2 * base_attention, both)) / 2",
+        ),
+        ("the adversary stays near", "return distance - weight * DIVERGENCES", "return distance + weight * DIVERGENCES"),
+        ("weights the wrong way round", "return counts[0] / counts", "return counts / counts[0]"),
+        (
+            "KL the wrong way round",
+            "return _relative_entropy(attention, base_attention)",
+            "return _relative_entropy(base_attention, attention)",
+        ),
+        ("the weight of the wrong class", "class_weights.to(losses)[labels]", "class_weights.to(losses)[logits.argmax(-1)]"),
+    ),
+    "src/attnfaith/stats.py": (
+        ("as far is further", "@ sizes) >= bound))", "@ sizes) > bound))"),
+        ("the observed pattern is not counted", "as_far, left = 1, draws", "as_far, left = 0, draws"),
+        (
+            "adjusted p-values fall",
+            "np.minimum(np.maximum.accumulate(p_values[order] * steps), 1)",
+            "np.minimum(p_values[order] * steps, 1)",
+        ),
+        ("Bonferroni for Holm", "steps = np.arange(len(order), 0, -1)", "steps = np.full(len(order), len(order))"),
+        (
+            "NaN counts as a test",
+            "steps = np.arange(len(order), 0, -1)",
+            "steps = np.arange(len(p_values), len(p_values) - len(order), -1)",
+        ),
+        ("90 % interval", "np.nanquantile(means, (0.025, 0.975), axis=0)", "np.nanquantile(means, (0.05, 0.95), axis=0)"),
+        (
+            "texts pooled over seeds",
+            "return ratio(np.where(known, by_seed, 0).sum(axis=1), known.sum(axis=1))",
+            "return ratio(np.where(defined, self.values, 0).sum(axis=(1, 2)), defined.sum(axis=(1, 2)))",
+        ),
+        ("seeds are not resampled", "chosen = _counts(seeds, DRAWS, 1).T", "chosen = np.ones((seeds, DRAWS))"),
+        ("a threshold moved", "FEWEST = 0.1", "FEWEST = 0.3"),
+        ("undefined texts are 0 in a draw", "counts[gaps] = defined[gaps].astype(np.float64) @ weights", "pass"),
+        (
+            "points for groups",
+            "member_of = np.array([number_of.setdefault(labels[place], len(number_of)) for place in np.flatnonzero(used)])",
+            "member_of = np.arange(n)\n    number_of = dict.fromkeys(range(n))",
+        ),
+        ("one text is an interval", "few = self.n < 2", "few = self.n < 1"),
+        (
+            "signs of one draw for all draws",
+            "bits = np.unpackbits(generator.integers(0, 256, (count, width), dtype=np.uint8)",
+            "bits = np.unpackbits(np.broadcast_to(generator.integers(0, 256, (1, width), dtype=np.uint8), (count, width))",
+        ),
+    ),
+    f"{REPORTING}/comparisons.py": (
+        (
+            "Holm is left out",
+            'table.loc[members.index, "p_holm"] = holm(members["p_value"])',
+            'table.loc[members.index, "p_holm"] = members["p_value"]',
+        ),
+        (
+            "tests over seeds in one family with those over texts",
+            'for _, members in table.groupby("over"):',
+            "for members in [table]:",
+        ),
+        ("intervals of three seeds", "FEWEST_SEEDS = 6", "FEWEST_SEEDS = 3"),
+        (
+            "the difference the wrong way round",
+            "differences = defined[1] - defined[0]",
+            "differences = defined[0] - defined[1]",
+        ),
+        (
+            "texts pooled over seeds",
+            "means[:, place] = pairs[:, defined].mean(axis=1)",
+            "means[:, place] = np.nanmedian(pairs[:, defined], axis=1)",
+        ),
+    ),
+    f"{REPORTING}/explanation_tests.py": (
+        (
+            "sufficiency is good when large",
+            '"sufficiency": Criterion("sufficiency (AOPC)", -1)',
+            '"sufficiency": Criterion("sufficiency (AOPC)", 1)',
+        ),
+        (
+            "insertion from the wrong end",
+            "area_under_curve(true_shares, other, empty, whole)",
+            "area_under_curve(true_shares, other, whole, empty)",
+        ),
+        (
+            "AOPC over every share",
+            "bins = bins if bins.any() else np.ones(len(shares), bool)",
+            "bins = np.ones(len(shares), bool)",
+        ),
+        ("unclipped soft comprehensiveness", "falls.clip(0, 1).mean(1)", "falls.mean(1)"),
+        (
+            "unclipped soft sufficiency",
+            "normalised_sufficiency(whole, kept[:, place], empty).clip(0, 1).mean(1)",
+            "normalised_sufficiency(whole, kept[:, place], empty).mean(1)",
+        ),
+        (
+            "the nominal shares",
+            "true_shares = np.minimum(counts / np.maximum(cell.lengths, 1)[:, None], 1)",
+            "true_shares = np.broadcast_to(shares, counts.shape)",
+        ),
+    ),
+    f"{REPORTING}/sections/saliency.py": (
+        ("Holm is left out of “among the best”", "worse = (holm(p_values) <= ALPHA)", "worse = (p_values <= ALPHA)"),
+        ("the best measure counts in its own family", "p_values[best] = np.nan  # not a test", "pass"),
+        ("“any” for “most”", "share[name] > 0.5]", "share[name] > 0]"),
+        ("ties broken by the worst", "(-wins[name], ranks[name])", "(-wins[name], -ranks[name])"),
+        ("a threshold moved", "ALPHA = 0.05", "ALPHA = 0.1"),
+        (
+            "the best mean is the largest, also where small is good",
+            "oriented = TESTS[test].better * means",
+            "oriented = means",
+        ),
+        ("Holm is left out against attention", "holm(sign_flip_tests(differences)))", "sign_flip_tests(differences))"),
+        ("plausibility counts as faithfulness", "not TESTS[test].evidence or test in truth]", "True]"),
+        ("attention loses without significance", ' & (table["to_attention_p_holm"] <= ALPHA)', ""),
+        ("a floor is recommended", "if name not in FLOORS and share[name]", "if share[name]"),
+        ("chance is beaten without significance", ' & (table["to_random_p_holm"] <= ALPHA)', ""),
+        (
+            "worse is any difference",
+            "& (np.nan_to_num(_means(differences)) < 0)",
+            "| (np.nan_to_num(_means(differences)) < 0)",
+        ),
+    ),
+    f"{REPORTING}/sections/agreement.py": (
+        ("words by the unrounded mean", "if round(tau, 2) >= bound", "if tau >= bound"),
+        ("more than one for more than either", "if tau > max(own):", "if tau > min(own):"),
+    ),
+    f"{REPORTING}/sections/permutation.py": (
+        (
+            "the mean over draws for the median",
+            "_each(np.median, np.split(distances, ends))",
+            "_each(np.mean, np.split(distances, ends))",
+        ),
+        ("a threshold moved", 'of="permutation_tvd", below=0.05)', 'of="permutation_tvd", below=0.06)'),
+    ),
+    f"{REPORTING}/sections/adversary.py": (
+        ("restarts beyond epsilon count", "held = changes <= epsilon", "held = changes <= 2 * epsilon"),
+        (
+            "texts without an adversary are left out",
+            "best = np.where(draw_counts > 0, 0.0, np.nan)",
+            "best = np.where(draw_counts > 1, 0.0, np.nan)",
+        ),
+        ("a bound is called exact", 'sure = exact and row["share_exact"] == 1', "sure = exact"),
+    ),
+    f"{REPORTING}/sections/erasure.py": (
+        (
+            "texts that never flip are 0",
+            "fraction = np.where(flips, size / np.maximum(cell.lengths, 1), 1.0)",
+            "fraction = np.where(flips, size / np.maximum(cell.lengths, 1), 0.0)",
+        ),
+        (
+            "no weight left counts as a flip",
+            "flips = asked & ~np.isnan(size) & (allow_empty | ~empty)",
+            "flips = asked & ~np.isnan(size)",
+        ),
+    ),
+    f"{REPORTING}/cards/findings.py": (
+        ("a threshold moved: similar", "ALIKE, PARTLY = 0.5, 0.3", "ALIKE, PARTLY = 0.45, 0.3"),
+        ("a threshold moved: somewhat similar", "ALIKE, PARTLY = 0.5, 0.3", "ALIKE, PARTLY = 0.5, 0.25"),
+        ("a threshold moved: missed", "MOST_MISSED = 0.05", "MOST_MISSED = 0.1"),
+        (
+            "the mean decides, not its interval",
+            "verdict = _verdict(min(number.low for number in defined.values()))\n    parts",
+            "verdict = _verdict(min(number.value for number in defined.values()))\n    parts",
+        ),
+        (
+            "the best measure decides",
+            "verdict = _verdict(min(number.low for number in defined.values()))\n    parts",
+            "verdict = _verdict(max(number.low for number in defined.values()))\n    parts",
+        ),
+        (
+            "above chance by one measure",
+            "above = all(number.low > number.against",
+            "above = any(number.low > number.against",
+        ),
+        ("most texts by the mean", "against |= small.low > 0.5", "against |= small.value > 0.5"),
+        ("missed by the kind end", "MAY_NOT if number.high > MOST_MISSED", "MAY_NOT if number.low > MOST_MISSED"),
+        (
+            "evidence at chance",
+            "verdict = MAY_NOT if number.low <= number.against",
+            "verdict = MAY_NOT if number.high <= number.against",
+        ),
+        ("an equal share is little", "weights[first] < 1 / len(weights)", "weights[first] <= 1 / len(weights)"),
+        ("the largest epsilon", '(rows["epsilon"] == rows["epsilon"].min())', '(rows["epsilon"] == rows["epsilon"].max())'),
+        ("mixing encoders may be read token by token", "CARE if _mixes(checkpoint) else MAY", "MAY"),
+        (
+            "naming without chance",
+            "verdict = _verdict(number.low) if number.low > number.against else MAY_NOT",
+            "verdict = _verdict(number.low)",
+        ),
+        ("a threshold moved: halfway", "HALFWAY = np.log(2) / 2", "HALFWAY = np.log(2) / 3"),
+        ("a threshold moved: small", "SMALL = 0.05", "SMALL = 0.1"),
+    ),
+    f"{MEISTER}/claims.py": (
+        (
+            "a margin moved",
+            "MARGIN, ACCURACY_MARGIN, HALF = 0.05, 0.02, 0.5",
+            "MARGIN, ACCURACY_MARGIN, HALF = 0.1, 0.02, 0.5",
+        ),
+        (
+            "an accuracy margin moved",
+            "MARGIN, ACCURACY_MARGIN, HALF = 0.05, 0.02, 0.5",
+            "MARGIN, ACCURACY_MARGIN, HALF = 0.05, 0.05, 0.5",
+        ),
+        (
+            "undecided ties are no artefact",
+            "if verdict == HOLDS and above(opposite(left)) != HOLDS:",
+            "if verdict == HOLDS and above(opposite(left)) == FAILS:",
+        ),
+        ("an undecided null is exceeded", "if above(null) != HOLDS)", "if above(null) == FAILS)"),
+        ("far is enough", "verdict = HOLDS if far == accurate == HOLDS", "verdict = HOLDS if far == HOLDS"),
+        ("sparser by the mean", "if shrinks.high < 0:", "if shrinks.value < 0:"),
+        ("far is less far", "FAR = float(np.log(2) / 2)", "FAR = float(np.log(2) / 3)"),
+    ),
+    f"{MEISTER}/evidence.py": (
+        ("the mean for the lower end", "return HOLDS if evidence.low > bound", "return HOLDS if evidence.value > bound"),
+        ("undecided is refuted", "else FAILS if evidence.high < bound else UNDECIDED", "else FAILS"),
+        (
+            "ends do not change places",
+            "-evidence.value, -evidence.high, -evidence.low",
+            "-evidence.value, -evidence.low, -evidence.high",
+        ),
+    ),
+    f"{MEISTER}/trends.py": (
+        (
+            "a slope over lambda, not over decades",
+            "return -np.log10(1 - np.asarray(list(lambdas), np.float64))",
+            "return np.asarray(list(lambdas), np.float64)",
+        ),
+        ("levels with hardly any texts count", "unused = ~panel.filled", "unused = panel.n == 0"),
+    ),
+    "recipes/wiegreffe_pinter_2019/stability.py": (
+        ("the mean over models for the median", 'self.by_model["jsd"], np.nanmedian)', 'self.by_model["jsd"], np.nanmean)'),
+        ("ties lose in the ROC", "np.cumsum(negative, axis=1) - negative / 2", "np.cumsum(negative, axis=1) - negative"),
+        (
+            "adversaries of another seed",
+            "(name == UNIFORM or is_adversary(cell)) and same_seed",
+            "name == UNIFORM or is_adversary(cell)",
+        ),
+        (
+            "unpaired bootstrap",
+            'scores = {"accuracy": ratio(weights @ (decisions == labels), total)',
+            'scores = {"accuracy": ratio((weights[::-1] if probs[0, 0] > 0.5 else weights) @ (decisions == labels), total)',
+        ),
+    ),
+    "recipes/planted_evidence/analysis.py": (
+        (
+            "apart without an interval",
+            '"yes" if beyond and max(auc, 1 - auc) >= APART',
+            '"yes" if max(auc, 1 - auc) >= APART',
+        ),
+        ("one direction only", '"yes" if beyond and max(auc, 1 - auc) >= APART', '"yes" if beyond and auc >= APART'),
+        ("a threshold moved", "APART = 0.75", "APART = 0.7"),
+        ("the sign of most seeds", '"yes" if signs in ({1.0}, {-1.0})', '"yes" if signs'),
+    ),
+}
+
+MUTANTS = [Mutant(file, bug, old, new, TESTS[file]) for file, changes in CHANGES.items() for bug, old, new in changes]
