@@ -31,16 +31,27 @@ def resolved(page: PurePosixPath, link: str) -> PurePosixPath | None:
     return PurePosixPath(target.relative_to(ROOT)) if target.is_relative_to(ROOT) and target.exists() else None
 
 
-def outside(page: PurePosixPath, text: str) -> dict[str, PurePosixPath]:
-    """The links of a page that leave docs/, and where they lead."""
-    links = {link: resolved(page, link) for _, link, _ in LINK.findall(FENCED.sub("", text))}
-    return {link: target for link, target in links.items() if target and not target.is_relative_to(DOCS)}
-
-
 def source_of(uri: str) -> PurePosixPath:
     """The file in the repository behind a page of the site."""
     path = PurePosixPath(uri)
     return path.relative_to(ELSEWHERE) if path.is_relative_to(ELSEWHERE) else DOCS / path
+
+
+def uri_of(target: PurePosixPath) -> PurePosixPath:
+    """The place in the site of a file in the repository. README.md is for the repository; the site has a first page."""
+    if target.is_relative_to(DOCS):
+        return target.relative_to(DOCS)
+    return PurePosixPath("README.md") if target == PurePosixPath("README.md") else ELSEWHERE / target
+
+
+def crossing(page: PurePosixPath, text: str) -> dict[str, PurePosixPath]:
+    """The links of a page that leave docs/, or come from outside, and where they lead."""
+    links = {link: resolved(page, link) for _, link, _ in LINK.findall(FENCED.sub("", text))}
+    return {
+        link: target
+        for link, target in links.items()
+        if target and not (page.is_relative_to(DOCS) and target.is_relative_to(DOCS))
+    }
 
 
 def on_config(config):
@@ -55,13 +66,11 @@ def on_files(files, config):
     """Add generated pages, then what pages link to outside of docs/, and what those link to."""
     for uri, text in generated.pages().items():
         files.append(File.generated(config, uri, content=text))
-    pages = [file for file in files.documentation_pages()]
+    pages = list(files.documentation_pages())
     while pages:
         page = pages.pop()
-        for target in outside(source_of(page.src_uri), page.content_string).values():
-            if target.name == "README.md" and target.parent == PurePosixPath("."):
-                continue  # the site has a first page of its own
-            uri = str(ELSEWHERE / target)
+        for target in crossing(source_of(page.src_uri), page.content_string).values():
+            uri = str(uri_of(target))
             if (ROOT / target).is_file() and files.get_file_from_path(uri) is None:
                 added = File.generated(config, uri, abs_src_path=str(ROOT / target))
                 files.append(added)
@@ -70,18 +79,15 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links that leave docs/ lead to the copies; those to folders become plain text."""
-    source = source_of(page.file.src_uri)
-    targets = outside(source, markdown)
+    """Links that cross the border of docs/ lead to where the site has what they lead to; one to a folder is an error."""
+    targets = crossing(source_of(page.file.src_uri), markdown)
     here = PurePosixPath(page.file.src_uri).parent
 
     def rewritten(match: re.Match) -> str:
-        link = match[2]
-        if link not in targets:
+        if match[2] not in targets:
             return match[0]
-        target, anchor = targets[link], link.partition("#")[2]
-        uri = ELSEWHERE / target
-        path = PurePosixPath(*[".."] * len(here.parts)) / uri
+        path = PurePosixPath(*[".."] * len(here.parts)) / uri_of(targets[match[2]])
+        anchor = match[2].partition("#")[2]
         return f"{match[1]}{path}{'#' + anchor if anchor else ''}{match[3]}"
 
     pieces = re.split(f"({FENCED.pattern})", markdown, flags=FENCED.flags)
