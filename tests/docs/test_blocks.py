@@ -56,7 +56,7 @@ def recipe_of(script, arguments, monkeypatch):
     """What training or measuring would do, done up to the point where it starts to work."""
     called = []
     monkeypatch.setattr(runs, "run", lambda recipe, **how: called.append(recipe) or Path("page"))
-    monkeypatch.setattr(runs, "measure_run", lambda folder, recipe, output: called.append(recipe) or Path("record"))
+    monkeypatch.setattr(runs, "measure_run", lambda folder, recipe, output, **how: called.append(recipe) or Path("record"))
     monkeypatch.setattr(cli, "_destination", lambda known, recipe: None)  # would ask the Hub
     load = recipes.load
     # the run's own recipe is not there before it has run
