@@ -6,14 +6,24 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gc
 from pathlib import Path
 
 import pytest
 
+from tests.signals import ignore_alone
 
+
+ignore_alone()  # the suite may be started by nohup or in the background; what its tests start is stopped by signals
 ROOT = Path(__file__).parents[1]
 VOCABULARY = 60
 MARK = 4  # between sentences
+
+
+def pytest_collection_finish(session):
+    """Libraries and collected tests are never garbage: every training collects, and would look at all of them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -500,6 +500,35 @@ def test_two_processes_train_one_model(tmp_path, repository):
     assert orders[0] != orders[1] != orders[2]
 
 
+def test_a_mistake_is_told_before_processes_are_started(fails, monkeypatch):
+    monkeypatch.setattr(cli, "launch", lambda *given: pytest.fail("started"))
+    fails(
+        "train", "--config", "tiny.yaml", "--processes", "2", "--sed", "4", says="unknown option --sed; did you mean --seed"
+    )
+    fails("train", "--config", "tiny.yaml", "--processes", "0", says="--processes 0: at least 1")
+    fails("measure", "nowhere", "--processes=2", says="no recipe at nowhere/recipe.yaml")
+
+
+@pytest.mark.parametrize("words", [["--processes", "2"], ["--processes=2"]])
+def test_processes_get_the_arguments_of_the_command(words, monkeypatch):
+    given = []
+    monkeypatch.setattr(cli, "launch", lambda *arguments: given.append(arguments) or 3)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", "--config", "tiny.yaml", *words, "--seed", "4", "--overwrite_output_dir"])
+    assert ended.value.code == 3
+    assert given == [("train", ["--config", "tiny.yaml", "--seed", "4", "--overwrite_output_dir"], 2)]
+
+
+@pytest.mark.slow
+def test_an_error_of_several_processes_is_one_line(tmp_path):
+    """What one process meets, while the others wait for it."""
+    command = [sys.executable, "-m", "attnfaith", "train", "--config", "tiny.yaml", "--processes", "2"]
+    done = subprocess.run([*command, "--data.arguments.length", "10"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "Error" not in done.stderr, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "error" in line]
+    assert line.startswith("error: tiny.yaml: data.arguments=") and line.endswith("cannot unpack non-iterable int object")
+
+
 @pytest.mark.slow
 def test_interrupted_and_gone_on(tmp_path, repository):
     """Ctrl-C while training: code 130 and a hint; then the same weights as without it."""

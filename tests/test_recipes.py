@@ -210,6 +210,9 @@ def test_defaults_are_the_papers():
         (MINIMAL + "data: {limits: {test: 0}}", "recipe.data.limits.test=0 must be at least 1"),
         (MINIMAL + "data: {max_length: -3}", "recipe.data.max_length=-3 must be at least 1"),
         (MINIMAL + "data: {min_df: 0}", "recipe.data.min_df=0 must be at least 1"),
+        (MINIMAL + "training: {num_train_epochs: .nan}", "recipe.training.num_train_epochs=nan must be a finite number"),
+        (MINIMAL + "training: {num_train_epochs: 1e300}", "num_train_epochs=1e.300 must be at most 2147483647"),
+        (MINIMAL + "training: {learning_rate: .nan}", "recipe.training.learning_rate=nan must be a finite number"),
         (MINIMAL + "training: {num_train_epochs: 0}", "recipe.training.num_train_epochs=0 must be above 0"),
         (MINIMAL + "training: {learning_rate: .inf}", "recipe.training.learning_rate=inf must be a finite number"),
         (MINIMAL + "training: {learning_rate: -1e-3}", "recipe.training.learning_rate=-0.001 must be at least 0"),
@@ -217,7 +220,7 @@ def test_defaults_are_the_papers():
         (MINIMAL + "training: {per_device_train_batch_size: 0}", "per_device_train_batch_size=0 must be at least 1"),
         (MINIMAL + "training: {early_stopping_patience: 0}", "early_stopping_patience=0 must be at least 1"),
         (MINIMAL + "model: {dropout: .nan}", "recipe.model.dropout=nan must be a finite number"),
-        (MINIMAL + "1: 2", "unknown key recipe.1; did you mean recipe.seed"),
+        (MINIMAL + "1: 2", r"unknown key recipe.1\. Known: name, output_dir, seed"),
         (MINIMAL + "training: {select_on: 1}", "recipe.training.select_on=1 must be a text"),
         ("name: 3\noutput_dir: b", "recipe.name=3 must be a text"),
     ],
@@ -364,7 +367,7 @@ def test_override_forms(arguments, expected):
         (["--encodr", "cnn"], "unknown option --encodr; did you mean --encoder"),
         (["--arguments", "{}"], "--arguments is in several sections; write one of --data.arguments, --training.arguments"),
         (["--model", "cnn"], "--model is a section; name a key of it, such as --model.encoder"),
-        (["--seed", "["], "is not a YAML value"),
+        (["--seed", "["], "the value of --seed is not YAML"),
         (["--model.encodr", "cnn"], "unknown key recipe.model.encodr; did you mean recipe.model.encoder"),
         (["--modell.encoder", "cnn"], "unknown key recipe.modell; did you mean recipe.model"),
         (["--seed.x", "cnn"], "--seed.x: 'seed' is a value, not a section"),
@@ -411,7 +414,7 @@ anything = st.recursive(
     note=words,
     rate=rates,
     arguments=st.dictionaries(words, anything, max_size=3),
-    limit=st.none() | st.integers(1),
+    limit=st.none() | st.integers(1, 2**31 - 1),
 )
 def test_dump_and_parse(name, note, rate, arguments, limit):
     recipe = recipes.Recipe(
@@ -440,7 +443,7 @@ SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_
 ALLOWED = {
     **{f"training.{name}": st.floats(0, **FINITE) for name in RATES},
     **{f"training.{name}": st.integers(1, 10**9) for name in SIZES},
-    "training.num_train_epochs": st.floats(0, exclude_min=True, **FINITE),
+    "training.num_train_epochs": st.floats(0, 2**31 - 1, exclude_min=True),
     "training.random_erasure": st.floats(0, 1),
     "data.seed": st.integers(0, 2**32 - 1),
     "measure.seed": st.integers(0, 2**32 - 1),
@@ -468,7 +471,7 @@ def test_overrides_set_what_they_name(data):
 @given(st.data())
 def test_what_is_outside_a_range_is_refused(data):
     key = data.draw(st.sampled_from([key for key, kind in LEAVES if key in ALLOWED and kind is int]))
-    with pytest.raises(RecipeError, match=rf"^recipe\.{key}=-\d+ must be at least [01]$"):
+    with pytest.raises(RecipeError, match=rf"^the recipe with --{key}: recipe\.{key}=-\d+ must be at least [01]$"):
         recipes.parse(MINIMAL, [f"--{key}={data.draw(st.integers(-(10**9), -1))}"])
 
 

@@ -382,7 +382,7 @@ def test_stopped_while_reporting_measures_nothing_again(copied, monkeypatch):
 def test_a_record_of_another_measurement_is_measured_again(copied):
     folder, recipe = copied
     other = recipes.parse(recipes.dump(recipe), ["--measure.producers=[gradient]"])
-    runs.measure_run(folder, other)
+    runs.measure_run(folder, other, overwrite=True)
     assert "importance_leave_one_out" not in record.load(folder / "record.parquet").column_names
     runs.run(recipe, resume=True)
     assert "importance_leave_one_out" in record.load(folder / "record.parquet").column_names
@@ -1020,7 +1020,7 @@ def test_measuring_a_run_again(copied, tmp_path):
         "importance_gradient_hidden",
     ]
     assert record.load(folder / "record.parquet").num_rows == 24
-    runs.measure_run(folder, recipes.load(folder / "recipe.yaml", ["--limit", "5"]))
+    runs.measure_run(folder, recipes.load(folder / "recipe.yaml", ["--limit", "5"]), overwrite=True)
     assert record.load(folder / "record.parquet").num_rows == 5
 
 
@@ -1121,7 +1121,7 @@ def test_a_run_reads_its_data_once_and_encodes_a_split_once(tiny_recipe, read_an
     assert read == ["planted_evidence"] and sorted(encoded) == [24, 24, 64]
     runs.run(again(recipe, "--measure.producers=[leave_one_out]"), resume=True)
     assert len(read) == 2 and len(encoded) == 6
-    runs.measure_run(Path(recipe.output_dir), again(recipe, "--measure.outputs=[]"))
+    runs.measure_run(Path(recipe.output_dir), again(recipe, "--measure.outputs=[]"), overwrite=True)
     assert len(read) == 3 and encoded[6:] == [24]
     runs.run(again(recipe, "--measure.outputs=[]"), resume=True)  # nothing is left to do, and nothing is read
     assert len(read) == 3
@@ -1171,7 +1171,7 @@ def test_a_folder_in_use_is_left_alone(copied):
     assert {name: text for name, text in content(folder).items() if name != ".lock"} == {
         name: text for name, text in before.items() if name != ".lock"
     }
-    runs.measure_run(folder, again(recipe, "--limit=5"))
+    runs.measure_run(folder, again(recipe, "--limit=5"), overwrite=True)
 
 
 @pytest.mark.slow
@@ -1254,11 +1254,22 @@ def test_what_killed_processes_left_goes_at_the_next_start(copied):
         (folder / name).mkdir()
         (folder / name / "part").write_text("half")
     (folder / ".record.parquet.abc.tmp").write_text("half")
+    (folder / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    (folder / "checkpoints" / "checkpoint-2" / "model.safetensors").write_text("of a training that is over")
     shards = folder / "record.parquet.shards"
     shards.mkdir()
     (shards / "plan.json").write_text('{"of": "another measurement"}')
     runs.run(recipe, resume=True)
     assert entries(folder) == before
+
+
+def test_files_are_on_the_disk_before_they_have_their_names(tiny_recipe, tmp_path, monkeypatch):
+    synced, fsync = set(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda number: synced.add(os.fstat(number).st_ino) or fsync(number))
+    runs.run(tiny_recipe(objective__kind="untrained", measure__producers=["gradient"]))
+    kept = [path for name in ("model", ".") for path in (tmp_path / "run" / name).iterdir() if path.is_file()]
+    names = sorted(path.name for path in kept if path.stat().st_ino in synced)
+    assert names == sorted(path.name for path in kept if path.name != ".lock") and "model.safetensors" in names
 
 
 # ------------------------------------------------------------------------------------------------ measured by itself
@@ -1269,7 +1280,7 @@ def test_measuring_a_run_anew_changes_all_that_is_said_of_it(copied):
     old = runs.read_state(folder)
     assert (folder / "report" / "tables" / "agreement.csv").read_text().count("leave_one_out")
     changed = again(recipe, "--measure.producers=[gradient]", "--limit=9")
-    runs.measure_run(folder, changed)
+    runs.measure_run(folder, changed, overwrite=True)
     assert record.load(folder / "record.parquet").num_rows == 9
     assert recipes.load(folder / "recipe.yaml").measure == changed.measure
     assert "leave_one_out" not in (folder / "report" / "tables" / "agreement.csv").read_text()
@@ -1286,7 +1297,7 @@ def test_stopped_while_a_run_is_measured_anew(copied, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(measurement, "_measure_batch", killed)
         with pytest.raises(Killed):
-            runs.measure_run(folder, again(recipe, "--limit=9"))
+            runs.measure_run(folder, again(recipe, "--limit=9"), overwrite=True)
     assert runs.read_state(folder)["status"] == "trained"  # record and report are of the older measurement
     runs.run(again(recipe, "--limit=9"), resume=True)
     assert record.load(folder / "record.parquet").num_rows == 9 and runs.read_state(folder)["status"] == "complete"
@@ -1297,3 +1308,44 @@ def test_another_output_leaves_the_run_as_it_was(copied, tmp_path):
     before = content(folder)
     runs.measure_run(folder, again(recipe, "--limit=9"), tmp_path / "part.parquet")
     assert content(folder) == before and record.load(tmp_path / "part.parquet").num_rows == 9
+
+
+@pytest.mark.parametrize("output", [None, "record.parquet"])  # by either name of the run's own record
+def test_a_record_of_another_measurement_is_not_replaced_without_a_word(copied, output):
+    folder, recipe = copied
+    before, other = content(folder), again(recipe, "--measure.producers=[gradient]", "--limit=9")
+    says = r"record.parquet is of another measurement \(different: measure.producers, measure.limit\): keep it and give the"
+    with pytest.raises(RunError, match=says):
+        runs.measure_run(folder, other, output and folder / output)
+    assert {name: text for name, text in content(folder).items() if name != ".lock"} == {
+        name: text for name, text in before.items() if name != ".lock"
+    }
+    runs.measure_run(folder, other, output and folder / output, overwrite=True)
+    assert record.load(folder / "record.parquet").num_rows == 9
+    assert "leave_one_out" not in (folder / "report" / "tables" / "agreement.csv").read_text(), (
+        "by either name of the record"
+    )
+
+
+def test_a_file_that_lies_there_is_not_replaced_without_a_word(copied, tmp_path):
+    folder, recipe = copied
+    limited = again(recipe, "--limit=9")
+    for path in (tmp_path / "mine.parquet", folder / "recipe.yaml"):
+        path.exists() or path.write_text("mine")
+        before = path.read_bytes()
+        with pytest.raises(
+            RunError, match=f"{path} is there already: name another --output, or replace it with --overwrite"
+        ):
+            runs.measure_run(folder, limited, path)
+        assert path.read_bytes() == before
+    runs.measure_run(folder, limited, tmp_path / "mine.parquet", overwrite=True)
+    assert record.load(tmp_path / "mine.parquet").num_rows == 9
+
+
+def test_going_on_with_another_measurement_says_so(copied, capsys):
+    folder, recipe = copied
+    runs.run(again(recipe, "--limit=9"), resume=True)
+    assert f"{folder / 'record.parquet'} is measured anew: measure.limit\n" in capsys.readouterr().out
+    (folder / "record.parquet").write_bytes(b"")
+    with pytest.raises(RunError, match="different: it cannot be read: .*--overwrite"):
+        runs.measure_run(folder, again(recipe, "--limit=9"))

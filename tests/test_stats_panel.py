@@ -1,9 +1,12 @@
 """The bootstrap over seeds and texts: by brute force, and beside the one over texts."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from attnfaith.stats import DRAWS, Panel, _counts, bootstrap_interval, percentile_interval
+from attnfaith import stats
+from attnfaith.stats import DRAWS, Panel, _drawn, bootstrap_interval, percentile_interval
 
 
 def panel(values):
@@ -20,8 +23,8 @@ def test_means_and_draws_by_brute_force():
     assert both.means[0] == pytest.approx(np.mean([np.nanmean(values[0, seed]) for seed in range(3)]))
     assert both.means[1] == pytest.approx(np.mean([values[1, seed].mean() for seed in range(2)]))
     for draw in range(40):
-        texts = np.repeat(np.arange(7), _counts(7, DRAWS, 0)[draw].astype(int))
-        seeds = np.repeat(np.arange(3), _counts(3, DRAWS, 1)[draw].astype(int))
+        texts = np.repeat(np.arange(7), np.concatenate(list(_drawn(7, DRAWS, 0)))[draw].astype(int))
+        seeds = np.repeat(np.arange(3), np.concatenate(list(_drawn(3, DRAWS, 1)))[draw].astype(int))
         assert len(texts) == 7 and len(seeds) == 3
         for level in range(2):
             picked = [values[level, seed][texts] for seed in seeds]
@@ -68,3 +71,24 @@ def test_percentile_interval_leaves_undefined_draws_out():
     assert high[3] == pytest.approx(np.quantile(draws[:-1], 0.975))
     low, high = percentile_interval(gaps, defined=0.5)
     assert np.isnan([low[1], high[1], low[2]]).all() and (low[0], high[0]) == pytest.approx((0.025, 0.975))
+
+
+@pytest.mark.parametrize("interval", [lambda texts: panel([[texts]]).draws, lambda texts: bootstrap_interval(texts)])
+def test_draws_of_many_texts_are_not_held_at_once(interval):
+    """1000 draws of 50,000 texts are 400 MB; the draws are those of the whole, and 1000 means are kept of them."""
+    texts = np.random.default_rng(2).normal(size=50_000)
+    tracemalloc.start()
+    try:
+        interval(texts)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 160e6
+
+
+def test_draws_in_parts_are_those_of_one_part(monkeypatch):
+    values = np.random.default_rng(4).normal(size=(2, 2, 30))
+    values[0, 1, ::3] = np.nan
+    whole = panel(values).draws
+    monkeypatch.setattr(stats, "BLOCK", 1000)
+    assert panel(values).draws == pytest.approx(whole, rel=1e-13)

@@ -292,10 +292,13 @@ def test_a_value_may_name_a_key_of_the_grid():
         ([{"grid": {"learning_rate": [0.1, 0.2]}}], "cells 'tiny-0.1' and 'tiny-0.2' have the same data, split, model"),
         (
             [{"gird": {}}],
-            r"unknown key block 1.gird; did you mean block 1.grid\? Known: block 1.recipe, block 1.name, .*grid, .*after",
+            r"unknown key block 1.gird; did you mean block 1.grid\? Known: recipe, name, .*grid, .*after",
         ),
         ([{"set": {"encoderr": "cnn"}}], "cell tiny: unknown option --encoderr; did you mean --encoder"),
-        ([{"set": {"seed": "x"}}], "cell tiny: recipe.seed='x' must be a whole number"),
+        (
+            [{"set": {"seed": "x"}}],
+            "cell tiny: .*tiny.yaml with --seed, --output_dir, --name: recipe.seed='x' must be a whole",
+        ),
     ],
 )
 def test_a_plan_that_cannot_work_starts_nothing(planned, blocks, message):
@@ -388,7 +391,7 @@ def test_stand_ins_of_what_is_not_published_are_refused_first(planned, stand_ins
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"blocks: [", b"results: a\nresults: b\n"])
 def test_a_study_that_is_no_yaml(tmp_path, content):
     (tmp_path / "study.yaml").write_bytes(content)
-    with pytest.raises(recipes.RecipeError, match="study.yaml is not YAML: "):
+    with pytest.raises(recipes.RecipeError, match="study.yaml is not (YAML: |UTF-8 text: )"):
         plan.read_study(tmp_path / "study.yaml")
 
 
@@ -761,7 +764,6 @@ def launch(path, *extra, command=(sys.executable,)):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in work.STOPS],
     )
 
 

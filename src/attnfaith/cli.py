@@ -11,6 +11,7 @@ from pathlib import Path
 from attnfaith._memory import keep_freed_memory
 from attnfaith.errors import AttnfaithError
 from attnfaith.files import refusals
+from attnfaith.launch import launch, tell_parent
 
 
 RECORD, RECIPE, REPORT = "record.parquet", "recipe.yaml", "report"  # in the folder of a run
@@ -33,7 +34,24 @@ def _recipe_parser(name: str, description: str, *sections: str) -> argparse.Argu
     )
 
 
-def train(arguments: Sequence[str] | None = None) -> Path:
+def _add_processes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="work in so many processes on this machine, on a GPU each where there are"
+    )
+
+
+def _launch(command: str, processes: int, arguments: Sequence[str] | None) -> None:
+    """Do a command in several processes: its own arguments but for their number."""
+    if processes < 1:
+        raise AttnfaithError(f"--processes {processes}: at least 1")
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    _add_processes(parser)
+    _, rest = parser.parse_known_args(arguments)
+    if code := launch(command, rest, processes):
+        raise SystemExit(code)
+
+
+def train(arguments: Sequence[str] | None = None) -> Path | None:
     """Train, measure and report by a recipe; with no arguments, the quickstart."""
     parser = _recipe_parser(
         "train",
@@ -61,6 +79,7 @@ def train(arguments: Sequence[str] | None = None) -> Path:
     hub.add_argument("--hub_revision", metavar="BRANCH", help="the branch to push to (default: main)")
     for refused in ("--hub_token", "--hub_strategy", "--hub_always_push"):
         hub.add_argument(refused, nargs="?", const=True, help=argparse.SUPPRESS)
+    _add_processes(parser)
     known, overrides = parser.parse_known_args(arguments)
     _check_hub_options(known)
     if known.remeasure and not known.resume_from_checkpoint:
@@ -68,13 +87,16 @@ def train(arguments: Sequence[str] | None = None) -> Path:
     from attnfaith import recipes
 
     recipe = recipes.load(known.config, overrides)
+    if known.processes is not None:
+        return _launch("train", known.processes, arguments)
     if known.config is None and _is_main_process():
         print(f"no --config is given: {recipe.name}, in {recipe.output_dir}")
     from attnfaith import runs
 
     destination = _destination(known, recipe) if known.push_to_hub else None
     how = {"overwrite": known.overwrite_output_dir, "resume": known.resume_from_checkpoint, "remeasure": known.remeasure}
-    page = runs.run(recipe, **how)
+    with recipes.named(str(known.config or recipe.name)):
+        page = runs.run(recipe, **how)
     if _is_main_process():
         print(f"\nreport: {page}")
         if destination:
@@ -123,7 +145,7 @@ def _push_run(run: Path, owner: str, name: str, known: argparse.Namespace) -> No
         raise hub.HubError(f"{error}; the run itself is whole, `{' '.join(filter(None, again))}` pushes it") from error
 
 
-def measure(arguments: Sequence[str] | None = None) -> Path:
+def measure(arguments: Sequence[str] | None = None) -> Path | None:
     """Measure the model of a run again, with other producers, split or limit."""
     parser = _recipe_parser(
         "measure",
@@ -135,13 +157,20 @@ def measure(arguments: Sequence[str] | None = None) -> Path:
     parser.add_argument(
         "--output", type=Path, help="path of the record (default: the run's own, and its report is written anew)"
     )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace the record that lies there, also if it is of another measurement"
+    )
+    _add_processes(parser)
     known, overrides = parser.parse_known_args(arguments)
     from attnfaith import recipes
 
     recipe = recipes.load(known.run / RECIPE, overrides)
+    if known.processes is not None:
+        return _launch("measure", known.processes, arguments)
     from attnfaith import runs
 
-    path = runs.measure_run(known.run, recipe, known.output)
+    with recipes.named(str(known.run / RECIPE)):
+        path = runs.measure_run(known.run, recipe, known.output, overwrite=known.overwrite)
     if _is_main_process():
         print(f"record: {path}")
     return path
@@ -357,8 +386,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def guarded(command: Command, arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. An AttnfaithError is one line, without its traceback, as is what the system refuses
-    (a full disk); any other exception is a fault of the package and goes on.
+    """Run one command; its exit code. An AttnfaithError is told in one line, without its traceback, as is what the system
+    refuses (a full disk); any other exception is a fault of the package and goes on.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:  # two processes on two cores must not start two threads each
         os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -372,6 +401,8 @@ def guarded(command: Command, arguments: Sequence[str] | None = None) -> int:
     except AttnfaithError as error:
         if os.environ.get("ATTNFAITH_TRACEBACK"):
             raise
-        print(f"error: {' '.join(str(error).split())}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
+        message = " ".join(str(error).split())
+        if not tell_parent(message):
+            print(f"error: {message}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
         return 2
     return 0

@@ -4,6 +4,8 @@ The command line turns an `AttnfaithError` into one line and exit code 2; any ot
 shows its traceback.
 """
 
+MOST = 120  # characters of a value in a message
+
 
 class AttnfaithError(ValueError):
     """Something given, or something on this machine, that the work cannot be done with. The message says what was given,
@@ -17,3 +19,16 @@ class DatasetError(AttnfaithError):
 
 class FileError(AttnfaithError, OSError):
     """A file or folder that cannot be read, written or locked."""
+
+
+def excerpt(given: object, most: int = MOST) -> str:
+    """What was given as a message shows it: its repr, of an error its own words, cut after `most` characters."""
+    try:
+        return cut(" ".join(str(given).split()) if isinstance(given, Exception) else repr(given), most)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return f"a {type(given).__name__} too long to be shown"
+
+
+def cut(text: str, most: int = MOST) -> str:
+    """A text, or its beginning and an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import platform
 import tempfile
@@ -10,12 +11,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from attnfaith.errors import FileError
+from attnfaith.errors import FileError, cut, excerpt
 
 
 LOCK = ".lock"
-# what only the user can mend: a full disk, no right to write, a broken one
-REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+# what only the user can mend: a full disk, no right to write, a broken one, a name that is too long
+REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
 
 
 @contextlib.contextmanager
@@ -30,7 +31,7 @@ def refusals(work: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, FileError) or error.errno not in REFUSALS:
             raise
-        raise FileError(f"{work} stopped: {error}") from error
+        raise FileError(f"{work} stopped: {excerpt(error, 300)}") from error
 
 
 @contextlib.contextmanager
@@ -61,11 +62,32 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         raise
 
 
+def sync_folder(folder: str | os.PathLike) -> None:
+    """Return when all files of a folder, which others have written, are on the disk: before the folder gets its name."""
+    for path in Path(folder).rglob("*"):
+        if path.is_file():
+            with open(path, "rb+") as stream:
+                os.fsync(stream.fileno())
+
+
 def write_atomically(path: str | os.PathLike, content: bytes | str) -> Path:
     """Write `content` (a text as UTF-8) whole or not at all; returns the path. Raises FileError as `atomic_path` does."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+def read_object(path: str | os.PathLike) -> dict:
+    """What a JSON file holds, keys and values. Raises FileError where it cannot be read, is cut off or holds others."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _refusal(path, "read", error) from error
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} cannot be read: it is no JSON ({excerpt(error)})") from error
+    if not isinstance(content, dict):
+        raise FileError(f"{path} cannot be read: it holds {excerpt(content)}, not keys and values")
+    return content
 
 
 @contextlib.contextmanager
@@ -105,7 +127,7 @@ def is_locked(folder: str | os.PathLike) -> bool:
 
 
 def _refusal(path: str | os.PathLike, done: str, error: OSError) -> FileError:
-    refusal = FileError(f"{path} cannot be {done}: {error.strerror or error}")
+    refusal = FileError(f"{cut(os.fspath(path), 300)} cannot be {done}: {error.strerror or error}")
     refusal.errno = error.errno
     return refusal
 

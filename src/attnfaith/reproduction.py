@@ -17,7 +17,6 @@ tolerance, or not. The tolerances, which the table says for each result:
 import csv
 import dataclasses
 import io
-import json
 import math
 import os
 import re
@@ -36,8 +35,8 @@ from huggingface_hub.utils import validate_repo_id
 
 from attnfaith import recipes, record, runs
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.errors import AttnfaithError
-from attnfaith.files import write_atomically
+from attnfaith.errors import AttnfaithError, FileError, excerpt
+from attnfaith.files import read_object, write_atomically
 from attnfaith.measurement import load_producers, producers
 from attnfaith.recipes import Recipe
 
@@ -52,7 +51,6 @@ SCALED = re.compile(r"kendall_tau|tie_ceiling|top_k_overlap|normalised_entropy")
 NUMBERS = ("dataset", "sizes", "truncated", "vocabulary", "epochs", "best", "attention_faithfulness")
 NAMES = ("dataset.name", "dataset.revision")  # what the data are called here; their fingerprint says what they are
 EXPLAINS = ("version", "code", "commit", "dirty", "libraries", "python", "platform", "device")
-REACHES_OUT = ("report_to", "run_name")  # training arguments that have no part in the numbers
 TABLE = "reproduction.csv"
 
 
@@ -164,17 +162,13 @@ def read(source: str | os.PathLike, *, records_repo: str | None = None, revision
 
 def _source(name: str, paths: Mapping[str, Path], table: pa.Table | None) -> Source:
     try:
-        run = json.loads(paths[runs.STATE].read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ReproductionError(f"{name}: {runs.STATE} cannot be read: {error}") from error
-    if not isinstance(run, dict) or run.get("status") != "complete":
-        status = run.get("status") if isinstance(run, dict) else None
-        raise ReproductionError(f"{name} is not complete ({runs.STATE} says {status!r}): there are no numbers to compare")
-    recipe = recipes.load(paths[runs.RECIPE])
-    arguments = {key: value for key, value in recipe.training.arguments.items() if not key.startswith(REACHES_OUT)}
-    return Source(
-        name, dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, arguments=arguments)), run, table
-    )
+        run = read_object(paths[runs.STATE])
+    except FileError as error:
+        raise ReproductionError(f"{name} is no run that can be made again: {error}") from error
+    if run.get("status") != "complete":
+        said = excerpt(run.get("status"))
+        raise ReproductionError(f"{name} is not complete ({runs.STATE} says {said}): there are no numbers to compare")
+    return Source(name, recipes.load(paths[runs.RECIPE]), run, table)
 
 
 def _downloaded_record(repo_id: str, records_repo: str | None, revision: str | None) -> pa.Table | None:

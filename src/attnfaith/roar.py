@@ -29,9 +29,9 @@ import pandas as pd
 import torch
 from accelerate import PartialState
 from datasets import disable_progress_bars
-from transformers import AutoTokenizer, set_seed
+from transformers import set_seed
 
-from attnfaith import AttentionClassifierForSequenceClassification, recipes, record, runs
+from attnfaith import recipes, record, runs
 from attnfaith._random import generator
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.tokenization import encode
@@ -73,8 +73,7 @@ def roar(
     state = PartialState(cpu=not torch.cuda.is_available())
     if state.num_processes > 1:
         raise RecipeError(f"{state.num_processes} processes would train the same models: start one, with python")
-    model = AttentionClassifierForSequenceClassification.from_pretrained(run / runs.MODEL).to(state.device)
-    tokenizer = AutoTokenizer.from_pretrained(run / runs.MODEL, trust_remote_code=False)
+    model, tokenizer = runs.load_model(run).to(state.device), runs.load_tokenizer(run)
     loaded = runs.load_data(recipe)
     encoded = {split: encode(loaded.splits[split], tokenizer) for split in SPLITS}
     scores = {split: _scores(model, recipe, loaded, split, rows, names, output) for split, rows in encoded.items()}

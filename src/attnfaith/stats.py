@@ -1,6 +1,6 @@
 """Intervals and tests: how far a number can be trusted, and whether a difference is more than chance."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -47,16 +47,20 @@ def bootstrap_intervals(columns: np.ndarray, *, seed: int = 0, draws: int = 1000
     if not enough.any():
         return intervals
     both = np.concatenate([np.where(defined, columns, 0)[:, enough], defined[:, enough]], axis=1)
-    parts = _kept_draws(count, draws, seed) if count * draws <= BLOCK else _draws(count, draws, seed)
-    sums = np.concatenate([part @ both for part in parts])
+    sums = np.concatenate([part @ both for part in _drawn(count, draws, seed)])
     with np.errstate(invalid="ignore"):
         means = np.divide(*np.split(sums, 2, axis=1))
     intervals[enough] = np.nanquantile(means, (0.025, 0.975), axis=0).T
     return intervals
 
 
+def _drawn(count: int, draws: int, seed: int) -> Iterable[np.ndarray]:
+    """How often each of `count` things is drawn, [draws, count], in parts of at most BLOCK numbers; one part is kept."""
+    return _kept_draws(count, draws, seed) if count * draws <= BLOCK else _draws(count, draws, seed)
+
+
 def _draws(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each of `count` things is drawn, [draws, count], in parts of at most BLOCK numbers."""
+    """The same, made anew."""
     generator = np.random.default_rng(seed)
     at_once = max(1, BLOCK // count)
     for done in range(0, draws, at_once):
@@ -323,15 +327,18 @@ class Panel:
     def draws(self) -> np.ndarray:
         """The mean in each draw of seeds and texts, [X, D]; NaN where no drawn seed has a value."""
         levels, seeds, count = self.values.shape
-        weights = _counts(count, DRAWS, 0).T
         values = self.values.reshape(-1, count)
         defined = ~np.isnan(values)
-        counts = np.full((len(values), DRAWS), float(count))  # each draw has as many texts as there are
-        if len(gaps := np.flatnonzero(~defined.all(axis=1))):
-            counts[gaps] = defined[gaps].astype(np.float64) @ weights
-        by_seed = ratio(np.where(defined, values, 0) @ weights, counts)
-        by_seed = by_seed.reshape(levels, seeds, DRAWS)
-        chosen = _counts(seeds, DRAWS, 1).T
+        gaps = np.flatnonzero(~defined.all(axis=1))
+        known_values, known_gaps = np.where(defined, values, 0), defined[gaps].astype(np.float64)
+        parts = []
+        for part in _drawn(count, DRAWS, 0):
+            counts = np.full((len(values), len(part)), float(count))  # each draw has as many texts as there are
+            if len(gaps):
+                counts[gaps] = known_gaps @ part.T
+            parts.append(ratio(known_values @ part.T, counts))
+        by_seed = np.concatenate(parts, axis=1).reshape(levels, seeds, DRAWS)
+        chosen = np.concatenate(list(_drawn(seeds, DRAWS, 1))).T
         known = ~np.isnan(by_seed)
         return ratio((np.where(known, by_seed, 0) * chosen).sum(axis=1), (known * chosen).sum(axis=1))
 
@@ -354,12 +361,6 @@ class Panel:
         """This panel where the other has values too: what is compared rests on the same texts."""
         both = self.held & other.held
         return Panel(np.where(both & ~np.isnan(other.values), self.values, np.nan), both)
-
-
-def _counts(count: int, draws: int, seed: int) -> np.ndarray:
-    """How often each of `count` things is in each draw, [draws, count]."""
-    parts = _kept_draws(count, draws, seed)
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -346,7 +346,8 @@ def make_trainer(
         )
     if objective == "guided" and arguments.world_size > 1:
         raise AttnfaithError(
-            f"a guided model trains in one process, not in {arguments.world_size}: start it without --num_processes"
+            f"a guided model trains in one process, not in {arguments.world_size}: start it without --processes or "
+            "--num_processes"
         )
     if adversarial and options["divergence"] == "kl":
         for split in (train, validation):
@@ -375,6 +376,6 @@ def check_processes(arguments: TrainingArguments) -> None:
     if launched != arguments.world_size:
         raise AttnfaithError(
             f"the launcher started {launched} processes and this one trains with {arguments.world_size}: they would run as "
-            "independent jobs and overwrite each other. On CPUs launch with `accelerate launch --multi_gpu --num_processes "
-            f"{launched} ...` and set training.use_cpu=true"
+            "independent jobs and overwrite each other. Start them with "
+            f"`attnfaith train --processes {launched} ...`"
         )

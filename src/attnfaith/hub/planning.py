@@ -15,6 +15,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
+from attnfaith.errors import excerpt
+from attnfaith.files import read_object
 from attnfaith.hub.checks import check_clean, check_finished, check_model, check_one_run, refuse_secrets, stamps_of
 from attnfaith.hub.repo import (
     CARD,
@@ -136,10 +138,13 @@ class _Run(NamedTuple):
 
 def _read(folder: Path, owner: str, name: str | None, copies: Path, shard_bytes: int) -> _Run:
     try:
-        state = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        state = read_object(folder / "run.json")
         recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError) as error:
-        raise HubError(f"{folder} holds a run.json or recipe.yaml that cannot be read: {error}") from error
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        said = excerpt(error, 300)
+        raise HubError(f"{folder} holds a run.json or recipe.yaml that cannot be read: {said}") from error
+    if not isinstance(recipe, dict) or not isinstance(recipe.get("name"), str):
+        raise HubError(f"{folder / 'recipe.yaml'} is no recipe of a run: give the output_dir of one")
     check_finished(folder, state)
     repo_id = repo_id_of(owner, cards.checkpoint_name(recipe["name"]) if name is None else name)
     own = folder / "record.parquet"

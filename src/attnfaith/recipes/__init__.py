@@ -1,36 +1,25 @@
 """Recipes: one YAML per run, read into frozen dataclasses. Unknown keys and wrong values stop before any work is done."""
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
+from attnfaith.errors import cut
 from attnfaith.recipes.library import QUICKSTART, find
 from attnfaith.recipes.model import check_models, model_config
-from attnfaith.recipes.overrides import apply, describe, parse_overrides
-from attnfaith.recipes.schema import (
-    SECTIONS,
-    Data,
-    Measure,
-    Model,
-    Objective,
-    Recipe,
-    RecipeError,
-    Report,
-    Training,
-    section,
-    unknown,
-)
-from attnfaith.recipes.text import Dumper, Loader
+from attnfaith.recipes.overrides import apply, describe, parse_overrides, value_at
+from attnfaith.recipes.schema import SECTIONS, Data, Measure, Model, Objective, Recipe, Report, Training
+from attnfaith.recipes.sections import RecipeError, make_section, section, unknown
+from attnfaith.recipes.text import Dumper, read_text, read_value
 
 
 __all__ = [
     "Data",
-    "Loader",
     "Measure",
     "Model",
     "Objective",
@@ -46,11 +35,18 @@ __all__ = [
     "load",
     "make_section",
     "model_config",
+    "named",
     "parse",
     "parse_overrides",
+    "read_text",
+    "read_value",
     "section",
     "unknown",
 ]
+
+
+UNTOLD = ("name", "output_dir", "note")  # keys of which no note speaks
+MOST_KEYS = 200  # characters of their names in a note
 
 
 def load(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Recipe:
@@ -65,36 +61,53 @@ def load(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Recip
     given = parse_overrides(overrides)
     if path is None and (names := [value for key, value in given if key == "data.name"]):
         name = re.sub(r"[^\w.-]+", "-", str(names[-1]))
-        return _complete({"name": name, "output_dir": f"runs/{name}"}, given)
+        return _complete({"name": name, "output_dir": f"runs/{name}"}, given, "the recipe")
     path = find(QUICKSTART if path is None else path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RecipeError(f"no recipe at {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"{path} is not UTF-8 text: {error}") from error
-    return _complete(_read(text, str(path)), given)
+    return _complete(_read(read_text(path, "recipe"), str(path)), given, str(path))
 
 
 def parse(text: str, overrides: Sequence[str] = (), source: str = "the recipe") -> Recipe:
     """A recipe from YAML text; see `load`."""
-    return _complete(_read(text, source), parse_overrides(overrides))
+    return _complete(_read(text, source), parse_overrides(overrides), source)
 
 
 def _read(text: str, source: str) -> dict:
-    try:
-        tree = yaml.load(text, Loader=Loader)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{source} is not YAML: {error}") from error
+    tree = read_value(text, source)
     if not isinstance(tree, dict):
         raise RecipeError(f"{source} must hold keys and values, such as 'name: quickstart'")
     return tree
 
 
-def _complete(tree: dict, overrides: Sequence[tuple[str, Any]]) -> Recipe:
+def _complete(tree: dict, overrides: Sequence[tuple[str, Any]], source: str) -> Recipe:
+    said = _note_of_a_variant(tree, overrides)
     for key, value in overrides:
         apply(tree, key, value)
-    return build(tree)
+    if said:
+        tree["note"] = said
+    with named(f"{source} with --{cut(', --'.join(dict.fromkeys(key for key, _ in overrides)))}" if overrides else source):
+        return build(tree)
+
+
+def _note_of_a_variant(tree: Mapping, overrides: Sequence[tuple[str, Any]]) -> str | None:
+    """The note of a recipe whose overrides change what it says; None: it stays as it is.
+
+    A note says what a recipe reproduces; of a variant that would be no fact, so its words are told as the recipe's own.
+    """
+    note = tree.get("note")
+    keys = dict.fromkeys(key for key, value in overrides if value_at(tree, key) != value)
+    keys = [key for key in keys if key not in UNTOLD and not key.startswith("report.")]
+    if not (keys and note and isinstance(note, str)) or "note" in dict(overrides):
+        return None
+    return f"A variant of a recipe, with another {cut(', '.join(keys), MOST_KEYS)}. The recipe itself says: {note}"
+
+
+@contextlib.contextmanager
+def named(source: str) -> Iterator[None]:
+    """Whatever RecipeError is raised inside says first where the mistake stands."""
+    try:
+        yield
+    except RecipeError as error:
+        raise RecipeError(f"{source}: {error}") from error
 
 
 def build(tree: Mapping) -> Recipe:
@@ -106,54 +119,3 @@ def build(tree: Mapping) -> Recipe:
 def dump(recipe: Recipe) -> str:
     """The recipe as YAML, complete: every default is written out."""
     return yaml.dump(dataclasses.asdict(recipe), Dumper=Dumper, sort_keys=False, allow_unicode=True)
-
-
-def make_section(kind: type, values: Mapping, place: str):
-    """A section (`schema.section`) of its keys; RecipeError names the place of the first mistake, the value and what is
-    allowed.
-    """
-    if not isinstance(values, Mapping):
-        raise RecipeError(f"{place} must hold keys and values, not {values!r}")
-    known = [f"{place}.{key.name}" for key in dataclasses.fields(kind)]
-    for key in values:
-        if f"{place}.{key}" not in known:
-            raise RecipeError(unknown("key", f"{place}.{key}", known))
-    try:
-        return kind(**values)
-    except ValidationError as refusal:
-        raise _mistake(refusal, place) from refusal
-
-
-# what a value must be, by pydantic's name of the mistake
-MUST = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "list_type": "a list",
-    "dict_type": "keys and values",
-    "literal_error": "{expected}",
-    "finite_number": "a finite number",
-    "greater_than": "above {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than_equal": "at most {le}",
-}
-
-
-def _mistake(refusal: ValidationError, place: str) -> RecipeError:
-    mistakes = refusal.errors(include_url=False)
-    if missing := [str(mistake["loc"][0]) for mistake in mistakes if mistake["type"] == "missing"]:
-        return RecipeError(f"{place} lacks {missing}")
-    mistake = mistakes[0]
-    if "error" in (context := mistake.get("ctx", {})):  # a rule between keys, which says all itself
-        return context["error"]
-    *path, last = mistake["loc"]
-    if last == "[key]":
-        return RecipeError(f"{_dotted(place, path[:-1])} has the key {path[-1]!r}; its keys must be words")
-    must = MUST.get(mistake["type"])
-    what = f"must be {must.format(**context)}" if must else f"is refused: {mistake['msg']}"
-    return RecipeError(f"{_dotted(place, mistake['loc'])}={mistake['input']!r} {what}")
-
-
-def _dotted(place: str, path: Sequence[str | int]) -> str:
-    return place + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)

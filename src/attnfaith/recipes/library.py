@@ -3,7 +3,8 @@
 import difflib
 from pathlib import Path
 
-from attnfaith.recipes.schema import RecipeError
+from attnfaith.errors import cut, excerpt
+from attnfaith.recipes.sections import RecipeError
 
 
 QUICKSTART = Path("quickstart.yaml")
@@ -22,8 +23,11 @@ def find(path: str | Path, what: str = "recipe") -> Path:
     "meister_2021/sst.yaml" alike. Raises RecipeError with near names where it is in neither place.
     """
     path = Path(path)
-    if path.exists():
-        return path
+    try:
+        if path.exists():
+            return path
+    except (OSError, ValueError) as error:  # too long for a path, or a character that none may have
+        raise RecipeError(f"no {what} can lie at {excerpt(str(path))}: {error.args[-1]}") from error
     shipped, name = folder(), path.as_posix().removeprefix("recipes/")
     files = {file.relative_to(shipped).as_posix(): file for file in sorted(shipped.rglob(f"*{path.suffix or '.yaml'}"))}
     if name in files:
@@ -33,4 +37,4 @@ def find(path: str | Path, what: str = "recipe") -> Path:
         alike = difflib.get_close_matches(path.stem, {Path(known).stem for known in files}, 1)
         near = [known for known in files if Path(known).stem in alike]
     hint = f"did you mean {' or '.join(near)}?" if near else f"they lie in {shipped}"
-    raise RecipeError(f"no {what} at {path}, nor of that name among those that come with attnfaith: {hint}")
+    raise RecipeError(f"no {what} at {cut(str(path))}, nor of that name among those that come with attnfaith: {hint}")

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attnfaith.data.registry import get_entry
-from attnfaith.recipes.schema import Recipe, RecipeError
+from attnfaith.errors import excerpt
+from attnfaith.recipes.schema import Recipe
+from attnfaith.recipes.sections import RecipeError
 
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def model_config(recipe: Recipe, pair: bool, **fields) -> "AttentionClassifierCo
     try:
         return AttentionClassifierConfig(**fields)
     except StrictDataclassError as error:
-        raise RecipeError(f"model: {' '.join(str(error.__cause__ or error).split())}") from error
+        raise RecipeError(f"model: {excerpt(error.__cause__ or error, 300)}") from error
 
 
 def check_models(recipes: Mapping[str, Recipe]) -> None:

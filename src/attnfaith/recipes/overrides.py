@@ -4,13 +4,16 @@ import dataclasses
 import sys
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from attnfaith.recipes.schema import SECTIONS, Recipe, RecipeError, unknown
-from attnfaith.recipes.text import Loader
+from attnfaith.errors import cut, excerpt
+from attnfaith.recipes.arguments import Arguments
+from attnfaith.recipes.schema import SECTIONS, Recipe
+from attnfaith.recipes.sections import RecipeError, unknown
+from attnfaith.recipes.text import read_value
 
 
 KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false", list: "list", dict: "keys and values"}
@@ -23,14 +26,13 @@ def parse_overrides(arguments: Sequence[str]) -> list[tuple[str, Any]]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--") or word == "--":
-            raise RecipeError(f"'{word}' is not an override; write --key value, for example --training.learning_rate 1e-4")
+            raise RecipeError(
+                f"{excerpt(word)} is not an override; write --key value, for example --training.learning_rate 1e-4"
+            )
         key, separator, text = word[2:].partition("=")
         if not separator:
             text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
-        try:
-            overrides.append((_full(key), yaml.load(text, Loader=Loader)))
-        except yaml.YAMLError as error:
-            raise RecipeError(f"--{key}: {text!r} is not a YAML value: {error}") from error
+        overrides.append((_full(key), read_value(text, f"the value of --{cut(key)}")))
     return overrides
 
 
@@ -40,8 +42,20 @@ def apply(tree: dict, key: str, value) -> None:
     for name in path:
         tree = tree.setdefault(name, {})
         if not isinstance(tree, dict):
-            raise RecipeError(f"--{key}: '{name}' is a value, not a section")
+            raise RecipeError(f"--{cut(key)}: '{cut(name)}' is a value, not a section")
     tree[last] = value
+
+
+def value_at(tree: Mapping, key: str):
+    """What a dotted key of nested dictionaries says, or its default where they do not say it; None where it has none."""
+    section, _, rest = key.partition(".")
+    for name in key.split("."):
+        if not isinstance(tree, Mapping) or name not in tree:
+            keys = SECTIONS.get(section, Recipe).__pydantic_fields__
+            default = keys.get(rest or section)
+            return None if default is None or default.is_required() else default.get_default(call_default_factory=True)
+        tree = tree[name]
+    return tree
 
 
 def _full(key: str) -> str:
@@ -57,7 +71,7 @@ def _full(key: str) -> str:
     if homes:
         raise RecipeError(f"--{key} is in several sections; write one of {', '.join(f'--{home}.{key}' for home in homes)}")
     known = {name for name in TOP if name not in keys}.union(*keys.values())
-    raise RecipeError(unknown("option", f"--{key}", sorted(f"--{name}" for name in known)))
+    raise RecipeError(unknown("option", key, sorted(known), "--"))
 
 
 def describe(*names: str) -> str:
@@ -66,6 +80,7 @@ def describe(*names: str) -> str:
     for name, kind in SECTIONS.items():
         if not names or name in names:
             lines += ["", f"{name}: {kind.__doc__.splitlines()[0]}", *_keys(kind, f"{name}.")]
+            lines += _keys(Arguments, "training.arguments.") if name == "training" else []
     return "\n".join(lines)
 
 

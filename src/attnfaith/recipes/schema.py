@@ -4,41 +4,14 @@ pydantic checks types and ranges; rules between keys stand in `__post_init__`. T
 `AttentionClassifierConfig`, which `model_config` asks: here is only what kind of value they are.
 """
 
-import difflib
-from collections.abc import Sequence
 from dataclasses import field, fields, is_dataclass
-from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
-from attnfaith.errors import AttnfaithError
-
-
-class RecipeError(AttnfaithError):
-    """A recipe that cannot be used. The message says where, what was given, what is allowed."""
-
-
-def unknown(what: str, given: str, known: Sequence[str]) -> str:
-    """The message for a name nobody has: the nearest known one, and all of them."""
-    near = difflib.get_close_matches(given, known, 1)
-    hint = f"; did you mean {near[0]}?" if near else "."
-    return f"unknown {what} {given}{hint} Known: {', '.join(known)}"
-
-
-# A section of a recipe. strict: a text is no number, and 1 is not true. The text below a key is its line of help.
-section = partial(
-    dataclass,
-    frozen=True,
-    config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True),
-)
-
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # what numpy takes
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
+from attnfaith.errors import excerpt
+from attnfaith.recipes.arguments import check_arguments
+from attnfaith.recipes.sections import LARGEST, Count, NotNegative, Positive, RecipeError, Seed, Share, section
 
 
 @section
@@ -117,7 +90,7 @@ class Training:
     tests of explanations which delete words then show the model nothing new.
     """
 
-    num_train_epochs: Positive = 8
+    num_train_epochs: Annotated[float, Field(gt=0, le=LARGEST)] = 8
     """passes over the training texts"""
     per_device_train_batch_size: Count = 32
     """texts of a step and process"""
@@ -154,25 +127,16 @@ class Training:
     use_cpu: bool = False
     """leave a GPU unused"""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """any others of transformers' TrainingArguments"""
+    """others of transformers' TrainingArguments, those listed below"""
 
     def __post_init__(self):
         """A recipe says what a run is, wherever it goes: it is kept, compared and published."""
         if self.select_on != "validation":
             raise RecipeError(
-                f"training.select_on={self.select_on!r}: checkpoints are selected on 'validation' only; a model chosen on "
-                "the split that is reported makes its figures meaningless"
+                f"training.select_on={excerpt(self.select_on)}: checkpoints are selected on 'validation' only; a model "
+                "chosen on the split that is reported makes its figures meaningless"
             )
-        if "hub_token" in self.arguments:
-            raise RecipeError(
-                "training.arguments.hub_token: a recipe is published, and an access token in it would be too: take it out, "
-                "log in with `hf auth login` or set HF_TOKEN, and give --push_to_hub to train.py"
-            )
-        if pushing := [name for name in self.arguments if name == "push_to_hub" or name.startswith("hub_")]:
-            raise RecipeError(
-                f"training.arguments.{pushing[0]}: a recipe says what a run is, not where it goes: take it out, and give "
-                "--push_to_hub, --hub_model_id OWNER/NAME, --hub_private_repo or --hub_revision to train.py"
-            )
+        check_arguments(self.arguments, [key.name for key in fields(self)])
 
 
 @section
@@ -202,8 +166,8 @@ class Objective:
     def __post_init__(self):
         if not self.needs_base and self.base is not None:
             raise RecipeError(
-                f"objective.base={self.base!r} with objective.kind={self.kind!r}, which has no part in another run: set "
-                "objective.kind to guided or adversarial, or leave out the base"
+                f"objective.base={excerpt(self.base)} with objective.kind={self.kind!r}, which has no part in another run: "
+                "set objective.kind to guided or adversarial, or leave out the base"
             )
         if self.needs_base and not self.base:
             raise RecipeError(
@@ -288,8 +252,8 @@ class Recipe:
             )
         if kind == "guided" and self.measure.producers:
             raise RecipeError(
-                f"measure.producers={self.measure.producers} would measure the attention that a guided model computes, not "
-                "the one it is given: set measure.producers to []"
+                f"measure.producers={excerpt(self.measure.producers)} would measure the attention that a guided model "
+                "computes, not the one it is given: set measure.producers to []"
             )
         rate = self.training.attention_learning_rate_factor
         if kind == "untrained" and rate != 1:

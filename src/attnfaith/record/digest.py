@@ -49,21 +49,27 @@ def closure(module: str, root: Path = ROOT) -> set[str]:
 
 def _imports(module: str, root: Path) -> set[str]:
     path = _file(module, root)
-    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    return {name for name in _named(path.read_text(encoding="utf-8"), package) if _file(name, root) is not None}
+
+
+@functools.cache  # most modules are in the closure of most producers
+def _named(source: str, package: str) -> frozenset[str]:
+    """What a module of a package, "" the outermost one, may import of ours: modules, and names in them."""
+    names, around = set(), package.split(".") if package else []
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name.removeprefix(f"{PACKAGE}.") for alias in node.names if alias.name.startswith(f"{PACKAGE}.")}
         elif isinstance(node, ast.ImportFrom):
             base = (node.module or "").split(".") if node.module else []
             if node.level:
-                base = package[: len(package) - node.level + 1] + base
+                base = around[: len(around) - node.level + 1] + base
             elif base[:1] == [PACKAGE]:
                 base = base[1:]
             else:
                 continue
             names |= {".".join(base), *(".".join([*base, alias.name]) for alias in node.names)}
-    return {name for name in names if name and _file(name, root) is not None}
+    return frozenset(names - {""})
 
 
 def _file(module: str, root: Path) -> Path | None:
@@ -74,6 +80,7 @@ def _file(module: str, root: Path) -> Path | None:
     return None
 
 
+@functools.cache
 def code_of(source: str) -> str:
     """Source text without comments, docstrings and blank lines: what is left is what runs."""
     lines = source.splitlines()

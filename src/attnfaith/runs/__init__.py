@@ -5,6 +5,7 @@ run leaves, and how its folder is held. `base`: the run that another is trained 
 `execute`: all of them in their order.
 """
 
+from attnfaith.runs.checkpoint import load_model, load_tokenizer
 from attnfaith.runs.execute import measure_run, run
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, STATE, RunError, read_state
 from attnfaith.runs.prepare import load_data, make_model, make_tokenizer, training_arguments
@@ -20,6 +21,8 @@ __all__ = [
     "RunError",
     "faithfulness",
     "load_data",
+    "load_model",
+    "load_tokenizer",
     "make_model",
     "make_tokenizer",
     "measure_run",

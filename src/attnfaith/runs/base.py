@@ -12,6 +12,7 @@ from attnfaith.data.registry import SPLITS
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.outputs import OutputsError, digest_model, read_outputs
 from attnfaith.recipes import Recipe
+from attnfaith.runs.checkpoint import load_model
 from attnfaith.runs.folder import MODEL, OUTPUTS, RECIPE, STATE, RunError, note, read_state
 
 
@@ -32,7 +33,7 @@ class Base:
 
     @cached_property
     def model(self) -> AttentionClassifierForSequenceClassification:
-        return AttentionClassifierForSequenceClassification.from_pretrained(self.folder / MODEL)
+        return load_model(self.folder)
 
     @cached_property
     def digest(self) -> str:
@@ -57,7 +58,8 @@ class Base:
 
     def check_unchanged(self, folder: Path) -> None:
         """Raise RunError where this is no longer the base that the run in `folder` was trained against."""
-        trained = read_state(folder)["base"][WEIGHTS]
+        noted = read_state(folder).get("base")
+        trained = str(noted.get(WEIGHTS)) if isinstance(noted, dict) else "unknown"
         if trained != self.digest:
             raise RunError(
                 f"{self.folder} was trained anew since the run in {folder} was trained against it (weights "

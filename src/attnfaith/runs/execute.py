@@ -28,7 +28,7 @@ from attnfaith.runs.folder import (
     shards_of,
     write_recipe,
 )
-from attnfaith.runs.measure import Measurement, is_measured, is_measured_by_this_code
+from attnfaith.runs.measure import Measurement, is_measured, is_measured_by_this_code, other_measurement
 from attnfaith.runs.prepare import Texts, check_splits, training_arguments
 from attnfaith.runs.summary import faithfulness, print_scores, report
 from attnfaith.training import check_processes
@@ -65,6 +65,8 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
             measurement.outputs()
             path = folder / RECORD
             if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
+                if state.is_main_process and path.is_file():
+                    print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by other code'}")
                 path = measurement.record()
             elif state.is_main_process:  # of another measurement that was killed
                 shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
@@ -76,22 +78,27 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     return folder.resolve() / REPORT / "index.html"
 
 
-def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.PathLike | None = None) -> Path:
+def measure_run(
+    folder: str | os.PathLike, recipe: Recipe, output: str | os.PathLike | None = None, *, overwrite: bool = False
+) -> Path:
     """Measure the model of a finished training, with the given recipe's `measure` section; returns the record's path.
 
     output None measures the run itself anew: its record is replaced once the new one is whole, its recipe says how it was
     measured, and a report that lies there is written anew. Outputs that the section names and the run lacks are made too.
+    overwrite: replace a record of another measurement, or whatever lies at `output`.
 
-    Raises RunError where no model is there, RecipeError where the recipe differs from the run's in more than `measure`,
-    FileError where another process works in the folder.
+    Raises RunError where no model is there, or something would be replaced that only overwrite replaces, RecipeError where
+    the recipe differs from the run's in more than `measure`, FileError where another process works in the folder.
     """
     started = time.perf_counter()
     folder = Path(folder)
+    if output is not None and Path(output).resolve() == (folder / RECORD).resolve():
+        output = None
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
     check_options(load_producers(recipe.measure.producers), recipe.measure.options)
     check_splits(recipe)
-    changed = changed_keys(recipe, (folder / RECIPE).read_text(encoding="utf-8"))
+    changed = changed_keys(recipe, folder / RECIPE)
     if others := [key for key in changed if not key.startswith("measure.")]:
         raise RecipeError(
             f"the model in {folder} was trained with another {', '.join(others)}: a measurement may change measure.* only "
@@ -99,7 +106,7 @@ def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.Path
         )
     check_base(recipe)
     state = PartialState(cpu=not torch.cuda.is_available())
-    with held(folder, "a measurement", state):
+    with held(folder, "a measurement", state, check=lambda: overwrite or _check_replaces_nothing(folder, recipe, output)):
         if output is None and state.is_main_process:  # what lies there is not of this measurement until all of it is made
             note(folder, status="trained")
             write_recipe(folder, recipe)
@@ -110,6 +117,18 @@ def measure_run(folder: str | os.PathLike, recipe: Recipe, output: str | os.Path
             _finish(recipe, folder, state, started)
         state.wait_for_everyone()
     return path
+
+
+def _check_replaces_nothing(folder: Path, recipe: Recipe, output: str | os.PathLike | None) -> None:
+    """Raise RunError where a measurement would take the place of another's record."""
+    path = folder / RECORD if output is None else Path(output)
+    if output is not None and path.exists() and not path.is_dir():
+        raise RunError(f"{path} is there already: name another --output, or replace it with --overwrite")
+    if output is None and path.is_file() and (other := other_measurement(path, recipe)):
+        raise RunError(
+            f"{path} is of another measurement (different: {other}): keep it and give the new one a name with --output, or "
+            "replace it and its report with --overwrite"
+        )
 
 
 def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float) -> None:

@@ -20,14 +20,15 @@ from accelerate.utils import broadcast_object_list
 
 import attnfaith
 from attnfaith import provenance, recipes
-from attnfaith.errors import AttnfaithError
-from attnfaith.files import LOCK, folder_lock, write_atomically
+from attnfaith.errors import AttnfaithError, FileError
+from attnfaith.files import LOCK, folder_lock, read_object, write_atomically
 from attnfaith.planned_identity import RECIPE
 from attnfaith.recipes import Recipe
 
 
 STATE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "model", "record.parquet", "report", "outputs"
 CHECKPOINTS = "checkpoints"
+TOLD = ("versions", "dataset", "sizes", "vocabulary")  # of run.json, by a training
 LOCKS = (LOCK, f"{LOCK}.holder")
 LEFTOVERS = (
     ".*.tmp",
@@ -54,11 +55,15 @@ def opened(
 
 
 @contextlib.contextmanager
-def held(folder: Path, work: str, state: PartialState) -> Iterator[None]:
-    """Hold the folder of a run for `work`; what killed processes left there goes. Raises FileError where it is in use."""
+def held(folder: Path, work: str, state: PartialState, check: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Hold the folder of a run for `work`; what killed processes left there goes. Raises FileError where it is in use.
+
+    check: asked, by one of several processes for all, once the folder is held; what it raises ends the work.
+    """
 
     def hold():
         lock.enter_context(folder_lock(folder, work))
+        check()
         _sweep(folder)
 
     with contextlib.ExitStack() as lock:
@@ -105,7 +110,7 @@ def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
     if not ((folder / RECIPE).is_file() and (folder / STATE).is_file()):
         raise RunError(f"{folder} holds files that are no run of ours; give another output_dir")
     if resume:
-        changed = changed_keys(recipe, (folder / RECIPE).read_text(encoding="utf-8"))
+        changed = changed_keys(recipe, folder / RECIPE)
         if trains := [key for key in changed if not key.startswith("measure.")]:
             raise RunError(f"{folder} is a run of another recipe (different: {', '.join(trains)}); give another output_dir")
         return changed
@@ -151,7 +156,9 @@ def _aside(folder: Path) -> Path:
 
 def _sweep(folder: Path) -> None:
     """Delete what killed processes left; only while the folder is held."""
-    for path in [path for pattern in LEFTOVERS for path in folder.glob(pattern)] + [_aside(folder)]:
+    left = [path for pattern in LEFTOVERS for path in folder.glob(pattern)] + [_aside(folder)]
+    left += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
+    for path in left:
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -163,7 +170,7 @@ def shards_of(name: str) -> str:
     return f"{name}.shards"
 
 
-def changed_keys(recipe: Recipe, text: str) -> list[str]:
+def changed_keys(recipe: Recipe, path: Path) -> list[str]:
     """Dotted keys in which a recipe differs from a written one; where the run lies and how it is reported do not count."""
 
     def flat(tree, prefix=""):
@@ -173,7 +180,7 @@ def changed_keys(recipe: Recipe, text: str) -> list[str]:
             else:
                 yield f"{prefix}{key}", value
 
-    new, old = dict(flat(dataclasses.asdict(recipe))), dict(flat(dataclasses.asdict(recipes.parse(text))))
+    new, old = dict(flat(dataclasses.asdict(recipe))), dict(flat(dataclasses.asdict(recipes.load(path))))
     changed = sorted(key for key in {*new, *old} if new.get(key) != old.get(key))
     return [key for key in changed if key not in ("output_dir", "note") and not key.startswith("report.")]
 
@@ -184,14 +191,19 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
 
 def read_state(folder: str | os.PathLike) -> dict:
     """What run.json says. Raises RunError where it is missing or broken."""
-    path = Path(folder) / STATE
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}): give the folder of a run") from error
-    if not isinstance(known, dict):
-        raise RunError(f"{path} is no state of a run: give the folder of a run")
-    return known
+        return read_object(Path(folder) / STATE)
+    except FileError as error:
+        raise RunError(f"{error}: give the folder of a run") from error
+
+
+def check_trained(folder: Path) -> None:
+    """Raise RunError where run.json does not tell of the training whose model lies there."""
+    if missing := [name for name in TOLD if name not in read_state(folder)]:
+        raise RunError(
+            f"{folder / STATE} lacks {', '.join(missing)}, so nothing tells how the model there was trained: copy it anew, "
+            "or train the run again with --overwrite_output_dir"
+        )
 
 
 def note(folder: Path, **facts) -> None:

@@ -9,13 +9,15 @@ from datasets import Dataset
 
 from attnfaith import recipes, record
 from attnfaith.data.fingerprint import fingerprint
+from attnfaith.errors import excerpt
 from attnfaith.measurement import measure
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.outputs import OutputsError, digest_data, digest_model, read_outputs
 from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base
-from attnfaith.runs.folder import MODEL, OUTPUTS, RECORD, note, origin, read_state
+from attnfaith.runs.checkpoint import load_model
+from attnfaith.runs.folder import OUTPUTS, RECORD, check_trained, note, origin, read_state
 from attnfaith.runs.prepare import Texts
 
 
@@ -24,13 +26,17 @@ CODE = record.code_digest(record.CORE)  # of the modules as they are loaded
 
 def is_measured(path: Path, recipe: Recipe) -> bool:
     """Whether a whole record lies there that this recipe's `measure` section made."""
-    if not path.is_file():
-        return False
+    return path.is_file() and not other_measurement(path, recipe)
+
+
+def other_measurement(path: Path, recipe: Recipe) -> str:
+    """In what the record at `path` is of another measurement than this recipe's, in words; "" where it is of this one."""
     try:
-        made = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
-    except (record.RecordError, RecipeError):
-        return False
-    return [dataclasses.replace(part, outputs=recipe.measure.outputs) for part in made] == [recipe.measure]
+        (made,) = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
+    except (record.RecordError, RecipeError, KeyError, TypeError, ValueError) as error:
+        return f"it cannot be read: {excerpt(error)}"
+    keys = (key.name for key in dataclasses.fields(made) if key.name != "outputs")
+    return ", ".join(f"measure.{key}" for key in keys if getattr(made, key) != getattr(recipe.measure, key))
 
 
 def is_measured_by_this_code(path: Path) -> bool:
@@ -44,12 +50,12 @@ class Measurement:
     def __init__(self, recipe: Recipe, folder: Path, texts: Texts, base: Base | None, state: PartialState):
         self.recipe, self.folder, self.texts, self.base, self.state = recipe, folder, texts, base, state
         self._model = None
+        check_trained(folder)
 
     @property
     def model(self) -> AttentionClassifierForSequenceClassification:
         if self._model is None:
-            model = AttentionClassifierForSequenceClassification.from_pretrained(self.folder / MODEL)
-            self._model = model.to(self.state.device)
+            self._model = load_model(self.folder).to(self.state.device)
         return self._model
 
     def record(self, output: str | os.PathLike | None = None) -> Path:

@@ -9,27 +9,28 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import AutoTokenizer, TrainingArguments
+from transformers import TrainingArguments, get_scheduler
 
-from attnfaith import recipes
 from attnfaith.data.loading import LoadedDataset, Source, read_source
 from attnfaith.data.registry import SPLITS
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import file_digest, load_vectors
+from attnfaith.errors import excerpt
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError, model_config
+from attnfaith.runs.checkpoint import load_tokenizer
 from attnfaith.runs.folder import CHECKPOINTS, MODEL
 from attnfaith.training import LOWER_IS_BETTER, check_selection
 
 
+TAKEN = frozenset(f.name for f in dataclasses.fields(TrainingArguments))
+
+
 def training_arguments(recipe: Recipe) -> TrainingArguments:
-    """transformers' TrainingArguments of a recipe. Raises RecipeError for a name they do not have or a value they refuse."""
+    """transformers' TrainingArguments of a recipe. Raises RecipeError for values that they refuse."""
     section = recipe.training
-    known = {f.name for f in dataclasses.fields(TrainingArguments)}
-    ours = {f.name: getattr(section, f.name) for f in dataclasses.fields(section) if f.name in known}
-    if unknown := [name for name in section.arguments if name not in known]:
-        raise RecipeError(recipes.unknown("training argument", f"training.arguments.{unknown[0]}", sorted(known)))
+    ours = {f.name: getattr(section, f.name) for f in dataclasses.fields(section) if f.name in TAKEN}
     adversarial = recipe.objective.kind == "adversarial"
     metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "accuracy")
     check_selection(metric, adversarial=adversarial)
@@ -53,14 +54,24 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         "report_to": "none",
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
-    if clash := sorted(set(section.arguments) & {*ours, "output_dir", "seed", "metric_for_best_model"}):
-        raise RecipeError(f"training.arguments repeats {clash}: set them under training (seed and output_dir at the top)")
-    if needed := sorted(set(section.arguments) & {"load_best_model_at_end", "greater_is_better", "remove_unused_columns"}):
-        raise RecipeError(f"training.arguments sets {needed}, which every run needs as they are: leave them out")
     try:
-        return TrainingArguments(**{**fixed, **ours, **section.arguments})
-    except (TypeError, ValueError) as error:
-        raise RecipeError(f"training: transformers refuses these arguments: {error}") from error
+        arguments = TrainingArguments(**{**fixed, **ours, **section.arguments})
+        _check_schedule(arguments)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise RecipeError(f"training: transformers refuses these arguments: {excerpt(error, 300)}") from error
+    return arguments
+
+
+def _check_schedule(arguments: TrainingArguments) -> None:
+    """Raise what the Trainer would when it makes the schedule of the learning rate: after all texts are read."""
+    weight = torch.nn.Parameter(torch.zeros(1))
+    get_scheduler(
+        arguments.lr_scheduler_type,
+        torch.optim.SGD([weight], lr=arguments.learning_rate),
+        num_warmup_steps=arguments.get_warmup_steps(100),
+        num_training_steps=100,
+        scheduler_specific_kwargs=arguments.lr_scheduler_kwargs or {},
+    )
 
 
 def check_splits(recipe: Recipe) -> None:
@@ -68,7 +79,7 @@ def check_splits(recipe: Recipe) -> None:
     section = recipe.measure
     for name, splits in (("split", [section.split]), ("outputs", section.outputs)):
         if unknown := [split for split in splits if split not in SPLITS]:
-            raise RecipeError(f"measure.{name}={unknown[0]!r} does not exist; choose one of {', '.join(SPLITS)}")
+            raise RecipeError(f"measure.{name}={excerpt(unknown[0])} does not exist; choose one of {', '.join(SPLITS)}")
 
 
 # ------------------------------------------------------------------------------------------------ texts
@@ -109,7 +120,7 @@ class Texts:
     @cached_property
     def tokenizer(self):
         if (self.folder / MODEL).is_dir():
-            return AutoTokenizer.from_pretrained(self.folder / MODEL, trust_remote_code=False)
+            return load_tokenizer(self.folder)
         return make_tokenizer(self.recipe, self.loaded)
 
     def rows(self, split: str) -> Dataset:
@@ -137,7 +148,7 @@ def _read(recipe: Recipe) -> Source:
     except TypeError as error:
         if not data.arguments:
             raise
-        raise RecipeError(f"data.arguments={data.arguments}: a value of a wrong type: {error}") from error
+        raise RecipeError(f"data.arguments={excerpt(data.arguments)}: a value of a wrong type: {error}") from error
 
 
 def remarks(loaded: LoadedDataset) -> list[str]:

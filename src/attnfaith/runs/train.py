@@ -14,7 +14,8 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from attnfaith import record
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.files import write_atomically
+from attnfaith.errors import FileError
+from attnfaith.files import read_object, sync_folder, write_atomically
 from attnfaith.measurement import check
 from attnfaith.outputs import digest_data
 from attnfaith.recipes import Recipe
@@ -157,6 +158,7 @@ def _keep(folder: Path, model, tokenizer, **facts) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
+    sync_folder(temporary)
     note(folder, **facts)
     os.replace(temporary, folder / MODEL)
 
@@ -170,11 +172,11 @@ def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
     if state.is_main_process and folder.is_dir():
         for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
             try:
-                reached = json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
-            except (OSError, ValueError):
+                reached = read_object(path / TRAINER_STATE_NAME)
+            except FileError:
                 shutil.rmtree(path)
                 continue
-            if best := reached["best_model_checkpoint"]:
+            if best := reached.get("best_model_checkpoint"):
                 reached["best_model_checkpoint"] = str(folder / Path(best).name)
                 write_atomically(path / TRAINER_STATE_NAME, json.dumps(reached, indent=2))
     state.wait_for_everyone()

@@ -4,8 +4,10 @@ import dataclasses
 import fnmatch
 import itertools
 import json
+import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -13,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import yaml
 
 from attnfaith import recipes, record
+from attnfaith.errors import cut, excerpt
+from attnfaith.files import read_object
 from attnfaith.planned_identity import model_fields, objective_fields
 from attnfaith.recipes import Recipe, RecipeError, section
 
 
+MOST_CELLS, LONGEST_NAME = 10_000, 200
 TRAIN = (sys.executable, "-m", "attnfaith", "train")
 # (projection, its parameter) that are an entmax, which is known by its alpha.
 ALIKE = {
@@ -92,26 +96,23 @@ def read_study(path: Path) -> dict:
     Raises RecipeError for a file that is none, for keys it lacks or nobody knows, and values of another kind than theirs.
     """
     path = recipes.find(path, "study")
-    try:
-        study = yaml.load(path.read_text(encoding="utf-8"), Loader=recipes.Loader)
-    except OSError as error:
-        raise RecipeError(f"no study at {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not YAML: {error}") from error
-    recipes.make_section(Study, study, "study")
-    if "analysis" in study:
-        study["analysis"] = str(path.parent / study["analysis"])
-    if not study["blocks"]:
-        raise RecipeError(f"{path}: blocks is empty, so there is nothing to run; give a list of blocks with a recipe each")
+    study = recipes.read_value(recipes.read_text(path, "study"), str(path))
+    with recipes.named(str(path)):
+        recipes.make_section(Study, study, "study")
+        if study.get("analysis") is not None:
+            study["analysis"] = str(path.parent / study["analysis"])
+        if not study["blocks"]:
+            raise RecipeError("blocks is empty, so there is nothing to run; give a list of blocks with a recipe each")
+        cells(study)
     return study
 
 
 def cells(study: Mapping) -> list[Cell]:
     """The cells of a study, in its order.
 
-    Raises RecipeError for a block that is none, a grid that gives a value twice, two cells of one name or a name that is no
-    name of a folder, an `after` that names no cell or leads back to its own, and a {key} that the block's grid does not
-    have.
+    Raises RecipeError for a block that is none, a key that no recipe has, more than MOST_CELLS cells, a grid that gives a
+    value twice, two cells of one name or a name that is no name of a folder, an `after` that names no cell or leads back to
+    its own, and a {key} that the block's grid does not have.
     """
     planned = [
         cell
@@ -119,31 +120,51 @@ def cells(study: Mapping) -> list[Cell]:
         for cell in _block_cells(study, block, f"block {number}")
     ]
     names = [cell.name for cell in planned]
-    if wrong := [name for name in names if Path(name).name != name or set("{}\n") & set(name)]:
+    if wrong := [name for name in names if not _names_a_folder(name)]:
         raise RecipeError(
-            f"the cell {wrong[0]!r} is no name for a folder: keep '/', '{{' and '}}' out of the name and the grid, use `set`"
+            f"the cell {excerpt(wrong[0])} is no name for a folder: keep '/', '{{', '}}' and long values out of the name "
+            "and the grid, use `set`"
         )
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise RecipeError(f"the study has cells of one name: {twice}; vary a key of the grid, or give the block a name")
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise RecipeError(
+            f"the study has cells of one name: {excerpt(twice)}; vary a key of the grid, or give the block a name"
+        )
+    known = set(names)
     for cell in planned:
-        if strangers := [name for name in cell.after if name not in names]:
-            raise RecipeError(f"cell {cell.name} is after {strangers}, which the study does not have; it has {names}")
+        if strangers := [name for name in cell.after if name not in known]:
+            raise RecipeError(
+                f"cell {cell.name} is after {excerpt(strangers)}, which the study does not have; it has "
+                f"{excerpt(names, 200)}"
+            )
     try:
         TopologicalSorter({cell.name: cell.after for cell in planned}).prepare()
     except CycleError as error:
         circle = sorted(set(error.args[1]))
-        raise RecipeError(f"cells wait for one another in a circle, so none of them can start: {circle}") from error
+        raise RecipeError(
+            f"cells wait for one another in a circle, so none of them can start: {excerpt(circle, 300)}"
+        ) from error
     return planned
+
+
+def _names_a_folder(name: str) -> bool:
+    return Path(name).name == name and not set("{}\n") & set(name) and len(name) <= LONGEST_NAME
 
 
 def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
     """The cells of one block, the values of its grid checked."""
     block = recipes.make_section(Block, values, where)
+    for key in (*block.set, *block.grid):
+        if not re.fullmatch(r"[\w.]+", key):
+            raise RecipeError(f"{where}: {excerpt(key)} is no key of a recipe, such as seed or model.encoder")
+    if (count := math.prod(map(len, block.grid.values()))) > MOST_CELLS:
+        raise RecipeError(f"{where}: the grid makes {count:,} cells; {MOST_CELLS:,} at most")
     for key, given in block.grid.items():
         if not given:
             raise RecipeError(f"{where}: grid.{key} is {given!r}; give a list of one or more values")
         if twice := [value for place, value in enumerate(given) if any(_equal(value, it) for it in given[:place])]:
-            raise RecipeError(f"{where}: grid.{key} is {given!r}: {twice[0]!r} is there twice; give each value once")
+            raise RecipeError(
+                f"{where}: grid.{key} is {excerpt(given)}: {excerpt(twice[0])} is there twice; give each value once"
+            )
     prefix = block.name or Path(block.recipe).stem
     for combination in itertools.product(*block.grid.values()):
         chosen = dict(zip(block.grid, combination, strict=True))
@@ -172,7 +193,9 @@ def _fill(value, known: Mapping[str, object], where: str):
 
     def replaced(match: re.Match) -> str:
         if match[1] not in known:
-            raise RecipeError(f"{where}: {match[0]} in {value!r} is no key of the block's grid; known: {', '.join(known)}")
+            raise RecipeError(
+                f"{where}: {cut(match[0])} in {excerpt(value)} is no key of the block's grid; known: {', '.join(known)}"
+            )
         return str(known[match[1]])
 
     return re.sub(r"\{([^{}]*)\}", replaced, value)
@@ -250,16 +273,16 @@ def complete(recipe: Recipe) -> bool:
     """Whether the recipe's folder holds its whole run: a page, and a record made by this very recipe."""
     folder = Path(recipe.output_dir)
     try:
-        state = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        state = read_object(folder / "run.json")
         made = pq.read_schema(folder / "record.parquet")
         parts = json.loads((made.metadata or {}).get(b"attnfaith", b"[]"))
         same = [_deciding(recipes.build(part["recipe"])) for part in parts] == [_deciding(recipe)]
         if recipe.objective.base and same:
             same = state["base"]["weights (SHA-256)"] == _weights(Path(recipe.objective.base))
-    except (OSError, ValueError, KeyError):  # absent, half-written, or of another version: to be run
+    except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
         return False
     page = folder / "report" / "index.html"
-    return state["status"] == "complete" and page.is_file() and same and set(record.COLUMNS) <= set(made.names)
+    return state.get("status") == "complete" and page.is_file() and same and set(record.COLUMNS) <= set(made.names)
 
 
 def kept(recipe: Recipe, *, remeasure: bool = False) -> bool:

@@ -1,12 +1,12 @@
 """From folders of finished runs to the files of their cards."""
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from attnfaith import record as records
-from attnfaith.files import write_atomically
+from attnfaith.errors import FileError
+from attnfaith.files import read_object, write_atomically
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cards.model import card_figures, card_of
 from attnfaith.reporting.cards.shared import cards_index
@@ -20,9 +20,9 @@ def read_checkpoint(folder: str | os.PathLike) -> Checkpoint:
     """
     folder = Path(folder)
     try:
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ReportError(f"{folder} is no run: its run.json cannot be read; give the output_dir of one") from error
+        run = read_object(folder / "run.json")
+    except FileError as error:
+        raise ReportError(f"{folder} is no run: {error}; give the output_dir of one") from error
     if run.get("status") != "complete":
         raise ReportError(
             f"{folder} is not complete (its run.json says {run.get('status')!r}): finish it with --resume_from_checkpoint"
