@@ -63,7 +63,12 @@ def recipe_of(script, arguments, monkeypatch):
     monkeypatch.setattr(
         recipes, "load", lambda path=None, extra=(): load(None if path and path.name == "recipe.yaml" else path, extra)
     )
-    {"train": cli.train, "measure": cli.measure}[script](arguments)
+    launched = []
+    monkeypatch.setattr(cli, "launch", lambda command, rest, processes: launched.append(rest) or 0)
+    command = {"train": cli.train, "measure": cli.measure}[script]
+    command(arguments)
+    if launched:  # what each of several processes is told
+        command(launched[0])
     (recipe,) = called
     runs.training_arguments(recipe)
     recipes.model_config(recipe, get_entry(recipe.data.name).pair)
