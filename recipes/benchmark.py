@@ -16,20 +16,31 @@ document at a time, its sentences padded, and the whole document again for every
 """
 
 import argparse
-import resource
+import copy
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
+from benchmark_timing import machine, same, save, turns
+from benchmark_training import SUITE_SAID, suite, train, windows
+from benchmark_twins import (
+    NaiveDocumentTwin,
+    NaivePairTwin,
+    NaiveTwin,
+    drawn_naively,
+    naive_adversary,
+    naive_erasure,
+    naive_gradient,
+    naive_hidden_to_input,
+    naive_leave_one_out,
+    naive_leave_one_out_hidden,
+    naive_leave_one_out_sentences,
+    naive_minimal_flip_set,
+    naive_permutation,
+)
 from scipy.stats import kendalltau
-from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from attnfaith._memory import keep_freed_memory
 from attnfaith.data.collation import pad_batch
@@ -43,7 +54,6 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.objectives import classification_loss, reduce
-from attnfaith.reporting import save_table
 from attnfaith.subjects import Batch, subject_of
 
 
@@ -61,208 +71,8 @@ REFERENCE = {
     "adversary, search": (19, 324),
     "adversary, exact": (19, 324),  # of the search: there is no other exact one
 }
-
-
-def bidirectional(one, other):
-    """One bidirectional layer with the weights of two that read onward and backward."""
-    layer = type(one)(one.input_size, one.hidden_size, batch_first=True, bidirectional=True)
-    with torch.no_grad():
-        for name, parameter in one.named_parameters():
-            getattr(layer, name).copy_(parameter)
-            getattr(layer, f"{name}_reverse").copy_(getattr(other, name))
-    return layer
-
-
-def packed_states(layer, embedded, lengths):
-    packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-    return pad_packed_sequence(layer(packed)[0], batch_first=True)[0]
-
-
-class NaiveTwin(nn.Module):
-    """The same function with the same weights, as the papers' scripts compute it."""
-
-    def __init__(self, model):
-        super().__init__()
-        inner = model.model
-        self.embeddings, self.alignment, self.output = inner.embeddings, inner.alignment, model.decoder.context
-        self.lstm = bidirectional(*inner.encoder.directions)
-
-    def states(self, embedded, lengths):
-        return packed_states(self.lstm, embedded, lengths)
-
-    def attend(self, hidden, lengths, question=None):
-        scores = self.alignment(hidden, question)
-        positions = torch.arange(hidden.shape[1])
-        hide = (positions == 0) | (positions >= lengths[:, None] - 1)
-        return scores.masked_fill(hide, -torch.inf).softmax(-1)
-
-    def forward(self, ids, lengths):
-        hidden = self.states(self.embeddings(ids), lengths)
-        return self.output((self.attend(hidden, lengths)[..., None] * hidden).sum(1))
-
-
-class NaivePairTwin(NaiveTwin):
-    """The same for a story and the state of a question about it."""
-
-    def __init__(self, model):
-        super().__init__(model)
-        self.question_lstm, self.output = bidirectional(*model.model.query_encoder.directions), model.decoder
-
-    def read_question(self, ids):
-        """(B,H): the ends of both directions over questions (B,T) of one length."""
-        return torch.cat([*self.question_lstm(self.embeddings(ids))[1][0]], -1)
-
-    def forward(self, ids, lengths, question):
-        hidden = self.states(self.embeddings(ids), lengths)
-        return self.output((self.attend(hidden, lengths, question)[..., None] * hidden).sum(1), question)
-
-
-class NaiveDocumentTwin(nn.Module):
-    """The same for documents of sentences, one document after another."""
-
-    def __init__(self, model):
-        super().__init__()
-        inner, reader = model.model, model.model.sentence_reader
-        self.embeddings, self.output = inner.embeddings, model.decoder
-        self.word_gru, self.word_alignment = bidirectional(*reader.word_encoder.directions), reader.word_alignment
-        self.sentence_gru, self.alignment = bidirectional(*inner.encoder.directions), inner.alignment
-
-    def read(self, sentences):
-        """Logits (1,C) of a document, a list of ids (W,)."""
-        lengths = torch.tensor([len(sentence) for sentence in sentences])
-        states = packed_states(self.word_gru, self.embeddings(pad_sequence(sentences, batch_first=True)), lengths)
-        beyond = torch.arange(states.shape[1]) >= lengths[:, None]
-        weights = self.word_alignment(states).masked_fill(beyond, -torch.inf).softmax(-1)
-        hidden = self.sentence_gru((weights[..., None] * states).sum(1)[None])[0]
-        return self.output((self.alignment(hidden).softmax(-1)[..., None] * hidden).sum(1))
-
-    def forward(self, documents):
-        return torch.cat([self.read(sentences) for sentences in documents])
-
-
-def naive_gradient(twin, ids, lengths):
-    twin.zero_grad()
-    embedded = twin.embeddings(ids)
-    embedded.retain_grad()
-    hidden = twin.states(embedded, lengths)
-    logits = twin.output((twin.attend(hidden, lengths).detach()[..., None] * hidden).sum(1))
-    logits.softmax(-1).amax(-1).sum().backward()
-    return (embedded * embedded.grad).sum(-1).abs().detach()
-
-
-def naive_hidden_to_input(twin, ids, lengths):
-    """||d ||h_p|| / d x_i|| (B,T,T) of the inner tokens, without the gradients of weights that a script would make, too."""
-    embedded = twin.embeddings(ids).detach().requires_grad_()
-    found = twin.states(embedded, lengths)[:, 1:-1].norm(dim=-1).sum(0)
-    slopes = [torch.autograd.grad(length, embedded, retain_graph=True)[0] for length in found]
-    return torch.stack([slope[:, 1:-1].norm(dim=-1) for slope in slopes], 1)
-
-
-@torch.no_grad()
-def naive_leave_one_out(twin, ids, lengths, *question):
-    probs = twin(ids, lengths, *question).softmax(-1)
-    found = torch.zeros(ids.shape)
-    for position in range(1, ids.shape[1] - 1):
-        rows = (lengths > position + 1).nonzero().squeeze(1)  # shorter texts have no such word
-        without = torch.cat([ids[rows, :position], ids[rows, position + 1 :]], 1)
-        changed = twin(without, lengths[rows] - 1, *(state[rows] for state in question)).softmax(-1)
-        found[rows, position] = (changed - probs[rows]).abs().sum(-1) / 2
-    return found
-
-
-@torch.no_grad()
-def naive_leave_one_out_sentences(twin, documents):
-    """One tensor (S,) per document: every sentence deleted, the rest read again from its words on."""
-    found = []
-    for sentences in documents:
-        probs = twin.read(sentences).softmax(-1)
-        shorter = [sentences[:place] + sentences[place + 1 :] for place in range(len(sentences))]
-        changed = torch.cat([twin.read(rest) for rest in shorter]).softmax(-1)
-        found.append((changed - probs).abs().sum(-1) / 2)
-    return found
-
-
-def naive_leave_one_out_hidden(twin, ids, lengths):
-    hidden = twin.states(twin.embeddings(ids), lengths)
-    attention = twin.attend(hidden, lengths)
-    probs = twin.output((attention[..., None] * hidden).sum(1)).softmax(-1)
-    found = torch.zeros(ids.shape)
-    for position in range(1, ids.shape[1] - 1):
-        weights = attention.clone()
-        weights[:, position] = 0
-        weights = weights / weights.sum(-1, keepdim=True)
-        changed = twin.output((weights[..., None] * hidden).sum(1)).softmax(-1)
-        found[:, position] = (changed - probs).abs().sum(-1).detach() / 2
-    return found
-
-
-@torch.no_grad()
-def naive_permutation(twin, hidden, attention, orders):
-    """Probabilities (B,K,C): one pass of the decoder over whole states for each of K orders (B,K,T) of the inner weights."""
-    found = []
-    for draw in range(orders.shape[1]):
-        weights = torch.zeros_like(attention)
-        weights[:, 1:-1] = attention[:, 1:-1].gather(1, orders[:, draw])
-        found.append(twin.output((weights[..., None] * hidden).sum(1)).softmax(-1))
-    return torch.stack(found, 1)
-
-
-@torch.no_grad()
-def drawn_naively(twin, hidden, lengths, rng, draws=100):
-    """The same as the papers' scripts do it: attention computed and each text shuffled anew for every draw."""
-    for _ in range(draws):
-        attention = twin.attend(hidden, lengths)
-        orders = np.stack([rng.permutation(int(length) - 2) for length in lengths])
-        naive_permutation(twin, hidden, attention, torch.from_numpy(orders[:, None]))
-
-
-def naive_adversary(twin, hidden, attention, noise, steps=500):
-    """Jain & Wallace's search over whole states from log-weights (B,K,T) of the inner tokens: attentions, p of class 1."""
-    states, own = hidden[:, 1:-1].detach(), attention[:, None, 1:-1].detach()
-    p = twin.output(own @ states).softmax(-1)[..., 1].detach()
-    weights = noise.clone().requires_grad_()
-    optimizer = torch.optim.Adam([weights], lr=0.01, amsgrad=True)
-
-    def divergence(x, y):
-        middle = (x + y) / 2
-        return sum((part * ((part + 1e-10).log() - (middle + 1e-10).log())).sum(-1) for part in (x, y)) / 2
-
-    for _ in range(steps):
-        optimizer.zero_grad()
-        found = weights.softmax(-1)
-        change = (twin.output(found @ states).softmax(-1)[..., 1] - p).abs()
-        apart = divergence(found[:, :, None], found[:, None]).mean((1, 2))
-        loss = (500 * (change - 0.01).relu() - divergence(found, own)).sum(1) - apart
-        loss.sum().backward()
-        optimizer.step()
-    found = weights.softmax(-1).detach()
-    return found, twin.output(found @ states).softmax(-1)[..., 1].detach()
-
-
-@torch.no_grad()
-def naive_erasure(twin, hidden, attention, order):
-    """Weights removed in an order (B,T) until the decision changes, one decoder pass each; NaN where it never does."""
-    before = twin.output((attention[..., None] * hidden).sum(1)).argmax(-1)
-    weights = attention.clone()
-    found = torch.full((len(weights),), torch.nan)
-    rows = torch.arange(len(weights))
-    for count, place in enumerate(order.t(), 1):
-        weights[rows, place + 1] = 0
-        total = weights.sum(-1, keepdim=True)
-        left = torch.where(total > 0, weights / total, 0.0)
-        changed = twin.output((left[..., None] * hidden).sum(1)).argmax(-1) != before
-        found[changed & found.isnan()] = count
-    return found
-
-
-@torch.no_grad()
-def naive_minimal_flip_set(twin, hidden, attention):
-    """The same in the order that is minimal for two classes: by the evidence for the predicted class, weight for weight."""
-    gap = twin.output.weight[1] - twin.output.weight[0], twin.output.bias[1] - twin.output.bias[0]
-    margins = attention * (hidden @ gap[0] + gap[1])
-    sign = torch.where(margins.sum(1) > 0, 1.0, -1.0)
-    order = (margins * sign[:, None])[:, 1:-1].argsort(dim=1, descending=True, stable=True)
-    return naive_erasure(twin, hidden, attention, order)
+# Times faster than the twin, at 20 and 200 tokens, that these steps are meant to be.
+AIMS = {"leave-one-out, inputs": (3, 4), "Kendall with p-value": (10, 10)}
 
 
 def hidden_leave_one_out(model, batch):
@@ -283,25 +93,6 @@ def training_step(model, optimizer, forward, labels):
     optimizer.step()
 
 
-def take_turns(sides, repeats):
-    """Median CPU seconds of each of some functions, called in turn after one call each to warm up."""
-    for call in sides:
-        call()
-    spent = [[] for _ in sides]
-    for _ in range(repeats):
-        for call, times in zip(sides, spent, strict=True):
-            start = time.process_time()
-            call()
-            times.append(time.process_time() - start)
-    return [statistics.median(times) for times in spent]
-
-
-def same(ours, theirs, what, within=1e-5):
-    difference = max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in zip(ours, theirs, strict=True))
-    if not difference <= within:
-        raise ValueError(f"{what}: ours and the naive twin differ by {difference:.1e}; nothing was timed")
-
-
 def same_training(embeddings, ours, theirs, labels, what):
     """Checks what a training step sends all the way back, the gradient of the loss in the word vectors."""
     losses = (reduce(classification_loss(logits, labels), "sum") for logits in (ours, theirs))
@@ -317,33 +108,49 @@ def optimizers(model, twin):
     )
 
 
-def timed(step, shape, tokens, ours, theirs, texts, twin_texts, repeats):
+def timed(step, shape, tokens, ours, theirs, texts, twin_texts, repeats, weights="untrained"):
     """The row of a step: both sides' time per text, for so many texts that a call of each deals with."""
-    mine, naive = take_turns((ours, theirs), repeats)
-    mine, naive = 1e3 * mine / texts, 1e3 * naive / twin_texts
+    every, of_twin = turns((ours, theirs), repeats)
+    every, of_twin = [1e3 * value / texts for value in every], [1e3 * value / twin_texts for value in of_twin]
+    mine, naive = statistics.median(every), statistics.median(of_twin)
     row = {
         "step": step,
+        "weights": weights,
         "shape": shape,
         "tokens": tokens,
         "texts": texts,
         "naive_twin_texts": twin_texts,
         "ms_per_text": mine,
+        "least_ms": min(every),
+        "most_ms": max(every),
         "naive_twin_ms_per_text": naive,
+        "naive_twin_least_ms": min(of_twin),
+        "naive_twin_most_ms": max(of_twin),
         "times_faster": naive / mine,
-        "reference_ms_per_text": dict(zip((20, 200), REFERENCE.get(step, (None, None)), strict=True)).get(tokens),
+        "times_faster_aim": at_length(AIMS, step, tokens),
+        "reference_ms_per_text": at_length(REFERENCE, step, tokens),
         "repeats": repeats,
     }
     print("  ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{value}" for key, value in row.items()))
     return row
 
 
-def measure_length(tokens, repeats):
+def at_length(numbers, step, tokens):
+    """Which of a step's numbers for 20 and 200 tokens is for so many; None where there is none."""
+    return dict(zip((20, 200), numbers.get(step, (None, None)), strict=True)).get(tokens)
+
+
+def measure_length(tokens, repeats, trained=None):
+    """Rows of a model of single texts, all of so many tokens: random weights and words, or trained ones and their words."""
     torch.manual_seed(0)
-    model = AttentionClassifierForSequenceClassification(AttentionClassifierConfig(vocab_size=VOCABULARY)).eval()
-    twin = NaiveTwin(model).eval()
-    texts = BATCH if tokens < 100 else 8
     measured = min(BATCH_INSTANCES, BATCH_TOKENS // (tokens + 2))  # the batches that a measurement makes of such texts
-    every = torch.randint(4, VOCABULARY, (measured, tokens + 2))
+    if trained is None:
+        model = AttentionClassifierForSequenceClassification(AttentionClassifierConfig(vocab_size=VOCABULARY))
+        every = torch.randint(4, VOCABULARY, (measured, tokens + 2))
+    else:
+        model, every = copy.deepcopy(trained.model), windows(trained, tokens, measured)
+    twin = NaiveTwin(model.eval()).eval()
+    texts = BATCH if tokens < 100 else 8
     large = {"input_ids": every, "attention_mask": torch.ones_like(every)}
     ids = every[:BATCH]
     labels = torch.randint(0, 2, (BATCH,))
@@ -372,7 +179,8 @@ def measure_length(tokens, repeats):
     rows = []
 
     def add(step, ours, theirs, count, times=repeats, own=None):
-        rows.append(timed(step, f"{tokens} words", tokens, ours, theirs, own or count, count, times))
+        weights = "untrained" if trained is None else "trained"
+        rows.append(timed(step, f"{tokens} words", tokens, ours, theirs, own or count, count, times, weights))
 
     @torch.no_grad()
     def evaluate():
@@ -634,68 +442,32 @@ def interventions(model, twin, large, ids, lengths, add, repeats):
     )
 
 
-def memory(texts, tokens, producers):
-    """Peak resident memory in MiB of measuring so many texts of so many tokens, in a process of its own."""
-    command = [sys.executable, __file__, "--memory-run", str(texts), str(tokens), *producers]
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return float(result.stdout.split()[-1])
-
-
-def memory_run(texts, tokens, producers):
-    from datasets import Dataset
-
-    from attnfaith.measurement import measure
-    from attnfaith.record import Identity
-
-    def rows():
-        rng = np.random.default_rng(0)
-        for number in range(texts):
-            words = rng.integers(4, VOCABULARY, tokens)
-            yield {
-                "instance_id": f"generated/test/{number}",
-                "input_ids": [2, *words.tolist(), 3],
-                "labels": int(number % 2),
-                "tokens": [f"w{word}" for word in words],
-                "length": tokens + 2,
-                "truncated": False,
-            }
-
-    with tempfile.TemporaryDirectory() as folder:
-        dataset = Dataset.from_generator(rows, cache_dir=folder)
-        model = AttentionClassifierForSequenceClassification(AttentionClassifierConfig(vocab_size=VOCABULARY))
-        cell = Identity("generated", "benchmark", "test", 0)
-        measure(model, dataset, cell, producers, Path(folder) / "record.parquet")
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--output", type=Path, default=Path("recipes/benchmark_results"))
-    parser.add_argument(
-        "--memory", action="store_true", help="measure 25,000 texts of 250 tokens (about 20 minutes) instead"
-    )
-    parser.add_argument("--memory-run", nargs="+", help=argparse.SUPPRESS)
     known = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()  # as every command of the package does; the twin has it, too
-    if known.memory_run:
-        texts, tokens, *producers = known.memory_run
-        return memory_run(int(texts), int(tokens), producers)
-    if known.memory:
-        plans = [
-            (25000, 250, ["gradient", "gradient_norm"]),
-            (1000, 250, ["gradient", "gradient_norm", "leave_one_out"]),
-            (100, 250, ["gradient_hidden_to_input"]),
-            (2, 4000, ["gradient_hidden_to_input"]),
+    lines = [f"CPU time of one thread, the median of the repetitions and their range. {machine()}."]
+    with tempfile.TemporaryDirectory() as folder:
+        trained = train(Path(folder))
+        print(trained.said)
+        rows = [
+            row
+            for weights in (None, trained)
+            for tokens in (20, 200)
+            for row in measure_length(tokens, known.repeats, weights)
         ]
-        rows = [{"texts": n, "tokens": t, "producers": ", ".join(p), "peak_mib": memory(n, t, p)} for n, t, p in plans]
-        save_table(pd.DataFrame(rows), known.output / "memory")
-        return print(*rows, sep="\n")
-    rows = [row for tokens in (20, 200) for row in measure_length(tokens, known.repeats)]
+        if trained.genuine:
+            whole = suite(trained, turns, max(5, known.repeats // 2), Path(folder))
+            save(whole, known.output / "suite", *lines, trained.said, SUITE_SAID)
     rows += measure_stories(300, known.repeats) + measure_documents(10, 18, known.repeats)
-    save_table(pd.DataFrame(rows), known.output / "steps")
-    print(f"table: {known.output}/steps.md")
+    save(rows, known.output / "steps", *lines, trained.said)
+    short = [row for row in rows if row["times_faster_aim"] and row["times_faster"] < row["times_faster_aim"]]
+    for row in short:
+        print(f"below its aim: {row['step']}, {row['tokens']} tokens, {row['weights']}: {row['times_faster']:.2f}")
+    print(f"tables: {known.output}/steps.md" + (f", {known.output}/suite.md" if trained.genuine else ""))
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ import pkgutil
 import time
 from pathlib import Path
 
-import pandas as pd
 import torch
-from benchmark import VOCABULARY, same, take_turns
+from benchmark import VOCABULARY
+from benchmark_timing import machine, same, save, take_turns
 from captum._utils.models.linear_model import SkLearnLasso
 from captum.attr import FeatureAblation, InputXGradient, IntegratedGradients, KernelShap, Lime, Saliency
 
@@ -35,7 +35,6 @@ from attnfaith.importance._fast.removal import without_token
 from attnfaith.importance._inputs import differentiable, log_odds, without_parameters
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
-from attnfaith.reporting import save_table
 from attnfaith.subjects import opened
 
 
@@ -271,13 +270,14 @@ def main():
         kernel_shap_row,
         lime_row,
     )
+    line = f"CPU time of one thread, the median of the repetitions. {machine()}."
     rows = [row(tokens, known.repeats) for row in beside for tokens in TEXTS]
-    save_table(pd.DataFrame(rows), known.output / "saliency")
+    save(rows, known.output / "saliency", line)
     rows = [row for tokens in TEXTS for row in measure_rows(tokens, known.repeats)]
-    save_table(pd.DataFrame(rows), known.output / "measures")
+    save(rows, known.output / "measures", line)
     encoders = ("bilstm", "bigru", "transformer", "cnn", "average")
     rows = [lrp_row(encoder, tokens, known.repeats) for encoder in encoders for tokens in TEXTS]
-    save_table(pd.DataFrame(rows), known.output / "lrp")
+    save(rows, known.output / "lrp", line)
     print("tables:", ", ".join(f"{known.output}/{name}.md" for name in ("saliency", "measures", "lrp")))
 
 

@@ -646,3 +646,29 @@ def test_record_needs_no_torch():
     done = subprocess.run([sys.executable, "-c", "import json;" + code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
     assert Path(record.__file__).parent.name == "record"
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"null",
+        b"{}",
+        b"5",
+        b"[null]",
+        b"[[]]",
+        b"not json",
+        b"\xff",
+        b"[" * 100000,
+        b'[{"columns": null}]',
+        b'[{"columns": {"a": 1}}]',
+    ],
+    ids=range(10),
+)
+def test_settings_that_are_none_are_refused(stored, tmp_path):
+    path, made = tmp_path / "record.parquet", table()
+    pq.write_table(made.replace_schema_metadata({**made.schema.metadata, b"attnfaith": stored}), path)
+    with pytest.raises(
+        RecordError, match="the record's settings are .*, not a list of one object per cell: measure"
+    ) as error:
+        record.load(path)
+    assert len(str(error.value)) < 300

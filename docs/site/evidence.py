@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 
 
 ROOT = Path(__file__).parents[2]
@@ -114,17 +113,6 @@ def table(source: str) -> Evidence:
     return Evidence(source, pd.read_csv(path))
 
 
-@cache
-def setting(source: str, key: str):
-    """One key of a recipe or study below recipes/, such as training.num_train_epochs."""
-    value = yaml.safe_load((ROOT / "recipes" / source).read_text(encoding="utf-8"))
-    for part in key.split("."):
-        if part not in value:
-            raise EvidenceError(f"recipes/{source} has no key {key}")
-        value = value[part]
-    return value
-
-
 def single(values) -> float | str:
     """The one value of a column; an error where rows differ."""
     if not isinstance(values, pd.Series):
@@ -218,7 +206,6 @@ FILTERS = {
 }
 GLOBALS = {
     "table": table,
-    "setting": setting,
     "interval": interval,
     "correlation": correlation,
     "least": np.min,

@@ -9,7 +9,9 @@ import torch
 
 from attnfaith.experiments import erasure
 from attnfaith.experiments._erasing import prepare
-from attnfaith.subjects import opened
+from attnfaith.measurement import model_identity
+from attnfaith.record import Identity
+from attnfaith.subjects import opened, subject_of
 
 
 ORDERS = ("random", *erasure.RANKINGS)
@@ -231,3 +233,14 @@ def test_a_weight_of_zero_takes_nothing_with_it(tiny_model, tiny_rows, tiny_batc
             assert (kept == kept[:1]).all()
             np.testing.assert_allclose(kept, np.tile(text.probs(text.attention), (len(kept), 1)), atol=1e-6)
     assert idle > 5
+
+
+@pytest.mark.parametrize("hierarchy", ["none", "sentence", "word"])
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_a_record_knows_what_its_model_said(projection, hierarchy, tiny_model):
+    """Whether leaving a token out renormalises: reports, which have no model, need not guess it from names."""
+    for score_scale in (None,) if projection == "uniform" else (None, 1.0):  # uniform attention reads no scores
+        subject = subject_of(tiny_model(projection=projection, score_scale=score_scale, hierarchy=hierarchy))
+        level = "word" if hierarchy == "word" else "sentence"
+        identity = Identity("sst", "abc", "test", 0, **model_identity(subject.classifier, level))
+        assert identity.removal_renormalises == subject.removal_renormalises

@@ -15,6 +15,7 @@ from attnfaith.importance._fast.deletion import (
     remaining_positions,
     states_without,
 )
+from attnfaith.importance._fast.shared import View
 from attnfaith.models.encoders import ENCODERS
 from tests.small_encoders import SIZE, build, build_subclass, close, texts
 
@@ -113,6 +114,49 @@ def test_one_filling_for_all_and_states_that_are_known(name):
             )
             for ours, definition, shape in same:
                 close(in_one(ours, shape), in_one(definition, shape))
+
+
+@every_encoder
+@pytest.mark.parametrize("biases", [(), (2,)], ids=["one", "of_each_text"])
+@pytest.mark.parametrize("replaces", [True, False])
+def test_what_a_view_reads_of_states(name, replaces, biases):
+    """Also of deletions that are forgotten, and of the place that is replaced."""
+    encoder, (embedded, _) = build(name), texts((40, 40))
+    generator = torch.Generator().manual_seed(3)
+    weight, bias = torch.randn(3, SIZE, generator=generator).double(), torch.randn(*biases, 3, generator=generator).double()
+    changes, shape = ((embedded.flip(1),), (38, 2, 40)) if replaces else ((), (38, 2, 39))
+    ours, definition = (blocks_replaced, define_replaced) if replaces else (blocks_without, define_without)
+    if name == "bilstm":
+        for lstm in encoder.directions:
+            lstm.weight_hh_l0.data *= 0.05
+            lstm.bias_ih_l0.data[SIZE // 2 : SIZE] = -4.0
+    with torch.no_grad():
+        expected = in_one(definition(encoder, embedded, *changes, 1, 39), shape) @ weight.t()
+        expected += bias if bias.dim() == 1 else bias[:, None]
+        for method in (ours, definition):
+            close(in_one(method(encoder, embedded, *changes, 1, 39, view=View(weight, bias)), shape), expected)
+
+
+@every_encoder
+@pytest.mark.parametrize("replaces", [True, False])
+@pytest.mark.parametrize("viewed", [True, False])
+def test_only_what_is_wanted_needs_to_come(name, replaces, viewed):
+    """Tokens 2..7 of 9 are wanted, 3..5 are changed; an LSTM reads on to the last wanted one and no further."""
+    encoder, (embedded, _) = build(name), texts((9, 9))
+    changes, length = ((embedded.flip(1),), 9) if replaces else ((), 8)
+    ours, definition = (blocks_replaced, define_replaced) if replaces else (blocks_without, define_without)
+    view = View(torch.eye(SIZE).double()[:2], torch.ones(2).double()) if viewed else None
+    shape, inside = (3, 2, length), slice(2, 8 if replaces else 7)
+    with torch.no_grad():
+        expected = in_one(definition(encoder, embedded, *changes, 3, 6, view=view), shape)
+        covered = torch.zeros(3, length)
+        for rows, positions, _ in ours(encoder, embedded, *changes, 3, 6, view=view, wanted=(2, 8)):
+            covered[rows, positions] += 1
+        states = in_one(ours(encoder, embedded, *changes, 3, 6, view=view, wanted=(2, 8)), shape)
+    close(states[:, :, inside], expected[:, :, inside])
+    assert (covered[:, inside] == 1).all() and (covered <= 1).all()
+    if name == "bilstm":
+        assert (covered[:, inside.stop :] == 0).all() and (covered[:, : inside.start] == 0).all()
 
 
 @every_encoder

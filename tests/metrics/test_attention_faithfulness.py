@@ -262,7 +262,7 @@ def test_description_reaches_the_user(loaded):
 
 def test_card_names_every_column_argument_and_result(metric):
     card = (METRIC_DIR / "README.md").read_text(encoding="utf-8")
-    for name in (*COLUMNS, "alpha", "n_bootstrap", "seed"):
+    for name in (*COLUMNS, "mask", "alpha", "n_bootstrap", "seed"):
         assert f"- **{name}**" in card
     for name in metric.compute(**COLUMNS):
         if "class" not in name:

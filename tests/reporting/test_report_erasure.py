@@ -209,6 +209,29 @@ def test_sparse_attention_is_also_projected_again(build_record):
     assert "attention, re-projected" in [line[0] for line in render.grids(erasure.SECTION, tables([cell]), [cell])[2].rows]
 
 
+@pytest.mark.parametrize(
+    ("identity", "again"),
+    [
+        ({"projection": "softmax"}, False),
+        ({"projection": "uniform"}, False),
+        ({"projection": "entmax15"}, True),
+        ({"projection": "softmax", "alignment": "additive(scale 1)"}, True),  # the scale is that of what is left
+        ({"projection": "softmax", "hierarchy": "sentence", "level": "word"}, True),  # a sentence becomes another
+        ({"projection": "softmax", "hierarchy": "sentence", "level": "sentence"}, False),
+    ],
+)
+def test_projected_again_wherever_it_is_not_renormalising(identity, again, build_record):
+    table = tables([erased(TEXTS, build_record, **identity)])["erasure_multi_weight"]
+    assert ("reprojected" in set(table["removal"])) == again
+
+
+def test_a_model_that_was_not_asked_for_projections_again(build_record):
+    cell = erased(TEXTS, build_record, projection="sparsemax")
+    kept = [name for name in cell.table.column_names if "reprojected" not in name]
+    (cell,) = split_cells(cell.table.select(kept))
+    assert set(tables([cell])["erasure_multi_weight"]["removal"]) == {"renormalised"}
+
+
 def test_instance_statistics(cell):
     found = erasure.per_text(cell)
     assert all(values.shape == (5,) and values.dtype == np.float64 for values in found.values())

@@ -308,6 +308,21 @@ def test_the_command_writes_erasers_files(record, draw_record, tmp_path, capsys)
     assert not (tmp_path / "no").exists()
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("size", [1e-6, 1e-30, 1.0])
+def test_scores_close_together_keep_their_ranks(size, sign, build_record):
+    """30 different scores each, of either sign, however small: the first fifth of one is the first fifth of the other."""
+    small = (sign * size * np.linspace(0.1, 1, 30)).astype(np.float32)
+    assert len(set(small.tolist())) == 30
+    order = np.random.default_rng(0).permutation(30)
+    text = {"attention": np.full(30, 1 / 30), "small": small[order], "ranks": np.argsort(np.argsort(small))[order]}
+    names = ("small", "ranks")
+    cells = split_cells(erased(build_record([text], measures=names), dict.fromkeys(names, 0.1), names=names))
+    table = tables(cells)["saliency_agreement"].set_index(["first", "second"])
+    assert table.loc[("small", "ranks"), ["tau", "top_k_overlap"]].tolist() == [1, 1]
+    assert table.loc[("small", "ranks"), "top_k_overlap_chance"] == 0.2
+
+
 def test_order_of_rows_does_not_matter(record):
     turned = record.take(pa.array(np.arange(record.num_rows)[::-1]))
     one, other = (tables(split_cells(table))["saliency_tests"] for table in (record, turned))
@@ -372,3 +387,19 @@ def test_many_columns_at_once_are_tested_as_one_alone():
 
 def test_it_uses_no_more_than_it_says(cell):
     check_columns(saliency.SECTION, cell)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/x", "x" * 300, ".x", "-x", "x y"])
+def test_eraser_files_stay_in_their_folder(name, draw_record, tmp_path, capsys):
+    """Neither a split nor a measure, which are texts of the record, leads out of the folder or names a hidden file."""
+    hostile = {
+        "split": erased(draw_record(6, measures=("good", "random"), rationale=True, split=name)),
+        "measure": erased(
+            draw_record(6, measures=("good", "random"), rationale=True), FALL | {name: 0.5}, names=(*NAMES, name)
+        ),
+    }
+    for what, made in hostile.items():
+        records.save(made, tmp_path / "hostile.parquet")
+        assert cli.main(["eraser", str(tmp_path / "hostile.parquet"), "--output", str(tmp_path / "deep" / "out")]) == 2, what
+        assert "no file is called" in capsys.readouterr().err
+        assert [path.name for path in tmp_path.rglob("*")] == ["hostile.parquet"]

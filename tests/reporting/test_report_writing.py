@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
+from attnfaith import cli
 from attnfaith import record as records
 from attnfaith.errors import FileError
 from attnfaith.reporting import agreement_table, write_report
@@ -207,3 +209,36 @@ def test_reporting_needs_no_model_and_says_what_it_needs(draw_record, tmp_path, 
     command = [sys.executable, "-W", "error", "-c", program, tmp_path / "record.parquet", tmp_path / "report"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_settings_of_no_run_are_one_error(draw_record, tmp_path):
+    """Any part of what a run says of itself may be of another kind, or not there."""
+    for part in (
+        {"recipe": None, "run": None},
+        {"recipe": {}, "run": {}},
+        {"recipe": {"training": 3}, "run": {"sizes": []}},
+    ):
+        made = records.with_settings(draw_record(5), [part])
+        with pytest.raises(
+            records.RecordError, match="the record's settings are not those of a run .*: measure the model anew"
+        ):
+            write_report(made, tmp_path / "report")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "a/b", "/x", "x\0y", "x" * 300, "x y", "-x", ".x", "\u0430", "X", "con.png", ""]
+)
+def test_a_column_whose_name_is_no_name_writes_nothing(name, draw_record, tmp_path, capsys):
+    made = draw_record(5)
+    last = made.column_names[-1]
+    for written in (name, f"importance_{name}"):
+        if written == "importance_":
+            continue
+        renamed = made.rename_columns([written if column == last else column for column in made.column_names])
+        metadata = {**(made.schema.metadata or {}), b"attnfaith_schema": str(records.VERSION).encode()}
+        pq.write_table(renamed.replace_schema_metadata(metadata), tmp_path / "hostile.parquet")
+        assert cli.main(["report", str(tmp_path / "hostile.parquet"), "--output", str(tmp_path / "deep" / "report")]) == 2
+        said = capsys.readouterr().err
+        assert "a name is lower-case letters, digits and underscores" in said and len(said) < 400
+        assert [path.name for path in tmp_path.rglob("*")] == ["hostile.parquet"]

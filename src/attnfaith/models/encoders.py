@@ -16,9 +16,11 @@ class Encoder(GradientCheckpointingLayer):
     """What every encoder shares.
 
     `contextual` is False where a state depends on its own token only: deleting another token then leaves it as it is.
+    `recurrent` is True where states are made one position after the other.
     """
 
     contextual = True
+    recurrent = False
 
 
 def reverse_by_length(mask: torch.Tensor) -> torch.Tensor:
@@ -33,12 +35,40 @@ def take(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     return values.gather(1, positions.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
 
 
+class LSTM(nn.RNNBase):
+    """One LSTM layer of one direction, positions first: `nn.LSTM`, which torch.compile refuses to enter, and no more."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__("LSTM", input_size, hidden_size)
+
+    def forward(self, tokens):
+        """Tokens (T,B,E) to states (T,B,H) and the last state and memory."""
+        start = tokens.new_zeros(1, tokens.shape[1], self.hidden_size)
+        states, *last = torch.lstm(tokens, (start, start), self._flat_weights, True, 1, 0.0, self.training, False, False)
+        return states, tuple(last)
+
+
+class GRU(nn.RNNBase):
+    """One GRU layer of one direction, positions first: `nn.GRU` as `LSTM` is `nn.LSTM`."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__("GRU", input_size, hidden_size)
+
+    def forward(self, tokens):
+        """Tokens (T,B,E) to states (T,B,H) and the last state."""
+        start = tokens.new_zeros(1, tokens.shape[1], self.hidden_size)
+        return torch.gru(tokens, start, self._flat_weights, True, 1, 0.0, self.training, False, False)
+
+
 class Bidirectional(Encoder):
     """What recurrent encoders share; last state: the end of each direction.
 
     Two one-directional layers over the text and over the text reversed by its own length: the numbers of a packed
-    bidirectional layer, without packing, which is several times slower on CPUs.
+    bidirectional layer, without packing, which is several times slower on CPUs. torch.export keeps its example's length,
+    unless it runs within `register_lstm_while_loop_decomposition` and its twin for GRU, of torch.export._patches; ONNX does.
     """
+
+    recurrent = True
 
     @property
     def directions(self) -> tuple[nn.RNNBase, nn.RNNBase]:
@@ -52,13 +82,14 @@ class Bidirectional(Encoder):
         """States and last state, where each reader makes of tokens (T,B,E), in its own order, (states (T,B,H/2), ...)."""
         batch, length, size = embedded.shape
         # Tokens in the order in which the layers take them, position by position, so that nothing is copied once more.
-        tokens = embedded.transpose(0, 1).reshape(length * batch, size)
+        tokens = embedded.transpose(0, 1).contiguous()
         rows = torch.arange(batch, device=embedded.device)
         reverse = (reverse_by_length(mask).t() * batch + rows).flatten()
-        onward = read_onward(tokens.view(length, batch, size))[0]
-        backward = read_backward(tokens.index_select(0, reverse).view(length, batch, size))[0]
-        backward = backward.flatten(0, 1).index_select(0, reverse).view_as(onward)
-        states = torch.cat([onward, backward], -1).transpose(0, 1) * mask.unsqueeze(-1)
+        onward = read_onward(tokens)[0].flatten(0, 1)
+        backward = read_backward(tokens.flatten(0, 1).index_select(0, reverse).view(length, batch, size))[0]
+        states = torch.cat([onward, backward.flatten(0, 1).index_select(0, reverse)], -1)
+        # by the sizes of the tokens: a graph of dynamic length does not know those of what a recurrent layer gives
+        states = states.unflatten(0, (length, batch)).transpose(0, 1) * mask.unsqueeze(-1)
         end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
         last = torch.cat([take(states, end)[:, 0, : onward.shape[-1]], states[:, 0, onward.shape[-1] :]], -1)
         return states, last
@@ -69,8 +100,8 @@ class BiGRU(Bidirectional):
 
     def __init__(self, config):
         super().__init__()
-        self.forward_gru = nn.GRU(config.embedding_size, config.hidden_size // 2)
-        self.backward_gru = nn.GRU(config.embedding_size, config.hidden_size // 2)
+        self.forward_gru = GRU(config.embedding_size, config.hidden_size // 2)
+        self.backward_gru = GRU(config.embedding_size, config.hidden_size // 2)
 
     @property
     def directions(self):
@@ -82,8 +113,8 @@ class BiLSTM(Bidirectional):
 
     def __init__(self, config):
         super().__init__()
-        self.forward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2)
-        self.backward_lstm = nn.LSTM(config.embedding_size, config.hidden_size // 2)
+        self.forward_lstm = LSTM(config.embedding_size, config.hidden_size // 2)
+        self.backward_lstm = LSTM(config.embedding_size, config.hidden_size // 2)
 
     @property
     def directions(self):

@@ -30,7 +30,7 @@ def sentence_items(words: torch.Tensor) -> torch.Tensor:
 def item_mask(items: torch.Tensor) -> torch.Tensor:
     """(B,S) bool, S at least 1: which sentences there are."""
     counts = items.amax(1, keepdim=True) + 1
-    return torch.arange(max(1, int(counts.max())), device=items.device) < counts
+    return torch.arange(counts.max().clamp(min=1).item(), device=items.device) < counts
 
 
 def above_words(config):
@@ -41,7 +41,15 @@ def above_words(config):
 
 
 def of_similar_length(lengths: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Which sentences to encode together: numbers of those of 1..8, 9..16, 17..32 and so on words, at most half padding."""
+    """Which sentences to encode together: numbers of those of 1..8, 9..16, 17..32 and so on words, at most half padding.
+
+    In a graph that is traced, which is one for all documents, all of them.
+    """
+    if torch.compiler.is_compiling():
+        yield torch.arange(lengths.shape[0], device=lengths.device)
+        return
+    if not len(lengths):
+        return
     low, high, longest = 0, SHORT, int(lengths.max())
     while low < longest:
         chosen = ((lengths > low) & (lengths <= high)).nonzero().squeeze(1)
@@ -78,9 +86,11 @@ def sentence_groups(items: torch.Tensor) -> Iterator[Group]:
     inside = items >= 0
     starts = inside & (items != nn.functional.pad(items[:, :-1], (1, 0), value=-1))
     rows, places = starts.nonzero(as_tuple=True)  # of all sentences of the batch
-    lengths = torch.bincount((starts.flatten().cumsum(0) - 1)[inside.flatten()], minlength=len(rows))
-    for chosen in of_similar_length(lengths) if len(rows) else ():
-        within = torch.arange(int(lengths[chosen].max()), device=items.device)
+    number = (starts.flatten().cumsum(0) - 1)[inside.flatten()]  # of each word's sentence
+    lengths = torch.zeros_like(rows).index_add(0, number, torch.ones_like(number))
+    for chosen in of_similar_length(lengths):
+        longest = nn.functional.pad(lengths[chosen], (0, 1), value=1).max()  # 1 in a traced graph where there is no sentence
+        within = torch.arange(longest.item(), device=items.device)
         place = (places[chosen].unsqueeze(1) + within).clamp(max=items.shape[1] - 1)
         yield Group(rows[chosen], items[rows[chosen], places[chosen]], place, within < lengths[chosen].unsqueeze(1))
 
@@ -103,7 +113,15 @@ class SentenceReader(nn.Module):
 
         A sentence's vector depends on its own words alone, and is 0 where there is no sentence. Word attention sums to 1
         over each sentence.
+
+        Raises NotImplementedError where a graph is traced with a recurrent encoder: torch exports recurrent layers over no
+        number of sentences that only the texts tell.
         """
+        if self.word_encoder.recurrent and torch.compiler.is_compiling():
+            raise NotImplementedError(
+                f"encoder={self.config.encoder!r} with hierarchy='sentence' cannot be exported, nor compiled as one graph: "
+                "run it as it is, or take the encoder transformer, cnn, average or embedding"
+            )
         present = item_mask(items)
         vectors = embedded.new_zeros(*present.shape, self.config.hidden_size)
         attention = torch.zeros_like(items, dtype=torch.promote_types(embedded.dtype, torch.float32))

@@ -18,6 +18,7 @@ from transformers.utils import can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .alignments import ALIGNMENTS
+from .checks import refuse
 from .configuration_attention_classifier import AttentionClassifierConfig
 from .decoders import DECODERS
 from .encoders import ENCODERS, Encoder, SelfAttention, TransformerLayer, take
@@ -165,24 +166,23 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         Raises ValueError for padding that is not on the right, and for a pair model without token_type_ids.
         """
         mask = attention_mask.bool()
-        if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-            raise ValueError(
-                "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'"
-            )
+        refuse(
+            mask[:, 1:] & ~mask[:, :-1],
+            "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'",
+        )
         first, second = mask, None
         if self.config.query == "text":
             if token_type_ids is None:
                 raise ValueError("query='text' needs token_type_ids: 0 on the text, 1 on the query that follows it")
             second = mask & (token_type_ids == 1)
             first = mask & ~second
-            if bool((first[:, 1:] & ~first[:, :-1]).any()):
-                raise ValueError("the text (token_type_ids 0) must come before the query (token_type_ids 1)")
+            refuse(
+                first[:, 1:] & ~first[:, :-1], "the text (token_type_ids 0) must come before the query (token_type_ids 1)"
+            )
         if not self.config.markers:
             return first, first, second
-        inner = first.clone()
-        inner[:, 0] = False
-        inner[:, :-1] &= first[:, 1:]
-        inner[:, -1] = False
+        # a token between two others of its text: neither the first nor the last one
+        inner = first & nn.functional.pad(first[:, :-1], (1, 0)) & nn.functional.pad(first[:, 1:], (0, 1))
         return first, inner, second
 
     def embed(self, input_ids=None, inputs_embeds=None) -> torch.Tensor:

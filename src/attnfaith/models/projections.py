@@ -17,10 +17,31 @@ except ImportError:  # a softmax checkpoint must load where entmax is not instal
 BLOCKED = -1e4  # the maximum is 0 and no support reaches down to here; safe to square in float32
 
 
-def _entmax_package():
+def _static(function):
+    """A function of entmax as it is, in static methods: torch.compile enters no class methods of autograd functions."""
+    forward, backward = function.forward.__func__, function.backward.__func__
+
+    class Static(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *given):
+            return forward(function, ctx, *given)
+
+        @staticmethod
+        def backward(ctx, slope):
+            return backward(function, ctx, slope)
+
+    return Static.apply
+
+
+if entmax is not None:
+    _sparsemax = _static(entmax.activations.SparsemaxFunction)
+    _entmax15 = _static(entmax.activations.Entmax15Function)
+    _bisected = _static(entmax.root_finding.EntmaxBisectFunction)
+
+
+def _need_entmax():
     if entmax is None:
         raise ImportError("sparse attention needs the entmax package: pip install entmax")
-    return entmax
 
 
 def _closed(scores, allowed):
@@ -34,7 +55,8 @@ def softmax(scores, allowed, config):
 
 def sparsemax(scores, allowed, config):
     """argmin_p ||p - z||^2 (Martins & Astudillo 2016)."""
-    return _entmax_package().sparsemax(_closed(scores, allowed), dim=-1)
+    _need_entmax()
+    return _sparsemax(_closed(scores, allowed), -1, None)
 
 
 def sparsegen(scores, allowed, config):
@@ -44,7 +66,8 @@ def sparsegen(scores, allowed, config):
 
 def entmax15(scores, allowed, config):
     """argmax_p p.z + H_1.5(p), H the Tsallis entropy (Peters et al. 2019), by the exact sort."""
-    return _entmax_package().entmax15(_closed(scores, allowed), dim=-1)
+    _need_entmax()
+    return _entmax15(_closed(scores, allowed), -1, None)
 
 
 def entmax_alpha(scores, allowed, config):
@@ -54,7 +77,8 @@ def entmax_alpha(scores, allowed, config):
     if exact is not None:
         return exact(scores, allowed, config)
     blocked = scores.double().masked_fill(~allowed, -torch.inf)
-    return _entmax_package().entmax_bisect(blocked, alpha=alpha, dim=-1, n_iter=60).to(scores.dtype)
+    _need_entmax()
+    return _bisected(blocked, alpha, -1, 60, True).to(scores.dtype)
 
 
 def uniform(scores, allowed, config):
@@ -107,7 +131,7 @@ def project(scores: torch.Tensor, mask: torch.Tensor, config) -> torch.Tensor:
     broken = ~top.isfinite()  # the sorting algorithms would fail on it with an index error
     if config.score_scale is not None:
         largest = scores.detach().masked_fill(~allowed, 0.0).abs().amax(-1, keepdim=True)
-        broken |= ~largest.isfinite()
+        broken = broken | ~largest.isfinite()
     scores = (scores - top).masked_fill(broken, 0.0)
     if config.score_scale is not None:
         scores = held_at(scores, allowed, config.score_scale, largest)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from .checks import refuse
+
 
 BARRED = -1e4  # added to a logit: a probability of exactly 0 in any precision, and finite where logits are subtracted
 
@@ -58,7 +60,5 @@ def allowing(query: torch.Tensor | Query | None, answer_mask: torch.Tensor | Non
     if answer_mask.dim() != 2 or answer_mask.shape[1] != num_labels:
         raise ValueError(f"answer_mask has shape {tuple(answer_mask.shape)}; give (instances, {num_labels} classes)")
     answers = answer_mask.bool()
-    if not bool(answers.any(1).all()):
-        row = int((~answers.any(1)).nonzero()[0])
-        raise ValueError(f"answer_mask allows no class in row {row}: mark at least one with 1")
+    refuse(~answers.any(1), "answer_mask allows no class in {row}: mark at least one with 1")
     return replace(query if isinstance(query, Query) else Query(query), answers=answers)

@@ -88,6 +88,14 @@ class Identity:
         }
 
     @property
+    def removal_renormalises(self) -> bool:
+        """Whether projecting again without an item is dividing the other weights by their sum: what the subject said.
+
+        Not at a fixed scale, which is that of the remaining scores, nor over words, whose sentences become others.
+        """
+        return self.projection in ("softmax", "uniform") and self.score_scale is None and self.level != "word"
+
+    @property
     def vectors_label(self) -> str:
         """Such as "random(0.25)"."""
         if self.vectors == "random":

@@ -139,8 +139,25 @@ def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:
 
 
 def settings(table: pa.Table) -> list[dict]:
-    """What made the record: one dict of settings per cell; [] where none were stored."""
-    return json.loads((table.schema.metadata or {}).get(b"attnfaith", b"[]"))
+    """What made the record: one dict of settings per cell; [] where none were stored.
+
+    Raises RecordError where what is stored is nothing of the kind.
+    """
+    stored = (table.schema.metadata or {}).get(b"attnfaith", b"[]")
+    try:
+        parts = json.loads(stored)
+    except (ValueError, RecursionError):
+        parts = None
+    if not isinstance(parts, list) or not all(_is_settings(part) for part in parts):
+        shown = stored[:60].decode(errors="replace")
+        raise RecordError(f"the record's settings are {shown!r}, not a list of one object per cell: measure the model anew")
+    return parts
+
+
+def _is_settings(part: object) -> bool:
+    """Whether this can be what made a cell: an object, whose columns say by which code they were made."""
+    columns = part.get("columns", {}) if isinstance(part, dict) else None
+    return isinstance(columns, dict) and all(isinstance(made, dict) and "code" in made for made in columns.values())
 
 
 def save(table: pa.Table, path: str | os.PathLike) -> None:
@@ -177,6 +194,7 @@ def load(path: str | os.PathLike) -> pa.Table:
             f"{path} has version {version} of the record's schema, this package reads {VERSION}: measure the model anew"
         )
     validate(table)
+    settings(table)
     return table
 
 

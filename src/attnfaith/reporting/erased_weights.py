@@ -81,7 +81,7 @@ def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
     """(ranking, "renormalised" or "reprojected") -> where the decision first changes.
 
     "random" is the first random order. "minimum", the smallest set, is there where the record holds it. Re-projection is
-    left out where it is renormalising (softmax, uniform).
+    left out where it is renormalising (`Identity.removal_renormalises`), and where the model could not be asked for it.
     """
     every = {}
     for ranking in ("random", *RANKINGS):
@@ -90,9 +90,10 @@ def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
     if "minimal_flip_size" in cell.table.column_names:
         size, mass, empty = (_values(cell, f"minimal_flip_{part}") for part in ("size", "mass", "empty"))
         every["minimum", "renormalised"] = Removal(size, mass, empty == 1)
-    if cell.identity.projection not in ("softmax", "uniform"):
-        for ranking in ("random", *RANKINGS):
-            size = _values(cell, f"erasure_reprojected_flip_size_{ranking}")
+    again = {ranking: f"erasure_reprojected_flip_size_{ranking}" for ranking in ("random", *RANKINGS)}
+    if not cell.identity.removal_renormalises and set(again.values()) <= set(cell.table.column_names):
+        for ranking, column in again.items():
+            size = _values(cell, column)
             every[ranking, "reprojected"] = Removal(size, np.full(len(cell), np.nan), size == cell.lengths)
     return every
 

@@ -7,6 +7,7 @@ from attnfaith.metrics.attention_faithfulness.plausibility import mean_share, to
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.explanation_tests import column, measures, shared, stacked, token_scores
+from attnfaith.reporting.render import file_name
 
 
 def annotations(cell: Cell) -> list[dict]:
@@ -15,8 +16,10 @@ def annotations(cell: Cell) -> list[dict]:
     [] where the record knows no evidence; a text without a label is left out, as ERASER has no place for it. label: the
     class by its name where the record knows it, else its number.
 
-    Raises ReportError where the tokens are sentences, which have no evidence word by word.
+    Raises ReportError where the tokens are sentences, which have no evidence word by word, and for a split of a name that no
+    file can have.
     """
+    file_name(cell.heading["split"])
     if cell.words is not None:
         raise ReportError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
     if "rationale" not in cell.table.column_names:
@@ -43,9 +46,10 @@ def results(cell: Cell, measure: str, share: float | None = None) -> list[dict]:
     none. classification: the predicted class by its name where the record knows it, else its number. Of the scores by class
     those of the predicted one are there, the only one that AOPC reads. Texts where the measure is undefined are left out.
 
-    Raises ReportError for a measure that was not tested and for a share out of range.
+    Raises ReportError for a measure that was not tested, or of a name that no file can have, and for a share out of range.
     """
     names = measures(cell)
+    file_name(measure)
     if measure not in names:
         raise ReportError(f"no tests of {measure!r}; the cell holds those of {', '.join(names)}")
     values, place = token_scores(cell, measure), names.index(measure)

@@ -30,8 +30,8 @@ def file_name(name: str) -> str:
     """
     if not _FILE_NAME.fullmatch(name):
         raise ReportError(
-            f"no file is called {name!r}: names of tables and figures are letters, digits, _ . = and -, 200 at most, and "
-            "start with a letter or digit; rename the column of the record that this comes from"
+            f"no file is called {name[:80]!r}: names of tables and figures are letters, digits, _ . = and -, 200 at most, "
+            "and start with a letter or digit; rename the column of the record that this comes from"
         )
     return name
 

@@ -4,11 +4,14 @@ Shapes: B instances, L input positions, T tokens, E embedding, H hidden, C class
 classifier, or a `WordLevel`; given: its batch, by the names of its arguments; encoded: what it makes of that.
 """
 
+from functools import partial
+
 import torch
 
 from attnfaith.importance._fast.deletion import blocks_replaced, blocks_without, in_one
 from attnfaith.importance._fast.sentences import vectors_without
 from attnfaith.importance._fast.shared import of_one_length
+from attnfaith.importance._fast.views import Reading, repeated
 from attnfaith.models.encoders import take
 from attnfaith.models.projections import project
 from attnfaith.subjects import Batch, Pooled
@@ -17,7 +20,7 @@ from attnfaith.subjects.pooled import text_of
 
 PLACES_AT_ONCE = 2**19  # tokens of changed texts dealt with together: a score and C values are kept of each
 NUMBERS_AT_ONCE = 2**24  # H of each token where whole states are kept: 64 MiB in float32
-TEXTS_AT_ONCE = 32
+TEXTS_AT_ONCE = 64
 
 
 def logits_without(subject: Pooled, batch: Batch) -> torch.Tensor:
@@ -74,42 +77,34 @@ def without_token(model, given, encoded, filling=None) -> torch.Tensor:
             for begin in range(start, stop, deletions):
                 end = min(begin + deletions, stop)
                 if deletes:
-                    blocks = blocks_without(encoder, texts, begin, end, states)
+                    made = partial(blocks_without, encoder, texts, begin, end, states, wanted=(start, stop))
                 else:
-                    blocks = blocks_replaced(encoder, texts, instead, begin, end, states)
+                    made = partial(blocks_replaced, encoder, texts, instead, begin, end, states, wanted=(start, stop))
                 shape = (end - begin, len(chosen), len(attendable))
-                logits[chosen, begin:end] = decode(model, blocks, shape, attendable, queries).transpose(0, 1)
+                logits[chosen, begin:end] = decode(model, made, shape, attendable, queries).transpose(0, 1)
     return logits
 
 
-def _decode_parts(model, blocks, shape, mask, query) -> torch.Tensor:
-    """Logits (V,B,C) of texts whose states come in blocks, shape (V,B,T) in all, attendable at mask (T,).
+def _decode_parts(model, made, shape, mask, query) -> torch.Tensor:
+    """Logits (V,B,C) of texts whose states, shape (V,B,T) in all, come in blocks made(view=...), attendable at mask (T,).
 
     Of each state only its score and its class values are needed, so they are taken part by part and no states are kept.
     """
-    weight, bias = model.decoder_weights(query)
-    scores = weight.new_empty(shape)
-    values = weight.new_empty(*shape, model.config.num_labels)
-    for rows, positions, states in blocks:
-        flat = states.flatten(0, 1)
-        scores[rows, :, positions] = model.model.scores(flat, _repeated(query, states)).view(states.shape[:3])
-        values[rows, :, positions] = states @ weight.t()
+    reading = Reading(model, query)
+    scores = reading.weight.new_zeros(shape)
+    values = reading.weight.new_zeros(*shape, model.config.num_labels)
+    for rows, positions, seen in made(view=reading.view):
+        scores[rows, :, positions], values[rows, :, positions] = reading.of(seen)
     attention = project(scores, mask, model.config).to(values.dtype)
-    return (attention.unsqueeze(-2) @ values).squeeze(-2) + bias
+    return (attention.unsqueeze(-2) @ values).squeeze(-2) + reading.bias
 
 
-def _decode_states(model, blocks, shape, mask, query) -> torch.Tensor:
+def _decode_states(model, made, shape, mask, query) -> torch.Tensor:
     """The same for a decoder that is not affine and needs whole context vectors."""
-    states = in_one(blocks, shape)
-    flat, queries = states.flatten(0, 1), _repeated(query, states)
+    states = in_one(made(), shape)
+    flat, queries = states.flatten(0, 1), repeated(query, *shape[:2], states.device)
     attention = model.attend(flat, mask.expand(len(flat), -1), queries)
     return model.decode(flat, attention, queries).view(*states.shape[:2], -1)
-
-
-def _repeated(query, states):
-    """The queries of B texts for states (V,B,T,H), flattened to V B rows."""
-    deletions, batch = states.shape[:2]
-    return None if query is None else query[torch.arange(batch, device=states.device).repeat(deletions)]
 
 
 @torch.no_grad()

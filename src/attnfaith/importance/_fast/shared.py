@@ -1,12 +1,24 @@
 """What engines share: work in pieces, states of whole texts, lengths of vectors and their derivatives."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 
 STATES_AT_ONCE = 2**15  # states of changed texts made together: 32 MiB for H = 256 in float32
+
+
+class View(NamedTuple):
+    """What is read of a state h (H,): weight h + bias, with weight (O,H) and bias (O,) or, of each text another, (B,O)."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor
+
+    def of(self, states: torch.Tensor) -> torch.Tensor:
+        """(V,B,p,H) to (V,B,p,O)."""
+        return states @ self.weight.t() + (self.bias if self.bias.dim() == 1 else self.bias.unsqueeze(1))
 
 
 def pieces(start: int, stop: int, cost: int, limit: int) -> Iterator[tuple[int, int]]:

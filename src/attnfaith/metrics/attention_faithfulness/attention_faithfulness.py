@@ -4,6 +4,7 @@ import datasets
 import evaluate
 import numpy as np
 
+from .columns import SHOWN, InputError, check_padding, check_share, masked, number_rows, numbers, short
 from .dispersion import normalised_entropy, share_of_zeros, support_size
 from .divergences import (
     check_distributions,
@@ -73,6 +74,9 @@ Columns, one row per instance, every one optional; at least attention, or both c
     counterfactual_probs: C class probabilities that the model then gives.
     A row that is None is undefined.
 Arguments:
+    mask: for padded rows, 1 on tokens and 0 on padding, as long as the rows of tokens, which are cut to the tokens before
+        anything else. Given with columns, to add_batch, or to add. By default all values are tokens; rows that look padded
+        are refused.
     alpha: level of significance of tau, in 0..1. Default 0.05.
     n_bootstrap: resamples for the confidence interval of the mean tau. Default 1000.
     seed: fixes the resamples. Default 0.
@@ -106,7 +110,8 @@ n and, for each name, its mean and <name>_undefined:
     "plausibility": scores, T numbers; rationale, 1 on the tokens that people marked and 0 elsewhere. Names:
         average_precision, trapezoid_auprc, and of the share of tokens with the largest scores token_f1, span_iou_f1.
         Argument share: in 0..1, by default the mean share of tokens that are marked.
-Raises ValueError, naming the row, where the rows of a pair differ in length or a distribution is none.
+Raises ValueError (InputError), naming the column and the row, for what is no column of numbers, for rows of a pair that
+differ in length, for a distribution that is none, and for rows that look padded.
 Examples:
     >>> import evaluate
     >>> metric = evaluate.load("attention_faithfulness")
@@ -154,6 +159,8 @@ _PAIRS = (
     ("probs", "counterfactual_probs"),
     ("attention", "counterfactual_attention"),
 )
+_OVER_TOKENS = ("attention", "importance", "counterfactual_attention", "scores", "rationale")
+_PADDED = (("attention", "importance"), ("scores", "rationale"))  # both are 0 on padding
 # something can be computed from
 _SUFFICIENT = (("attention",), *_PAIRS)
 # statistic of `agreement` -> what follows "kendall_tau" in the result
@@ -172,7 +179,7 @@ _AGREEMENT_NAMES = {
 class AttentionFaithfulness(evaluate.Metric):
     def _info(self):
         if self.config_name not in _COLUMNS:
-            raise ValueError(f"no configuration is called {self.config_name!r}; choose one of {', '.join(_COLUMNS)}")
+            raise InputError(f"no configuration is called {self.config_name!r}; choose one of {', '.join(_COLUMNS)}")
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
             citation=_CITATION,
@@ -186,45 +193,57 @@ class AttentionFaithfulness(evaluate.Metric):
             ],
         )
 
-    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, **columns):
+    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, mask=None, **columns):
         """Results over the columns given here, or over all that were added before. Absent columns stay out."""
         check_settings(alpha, n_bootstrap, seed)
-        if share is not None and (self.config_name != "plausibility" or not 0 < share <= 1):
-            raise ValueError(
-                f"share is {share}; give the share of tokens of a rationale, above 0 and at most 1, to the configuration "
-                '"plausibility"'
-            )
+        if share is not None:
+            if self.config_name != "plausibility":
+                raise InputError(f'share is {short(share)}; give it to the configuration "plausibility" alone')
+            check_share(share, "the share of tokens of a rationale")
         columns = self._known(columns)
-        if not columns and self.writer is None:
-            raise ValueError(f"nothing to compute from: no column was given or added. {self._what_to_give()}")
-        return super().compute(**columns, alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share)
+        if columns or mask is not None:
+            self.add_batch(mask=mask, **columns)
+        elif self.writer is None:
+            raise InputError(f"nothing to compute from: no column was given or added. {self._what_to_give()}")
+        return super().compute(alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share)
 
-    def add_batch(self, **columns):
+    def add_batch(self, *, mask=None, **columns):
         """Add instances: each column a sequence with one row per instance; the same columns in every call."""
-        columns = self._checked(columns)
+        columns = self._checked(columns, mask)
         n = len(next(iter(columns.values())))
         super().add_batch(**{name: columns.get(name, [None] * n) for name in self._feature_names()})
 
-    def add(self, **columns):
+    def add(self, *, mask=None, **columns):
         """Add one instance: each column one row."""
-        columns = self._checked({name: [row] for name, row in self._known(columns).items()})
+        columns = {name: [row] for name, row in self._known(columns).items()}
+        columns = self._checked(columns, None if mask is None else [mask])
         super().add(**{name: columns.get(name, [None])[0] for name in self._feature_names()})
 
     def _known(self, columns):
-        """The columns that are not None, or ValueError where the metric has none of that name."""
+        """The columns that are not None, or InputError where the metric has none of that name."""
         columns = {name: rows for name, rows in columns.items() if rows is not None}
-        if unknown := [name for name in columns if name not in self.features]:
-            raise ValueError(f"unknown columns {unknown}; the columns are {self._feature_names()}")
+        if unknown := [name[:SHOWN] for name in columns if name not in self.features]:
+            raise InputError(f"unknown columns {unknown[:8]}; the columns are {self._feature_names()}")
         return columns
 
-    def _checked(self, columns):
-        """The columns that were given, or ValueError: checked first, so that nothing of a bad batch is stored."""
+    def _checked(self, columns, mask):
+        """The columns that were given as numbers, or InputError: checked first, so that nothing of a bad batch is stored."""
         columns = self._known(columns)
         if not any(set(needed) <= set(columns) for needed in self._sufficient()):
-            raise ValueError(f"nothing can be computed from the columns {sorted(columns)}. {self._what_to_give()}")
+            raise InputError(f"nothing can be computed from the columns {sorted(columns)}. {self._what_to_give()}")
+        read = {name: number_rows if self.features[name] == _ROW else numbers for name in columns}
+        columns = {name: read[name](rows, name) for name, rows in columns.items()}
         counts = {name: len(rows) for name, rows in columns.items()}
         if len(set(counts.values())) > 1:
-            raise ValueError(f"the columns differ in their number of rows: {counts}; give one per instance")
+            raise InputError(f"the columns differ in their number of rows: {counts}; give one per instance")
+        over_tokens = {name: columns[name] for name in _OVER_TOKENS if name in columns}
+        if mask is not None:
+            if not over_tokens:
+                raise InputError(f"mask is of tokens, and the columns {sorted(columns)} have none: leave it out")
+            columns |= masked(over_tokens, mask)
+        for first, second in _PADDED:
+            if mask is None and first in columns and second in columns:
+                check_padding(columns, first, second)
         if self.config_name != "default":
             _RESULTS[self.config_name](**columns)  # which checks them
             return columns
@@ -294,7 +313,7 @@ def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):
     for name, column in (("kept_probs", kept), ("removed_probs", removed)):
         if strangers := [place for place, row in enumerate(column) if len(row) != size]:
             place = strangers[0]
-            raise ValueError(f"row {place}: {name} has {len(column[place])} values and others {size}; give one per share")
+            raise InputError(f"row {place}: {name} has {len(column[place])} values and others {size}; give one per share")
     whole, empty = (np.asarray(column, np.float64) for column in (whole_prob, empty_prob))
     return erasure_results(whole, np.reshape(kept, (-1, size)), np.reshape(removed, (-1, size)), empty)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import entr
 
+from .columns import InputError
 from .divergences import flatten
 
 
@@ -71,7 +72,7 @@ def _flat_rows(rows: Sequence) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     owner = np.repeat(np.arange(len(lengths)), lengths)
     if len(places := np.flatnonzero(flat < 0)):
         place = places[0]
-        raise ValueError(
+        raise InputError(
             f"row {owner[place]}: has the negative score {flat[place]:g}; dispersion is that of non-negative scores. "
             "Give their absolute values if their size is what is meant"
         )

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import rel_entr
 
+from .columns import InputError
+
 
 SUM_TOLERANCE = 1e-4
 
@@ -27,7 +29,7 @@ def flatten_pair(x: Sequence, y: Sequence, names: tuple[str, str]) -> tuple[np.n
     not one-dimensional.
     """
     if len(x) != len(y):
-        raise ValueError(f"{names[0]} has {len(x)} rows and {names[1]} has {len(y)}: give one row of each per instance")
+        raise InputError(f"{names[0]} has {len(x)} rows and {names[1]} has {len(y)}: give one row of each per instance")
     if all(isinstance(column, np.ndarray) and column.ndim == 2 for column in (x, y)) and x.shape == y.shape:
         lengths = np.full(len(x), x.shape[1], dtype=np.int64)
         return np.asarray(x, np.float64).ravel(), np.asarray(y, np.float64).ravel(), lengths
@@ -39,7 +41,7 @@ def flatten_pair(x: Sequence, y: Sequence, names: tuple[str, str]) -> tuple[np.n
     y, y_lengths = flatten(y, names[1])
     if len(rows := np.flatnonzero(x_lengths != y_lengths)):
         row = rows[0]
-        raise ValueError(
+        raise InputError(
             f"row {row}: {names[0]} has {x_lengths[row]} values and {names[1]} has {y_lengths[row]}; "
             "both must hold one value for each of the same items"
         )
@@ -57,7 +59,7 @@ def flatten(rows: Sequence, name: str) -> tuple[np.ndarray, np.ndarray]:
     ]
     if strangers := [place for place, array in enumerate(arrays) if array.ndim != 1]:
         place = strangers[0]
-        raise ValueError(f"row {place}: {name} has {arrays[place].ndim} axes; a row is one-dimensional")
+        raise InputError(f"row {place}: {name} has {arrays[place].ndim} axes; a row is one-dimensional")
     lengths = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
     # one conversion for all rows: one for each takes most of the time
     return np.concatenate(arrays).astype(np.float64) if arrays else np.empty(0), lengths
@@ -73,11 +75,11 @@ def _normalised(flat: np.ndarray, lengths: np.ndarray, name: str) -> np.ndarray:
     owner = np.repeat(np.arange(len(lengths)), lengths)
     if len(places := np.flatnonzero(flat < 0)):
         place = places[0]
-        raise ValueError(f"row {owner[place]}: {name} has the negative value {flat[place]:g}; a distribution has none")
+        raise InputError(f"row {owner[place]}: {name} has the negative value {flat[place]:g}; a distribution has none")
     sums = np.bincount(owner, weights=flat, minlength=len(lengths))
     if len(rows := np.flatnonzero((np.abs(sums - 1) > SUM_TOLERANCE) & (lengths > 0))):
         row = rows[0]
-        raise ValueError(
+        raise InputError(
             f"row {row}: {name} sums to {sums[row]:g}; a distribution sums to 1 (within {SUM_TOLERANCE:g}). "
             "Give probabilities, not scores, and leave padding out"
         )

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .columns import InputError
+
 
 BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
 """The shares that ERASER averages over."""
@@ -56,9 +58,9 @@ def aopc(falls: Sequence, normalisation: str = "eraser_code") -> np.ndarray:
     """
     falls = np.asarray(falls, np.float64)
     if normalisation not in NORMALISATIONS:
-        raise ValueError(f"normalisation is {normalisation!r}; choose one of {', '.join(NORMALISATIONS)}")
+        raise InputError(f"normalisation is {normalisation!r}; choose one of {', '.join(NORMALISATIONS)}")
     if falls.ndim != 2 or not falls.shape[1]:
-        raise ValueError(f"falls have shape {falls.shape}; give [N, S], a number for each of one share or more")
+        raise InputError(f"falls have shape {falls.shape}; give [N, S], a number for each of one share or more")
     return falls.sum(1) / (falls.shape[1] + (normalisation == "eraser_paper"))
 
 
@@ -110,7 +112,7 @@ def area_under_curve(shares: Sequence, probs: Sequence, first: Sequence, last: S
     widths = np.diff(np.concatenate([ends[0], shares, ends[1]], axis=1), axis=1)
     if (falling := (widths < 0).any(1)).any():
         row = int(falling.argmax())
-        raise ValueError(f"row {row}: shares are {shares[row].tolist()}; give increasing ones within 0..1")
+        raise InputError(f"row {row}: shares are {shares[row].tolist()}; give increasing ones within 0..1")
     heights = np.concatenate([first[:, None], probs, last[:, None]], axis=1)
     return (widths * (heights[:, 1:] + heights[:, :-1])).sum(1) / 2
 
@@ -146,10 +148,10 @@ def _checked(one: Sequence, each: Sequence, name: str) -> tuple[np.ndarray, np.n
     """Probabilities [N] and [N, S] as float64; raises ValueError where they are none."""
     one, each = np.asarray(one, np.float64), np.asarray(each, np.float64)
     if one.ndim != 1 or each.ndim != 2 or len(one) != len(each):
-        raise ValueError(f"{name} has shape {each.shape} beside {one.shape}; give [N, S] beside [N] for N instances")
+        raise InputError(f"{name} has shape {each.shape} beside {one.shape}; give [N, S] beside [N] for N instances")
     for values in (one[:, None], each):
         if (bad := ((values < 0) | (values > 1)).any(1)).any():
             row = int(bad.argmax())
             wrong = values[row][(values[row] < 0) | (values[row] > 1)][0]
-            raise ValueError(f"row {row}: {wrong:g} is no probability; give p of the predicted class, in 0..1")
+            raise InputError(f"row {row}: {wrong:g} is no probability; give p of the predicted class, in 0..1")
     return one, each

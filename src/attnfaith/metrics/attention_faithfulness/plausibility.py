@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .columns import InputError, check_share
 from .divergences import flatten_pair
 from .rank_agreement import auprc
 
@@ -70,8 +71,7 @@ def top_tokens(scores: Sequence, share: float) -> list[np.ndarray | None]:
     >>> [row.tolist() for row in top_tokens([[0.3, 0.1, 0.6, 0.0], [2.0]], 0.5)]
     [[1.0, 0.0, 1.0, 0.0], [1.0]]
     """
-    if not 0 < share <= 1:
-        raise ValueError(f"share is {share}; give the share of tokens that a rationale holds, above 0 and at most 1")
+    check_share(share, "the share of tokens that a rationale holds")
     rationales = []
     for row in scores:
         if row is None:
@@ -117,7 +117,7 @@ def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = MATCH) ->
     [[0.5], [0.5], [0.5]]
     """
     if not 0 < threshold <= 1:
-        raise ValueError(f"threshold is {threshold}; give the overlap at which spans match, above 0 and at most 1")
+        raise InputError(f"threshold is {threshold}; give the overlap at which spans match, above 0 and at most 1")
     chosen, gold, owner, count = _pair(chosen, rationale)
     ends = np.searchsorted(owner, np.arange(1, count))
     values = np.full((3, count), np.nan)
@@ -179,5 +179,5 @@ def _pair(chosen: Sequence, rationale: Sequence) -> tuple[np.ndarray, np.ndarray
     owner = np.repeat(np.arange(len(lengths)), lengths)
     for name, flat in (("chosen", chosen), ("rationale", gold)):
         if len(bad := np.flatnonzero(~np.isnan(flat) & (flat != 0) & (flat != 1))):
-            raise ValueError(f"row {owner[bad[0]]}: {name} holds {flat[bad[0]]:g}; a token is marked (1) or not (0)")
+            raise InputError(f"row {owner[bad[0]]}: {name} holds {flat[bad[0]]:g}; a token is marked (1) or not (0)")
     return chosen, gold, owner, len(lengths)

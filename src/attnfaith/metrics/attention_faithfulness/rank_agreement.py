@@ -11,10 +11,12 @@ Undefined, hence NaN and counted: fewer than two tokens, a constant row, a row t
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from numbers import Real
 
 import numpy as np
 from scipy.special import digamma, gammaln, ndtr
 
+from .columns import InputError, short
 from .divergences import flatten, flatten_pair
 
 
@@ -309,21 +311,21 @@ def agreement(
 
 def check_settings(alpha: float, n_bootstrap: int, seed: int) -> None:
     """Raise ValueError where an argument of `agreement` is out of range."""
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha}; a level of significance lies in 0..1")
-    if not (isinstance(n_bootstrap, (int, np.integer)) and n_bootstrap >= 1):
-        raise ValueError(f"n_bootstrap is {n_bootstrap}; give a whole number of resamples, 1 or more")
-    if not (isinstance(seed, (int, np.integer)) and seed >= 0):
-        raise ValueError(f"seed is {seed}; give a whole number, 0 or more")
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= alpha <= 1:
+        raise InputError(f"alpha is {short(alpha)}; a level of significance lies in 0..1")
+    if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int | np.integer) or not 1 <= n_bootstrap <= 1_000_000:
+        raise InputError(f"n_bootstrap is {short(n_bootstrap)}; give a whole number of resamples, from 1 to a million")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise InputError(f"seed is {short(seed)}; give a whole number, 0 or more, below 2^64")
 
 
 def _classes(predicted_class: Sequence, n: int) -> np.ndarray:
     predicted = np.asarray(predicted_class, dtype=np.float64)
     if predicted.shape != (n,):
-        raise ValueError(f"predicted_class has shape {predicted.shape} for {n} instances; give one class each")
+        raise InputError(f"predicted_class has shape {predicted.shape} for {n} instances; give one class each")
     known = predicted[~np.isnan(predicted)]
     if len(bad := known[(known < 0) | (known != np.floor(known))]):
-        raise ValueError(f"predicted_class holds {bad[0]:g}; a class is a whole number from 0, NaN where unknown")
+        raise InputError(f"predicted_class holds {bad[0]:g}; a class is a whole number from 0, NaN where unknown")
     return predicted
 
 
@@ -419,5 +421,5 @@ def _positives(gold: np.ndarray, lengths: np.ndarray, owner: np.ndarray) -> np.n
     """Marked tokens of each row, [N]; NaN for a row of unknown (NaN) gold."""
     if len(places := np.flatnonzero(~np.isnan(gold) & (gold != 0) & (gold != 1))):
         place = places[0]
-        raise ValueError(f"row {owner[place]}: gold_rows holds {gold[place]:g}; a token is marked (1) or not (0)")
+        raise InputError(f"row {owner[place]}: gold_rows holds {gold[place]:g}; a token is marked (1) or not (0)")
     return np.bincount(owner, weights=gold, minlength=len(lengths))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .columns import check_share
 from .divergences import flatten_pair
 from .rank_agreement import auprc, auprc_random
 
@@ -36,8 +37,7 @@ def top_k_overlap(attention: Sequence, importance: Sequence, share: float = 0.2)
     >>> overlap.tolist(), chance.tolist()
     ([0.5], [0.4])
     """
-    if not 0 < share <= 1:
-        raise ValueError(f"share is {share}; give the share of tokens to compare, above 0 and at most 1")
+    check_share(share, "the share of tokens to compare")
     attention, importance, lengths = flatten_pair(attention, importance, ("attention", "importance"))
     owner = np.repeat(np.arange(len(lengths)), lengths)
     support = np.bincount(owner, weights=attention > 0, minlength=len(lengths)).astype(np.int64)

@@ -90,10 +90,22 @@ def run_facts(record: pa.Table, note: str | None = None) -> dict[str, str]:
     """What a page says of the one run that a record comes from: enough to tell what was done. {} where it is not one run.
 
     note: what the run is, in place of its recipe's. All else is in the settings stored in the record.
+
+    Raises RecordError where these lack what every run has.
     """
     cells = records.settings(record)
     if len(cells) != 1 or not {"recipe", "run"}.issubset(cells[0]):
         return {}
+    try:
+        return _facts_of_run(record, cells, note)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise records.RecordError(
+            f"the record's settings are not those of a run ({type(error).__name__}: {str(error)[:80]}): measure the model "
+            "anew"
+        ) from error
+
+
+def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict[str, str]:
     made, run = cells[0]["recipe"], cells[0]["run"]
     training, sizes = made["training"], run["sizes"]
     dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())

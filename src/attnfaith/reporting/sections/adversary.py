@@ -112,6 +112,10 @@ def _stored(cell: Cell) -> Iterator[Way]:
     for epsilon in sorted({float(value) for row in columns["epsilon"] for value in row}):
         values = {name: nothing.copy() for name in columns}
         for row, epsilons in enumerate(columns["epsilon"]):
+            if {len(column[row]) for column in columns.values()} != {len(epsilons)}:
+                raise records.RecordError(
+                    f"row {row} of the cell: the columns adversary_exact_... have other numbers of epsilons: measure it anew"
+                )
             for place in np.flatnonzero(epsilons == epsilon):
                 for name in columns:
                     values[name][row] = columns[name][row][place]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 
 from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_overlap
 from attnfaith.reporting.blocks import Grid, differing
@@ -96,13 +97,13 @@ def _means(columns: np.ndarray) -> np.ndarray:
 def _agreement_cases(cell: Cell) -> Iterator[Case]:
     names = ["attention", *(name for name in cell.measures if not name.endswith("_hidden"))]
     given = {name: cell.scores(name) for name in names}
-    # above 0, so that no token is left out as if it had no weight; the order stays
-    raised = {name: [row - row.min() + 1.0 if len(row) else row for row in rows] for name, rows in given.items()}
+    # ranks from 1: above 0, so that no token is left out as if it had no weight, and no two scores fall together
+    ranks = {name: [rankdata(row, "dense") for row in rows] for name, rows in given.items()}
     pairs = list(combinations(names, 2))
     if not pairs:
         return
     taus = np.stack([cell.tau(*pair) for pair in pairs], axis=1)
-    overlaps = [top_k_overlap(raised[first], given[second]) for first, second in pairs]
+    overlaps = [top_k_overlap(ranks[first], given[second]) for first, second in pairs]
     shared = np.stack([overlap for overlap, _ in overlaps], axis=1)
     bounds, shared_bounds = bootstrap_intervals(taus), bootstrap_intervals(shared)
     means, shared_means = _means(taus), _means(shared)

@@ -1,0 +1,194 @@
+"""Models as graphs: torch.export, torch.compile and ONNX give what the model itself gives, at other sizes too."""
+
+import logging
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+import torch
+from torch.export import Dim
+
+from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
+from attnfaith.models import projections
+from attnfaith.models.encoders import ENCODERS
+
+
+MARK = 4  # between sentences
+SIZES = {
+    "vocab_size": 20,
+    "embedding_size": 8,
+    "hidden_size": 8,
+    "intermediate_size": 8,
+    "num_labels": 3,
+    "embedding_std": 1.0,
+}
+MODELS = {
+    "bilstm": {"encoder": "bilstm"},
+    "bigru of pairs": {"encoder": "bigru", "query": "text", "readout": "tanh", "projection": "sparsemax"},
+    "transformer": {"encoder": "transformer", "projection": "entmax15"},
+    "cnn of pairs": {"encoder": "cnn", "query": "text", "alignment": "dot", "projection": "sparsegen"},
+    "average": {"encoder": "average", "projection": "uniform"},
+    "embedding": {"encoder": "embedding", "score_scale": 1.0, "markers": False},
+    "sentences by average": {"encoder": "average", "hierarchy": "sentence", "projection": "sparsemax"},
+    "sentences by cnn": {"encoder": "cnn", "hierarchy": "sentence"},
+}
+SLOW = {
+    "sentences by transformer": {"encoder": "transformer", "hierarchy": "sentence"},
+    "bisection": {"encoder": "average", "projection": "entmax", "entmax_alpha": 1.25},
+}
+every_model = pytest.mark.parametrize(
+    "fields", [*MODELS.values(), *(pytest.param(fields, marks=pytest.mark.slow) for fields in SLOW.values())],
+    ids=[*MODELS, *SLOW],
+)  # fmt: skip
+
+pytestmark = [  # of torch's own loops, and of its own way into functions with a slope of their own
+    pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.autograd.function.Function.* should not be instantiated:DeprecationWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch):
+    torch._dynamo.reset()
+    monkeypatch.setattr(logging.getLogger("torch.__trace"), "disabled", True)  # pytest would collect a novel of it
+
+
+def build(fields):
+    torch.manual_seed(0)
+    return (
+        AttentionClassifierForSequenceClassification(AttentionClassifierConfig(**SIZES, **fields))
+        .eval()
+        .requires_grad_(False)
+    )
+
+
+def batch(fields, instances, extra=0):
+    """Texts of different lengths, one without words where there are several, padded by `extra` more than they need."""
+    generator = np.random.default_rng(instances)
+    rows = []
+    for number in range(instances):
+        words = generator.integers(5, 20, 0 if number == 1 else 3 + 2 * number)
+        words[2::4] = MARK
+        ids, types = [2, *words, 3], [0] * (len(words) + 2)
+        if fields.get("query") == "text":
+            ids, types = [*ids, 2, *generator.integers(5, 20, 1 + number % 3), 3], types + [1] * (3 + number % 3)
+        rows.append((ids, types))
+    width = max(len(ids) for ids, _ in rows) + extra
+    inputs = {
+        "input_ids": torch.tensor([[*ids, *[0] * (width - len(ids))] for ids, _ in rows]),
+        "attention_mask": torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in rows]),
+    }
+    if fields.get("query") == "text":
+        inputs["token_type_ids"] = torch.tensor([[*types, *[0] * (width - len(types))] for _, types in rows])
+    return inputs
+
+
+def others(fields):
+    """Batches of other sizes than the one that a graph is made from."""
+    return [batch(fields, 3, extra=2), batch(fields, 1), batch(fields, 7, extra=9)]
+
+
+def dynamic(inputs, rows=Dim.DYNAMIC, positions=Dim.DYNAMIC):
+    return {name: {0: rows, 1: positions} for name in inputs}
+
+
+def same(actual, expected):
+    torch.testing.assert_close(actual["logits"], expected.logits, atol=1e-6, rtol=0)
+    torch.testing.assert_close(actual["attention"], expected.attention, atol=1e-6, rtol=0)
+    if expected.word_attention is not None:
+        torch.testing.assert_close(actual["word_attention"], expected.word_attention, atol=1e-6, rtol=0)
+
+
+def padded_on_the_left(inputs):
+    return {**inputs, "attention_mask": inputs["attention_mask"].flip(1)}
+
+
+def of_any_length():
+    """Within, torch.export makes a loop of a recurrent layer; else it keeps the length of the example."""
+    from torch.export._patches import register_gru_while_loop_decomposition, register_lstm_while_loop_decomposition
+
+    stack = ExitStack()
+    stack.enter_context(register_lstm_while_loop_decomposition())
+    stack.enter_context(register_gru_while_loop_decomposition())
+    return stack
+
+
+def test_every_encoder_is_among_them():
+    assert {fields["encoder"] for fields in MODELS.values()} == set(ENCODERS)
+    assert {fields.get("projection", "softmax") for fields in (MODELS | SLOW).values()} == set(projections.PROJECTIONS)
+
+
+@every_model
+def test_exported(fields):
+    model, example = build(fields), batch(fields, 4)
+    with of_any_length():
+        program = torch.export.export(
+            model, (), example, dynamic_shapes=dynamic(example, Dim("rows"), Dim("positions", min=3))
+        )
+    graph = program.module()
+    for inputs in others(fields):
+        same(graph(**inputs), model(**inputs))
+    with pytest.raises(RuntimeError, match="padding must be on the right"):
+        graph(**padded_on_the_left(batch(fields, 4)))
+
+
+@every_model
+def test_compiled_as_one_graph(fields):
+    model = build(fields)
+    compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
+    for inputs in others(fields)[:2]:
+        same(compiled(**inputs), model(**inputs))
+    with pytest.raises(RuntimeError, match="padding must be on the right"):
+        compiled(**padded_on_the_left(batch(fields, 3, extra=2)))
+
+
+def test_a_compiled_model_knows_its_answers():
+    model, inputs = build(MODELS["average"]), batch(MODELS["average"], 3)
+    compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=True)
+    allowed = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 0, 0]])
+    same(compiled(**inputs, answer_mask=allowed), model(**inputs, answer_mask=allowed))
+    with pytest.raises(RuntimeError, match="answer_mask allows no class in a row"):
+        compiled(**inputs, answer_mask=torch.zeros(3, 3))
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin:UserWarning")  # where it goes on in parts
+@pytest.mark.parametrize("encoder", [name for name, kind in ENCODERS.items() if kind.recurrent])
+def test_recurrent_encoders_of_sentences_are_refused_by_name(encoder):
+    fields = {"encoder": encoder, "hierarchy": "sentence"}
+    model, inputs = build(fields), batch(fields, 3)
+    with pytest.raises(NotImplementedError, match=f"encoder='{encoder}' with hierarchy='sentence' cannot be exported"):
+        torch.export.export(model, (), inputs)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="cannot be exported, nor compiled as one graph"):
+        torch.compile(model, backend="eager", fullgraph=True)(**inputs)
+    same(torch.compile(model, backend="eager")(**inputs), model(**inputs))  # in parts
+
+
+@pytest.mark.parametrize("projection", ["sparsemax", "entmax15", pytest.param("entmax", marks=pytest.mark.slow)])
+def test_compiled_projections_have_their_slopes(projection):
+    config = AttentionClassifierConfig(projection=projection, entmax_alpha=1.25)
+    mask = torch.arange(6) < torch.tensor([[6], [3], [1]])
+
+    def slope(project):
+        scores = torch.randn(3, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        (made,) = torch.autograd.grad(project(scores, mask, config).square().sum(), scores)
+        return made
+
+    compiled = torch.compile(projections.project, backend="aot_eager", fullgraph=True)
+    assert slope(projections.project).abs().max() > 0.01
+    torch.testing.assert_close(slope(compiled), slope(projections.project), atol=1e-7, rtol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # those of the exporter are its own
+@every_model
+def test_onnx(fields, tmp_path):
+    import onnxruntime
+
+    model, example = build(fields), batch(fields, 4)
+    program = torch.onnx.export(model, kwargs=example, dynamic_shapes=dynamic(example), dynamo=True, verbose=False)
+    program.save(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    names = ("logits", "attention", "word_attention")
+    for inputs in others(fields):
+        made = session.run(None, {name: values.numpy() for name, values in inputs.items()})
+        same(dict(zip(names, map(torch.from_numpy, made), strict=False)), model(**inputs))
