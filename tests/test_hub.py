@@ -1099,7 +1099,8 @@ def test_round_trip(run, owner, tmp_path, blocked):
     environment.pop("PYTHONPATH", None)
     if not blocked:
         environment["PYTHONPATH"] = str(ROOT / "src")
-    (shown,) = re.findall(r"^```py\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    published = (ROOT / "docs" / "how_to" / "publish.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```py\n(.*?)^```", published, re.M | re.S)
     shown = shown.replace("OWNER", owner.name).replace("sst-bilstm-additive-sparsemax", "tiny")
     script = STRANGER.replace("BLOCKED", repr(blocked)).replace("OWNER", repr(owner.name)).replace("# README", shown)
     done = subprocess.run(
