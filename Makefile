@@ -3,9 +3,9 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := src recipes tests
+SOURCES := src recipes tests docs
 
-.PHONY: demo test mutation quality style benchmark clean
+.PHONY: demo test mutation quality style docs benchmark clean
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,9 +33,20 @@ style: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
+# README.md and the pages with numbers from their templates, then the site, where a warning is an error (but one that --quiet
+# hides does not count).
+docs: $(VENV)/.docs
+	$(BIN)/python docs/site/pages.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "documentation: build/docs/index.html"
+
+$(VENV)/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 benchmark: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark.py
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_saliency.py
 
 clean:
-	rm -rf $(VENV) runs .conformance
+	rm -rf $(VENV) runs build/docs .conformance

@@ -26,42 +26,11 @@ import yaml
 
 from attnfaith import cli, hub, record
 from attnfaith.reporting import cards
+from tests.forks import Forks
 
 
 ROOT = Path(__file__).parents[1]
 CLEAN = {"commit": "0" * 40, "dirty": False, "command": "train.py", "version": "0.1.0"}
-FORKS = """
-import json, os, sys, traceback
-from attnfaith import cli, hub
-
-hub.plan(sys.argv[1], "warm")  # what the first push of a process compiles and imports, once for all children
-print("ready", flush=True)
-for line in sys.stdin:
-    job = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            output = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(output, 1), os.dup2(output, 2)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.chdir(job["folder"])
-            for name, value in job["environment"].items():
-                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-            if job["clean"]:
-                from attnfaith import provenance
-                provenance.checkout = lambda: ("0" * 40, False)
-            code = cli.main(job["arguments"]) if "script" not in job else exec(job["script"]) or 0
-        except SystemExit as stopped:
-            code = stopped.code
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 
 
 # ------------------------------------------------------------------------------------------------ runs and a Hub
@@ -128,18 +97,9 @@ def server():
 def forks(server, finished, tmp_path_factory):
     environment = server.environment(tmp_path_factory.mktemp("home"), token=None)
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path_factory.mktemp("copies"))}  # of killed pushes
-    command = [sys.executable, "-c", FORKS, str(finished)]
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path_factory.mktemp("cwd"),
-    ) as process:
-        assert process.stdout.readline() == "ready\n"
-        yield process
-        process.stdin.close()
+    warm = f"hub.plan({str(finished)!r}, 'warm')"  # what the first push of a process compiles and imports
+    with Forks(environment, tmp_path_factory.mktemp("cwd"), warm) as started:
+        yield started
 
 
 class Owner:
@@ -157,15 +117,14 @@ class Owner:
 
         clean: as if the code here were that of a commit. more: script, to be run in place of a command.
         """
-        path = self.folder / f"output-{self.name}.txt"
-        job = {"arguments": [str(word) for word in arguments], "output": str(path), "folder": str(self.folder)}
-        job |= {"environment": {"HF_TOKEN": self.token if token is None else token or None}, "clean": clean, **more}
-        print(json.dumps(job), file=self.forks.stdin, flush=True)
-        child = int(self.forks.stdout.readline())
+        environment = {"HF_TOKEN": self.token if token is None else token or None}
+        command = None
         try:
-            yield child
+            how = {"environment": environment, "clean": clean, **more}
+            with self.forks.running(arguments, self.folder, **how) as command:
+                yield command.pid
         finally:
-            self.code, self.output = int(self.forks.stdout.readline()), path.read_text()
+            self.code, self.output = command.returncode, command.stdout + command.stderr
             assert self.token not in self.output
 
     def do(self, *arguments, **how):
@@ -1099,7 +1058,8 @@ def test_round_trip(run, owner, tmp_path, blocked):
     environment.pop("PYTHONPATH", None)
     if not blocked:
         environment["PYTHONPATH"] = str(ROOT / "src")
-    (shown,) = re.findall(r"^```py\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    published = (ROOT / "docs" / "how_to" / "publish.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```py\n(.*?)^```", published, re.M | re.S)
     shown = shown.replace("OWNER", owner.name).replace("sst-bilstm-additive-sparsemax", "tiny")
     script = STRANGER.replace("BLOCKED", repr(blocked)).replace("OWNER", repr(owner.name)).replace("# README", shown)
     done = subprocess.run(

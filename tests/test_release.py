@@ -1,11 +1,11 @@
 """attnfaith release: a grid of checkpoints trained, measured, carded and pushed by one command that can be stopped."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from attnfaith.recipes import model_config
 from attnfaith.reporting.cards import checkpoint_name
 from attnfaith.study.command import prepare
 from attnfaith.study.plan import read_study
+from tests.forks import Forks
 
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +38,12 @@ def test_what_is_released(monkeypatch):
     assert released == set(product(*factors, ("softmax", "sparsemax", "sparsegen"))) and len(planned) == 36
     for cell in planned:
         assert repo_id_of("somebody", checkpoint_name(cell.name)) == f"somebody/{cell.name}"
+
+
+@pytest.fixture
+def stack():
+    with contextlib.ExitStack() as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -62,12 +69,13 @@ def checkout(tmp_path, small_recipe):
 
 
 @pytest.mark.slow
-def test_release(hub, checkout, tmp_path):
+def test_release(hub, checkout, tmp_path, stack):
     environment = hub.environment(tmp_path / "home") | {"PYTHONPATH": str(checkout / "src"), "CUDA_VISIBLE_DEVICES": ""}
 
+    forks = stack.enter_context(Forks(environment, tmp_path))
+
     def release(*options):
-        command = [sys.executable, "-m", "attnfaith", "release", "study.yaml", "--to", "alice", "--cores", "2", *options]
-        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        done = forks.run(["release", "study.yaml", "--to", "alice", "--cores", "2", *options], checkout)
         assert "Traceback" not in done.stderr and "hf_alice" not in done.stdout + done.stderr
         return done
 
@@ -127,15 +135,15 @@ def test_release(hub, checkout, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_refused_before_anything_is_run(hub, checkout, tmp_path):
+def test_what_is_refused_before_anything_is_run(hub, checkout, tmp_path, stack):
     environment = hub.environment(tmp_path / "home", token=None) | {"PYTHONPATH": str(checkout / "src")}
+    forks = stack.enter_context(Forks(environment, tmp_path))
     for options, says in (
         (["--to", "alice"], "no access token"),
         (["--to", "a--b"], "is no name of a repository"),
         (["--to", "alice", "--cores", "0"], "at least 1 cell"),
         (["--to", "alice", "--only", "none-*"], "no cell has such a name"),
     ):
-        command = [sys.executable, "-m", "attnfaith", "release", "study.yaml", *options]
-        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        done = forks.run(["release", "study.yaml", *options], checkout)
         assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
     assert not (checkout / "runs").exists()

@@ -311,8 +311,8 @@ def test_weights_that_rounding_changed_agree(finished, tmp_path, quick_report):
     assert NOT not in agreements.values()
 
 
-def test_the_tolerances_that_the_readme_states(repository):
-    text = (repository / "README.md").read_text()
+def test_the_tolerances_that_the_documentation_states(repository):
+    text = (repository / "docs" / "how_to" / "publish.md").read_text()
     column, scale = record.Column().tolerance, reproduction.ON_A_SCALE
     assert f"{column * 100:g} % of the spread of a record's column" in text
     assert f"{scale:g} for correlations, accuracies and others on a fixed scale" in text
