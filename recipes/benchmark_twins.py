@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 
 def bidirectional(one, other):
     """One bidirectional layer with the weights of two that read onward and backward."""
-    layer = type(one)(one.input_size, one.hidden_size, batch_first=True, bidirectional=True)
+    kind = {"LSTM": nn.LSTM, "GRU": nn.GRU}[one.mode]
+    layer = kind(one.input_size, one.hidden_size, batch_first=True, bidirectional=True)
     with torch.no_grad():
         for name, parameter in one.named_parameters():
             getattr(layer, name).copy_(parameter)

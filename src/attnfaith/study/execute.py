@@ -214,6 +214,8 @@ class _Watch:
             before = self.states[cell.name]
             if before.status in ("waiting", "running"):
                 self.states[cell.name] = state = status.state_of(self.root, cell)
+                if before.status == "waiting" and state.status in ("complete", "failed"):  # since it was looked at
+                    print(f"{state.cell}: started", flush=True)
                 if state.status != before.status:
                     self._say(state)
 
