@@ -31,6 +31,7 @@ import attnfaith.importance
 from attnfaith._memory import keep_freed_memory
 from attnfaith._random import generator
 from attnfaith.importance import gradient_norm, gradient_x_input, integrated_gradients, kernel_shap, lime, lrp
+from attnfaith.importance._explained import explaining
 from attnfaith.importance._fast.removal import without_token
 from attnfaith.importance._inputs import differentiable, log_odds, without_parameters
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
@@ -89,9 +90,12 @@ def integrated_gradients_row(tokens, repeats):
     captum = IntegratedGradients(lambda points: model(inputs_embeds=points).logits)
 
     def ours():
-        with without_parameters(model):
-            inputs, *_ = integrated_gradients.lines(model, batch, "zero", 1, "logit")
-            return integrated_gradients.integrate(inputs, STEPS, STEPS, 0.0).parts[:, 1:-1]
+        subject, own = opened(model, batch)
+        with without_parameters(subject):
+            with torch.no_grad():
+                explained = explaining(subject.predict(own), own, 1)
+            line = integrated_gradients.input_line(subject, own, explained, "zero")
+            return integrated_gradients.integrate(line, STEPS, STEPS, 0.0).parts[:, 1:-1]
 
     def theirs(size):
         found = captum.attribute(

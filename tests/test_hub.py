@@ -93,11 +93,16 @@ def server():
         yield started
 
 
+SHORT_WAITS = "import time; wait = time.sleep; time.sleep = lambda seconds: wait(seconds / 20)\n"
+"""Between two tries: what is said of them stays, and so does their order."""
+
+
 @pytest.fixture(scope="module")
 def forks(server, finished, tmp_path_factory):
     environment = server.environment(tmp_path_factory.mktemp("home"), token=None)
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path_factory.mktemp("copies"))}  # of killed pushes
-    warm = f"hub.plan({str(finished)!r}, 'warm')"  # what the first push of a process compiles and imports
+    warm = f"hub.plan({str(finished)!r}, 'warm')\n"  # what the first push of a process compiles and imports
+    warm += SHORT_WAITS
     with Forks(environment, tmp_path_factory.mktemp("cwd"), warm) as started:
         yield started
 
@@ -899,7 +904,7 @@ def test_no_network(run, tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     environment |= {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "hf_kept_secret", "HF_HOME": str(tmp_path)}
     script = "import sys; from attnfaith.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", script, "push", str(run), "--to", "alice"]
+    command = [sys.executable, "-c", SHORT_WAITS + script, "push", str(run), "--to", "alice"]
     for more, says in (({}, "no connection to http://127.0.0.1:9"), ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set")):
         done = subprocess.run(command, env={**environment, **more}, capture_output=True, text=True, check=False)
         (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]

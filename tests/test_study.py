@@ -286,9 +286,15 @@ def test_a_value_may_name_a_key_of_the_grid():
         ([{"name": "a"}, {"after": "a"}], "block 2.after='a' must be a list"),
         ([{"name": 3}], "block 1.name=3 must be a text"),
         ([{"recipe": None}], "block 1.recipe=None must be a text"),
-        ([{"name": "../a"}], r"the cell '../a' is no name for a folder: keep '/', '\{', '\}' and long values out of the name"),
+        (
+            [{"name": "../a"}],
+            r"the cell '../a' is no name for a folder: keep '/', '\{', '\}' and long values out of the name",
+        ),
         ([{"grid": {"data.vectors": ["a/b"]}}], r"the cell 'tiny-a/b' is no name for a folder"),
-        ([{"grid": {"data.limits": [{"train": 9}]}}], r"is no name for a folder: keep '/', '\{', '\}' and long values out of the name"),
+        (
+            [{"grid": {"data.limits": [{"train": 9}]}}],
+            r"is no name for a folder: keep '/', '\{', '\}' and long values out of the name",
+        ),
         ([{"grid": {"learning_rate": [0.1, 0.2]}}], "cells 'tiny-0.1' and 'tiny-0.2' have the same data, split, model"),
         (
             [{"gird": {}}],

@@ -94,7 +94,9 @@ def test_checkpoint_holds_the_code_and_a_full_auto_map(kind, tmp_path):
 def test_config_alone_holds_the_code_it_needs(tmp_path):
     build().config.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {"AutoConfig": AUTO_MAP["AutoConfig"]}
-    assert CODE - {"modeling_attention_classifier.py", "queries.py", "checks.py"} <= {path.name for path in tmp_path.iterdir()}
+    assert CODE - {"modeling_attention_classifier.py", "queries.py", "checks.py"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
 
 
 # In a process of its own

@@ -162,3 +162,14 @@ def test_nothing_is_timed_of_pairs_and_documents_whose_twin_differs(small_benchm
 def test_the_benchmark_refuses_twins_that_differ():
     with pytest.raises(ValueError, match="gradient: ours and the naive twin differ by 1.0e-01"):
         script("benchmark").same([[0.1]], [[0.2]], "gradient")
+
+
+@pytest.mark.parametrize(
+    "row", ["gradient_x_input_row", "gradient_norm_row", "integrated_gradients_row", "occlusion_row", "kernel_shap_row"]
+)
+def test_ours_and_captums_saliency_are_timed_when_they_agree(row, monkeypatch):
+    saliency = script("benchmark_saliency")
+    for name, value in {"TEXTS": {5: 2}, "STEPS": 4, "SAMPLES": 8, "VOCABULARY": 30}.items():
+        monkeypatch.setattr(saliency, name, value)
+    made = getattr(saliency, row)(5, 1)
+    assert made["texts"] == 2 and made["ms_per_text"] > 0 and made["captum_ms_per_text"] > 0
