@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := src recipes tests docs
 
-.PHONY: demo test mutation quality style docs benchmark clean
+.PHONY: demo test quick mutation quality style docs benchmark clean
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python tests/models/fetch_conformance.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
+
+# All but the tests that are marked slow, which start processes, train, or are transformers' own.
+quick: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests
 
 # Plausible bugs, one at a time, each of which some test must notice; some twenty minutes.
 mutation: $(READY)
