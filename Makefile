@@ -25,7 +25,7 @@ test: $(READY)
 quick: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests
 
-# Plausible bugs, one at a time, each of which some test must notice; some twenty minutes.
+# Plausible bugs, one at a time, each of which some test must notice.
 mutation: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run
 
