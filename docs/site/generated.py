@@ -7,6 +7,7 @@ import json
 import pkgutil
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from pathlib import Path
 
 from pydantic import TypeAdapter
 
@@ -15,6 +16,9 @@ from attnfaith import cli, measurement, record
 from attnfaith.data.registry import DATASETS
 from attnfaith.recipes import Recipe
 from attnfaith.subjects import CAPABILITIES
+
+
+READING = Path(__file__).with_name("record.md")  # how a record is read, written by hand
 
 
 def line(*cells: object) -> str:
@@ -66,10 +70,11 @@ def modules() -> dict[str, object]:
 def record_page() -> str:
     common = {name: column for name, column in record.COLUMNS.items() if name not in record.IDENTITY_COLUMNS}
     parts = [
-        "# The record",
-        f"One parquet file, one row per text; version {record.VERSION} of the format, kept in the file's metadata. Axes: T "
-        "tokens (of hierarchical models sentences, or words), C classes, K draws or attentions, M measures, S shares, W "
-        "words of a sentence, Q words of a second text. Every column carries what stands here in its field's metadata.",
+        READING.read_text(encoding="utf-8").rstrip(),
+        "## The rules",
+        f"This is version {record.VERSION} of the format, kept in the file's metadata. Axes: T tokens (of hierarchical models "
+        "sentences, or words), C classes, K draws or attentions, M measures, S shares, W words of a sentence, Q words of a "
+        "second text.",
         "In each row all [T] columns have one length, and all [C] columns another. A column with a range that sums to 1 is "
         "a distribution along its last axis. Files that break a rule are refused with column and row.",
         "## Columns of every record",

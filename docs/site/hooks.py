@@ -6,6 +6,7 @@ becomes a page of it. So the site is whole, wherever it is opened.
 
 import re
 import sys
+import tempfile
 from pathlib import Path, PurePosixPath
 
 from mkdocs.structure.files import File
@@ -13,6 +14,7 @@ from mkdocs.structure.files import File
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated  # noqa: E402
+import notebooks  # noqa: E402
 
 
 ROOT = Path(__file__).parents[2]
@@ -63,9 +65,14 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Add generated pages, then what pages link to outside of docs/, and what those link to."""
+    """Add generated pages and notebooks, then what pages link to outside of docs/, and what those link to."""
     for uri, text in generated.pages().items():
         files.append(File.generated(config, uri, content=text))
+    for path in notebooks.notebooks():
+        with tempfile.TemporaryDirectory() as folder:
+            text, pictures = notebooks.page(notebooks.carried_out(path, Path(folder)), f"{path.stem}_files")
+        for uri, content in {f"{path.stem}.md": text, **pictures}.items():
+            files.append(File.generated(config, f"notebooks/{uri}", content=content))
     pages = list(files.documentation_pages())
     while pages:
         page = pages.pop()

@@ -1,0 +1,37 @@
+"""The notebooks of docs/notebooks: carried out from top to bottom, and made into pages with their outputs."""
+
+import os
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbconvert import MarkdownExporter
+from nbformat import NotebookNode
+
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+TIMEOUT = 600  # seconds of a cell
+
+
+def notebooks() -> list[Path]:
+    """Every notebook, in the order of the names."""
+    return sorted(NOTEBOOKS.glob("*.ipynb"))
+
+
+def carried_out(path: Path, folder: Path) -> NotebookNode:
+    """The notebook with the outputs of today's code; it works in `folder`. Raises CellExecutionError where a cell fails."""
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    )
+    commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    return client.execute(env={**os.environ, "PATH": commands, "TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"})
+
+
+def page(notebook: NotebookNode, folder: str) -> tuple[str, dict[str, bytes]]:
+    """A notebook that was carried out as Markdown, and the pictures that it shows, which are to lie in `folder` beside it."""
+    text, resources = MarkdownExporter().from_notebook_node(
+        notebook, resources={"output_files_dir": folder, "unique_key": "output"}
+    )
+    return text, resources["outputs"]
