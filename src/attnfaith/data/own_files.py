@@ -18,7 +18,7 @@ import json
 import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -102,6 +102,8 @@ class OwnFile:
         kind = _kind(path)
         if encoding is not None:
             _check_encoding(encoding)
+        if delimiter in ("tab", "\\t"):
+            delimiter = "\t"
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise DatasetError(f"delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
         with _refusals(path):
@@ -140,12 +142,12 @@ class OwnFile:
             return list(known)
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
-        """(number of the row, its values of these columns) for each row, from 0 on; a missing value of JSON or parquet is None.
+        """(number of the row, its values of these columns), from row 0 on; a missing value of JSON or parquet is None.
 
         Raises DatasetError for a column that there is not (with the nearest) or twice, and, while rows are read, for a
         broken one, with its line.
         """
-        self._check(columns)
+        self.check(columns)
         with _refusals(self.path):
             if self.kind == "parquet":
                 import pyarrow.parquet as pq
@@ -162,7 +164,8 @@ class OwnFile:
                 for number, row in enumerate(row for _, row in self._objects()):
                     yield number, tuple(row.get(name) for name in columns)
 
-    def _check(self, columns: Sequence[str]) -> None:
+    def check(self, columns: Sequence[str]) -> None:
+        """Raise DatasetError where a column is not there (with the nearest), or twice."""
         for name in columns:
             if (count := self.columns.count(name)) > 1:
                 raise DatasetError(f"{self.path} has {count} columns called {name!r}: give each a name of its own")
@@ -183,8 +186,8 @@ class OwnFile:
                     names = cut(", ".join(self.columns), 100)
                     mark = "tab" if self.delimiter == "\t" else self.delimiter
                     raise DatasetError(
-                        f"{self.path}, line {line}: {len(fields)} fields, and the first line names {width} ({names}): a text "
-                        f"with the mark {mark} between fields must stand in quotation marks"
+                        f"{self.path}, line {line}: {len(fields)} fields, and the first line names {width} ({names}): a "
+                        f"text that holds the mark between fields, {mark}, must stand in quotation marks"
                     )
                 yield number, tuple(fields[place] for place in places)
                 number += 1
@@ -244,7 +247,10 @@ class OwnFile:
 
     def _json(self, text: str, place: str):
         try:
-            return json.loads(text, parse_constant=lambda name: None)
+            value = json.loads(text, parse_constant=lambda name: None)
+            if "\\u" in text:  # half a character, which no text has
+                json.dumps(value, ensure_ascii=False).encode()
+            return value
         except (ValueError, RecursionError) as error:
             raise DatasetError(
                 f"{self.path}, {place}: no JSON ({excerpt(error)}); {self.kind} holds an object with keys and values a line"
@@ -263,8 +269,8 @@ def read_file(
 ) -> "pyarrow.Table":  # noqa: F821 (imported on use)
     """The rows of a CSV, TSV, JSON lines, JSON or parquet file (.gz, .bz2 and .xz of the text formats too) as a table.
 
-    columns: those to read; None: all. limit: that many rows, drawn at random by the seed while the file is read, in the order
-    of the file; no more are held at any time. encoding, delimiter, quotes: as `OwnFile.of`.
+    columns: those to read; None: all. limit: that many rows, drawn at random by the seed while the file is read, in its
+    order; no more are held at any time. encoding, delimiter, quotes: as `OwnFile.of`.
 
     Columns of CSV and TSV are large_string; of JSON, the type that all values have, or texts (`as_text`) where they differ;
     of parquet, what they are. The table's metadata hold `rows` (in the file) and `assumed`, a sentence a line.
@@ -295,33 +301,27 @@ def read_file(
     return pa.table(parts, names).replace_schema_metadata(metadata)
 
 
-def draw_rows(
-    rows: Iterable[tuple[int, tuple]], limit: int, seed: int | Sequence[int], use: Callable | None = None
-) -> tuple[int, list]:
+def draw_rows(rows: Iterable, limit: int, seed: int | Sequence[int]) -> tuple[int, list]:
     """The number of rows, and `limit` of them drawn at random in one pass (Vitter's algorithm R), in their order.
 
-    seed: of numpy. use: what is called with each row; one that it gives None for is left out before the drawing.
+    seed: of numpy. Raises DatasetError for a limit below 1.
     """
     import numpy as np
 
     if limit < 1:
         raise DatasetError(f"limit={limit}: at least 1 row")
-    rng, drawn, count, used = np.random.default_rng(seed), [], 0, 0
-    shares = iter(())
-    for number, row in rows:
-        count = number + 1
-        if use is not None and (row := use(row)) is None:
-            continue
-        used += 1
-        if used <= limit:
-            drawn.append((number, row))
+    rng, drawn, count, shares = np.random.default_rng(seed), [], 0, iter(())
+    for row in rows:
+        count += 1
+        if count <= limit:
+            drawn.append((count, row))
             continue
         if (share := next(shares, None)) is None:
             shares = iter(rng.random(4096).tolist())
             share = next(shares)
-        if (place := int(share * used)) < limit:
-            drawn[place] = (number, row)
-    return count, sorted(drawn, key=lambda one: one[0])
+        if (place := int(share * count)) < limit:
+            drawn[place] = (count, row)
+    return count, [row for _, row in sorted(drawn, key=lambda one: one[0])]
 
 
 def as_text(value: object) -> str:
@@ -489,8 +489,7 @@ def _refusals(path: Path) -> Iterator[None]:
         raise
     except UnicodeDecodeError as error:
         raise DatasetError(
-            f"{path} is not in the encoding {error.encoding} ({error.reason} at byte {error.start} of a block): name its own "
-            "(--data.encoding)"
+            f"{path} is not in the encoding {error.encoding} ({error.reason}): name its own (--data.encoding)"
         ) from error
     except (OSError, EOFError, UnicodeError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
         raise DatasetError(f"{path} cannot be read: {excerpt(error, 200)}") from error

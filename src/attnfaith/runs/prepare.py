@@ -12,7 +12,9 @@ from datasets import Dataset
 from transformers import TrainingArguments, get_scheduler
 
 from attnfaith.data.loading import LoadedDataset, Source, read_source
-from attnfaith.data.registry import SPLITS
+from attnfaith.data.own_data import read_own
+from attnfaith.data.own_summary import summary
+from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import file_digest, load_vectors
@@ -143,6 +145,8 @@ def load_data(recipe: Recipe, limits: Mapping[str, int] | None = None) -> Loaded
 
 def _read(recipe: Recipe) -> Source:
     data = recipe.data
+    if entry_of(data).own:
+        return read_own(data)
     try:
         return read_source(data.name, seed=data.seed, **data.arguments)
     except TypeError as error:
@@ -152,7 +156,9 @@ def _read(recipe: Recipe) -> Source:
 
 
 def remarks(loaded: LoadedDataset) -> list[str]:
-    """What of the data cannot be used or says nothing, with counts: a user may find a mistake in the files by it."""
+    """What was read of own data, and what of any cannot be used or says nothing, with counts: a user may find a mistake in
+    the files by it.
+    """
     source = loaded.dropped["source"]
     counts = {
         "questions are left out: their answer is not in their text": source.get("answer_not_candidate", 0),
@@ -161,7 +167,8 @@ def remarks(loaded: LoadedDataset) -> list[str]:
         "texts have no words": sum(loaded.empty.values()),
         "second texts have no words": sum(loaded.empty_pair.values()),
     }
-    return [f"{loaded.entry.name}: {count:,} {what}" for what, count in counts.items() if count]
+    own = summary(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
+    return own + [f"{loaded.entry.name}: {count:,} {what}" for what, count in counts.items() if count]
 
 
 def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
