@@ -41,6 +41,29 @@ def summary(name: str, about: Mapping, dropped: Mapping[str, Mapping[str, int]])
     return [*lines, repeats_in_words(about), *about["assumed"]]
 
 
+def in_words(dataset: Mapping) -> dict[str, str]:
+    """The same for a page or a card, by heading: of what run.json says of a data set; {} where that is not own data.
+
+    Raises KeyError where it lacks what that says.
+    """
+    about = dataset.get("about")
+    if not about:
+        return {}
+    classes = [
+        f"{cut(name, 60)} {', '.join(f'{counts[split]:,}' for split in SPLITS)}" for name, counts in about["classes"].items()
+    ]
+    classes = [*classes[:MOST], f"and {len(classes) - MOST:,} more"] if len(classes) > MOST else classes
+    words = [f"{split} {about['words'][split][2]:,.0f} ({_between(about['words'][split][1::2])})" for split in SPLITS]
+    return {
+        "rows": rows_in_words(about, dataset["dropped"]),
+        "splits": about["splits"],
+        "texts of each class (train, validation, test)": "; ".join(classes),
+        "words of a text (median, half of them between)": "; ".join(words),
+        "repeated texts": repeats_in_words(about),
+        **({"assumed": "; ".join(about["assumed"])} if about["assumed"] else {}),
+    }
+
+
 def _rows(about: Mapping) -> Iterator[list[str]]:
     yield ["", *SPLITS]
     classes = about["classes"]

@@ -139,8 +139,11 @@ def get_entry(name: str) -> DatasetEntry:
 def entry_of(data: object) -> DatasetEntry:
     """The entry of a recipe's data section: the registry's, or one made of what the section says of the user's own data.
 
-    data: the section, or its keys and values as a record keeps them. DatasetError as `get_entry`.
+    data: the section, or its keys and values as a record keeps them; a text is a name in the registry. DatasetError as
+    `get_entry`.
     """
+    if isinstance(data, str):
+        return get_entry(data)
     keys = data if isinstance(data, Mapping) else vars(data)
     path, hub_id = keys.get("path"), keys.get("hub_id")
     if path is None and hub_id is None:
@@ -148,9 +151,10 @@ def entry_of(data: object) -> DatasetEntry:
     columns = {"text": (keys["text"] or "text",), "label": (keys["label"] or "label",)}
     if keys["text_pair"]:
         columns["text_pair"] = (keys["text_pair"],)
-    file = "" if path is None else Path(path).name.rstrip(".") or Path(path).resolve().name
+    file = "" if path is None else Path(path).resolve().name
+    name = hub_id or file.partition(".")[0] or file
     return DatasetEntry(
-        name=hub_id or file.partition(".")[0] or file,
+        name=f"own_{name}" if name in DATASETS else name,
         citation=f"the Hub's {hub_id}" if hub_id else f"own data, {file}, which is not part of this repository",
         hub_id=hub_id,
         hub_config=keys["config"],
