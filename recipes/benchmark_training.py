@@ -57,8 +57,8 @@ def train(folder: Path) -> Trained:
     texts = Texts(recipe, folder / "run", PartialState(cpu=True))
     sizes = {split: len(texts.loaded.splits[split]) for split in ("train", "test")}
     said = (
-        f"Trained weights: {recipe.data.name}, {sizes['train']:,} training texts, seed {recipe.seed}, {EPOCHS} epochs, "
-        f"accuracy {accuracy:.3f} on {sizes['test']:,} test texts, whose words, joined, are the texts they are timed on."
+        f"Trained weights: {texts.loaded.entry.name}, {sizes['train']:,} training texts, seed {recipe.seed}, {EPOCHS} "
+        f"epochs, accuracy {accuracy:.3f} on {sizes['test']:,} test texts, whose words, joined, are the texts they are timed on."
     )
     model = AttentionClassifierForSequenceClassification.from_pretrained(folder / "run" / MODEL).eval()
     return Trained(model, texts.rows("test"), genuine, said)

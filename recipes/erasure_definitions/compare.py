@@ -41,6 +41,7 @@ from attnfaith import AttentionClassifierForSequenceClassification, recipes, run
 from attnfaith._random import generator
 from attnfaith.cli import guarded
 from attnfaith.data.collation import pad_batch
+from attnfaith.data.registry import entry_of
 from attnfaith.data.tokenization import encode
 from attnfaith.experiments._subsets import distinct, read_parts, scores, whole
 from attnfaith.experiments.rationale_erasure import rationales
@@ -163,7 +164,7 @@ def compare(run: Path, names: Sequence[str], limit: int) -> pd.DataFrame:
     rows = encode(runs.load_data(recipe, {**recipe.data.limits, split: limit}).splits[split], tokenizer)
     measured, values = instances(model, rows, recipe, names)
     cell = {key: getattr(recipe.model, key) for key in ("encoder", "alignment", "projection")}
-    cell = {"run": run.name, "dataset": recipe.data.name, **cell, "seed": recipe.seed}
+    cell = {"run": run.name, "dataset": entry_of(recipe.data).name, **cell, "seed": recipe.seed}
     return pd.DataFrame([{**cell, **row} for row in table_rows(measured, values)])
 
 

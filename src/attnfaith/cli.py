@@ -311,10 +311,12 @@ def reproduce(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, help="folder of the new run (default: runs/reproduced/NAME)")
     parser.add_argument("--records", metavar="REPO", help="data set with the record (default: the one that the card names)")
     parser.add_argument("--revision", help="of the model's repository")
+    parser.add_argument("--data.path", dest="data_path", metavar="PATH", help="where its own data lie (runs of own data)")
     known = parser.parse_args(arguments)
     from attnfaith import reproduction
 
-    done = reproduction.reproduce(known.source, known.output, records_repo=known.records, revision=known.revision)
+    how = {"records_repo": known.records, "revision": known.revision, "data_path": known.data_path}
+    done = reproduction.reproduce(known.source, known.output, **how)
     if _is_main_process():
         print(reproduction.describe(done))
     if not done.agrees:

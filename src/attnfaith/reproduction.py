@@ -49,7 +49,11 @@ SHARES = re.compile(r"(_significant|flip_fraction|share_of_zeros)$")
 SCALED = re.compile(r"kendall_tau|tie_ceiling|top_k_overlap|normalised_entropy")
 # of run.json: numbers that the recipe decides; not seconds, versions and places
 NUMBERS = ("dataset", "sizes", "truncated", "vocabulary", "epochs", "best", "attention_faithfulness")
-NAMES = ("dataset.name", "dataset.revision")  # what the data are called here; their fingerprint says what they are
+NAMES = (
+    "dataset.name",
+    "dataset.revision",
+    "dataset.about.assumed",
+)  # what the data are called here; their fingerprint says what they are
 EXPLAINS = ("version", "code", "commit", "dirty", "libraries", "python", "platform", "device")
 TABLE = "reproduction.csv"
 
@@ -105,19 +109,22 @@ def reproduce(
     *,
     records_repo: str | None = None,
     revision: str | None = None,
+    data_path: str | None = None,
 ) -> Reproduction:
     """Train and measure anew what `source` records, and compare.
 
     source: the folder of a finished run, or the id of its model repository on the Hub. output: folder of the new run, by
     default runs/reproduced/<name>; a reproduction that was stopped there goes on, a finished one is compared again.
     records_repo: data set repository of the record, by default the one that the model's card names. revision: of the model
-    repository.
+    repository. data_path: where the source's own data lie, if not where its recipe says; of a run from the Hub it must be
+    given, since a stranger's recipe names no file of this machine.
 
     Writes <output>/reproduction.csv. Raises ReproductionError where the source is no finished run or cannot be read, or the
     texts that are here are others than those it was trained and measured on, and what `runs.run` raises; all before the
     training starts.
     """
-    source = read(source, records_repo=records_repo, revision=revision)
+    local = Path(source).is_dir()
+    source = _with_data(read(source, records_repo=records_repo, revision=revision), data_path, local=local)
     _check_texts(source)
     folder = Path(output) if output is not None else Path("runs") / "reproduced" / source.name
     recipe = dataclasses.replace(source.recipe, output_dir=str(folder))
@@ -190,6 +197,27 @@ def _downloaded_record(repo_id: str, records_repo: str | None, revision: str | N
     return pa.concat_tables([record.load(hf_hub_download(records_repo, path, repo_type="dataset")) for path in shards])
 
 
+def _with_data(source: Source, path: str | None, *, local: bool) -> Source:
+    """The source with its own data at this path. Raises ReproductionError where it has none, or they must be named."""
+    data, recorded = source.recipe.data, (source.run.get("dataset") or {}).get("revision", "unknown")
+    if path is None and (local or data.path is None):
+        return source
+    if data.path is None:
+        raise ReproductionError(f"--data.path {excerpt(path)}: {source.name} was not made of a file; leave it out")
+    name = Path(data.path).name
+    if path is None:
+        raise ReproductionError(
+            f"{source.name} was made of its owner's {excerpt(name)} ({recorded}), which is not published: if you have it, "
+            "say where with --data.path"
+        )
+    if Path(path).name != name:
+        raise ReproductionError(
+            f"--data.path {excerpt(path)}: rows are known by their file, so it must be called {excerpt(name)}"
+        )
+    data = dataclasses.replace(data, path=path)
+    return source._replace(recipe=dataclasses.replace(source.recipe, data=data))
+
+
 def _check_texts(source: Source) -> None:
     """Raise ReproductionError where the texts are others than those of the source; what the data set is called is no matter.
 
@@ -198,14 +226,14 @@ def _check_texts(source: Source) -> None:
     recorded = source.run.get("texts") or {}
     if not recorded:
         return
-    loaded = runs.load_data(source.recipe)
+    loaded = runs.load_data(source.recipe, recorded=source.run)
     present = {split: fingerprint(rows) for split, rows in loaded.splits.items()}
     if other := [split for split in recorded if recorded[split] != present.get(split)]:
         sizes = source.run.get("sizes") or {}
         counts = ", ".join(f"{split} {sizes.get(split, '?')} recorded, {len(loaded.splits[split])} here" for split in other)
         raise ReproductionError(
             f"{source.name} was made of other texts: those of {', '.join(other)} are not the ones that "
-            f"{source.recipe.data.name} gives here (texts: {counts}; read here: {loaded.revision}, then: "
+            f"{loaded.entry.name} gives here (texts: {counts}; read here: {loaded.revision}, then: "
             f"{(source.run.get('dataset') or {}).get('revision', 'unknown')}): get the data set that it was made of"
         )
 

@@ -83,7 +83,7 @@ def roar(
     wanted += [(name, share, seed) for seed in seeds for share in shares for name in (RANDOM, *scores["train"])]
     start = 1 if model.config.markers else 0
     cell = {
-        "dataset": recipe.data.name,
+        "dataset": loaded.entry.name,
         **{name: getattr(recipe.model, name) for name in ("encoder", "alignment", "projection")},
     }
     for key in wanted:
@@ -163,7 +163,7 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
     path = output / f"scores-{split}.parquet"
     wanted = [name for name in names if name != "attention"]
     if not path.exists():
-        cell = record.Identity(recipe.data.name, fingerprint(loaded.splits[split]), split, recipe.seed)
+        cell = record.Identity(loaded.entry.name, fingerprint(loaded.splits[split]), split, recipe.seed)
         options = {name: given for name, given in recipe.measure.options.items() if name in wanted}
         measure(model, rows, cell, wanted, path, options=options, seed=recipe.measure.seed)
     table = record.load(path)

@@ -56,6 +56,16 @@ class Columns:
     def text(self) -> list[str]:
         return self.lists["text"]
 
+    @classmethod
+    def of(cls, entry: DatasetEntry, lists: dict[str, list[str]], label, instance_id: list[str]) -> "Columns":
+        """Rows that are checked already: text (and text_pair), labels 0..C-1 [rows] and the rows' names."""
+        import numpy as np
+
+        made = object.__new__(cls)
+        made.entry, made.gold_column, made.lists, made.label = entry, None, lists, label
+        made.instance_id = np.array(instance_id, object)
+        return made
+
     def take(self, rows) -> "Columns":
         taken = object.__new__(Columns)
         taken.entry, taken.gold_column = self.entry, self.gold_column

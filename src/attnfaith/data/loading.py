@@ -53,13 +53,15 @@ class LoadedDataset:
     empty_pair: dict[str, int] = field(default_factory=dict)
     extra_vocabulary: list[str] = field(default_factory=list, repr=False)
     unknown_candidates: int = 0
+    about: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Source:
     """A data set read, checked and cut into splits, before any limit: `limited` gives the rows that are used.
 
-    kept: of each split, the rows that its length filter keeps. dropped: as of `LoadedDataset`, without limits.
+    kept: of each split, the rows that its length filter keeps. dropped: as of `LoadedDataset`, without limits. about: as
+    there, without what depends on limits.
     """
 
     entry: DatasetEntry
@@ -70,13 +72,18 @@ class Source:
     parts: dict[str, Columns] = field(repr=False)
     lengths: dict = field(repr=False)
     kept: dict = field(repr=False)
+    about: dict = field(default_factory=dict)
 
     def limited(self, limits: Mapping[str, int] | None = None) -> LoadedDataset:
         """The data set with at most so many rows of a split, as `load_splits` says; nothing is read again."""
+        import datasets
+        import numpy as np
+
         limits = dict(limits or {})
         sources.check_sizes("limits", limits)
         entry, dropped = self.entry, {part: dict(counts) for part, counts in self.dropped.items()}
         splits, empty, empty_pair, unknown_candidates, vocabulary_texts = {}, {}, {}, 0, []
+        about = {**self.about, "classes": {name: {} for name in self.label_names}, "words": {}} if self.about else {}
         for split in SPLITS:
             rows, lengths, kept = self.parts[split], self.lengths[split], self.kept[split]
             if split == "train" and split not in limits:
@@ -92,9 +99,11 @@ class Source:
                 empty_pair[split] = int((rows.lengths("text_pair") == 0).sum())
             if entry.candidates:
                 unknown_candidates += sum(rows.lists["unknown_candidates"])
+            if about:
+                for label, name in enumerate(self.label_names):
+                    about["classes"][name][split] = int((rows.label == label).sum())
+                about["words"][split] = np.quantile(lengths[kept], (0, 0.25, 0.5, 0.75, 1)).tolist()
             splits[split] = rows.dataset()
-
-        import datasets
 
         return LoadedDataset(
             datasets.DatasetDict(splits),
@@ -107,6 +116,7 @@ class Source:
             empty_pair,
             list(self.label_names) if entry.candidates else [],
             unknown_candidates,
+            about,
         )
 
 

@@ -39,7 +39,7 @@ from attnfaith.reporting import cards
 
 
 SHARD_BYTES = 500_000_000
-PLACES = {"output_dir", "base", "folder", "vectors"}  # keys whose values are paths
+PLACES = {"path", "output_dir", "base", "folder", "vectors"}  # keys whose values are paths
 
 
 def plan(
@@ -130,6 +130,11 @@ class _Run(NamedTuple):
     tables: dict[str, pa.Table]
     files: dict[str, Path | bytes]
     shards: dict[str, Path]
+
+    @property
+    def data(self) -> dict:
+        """The data section of its recipe."""
+        return records.settings(next(iter(self.tables.values())))[0]["recipe"]["data"]
 
     @property
     def heading(self) -> dict:
@@ -232,7 +237,7 @@ def records_files(repo_id: str, cells: Mapping[str, Mapping]) -> dict[str, bytes
 def _model_repo(run: _Run, records_repo: str, results_repo: str) -> Repo:
     figures = run.folder / "report" / "figures"
     at_hand = sorted(path.stem for path in figures.glob("*.png"))
-    dataset = facts(run.heading["dataset"])
+    dataset = facts(run.data)
     files = dict(run.files)
     files[CARD] = cards.model_card(
         run.state,

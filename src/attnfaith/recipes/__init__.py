@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 
+PLACES_OF_DATA = ("data.name", "data.path", "data.hub_id")
 UNTOLD = ("name", "output_dir", "note")  # keys of which no note speaks
 MOST_KEYS = 200  # characters of their names in a note
 
@@ -59,8 +60,11 @@ def load(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Recip
     Raises RecipeError for a file that is missing or not YAML, an unknown key, a wrong type.
     """
     given = parse_overrides(overrides)
-    if path is None and (names := [value for key, value in given if key == "data.name"]):
-        name = re.sub(r"[^\w.-]+", "-", str(names[-1]))
+    if path is None and (names := [value for key, value in given if key in PLACES_OF_DATA]):
+        name = str(names[-1])
+        if ("data.path", name) in given:  # reviews.csv.gz is reviews
+            name = Path(name).resolve().name.partition(".")[0] or "own"
+        name = re.sub(r"[^\w.-]+", "-", name)
         return _complete({"name": name, "output_dir": f"runs/{name}"}, given, "the recipe")
     path = find(QUICKSTART if path is None else path)
     return _complete(_read(read_text(path, "recipe"), str(path)), given, str(path))

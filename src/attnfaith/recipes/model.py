@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from attnfaith.data.registry import get_entry
+from attnfaith.data.registry import entry_of
 from attnfaith.errors import excerpt
 from attnfaith.recipes.schema import Recipe
 from attnfaith.recipes.sections import RecipeError
@@ -40,6 +40,6 @@ def check_models(recipes: Mapping[str, Recipe]) -> None:
     """Raise RecipeError, naming the recipe, where `model_config` refuses one of many: before the first of them is run."""
     for name, recipe in recipes.items():
         try:
-            model_config(recipe, get_entry(recipe.data.name).pair)
+            model_config(recipe, entry_of(recipe.data).pair)
         except RecipeError as error:
             raise RecipeError(f"{name}: {error}") from error

@@ -9,23 +9,63 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from attnfaith.data.tokenization import PREPROCESSING
 from attnfaith.errors import excerpt
 from attnfaith.recipes.arguments import check_arguments
 from attnfaith.recipes.sections import LARGEST, Count, NotNegative, Positive, RecipeError, Seed, Share, section
 
 
+Part = Annotated[float, Field(gt=0, lt=1)]
+PLACES = ("name", "path", "hub_id")  # of the texts, one of them
+OWN = ("text", "text_pair", "label", "preprocessing", "validation_share", "test_share", "split_seed")
+IN_FILES = ("encoding", "delimiter", "quotes")
+ON_THE_HUB = ("revision", "config")
+_OF = dict.fromkeys(OWN, "it is for own data; leave it out, or give data.path or data.hub_id")
+_OF |= dict.fromkeys(IN_FILES, "it is for files; leave it out, or give data.path")
+_OF |= dict.fromkeys(ON_THE_HUB, "it is for data sets of the Hub; leave it out, or give data.hub_id")
+LONGEST_OWN = 1000  # tokens: one text of many thousands would need the memory of all others together
+
+
 @section
 class Data:
-    """Which texts, in which words."""
+    """Which texts, in which words: of a data set of the registry, of a file or folder, or of the Hub."""
 
-    name: str = "planted_evidence"
-    """data set of the registry"""
+    name: str | None = None
+    """data set of the registry; null: planted_evidence, or own data"""
+    path: str | None = None
+    """own data: a file (csv, tsv, jsonl, json, parquet; .gz), or a folder with train, validation and test"""
+    hub_id: str | None = None
+    """own data: OWNER/NAME of a data set on the Hub"""
+    revision: str | None = None
+    """of the Hub's data set: branch, tag or commit; null: main"""
+    config: str | None = None
+    """of the Hub's data set: its configuration; null: the default"""
+    text: str | None = None
+    """own data: column of the text; null: text, or the only one that it can be"""
+    text_pair: str | None = None
+    """own data: column of the second text of a pair; null: single texts"""
+    label: str | None = None
+    """own data: column of the class; null: label, or the only one that it can be"""
+    encoding: str | None = None
+    """own data: encoding of the files, such as cp1252; null: by their byte order mark, UTF-8, else cp1252"""
+    delimiter: str | None = None
+    """own data: between the fields of a csv; null: what parts its first line"""
+    quotes: bool = True
+    """own data: a field may stand in quotation marks; false: they are characters like others"""
+    preprocessing: str | None = None
+    """own data: default, words, whitespace, imdb or sst; null: words"""
+    validation_share: Part = 0.15
+    """own data: share of the texts of each class that is validation where there is none"""
+    test_share: Part = 0.15
+    """own data: likewise test"""
+    split_seed: Seed = 0
+    """own data: of these cuts"""
     arguments: dict[str, Any] = field(default_factory=dict)
     """knobs of a built-in generator"""
     limits: dict[str, Count] = field(default_factory=dict)
     """split: largest number of its rows, drawn at random"""
     max_length: Count | None = None
-    """tokens of an input, markers included; longer texts are cut and counted"""
+    """tokens of an input, markers included; longer texts are cut and counted; null: no limit, of own data 1000"""
     max_sentence_length: Count | None = None
     """of hierarchical models: words of a sentence; a longer one goes on as another"""
     max_sentences: Count | None = None
@@ -38,6 +78,37 @@ class Data:
     """vectors of words that the file lacks"""
     seed: Seed = 0
     """of generated data and of limits"""
+
+    def __post_init__(self):
+        given = [f"data.{key}={excerpt(getattr(self, key))}" for key in PLACES if getattr(self, key) is not None]
+        if len(given) > 1:
+            raise RecipeError(
+                f"{' and '.join(given)}: name a data set of the registry, or a path, or a data set of the Hub, and set the "
+                "others to null"
+            )
+        defaults = {"name": "planted_evidence"}
+        if own := self.path is not None or self.hub_id is not None:
+            defaults = {"preprocessing": "words", "max_length": LONGEST_OWN}
+        for key, value in defaults.items():  # written out, so that the recipe is complete
+            if getattr(self, key) is None:
+                object.__setattr__(self, key, value)
+        owned = ON_THE_HUB if self.path is not None else IN_FILES if own else (*OWN, *ON_THE_HUB, *IN_FILES)
+        for key in owned:
+            if getattr(self, key) != getattr(Data, key):
+                raise RecipeError(
+                    f"data.{key}={excerpt(getattr(self, key))} with {given[0] if given else 'no own data'}: {_OF[key]}"
+                )
+        if own and self.preprocessing not in PREPROCESSING:
+            raise RecipeError(
+                f"data.preprocessing={excerpt(self.preprocessing)} does not exist; choose one of {', '.join(PREPROCESSING)}"
+            )
+        if self.arguments and own:
+            raise RecipeError(f"data.arguments={excerpt(self.arguments)} are of generated data, and {given[0]} is read")
+        if self.validation_share + self.test_share >= 1:
+            raise RecipeError(
+                f"data.validation_share={self.validation_share:g} and data.test_share={self.test_share:g} leave nothing for "
+                "training: their sum must be below 1"
+            )
 
 
 @section

@@ -10,7 +10,7 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
-from attnfaith.data.registry import get_entry
+from attnfaith.data.registry import entry_of
 from attnfaith.measurement import check_options, load_producers
 from attnfaith.recipes import Recipe, RecipeError, model_config
 from attnfaith.runs import train
@@ -54,7 +54,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     folder = Path(recipe.output_dir)
     arguments = training_arguments(recipe)
     check_processes(arguments)
-    model_config(recipe, get_entry(recipe.data.name).pair)
+    model_config(recipe, entry_of(recipe.data).pair)
     check_base(recipe)
     with opened(folder, recipe, state, overwrite=overwrite, resume=resume):
         try:

@@ -121,7 +121,7 @@ class Measurement:
             attention = self.base.attention(split, self.texts.rows(split))
         trained = state.get("texts") or {"train": fingerprint(self.texts.loaded.splits["train"])}
         cell = record.Identity(
-            dataset=self.recipe.data.name,
+            dataset=self.texts.loaded.entry.name,
             texts=fingerprint(drawn),
             training_texts=trained["train"],
             split=split,

@@ -11,16 +11,19 @@ from accelerate import PartialState
 from datasets import Dataset
 from transformers import TrainingArguments, get_scheduler
 
+from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.loading import LoadedDataset, Source, read_source
-from attnfaith.data.registry import SPLITS
+from attnfaith.data.own_data import read_own
+from attnfaith.data.own_summary import summary
+from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import file_digest, load_vectors
-from attnfaith.errors import excerpt
+from attnfaith.errors import DatasetError, cut, excerpt
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError, model_config
 from attnfaith.runs.checkpoint import load_tokenizer
-from attnfaith.runs.folder import CHECKPOINTS, MODEL
+from attnfaith.runs.folder import CHECKPOINTS, MODEL, STATE, RunError, read_state
 from attnfaith.training import LOWER_IS_BETTER, check_selection
 
 
@@ -101,8 +104,11 @@ class Texts:
         """The data set, and the texts of it that are measured."""
         section, limits = self.recipe.measure, self.recipe.data.limits
         with self.state.local_main_process_first():
-            source = _read(self.recipe)
+            recorded = read_state(self.folder) if (self.folder / STATE).is_file() else {}
+            source = _read(self.recipe, recorded)
             loaded = source.limited(limits)
+            if loaded.entry.own:
+                _check_unchanged(self.folder, loaded, recorded)
             if section.limit is None:
                 return loaded, loaded.splits[section.split]
             return loaded, source.limited({**limits, section.split: section.limit}).splits[section.split]
@@ -136,13 +142,41 @@ class Texts:
         return self.rows(section.split) if section.limit is None else encode(self.drawn, self.tokenizer)
 
 
-def load_data(recipe: Recipe, limits: Mapping[str, int] | None = None) -> LoadedDataset:
-    """The data set of a recipe, with its own limits or those given."""
-    return _read(recipe).limited(recipe.data.limits if limits is None else limits)
+def _was(recipe: Recipe, recorded: Mapping) -> str:
+    """What a run's own data were, for a message; "" where it says nothing of them."""
+    files = ((recorded.get("dataset") or {}).get("about") or {}).get("files")
+    if recipe.data.path is None or not files:
+        return ""
+    listed = cut(", ".join(f"{name} (SHA-256 {digest[:16]})" for name, digest in files.items()), 200)
+    return f". The run was trained on {listed}, at data.path={excerpt(recipe.data.path)}: put that there"
 
 
-def _read(recipe: Recipe) -> Source:
+def _check_unchanged(folder: Path, loaded: LoadedDataset, recorded: Mapping) -> None:
+    """Raise RunError where own data are no longer those that the model in a folder was trained on."""
+    texts = recorded.get("texts") or {}
+    if other := [split for split in texts if texts[split] != fingerprint(loaded.splits[split])]:
+        read = (recorded.get("dataset") or {}).get("revision")
+        raise RunError(
+            f"{loaded.entry.name!r} has changed since the run in {folder} was trained: other texts or labels in "
+            f"{', '.join(other)} ({read} then, {loaded.revision} now). Put the old data back, or train anew with "
+            "--overwrite_output_dir"
+        )
+
+
+def load_data(recipe: Recipe, limits: Mapping[str, int] | None = None, recorded: Mapping | None = None) -> LoadedDataset:
+    """The data set of a recipe, with its own limits or those given. recorded: what run.json says of a run of it, if there is
+    one, for the message where own data are not there.
+    """
+    return _read(recipe, recorded or {}).limited(recipe.data.limits if limits is None else limits)
+
+
+def _read(recipe: Recipe, recorded: Mapping) -> Source:
     data = recipe.data
+    if entry_of(data).own:
+        try:
+            return read_own(data)
+        except DatasetError as error:
+            raise DatasetError(f"{error}{_was(recipe, recorded)}") from error
     try:
         return read_source(data.name, seed=data.seed, **data.arguments)
     except TypeError as error:
@@ -152,7 +186,9 @@ def _read(recipe: Recipe) -> Source:
 
 
 def remarks(loaded: LoadedDataset) -> list[str]:
-    """What of the data cannot be used or says nothing, with counts: a user may find a mistake in the files by it."""
+    """What was read of own data, and what of any cannot be used or says nothing, with counts: a user may find a mistake in
+    the files by it.
+    """
     source = loaded.dropped["source"]
     counts = {
         "questions are left out: their answer is not in their text": source.get("answer_not_candidate", 0),
@@ -161,7 +197,8 @@ def remarks(loaded: LoadedDataset) -> list[str]:
         "texts have no words": sum(loaded.empty.values()),
         "second texts have no words": sum(loaded.empty_pair.values()),
     }
-    return [f"{loaded.entry.name}: {count:,} {what}" for what, count in counts.items() if count]
+    own = summary(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
+    return own + [f"{loaded.entry.name}: {count:,} {what}" for what, count in counts.items() if count]
 
 
 def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):

@@ -97,12 +97,13 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
     return {
         "status": "trained",
         "dataset": {
-            "name": recipe.data.name,
+            "name": loaded.entry.name,
             "revision": loaded.revision,
             "dropped": loaded.dropped,
             "empty": loaded.empty,
             "empty_pair": loaded.empty_pair,
             "unknown_candidates": loaded.unknown_candidates,
+            **({"about": loaded.about} if loaded.about else {}),
         },
         "texts": {split: fingerprint(part) for split, part in loaded.splits.items()},
         "sizes": {split: len(part) for split, part in loaded.splits.items()},

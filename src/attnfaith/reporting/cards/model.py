@@ -11,6 +11,7 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
 from attnfaith import __version__
+from attnfaith.data.own_summary import in_words
 from attnfaith.record import Identity
 from attnfaith.reporting.blocks import MOST_CLASSES
 from attnfaith.reporting.cards import citations
@@ -111,6 +112,7 @@ def card_of(
         run=checkpoint.run,
         recipe=public(checkpoint.recipe),
         left_out=_left_out(checkpoint),
+        own=in_words(checkpoint.run.get("dataset") or {}),
         accuracy=checkpoint.numbers["accuracy"],
         scores=checkpoint.scores,
         class_scores=_class_scores(checkpoint),
@@ -191,7 +193,7 @@ def _metadata(checkpoint: Checkpoint, repo_id: str, dataset: Mapping, records_re
         for metric, name, value, arguments in _metric_values(checkpoint)
     ]
     data = ModelCardData(
-        language="en" if dataset["hub_id"] else None,
+        language="en" if dataset["hub_id"] and not dataset["own"] else None,
         license=LICENCE,
         library_name="transformers",
         pipeline_tag="text-classification",
@@ -232,7 +234,7 @@ def eval_results(
                 notes=f"{name}, {checkpoint.heading['split']}, n = {arguments['n']}{interval}",
             )
         )
-    return {f".eval_results/{dataset['name']}.yaml": _yaml_list(eval_result_entries_to_yaml(entries))}
+    return {f".eval_results/{dataset['name'].replace('/', '--')}.yaml": _yaml_list(eval_result_entries_to_yaml(entries))}
 
 
 def _yaml_list(entries: list) -> str:

@@ -40,7 +40,7 @@ def checkpoint_name(name: str) -> str:
 def write_cards(
     folders: Mapping[str, str | os.PathLike],
     output: str | os.PathLike,
-    facts: Callable[[str], Mapping],
+    facts: Callable[[Mapping | str], Mapping],
     *,
     records_repo: str | None = None,
     results_repo: str | None = None,
@@ -60,7 +60,7 @@ def write_cards(
         text = card_of(
             checkpoint,
             repo_id,
-            facts(checkpoint.heading["dataset"]),
+            facts(checkpoint.recipe.get("data") or checkpoint.heading["dataset"]),
             figures=at_hand,
             records_repo=records_repo,
             results_repo=results_repo,

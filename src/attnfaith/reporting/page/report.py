@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.data.own_summary import in_words
 from attnfaith.files import write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
@@ -113,6 +114,7 @@ def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict
         "what it is": note or made["note"] or made["name"],
         **({"trained against": run["base"]["folder"]} if "base" in run else {}),
         "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
+        **in_words(run["dataset"]),
         "classes": _classes(cells[0]["label_names"]),
         "attention is over": "sentences, which are the tokens below" if "words" in record.column_names else "tokens",
         "vocabulary": f"{run['vocabulary']:,} entries",
