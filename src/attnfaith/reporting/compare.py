@@ -12,7 +12,7 @@ from markupsafe import escape
 from attnfaith import record as records
 from attnfaith.errors import cut
 from attnfaith.reporting import sections, terminal
-from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, split_cells
+from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.tables import format_number
 from attnfaith.stats import Panel, holm, sign_flip_tests
@@ -263,12 +263,6 @@ def _verdict(row: Mapping) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ the words
-
-
-def quantity_label(name: str) -> str:
-    """A number's name for reading: "τ attention–leave-one-out", "permutation TVD"."""
-    words = measure_label(name).split(" ")
-    return " ".join({"tau": "τ", "tvd": "TVD", "jsd": "JSD"}.get(word, word) for word in words)
 
 
 def _line(row: Mapping) -> tuple[str, ...]:
