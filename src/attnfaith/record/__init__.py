@@ -2,7 +2,16 @@
 
 from attnfaith.record.column import Column, RecordError, column_of
 from attnfaith.record.digest import CORE, code_digest, stale
-from attnfaith.record.identity import HEADING, IDENTITY_COLUMNS, Identity, as_columns, from_row, projection_label
+from attnfaith.record.identity import (
+    HEADING,
+    IDENTITY_COLUMNS,
+    UNKNOWN,
+    UNKNOWN_SEED,
+    Identity,
+    as_columns,
+    from_row,
+    projection_label,
+)
 from attnfaith.record.io import (
     check_one_code,
     concatenate,
@@ -38,6 +47,8 @@ __all__ = [
     "OPTIONAL_COLUMNS",
     "RecordError",
     "SUM_TOLERANCE",
+    "UNKNOWN",
+    "UNKNOWN_SEED",
     "VERSION",
     "as_columns",
     "axes",
