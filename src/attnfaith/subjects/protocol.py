@@ -112,9 +112,9 @@ class Subject(Protocol):
     attends to sentences or words there are fewer. `attendable` says which places there are, and `items` to which of them an
     input position belongs.
 
-    Every subject has all that comes before `rows`. `rows`, `identity` and `digest` are what a record needs: a subject without
-    them can be asked by measures and experiments, and has no record. The rest, from `embed` on, goes with a capability, and a
-    subject without it may lack it.
+    Every subject has all that comes before `rows`. A record needs RECORDED as well: a subject without can be asked by measures
+    and experiments, and has no record. The rest, from `embed` on, goes with a capability, and a subject without that may lack
+    it.
     """
 
     kind: str  # of this subject, for people
@@ -155,9 +155,9 @@ class Subject(Protocol):
         """(B,T): the weights that a person would be shown, 0 where nothing is attendable; without gradient."""
 
     def rows(self, texts):
-        """A `datasets.Dataset` of encoded instances from one with the columns instance_id and text, and perhaps text_pair and
-        label, row by row: instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids), truncated
-        (whether the text was cut), and what `collate` asks besides.
+        """A `datasets.Dataset` of encoded instances, row by row, from one with the columns instance_id and text, and perhaps
+        text_pair and label. It has instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids),
+        truncated (whether the text was cut), and what `collate` asks besides.
 
         Raises SubjectError or DatasetError for texts that the model cannot read.
         """
