@@ -1,7 +1,7 @@
 """Intervals and tests: how far a number can be trusted, and whether a difference is more than chance."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -295,11 +295,12 @@ class Panel:
     levels, because these read the same texts, so that differences are paired. With one seed the interval is over texts only.
     With three, one draw in nine is of one seed alone, so that the interval reaches about as far as the lowest and the
     highest seed, and an interval without 0 needs all three on one side; three seeds cannot say more. Every draw is fixed by
-    a constant.
+    a constant. n_draws: how many, D.
     """
 
     values: np.ndarray
     held: np.ndarray
+    n_draws: int = DRAWS
 
     @cached_property
     def n(self) -> np.ndarray:
@@ -332,13 +333,13 @@ class Panel:
         gaps = np.flatnonzero(~defined.all(axis=1))
         known_values, known_gaps = np.where(defined, values, 0), defined[gaps].astype(np.float64)
         parts = []
-        for part in _drawn(count, DRAWS, 0):
+        for part in _drawn(count, self.n_draws, 0):
             counts = np.full((len(values), len(part)), float(count))  # each draw has as many texts as there are
             if len(gaps):
                 counts[gaps] = known_gaps @ part.T
             parts.append(ratio(known_values @ part.T, counts))
-        by_seed = np.concatenate(parts, axis=1).reshape(levels, seeds, DRAWS)
-        chosen = np.concatenate(list(_drawn(seeds, DRAWS, 1))).T
+        by_seed = np.concatenate(parts, axis=1).reshape(levels, seeds, self.n_draws)
+        chosen = np.concatenate(list(_drawn(seeds, self.n_draws, 1))).T
         known = ~np.isnan(by_seed)
         return ratio((np.where(known, by_seed, 0) * chosen).sum(axis=1), (known * chosen).sum(axis=1))
 
@@ -353,14 +354,22 @@ class Panel:
         few = self.n < 2
         return np.where(few, np.nan, low), np.where(few, np.nan, high)
 
+    def p_values(self) -> np.ndarray:
+        """Two-sided p-values [X] of a mean of 0, by the draws: twice the share of them on the rarer side of 0, both sides
+        counting 0 itself and the observed mean (Davison & Hinkley 1997, 4.2); at least 2 / (D + 1). NaN below two values.
+        """
+        draws, known = self.draws, np.isfinite(self.draws)
+        rarer = np.minimum((known & (draws <= 0)).sum(axis=1), (known & (draws >= 0)).sum(axis=1))
+        return np.where(self.n < 2, np.nan, np.minimum(1, 2 * (1 + rarer) / (1 + known.sum(axis=1))))
+
     def minus(self, other: "Panel") -> "Panel":
         """The difference of each text in each seed; undefined where one of the two is."""
-        return Panel(self.values - other.values, self.held & other.held)
+        return replace(self, values=self.values - other.values, held=self.held & other.held)
 
     def where(self, other: "Panel") -> "Panel":
         """This panel where the other has values too: what is compared rests on the same texts."""
         both = self.held & other.held
-        return Panel(np.where(both & ~np.isnan(other.values), self.values, np.nan), both)
+        return replace(self, values=np.where(both & ~np.isnan(other.values), self.values, np.nan), held=both)
 
 
 def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:

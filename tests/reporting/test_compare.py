@@ -1,0 +1,137 @@
+"""Records side by side: what is shared is compared, a known difference is told, none is never called equal."""
+
+import numpy as np
+import pytest
+
+from attnfaith import record as records
+from attnfaith.reporting.compare import compare
+from attnfaith.reporting.errors import ReportError
+from attnfaith.stats import holm
+from tests.records import build, draw
+
+
+ROWS = ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])
+
+
+def one(correct, gradient=(3.0, 2.0, 1.0), **fields):
+    """A cell whose texts are right where `correct` says so; its tau is 1 of every other text, else -1."""
+    instances = [
+        {"label": int(right), "probs": [0.1, 0.9], "attention": ROWS[number % 2], "gradient": gradient}
+        for number, right in enumerate(correct)
+    ]
+    return build(instances, measures=("gradient",), **fields)
+
+
+def row(comparison, quantity):
+    (only,) = comparison.frame[comparison.frame["quantity"] == quantity].to_dict("records")
+    return only
+
+
+def test_a_known_difference_is_told_with_its_sign():
+    worse, better = one([0] * 30 + [1] * 10), one([1] * 30 + [0] * 10, projection="sparsemax")
+    comparison = compare([worse, better], ["w", "b"])
+    assert comparison.sides == ("w", "b") and comparison.n_texts == 40
+    correct = row(comparison, "correct")
+    assert (correct["mean_first"], correct["mean_second"], correct["difference"]) == (0.25, 0.75, 0.5)
+    assert 0 < correct["ci_low"] < 0.5 < correct["ci_high"] and correct["verdict"] == "higher" and correct["over"] == "texts"
+    assert row(compare([better, worse], ["b", "w"]), "correct")["verdict"] == "lower"
+    same = row(comparison, "tau attention–gradient")
+    assert same["difference"] == 0 and same["verdict"] == "cannot be told", "no difference shown is not called equal"
+
+
+def test_the_whole_table_is_one_family():
+    first, second = draw(40, seed=1), draw(40, seed=1, projection="sparsemax")
+    frame = compare([first, second], ["a", "b"]).frame
+    assert frame["p_holm"].tolist() == holm(frame["p_value"]).tolist() and len(frame) == 3
+    weak = one([1, 1, 1, 1, 1, 1] + [0] * 30), one([0] * 36, projection="sparsemax")
+    correct = row(compare(weak, ["a", "b"]), "correct")
+    assert correct["p_value"] == pytest.approx(2 / 2**6) and correct["p_holm"] == pytest.approx(4 / 2**6)
+    assert correct["ci_high"] < 0 and correct["verdict"] == "cannot be told", "significant alone, not among two numbers"
+
+
+def test_texts_are_matched_by_id_and_words():
+    first = build([{"id": f"t/{n}", "attention": [1.0], "tokens": [f"w{n}"], "label": 1} for n in range(6)])
+    ids = {4: ["w4"], 3: ["other"], 2: ["w2"], 9: ["w9"]}
+    second = build(
+        [{"id": f"t/{n}", "attention": [1.0], "tokens": words, "label": 0} for n, words in ids.items()],
+        projection="sparsemax",
+    )
+    comparison = compare([first, second], ["a", "b"])
+    assert comparison.n_texts == 2, "t/2 and t/4; t/3 has other words, t/9 is in one only"
+    assert row(comparison, "correct")["difference"] == -1.0
+    assert "Texts left out, which not all have or read alike: a 4, b 2." in comparison.notes
+
+
+def test_seeds_of_one_kind_are_one_side_and_paired():
+    right = {1: [1, 1, 1, 0], 2: [1, 1, 0, 0], 3: [1, 0, 1, 0]}
+    tables = [one(v * 5, seed=s) for s, v in right.items()]
+    tables += [one([0] * 20, seed=s, projection="sparsemax") for s in (1, 2, 3)]
+    comparison = compare(tables, list("abcdef"))
+    assert comparison.sides == ("softmax", "sparsemax")
+    correct = row(comparison, "correct")
+    means = np.mean([np.mean(v) for v in right.values()])
+    assert correct["over"] == "seeds and texts" and correct["mean_first"] == pytest.approx(means)
+    assert correct["difference"] == pytest.approx(-means) and correct["verdict"] == "lower"
+    assert correct["ci_low"] < -means < correct["ci_high"] < 0
+    shuffled = compare(tables[::-1], list("fedcba"))
+    assert row(shuffled, "correct")["difference"] == pytest.approx(means)
+
+
+def test_seeds_without_a_partner_are_left_out_and_told():
+    tables = [one([1, 0] * 5, seed=1), one([0, 0] * 5, seed=2), one([1, 1] * 5, seed=2, projection="sparsemax")]
+    comparison = compare(tables, list("abc"))
+    assert row(comparison, "correct")["difference"] == 1.0, "seed 2 against seed 2"
+    assert "Seeds of softmax left out, without a partner in the other side: 1." in comparison.notes
+    apart = compare([*tables[:2], *(one([1, 1] * 5, seed=s, projection="sparsemax") for s in (8, 9))], list("abcd"))
+    assert row(apart, "correct")["difference"] == 0.75
+    assert "No seed is on both sides: 1, 2 of softmax with 8, 9 of sparsemax." in apart.notes
+
+
+def test_seeds_of_one_model_alone_are_compared_with_each_other():
+    comparison = compare([one([1] * 8, seed=1), one([0] * 8, seed=2)], ["a", "b"])
+    assert comparison.sides == ("a", "b") and row(comparison, "correct")["difference"] == -1.0
+    twice = compare([one([1] * 8), one([0] * 8)], ["run", "run"])
+    assert twice.sides == ("run (1)", "run (2)"), "the same cell trained otherwise, such as with another learning rate"
+
+
+def test_numbers_that_only_one_has_are_named():
+    comparison = compare([draw(30, measures=("gradient", "lime")), draw(30, projection="sparsemax")], ["a", "b"])
+    assert list(comparison.frame["quantity"]) == ["tau attention–gradient", "correct"]
+    left = "Not compared, as not all have them: tau attention–lime, tau attention–leave_one_out."
+    assert left in comparison.notes
+
+
+def test_undefined_is_said_as_such():
+    tables = [one([1] * 4, gradient=(1.0, 1.0, 1.0), projection=name) for name in ("softmax", "sparsemax")]
+    comparison = compare(tables, ["a", "b"])
+    tau = row(comparison, "tau attention–gradient")
+    assert tau["verdict"] == "undefined" and tau["n_texts"] == 0 and tau["n_left_out"] == 4
+    assert "undefined" in str(comparison)
+
+
+def test_what_cannot_be_compared_is_one_line():
+    table = one([1] * 4)
+    with pytest.raises(ReportError, match="needs two models or more; given: a"):
+        compare([table], ["a"])
+    with pytest.raises(ReportError, match="2 records have 1 names"):
+        compare([table, table], ["a"])
+    other = build([{"id": "x/1", "attention": [1.0]}], projection="sparsemax")
+    with pytest.raises(ReportError, match=r"a and b have no text in common \(such as 't/000' and 'x/1'\)"):
+        compare([table, other], ["a", "b"])
+    other = build([{"id": "t/000", "attention": [1.0], "tokens": ["x"]}], projection="sparsemax")
+    with pytest.raises(ReportError, match="1 instance ids in common, but read other words"):
+        compare([table, other], ["a", "b"])
+    made = [
+        records.with_settings(t, [{"columns": {"attention": {"code": c}}}])
+        for t, c in ((table, "1"), (one([0] * 4, projection="sparsemax"), "2"))
+    ]
+    with pytest.raises(records.RecordError, match="different code: 'attention' by 1, 2"):
+        compare(made, ["a", "b"])
+    assert compare(made, ["a", "b"], mix_versions=True).n_texts == 4
+
+
+def test_it_shows_itself_and_escapes_names():
+    comparison = compare([one([1] * 4), one([0] * 4, projection="sparsemax")], ["<b>a</b>", "b\x1b[31m"])
+    assert "<b>a</b>" not in comparison.html() and "&lt;b&gt;a&lt;/b&gt;" in comparison.html()
+    assert "\x1b" not in str(comparison)
+    assert "correct               1.000   0.000      -1.000" in str(comparison)
