@@ -28,7 +28,7 @@ LAYERS = (
     ("hub",),
     ("recipes",),
     ("planned_identity",),
-    ("runs",),
+    ("runs", "api"),
     ("reproduction", "roar", "study"),
     ("cli",),
     ("__main__",),

@@ -207,7 +207,7 @@ def check(
         raise MeasurementError(f"level={level!r} is not known; choose one of {', '.join(LEVELS)}")
     try:
         subject = subject_of(model, level)
-        _check_recorded(subject)
+        check_recorded(subject)
         _check_data(dataset)
         subject.check(dataset)
         if subject.level == "word" and "words" in dataset.column_names:
@@ -230,7 +230,7 @@ def _declared(modules: Mapping[str, object], subject: Subject, dataset) -> dict[
     return extra
 
 
-def _check_recorded(subject: Subject) -> None:
+def check_recorded(subject: Subject) -> None:
     """Raises SubjectError where a subject lacks what a record says of its model."""
     if missing := [name for name in RECORDED if not hasattr(subject, name)]:
         raise SubjectError(

@@ -71,6 +71,9 @@ class Pooled:
         """As `Subject` says; of a hierarchical model over sentences, or words."""
         if self.tokenizer is None:
             raise SubjectError("texts need the model's tokenizer: Pooled(model, tokenizer)")
+        if (pair := "text_pair" in texts.column_names) != (self.config.query == "text"):
+            given, read = ("pairs", "single texts") if pair else ("single texts", "pairs (text, second text)")
+            raise SubjectError(f"these are {given}, and the model reads {read}")
         encoded = encode(texts, self.tokenizer)
         return by_words(encoded) if self.level == "word" else encoded
 

@@ -112,9 +112,9 @@ class Subject(Protocol):
     attends to sentences or words there are fewer. `attendable` says which places there are, and `items` to which of them an
     input position belongs.
 
-    Every subject has all that comes before `rows`. A record needs RECORDED as well: a subject without can be asked by measures
-    and experiments, and has no record. The rest, from `embed` on, goes with a capability, and a subject without that may lack
-    it.
+    Every subject has all that comes before `rows`. A record needs RECORDED as well: what lacks them can be asked by measures
+    and experiments, and has no record. The rest, from `embed` on, goes with a capability, and a subject without that one may
+    lack it.
     """
 
     kind: str  # of this subject, for people
