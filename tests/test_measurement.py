@@ -19,6 +19,7 @@ from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import gradient
 from attnfaith.measurement import MeasurementError, check_options, load_producers, measure
 from attnfaith.record import Column, Identity
+from attnfaith.subjects import Pooled
 
 
 CELL = Identity("tiny", "rev", "test", 7)
@@ -382,7 +383,7 @@ def test_what_the_weights_do_not_tell_is_in_the_digest(tiny_model):
     assert len({outputs.digest_model(model) for model in (free, held, other, tiny_model(projection="sparsemax"))}) == 4
     marked = (tiny_model(hierarchy="sentence", sentence_token_id=mark) for mark in (4, 5))
     assert len({outputs.digest_model(model) for model in marked}) == 2
-    assert measurement.model_identity(held)["score_scale"] == 1.0
+    assert measurement.model_identity(Pooled(held))["score_scale"] == 1.0
 
 
 def replaced(name):

@@ -1,8 +1,10 @@
 """A second subject, as small as one can be: attention over embeddings without an encoder, decoded by a tanh."""
 
+import hashlib
 from contextlib import nullcontext
 
 import torch
+from datasets import Dataset
 from torch import nn
 
 from attnfaith.data.collation import keep_positions, pad_batch
@@ -19,6 +21,7 @@ class Toy(nn.Module):
     kind = "toys of the tests"
     can = capabilities = frozenset({"embeddings", "held attention", "token deletion", "intervention"})
     pad_token_id, unknown_token_id = 0, 1
+    level, class_names = "token", ()
 
     def __init__(self, num_labels=2, seed=0):
         super().__init__()
@@ -38,8 +41,24 @@ class Toy(nn.Module):
 
     def collate(self, rows):
         batch = pad_batch([{"input_ids": row["input_ids"]} for row in rows], 0)
-        names = {name: [row[name] for row in rows] for name in ("instance_id",) if name in rows[0]}
-        return Batch.of({**batch, **names}, self)
+        names = {"instance_id": [row["instance_id"] for row in rows]} if "instance_id" in rows[0] else {}
+        return Batch.of({**batch, **names, "label": [row.get("labels") for row in rows]}, self)
+
+    def rows(self, texts):
+        """Texts of numbers, such as "7 12"."""
+        labels = texts["label"] if "label" in texts.column_names else None
+        columns = {"instance_id": texts["instance_id"], "tokens": [text.split() for text in texts["text"]]}
+        columns["input_ids"] = [[2, *map(int, tokens), 3] for tokens in columns["tokens"]]
+        columns["length"] = [len(ids) for ids in columns["input_ids"]]
+        columns["truncated"] = [False] * len(texts)
+        return Dataset.from_dict(columns | ({"labels": labels} if labels is not None else {}))
+
+    def identity(self):
+        return {"model": "toy", "encoder": "embedding", "projection": "softmax"}
+
+    def digest(self):
+        weights = [values.numpy().tobytes() for _, values in sorted(self.state_dict().items())]
+        return hashlib.sha256(b"".join(weights)).hexdigest()
 
     def check(self, dataset):
         """Everything suits it."""

@@ -14,15 +14,16 @@ import numpy as np
 import pyarrow as pa
 import torch
 from accelerate import PartialState
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 import attnfaith
 from attnfaith import experiments, importance, record
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError, DatasetError
 from attnfaith.files import write_atomically
-from attnfaith.outputs import KEPT, digest_attention, digest_data, digest_model
+from attnfaith.outputs import KEPT, digest_attention, digest_data
 from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of
+from attnfaith.subjects.protocol import FIELDS, RECORDED
 
 
 BATCH_TOKENS = 8192  # padded tokens of one batch
@@ -135,21 +136,20 @@ def measure(
             f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
         )
     subject, dataset, modules, options = check(model, dataset, names, level=level, options=options)
-    model, extra = subject.classifier, _declared(modules, subject, dataset)
-    level = "word" if subject.level == "word" else level
+    extra = _declared(modules, subject, dataset)
     if attention is not None:
         if modules:
             raise MeasurementError(
                 f"{list(modules)} would measure the model's own attention, not the one that is given: measure without them"
             )
         _check_given(attention, dataset)
-    identity = replace(cell, **model_identity(model, level), attention_kind="own" if attention is None else "given")
+    identity = replace(cell, **model_identity(subject), attention_kind="own" if attention is None else "given")
     batches = _batches(np.asarray(dataset["length"]), batch_tokens)
     shards = _shards(batches, shard_instances)
     plan = {
         "version": attnfaith.__version__,
         "columns": _makers(modules, extra),
-        "model": digest_model(model),
+        "model": subject.digest(),
         "data": digest_data(dataset),
         "attention": None if attention is None else digest_attention(attention, dataset),
         "identity": asdict(identity),
@@ -207,10 +207,10 @@ def check(
         raise MeasurementError(f"level={level!r} is not known; choose one of {', '.join(LEVELS)}")
     try:
         subject = subject_of(model, level)
-        require(subject, {"layers"}, "a record")  # what it says of the model is known of these alone
+        check_recorded(subject)
         _check_data(dataset)
         subject.check(dataset)
-        if subject.level == "word":
+        if subject.level == "word" and "words" in dataset.column_names:
             dataset = by_words(dataset)
         _check_needs(modules, subject)
     except (SubjectError, DatasetError) as error:
@@ -228,6 +228,15 @@ def _declared(modules: Mapping[str, object], subject: Subject, dataset) -> dict[
             raise MeasurementError(f"'{name}' declares columns that another producer has: {sorted(twice)}")
         extra.update(columns_of(module, subject))
     return extra
+
+
+def check_recorded(subject: Subject) -> None:
+    """Raises SubjectError where a subject lacks what a record says of its model."""
+    if missing := [name for name in RECORDED if not hasattr(subject, name)]:
+        raise SubjectError(
+            f"a record needs to know which model it is of, and this subject ({subject.kind}) has no {', '.join(missing)}: "
+            "attnfaith.subjects.protocol.Subject says what they are"
+        )
 
 
 def _check_data(dataset) -> None:
@@ -257,20 +266,18 @@ def _check_possible(modules: Mapping[str, object], options: Mapping[str, Mapping
                 raise MeasurementError(f"'{name}': {error}") from error
 
 
-def model_identity(model, level: str = "sentence") -> dict[str, object]:
-    """The fields of an identity that a model decides, with attention over `level` where it is hierarchical."""
-    config = model.config
-    return {
-        "model": config.model_type,
-        "level": "token" if config.hierarchy == "none" else level,
-        **{
-            name: getattr(config, name) for name in ("encoder", "hierarchy", "alignment", "projection", "readout", "vectors")
-        },
-        "score_scale": config.score_scale,
-        "projection_parameter": config.projection_parameter,
-        "vectors_scale": config.embedding_std if config.vectors == "random" else None,
-        "vectors_digest": config.vectors_digest,
-    }
+def model_identity(subject: Subject) -> dict[str, object]:
+    """The fields of an identity that a model decides; what its subject does not say is unknown, or does not apply.
+
+    Raises MeasurementError for a field that no model decides.
+    """
+    stated = dict(subject.identity())
+    if unknown := sorted(set(stated) - set(FIELDS)):
+        raise MeasurementError(
+            f"the identity of this subject ({subject.kind}) has {unknown}; a model decides {list(FIELDS)}"
+        )
+    names = ("encoder", "alignment", "projection", "readout", "vectors")
+    return {**dict.fromkeys(names, record.UNKNOWN), "hierarchy": "none", "level": subject.level, **stated}
 
 
 def _makers(modules: Mapping[str, object], extra: Mapping[str, record.Column]) -> dict[str, dict[str, str]]:

@@ -241,6 +241,5 @@ def test_a_record_knows_what_its_model_said(projection, hierarchy, tiny_model):
     """Whether leaving a token out renormalises: reports, which have no model, need not guess it from names."""
     for score_scale in (None,) if projection == "uniform" else (None, 1.0):  # uniform attention reads no scores
         subject = subject_of(tiny_model(projection=projection, score_scale=score_scale, hierarchy=hierarchy))
-        level = "word" if hierarchy == "word" else "sentence"
-        identity = Identity("sst", "abc", "test", 0, **model_identity(subject.classifier, level))
+        identity = Identity("sst", "abc", "test", 0, **model_identity(subject))
         assert identity.removal_renormalises == subject.removal_renormalises

@@ -12,7 +12,7 @@ from torch import nn
 
 from attnfaith.data.tokenization import build_tokenizer, by_words, encode
 from attnfaith.importance import gradient_norm, leave_one_out, occlusion
-from attnfaith.measurement import MeasurementError, check
+from attnfaith.measurement import MeasurementError, check, model_identity
 from attnfaith.subjects import Batch, Pooled, SubjectError, asks, columns_of, kinds, opened, require, subject_of
 from attnfaith.subjects.parts import read_parts
 from attnfaith.subjects.protocol import CAPABILITIES, COMPUTED
@@ -124,8 +124,25 @@ def test_what_is_lacking(tiny_model, tiny_rows):
     message = "'exact_contribution' needs .*not affine.* can have: adversary_exact, .*, attention_norm, .*, lrp, "
     with pytest.raises(MeasurementError, match=message):
         check(tiny_model(readout="tanh"), dataset, ["gradient", "exact_contribution"])
-    with pytest.raises(MeasurementError, match="'a record' needs 'layers'"):
-        check(Toy(), dataset, ["gradient"])
+
+
+def test_what_a_record_needs_of_a_subject(tiny_rows):
+    """A subject that cannot say which model it is has no record; nor one that says what no model decides."""
+    dataset, subject = Dataset.from_list(tiny_rows([3])), Toy()
+    assert model_identity(subject) == {
+        **{"model": "toy", "encoder": "embedding", "projection": "softmax", "hierarchy": "none", "level": "token"},
+        **dict.fromkeys(("alignment", "readout", "vectors"), "unknown"),
+    }
+    check(subject, dataset, ["gradient"])
+    subject.identity = lambda: {"model": "toy", "seed": 3}
+    with pytest.raises(MeasurementError, match=r"the identity of this subject \(toys of the tests\) has \['seed'\]"):
+        model_identity(subject)
+
+    class Nobody:
+        kind, capabilities = "nobodies", frozenset()
+
+    with pytest.raises(MeasurementError, match=r"\(nobodies\) has no rows, identity, digest, level, class_names"):
+        check(Nobody(), dataset, [])
 
 
 def test_ways_that_a_subject_cannot_go(tiny_rows):

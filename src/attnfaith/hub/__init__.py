@@ -6,9 +6,10 @@ it differs from what is there, so pushing again finishes what was interrupted. W
 huggingface_hub alone: HF_ENDPOINT, HF_TOKEN, `hf auth login`.
 
 `repo`: a repository and a plan. `planning`: what would be sent. `checks`: what is refused before. `tables`: results of
-several checkpoints. `sending`: the push. `patience`: what fails there.
+several checkpoints. `one_record`: a record without a run. `sending`: the push. `patience`: what fails there.
 """
 
+from attnfaith.hub.one_record import fetch_record, plan_record
 from attnfaith.hub.planning import metric_repo, plan, plan_results, write_shards
 from attnfaith.hub.repo import RECORDS, RESULTS, HubError, Plan, Repo, repo_id_of, shared_repos, size
 from attnfaith.hub.sending import check, push
@@ -21,8 +22,10 @@ __all__ = [
     "Plan",
     "Repo",
     "check",
+    "fetch_record",
     "metric_repo",
     "plan",
+    "plan_record",
     "plan_results",
     "push",
     "repo_id_of",

@@ -143,6 +143,8 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
 def _title(repo: Repo) -> str:
     if repo.role in ("checkpoint", "metric"):
         return f"The {repo.role}"
+    if not repo.replaces:
+        return "A record"
     several = f" and {len(repo.replaces) - 1} more" if len(repo.replaces) > 1 else ""
     return f"{repo.role.capitalize()} of {repo.replaces[0]}{several}"
 
@@ -227,8 +229,8 @@ def _wanted(api: HfApi, repo: Repo, remote: _Remote) -> tuple[dict[str, Path | b
         return dict(repo.files), lambda path: own.fullmatch(path) is not None
     if repo.role == "records":
         there = _fetch_json(api, repo, remote, CELLS) if CELLS in remote.files else {}
-        others = {name: cell for name, cell in there.items() if cell["model"] not in repo.replaces}
         new = json.loads(bytes_of(repo.files[CELLS]))
+        others = {name: cell for name, cell in there.items() if cell["model"] not in repo.replaces and name not in new}
         summary = records_files(repo.repo_id, {**others, **new})
         return {**repo.files, **summary}, lambda path: path.split("/")[0] in {*there, *new} - {*others} | {*new}
     if repo.role == "results":

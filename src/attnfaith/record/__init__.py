@@ -2,11 +2,22 @@
 
 from attnfaith.record.column import Column, RecordError, column_of
 from attnfaith.record.digest import CORE, code_digest, stale
-from attnfaith.record.identity import HEADING, IDENTITY_COLUMNS, Identity, as_columns, from_row, projection_label
+from attnfaith.record.identity import (
+    HEADING,
+    IDENTITY_COLUMNS,
+    UNKNOWN,
+    UNKNOWN_SEED,
+    Identity,
+    as_columns,
+    from_row,
+    projection_label,
+)
 from attnfaith.record.io import (
     check_one_code,
     concatenate,
+    equal,
     load,
+    plain,
     ragged,
     rows,
     save,
@@ -38,6 +49,8 @@ __all__ = [
     "OPTIONAL_COLUMNS",
     "RecordError",
     "SUM_TOLERANCE",
+    "UNKNOWN",
+    "UNKNOWN_SEED",
     "VERSION",
     "as_columns",
     "axes",
@@ -46,8 +59,10 @@ __all__ = [
     "code_digest",
     "column_of",
     "concatenate",
+    "equal",
     "from_row",
     "load",
+    "plain",
     "projection_label",
     "ragged",
     "rows",

@@ -22,6 +22,8 @@ HEADING = (
     "seed",
 )
 """Keys of `Identity.heading`: the columns that a table's rows begin with."""
+UNKNOWN, UNKNOWN_SEED = "unknown", -1
+"""What a field says that nobody knows of a model; of its seed."""
 DTYPES = {str: "category", float: "float64", bool: "bool", int: "int64"}
 
 
@@ -37,7 +39,7 @@ class Identity:
     dataset: str = _field("name of the data set")
     texts: str = _field("fingerprint of the texts that were measured, 12 hexadecimal digits")
     split: str = _field("which part of the data set they are")
-    seed: int = _field("seed of the training run")
+    seed: int = _field("seed of the training run; -1 where it is unknown")
     training_texts: str | None = _field("fingerprint of the texts that were trained on", None)
     model: str = _field("kind of model", "attention_classifier")
     encoder: str = _field("what makes states of tokens", "bilstm")
@@ -52,7 +54,7 @@ class Identity:
     vectors_scale: float | None = _field("standard deviation of random vectors", None)
     vectors_digest: str | None = _field("digest of the file of pretrained vectors, 12 hexadecimal digits", None)
     objective: str = _field(
-        "what the model was trained for: classification, untrained, adversarial, guided", "classification"
+        "what the model was trained for: classification, untrained, adversarial, guided, or unknown", "classification"
     )
     attention_rate: float = _field("learning rate of the alignment over that of the rest", 1.0)
     random_erasure: float = _field("largest share of a text's words erased at a training step", 0.0)
@@ -77,7 +79,7 @@ class Identity:
         return {
             "dataset": self.dataset,
             "texts": self.texts,
-            "training_texts": self.training_texts or "unknown",
+            "training_texts": self.training_texts or UNKNOWN,
             "split": self.split,
             "encoder": encoder_label(self.encoder, self.hierarchy, self.level),
             "alignment": alignment_label(self.alignment, self.score_scale),
@@ -100,6 +102,8 @@ class Identity:
         """Such as "random(0.25)"."""
         if self.vectors == "random":
             return "random" if self.vectors_scale is None else f"random({self.vectors_scale:g})"
+        if self.vectors_digest is None:
+            return self.vectors
         return f"{self.vectors}({self.vectors_digest})"
 
     @property

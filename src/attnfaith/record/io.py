@@ -133,6 +133,35 @@ def _with_query(table: pa.Table) -> pa.Table:
     return table.append_column(field, pa.array([[]] * table.num_rows, field.type))
 
 
+def equal(first: pa.Table, second: pa.Table) -> bool:
+    """Whether two records have the same columns, of the same types, with the same values; NaN is equal to NaN."""
+    if first.schema != second.schema or first.num_rows != second.num_rows:
+        return False
+    return all(_alike(first.column(name), second.column(name)) for name in first.column_names)
+
+
+def _alike(first: pa.ChunkedArray | pa.Array, second: pa.ChunkedArray | pa.Array) -> bool:
+    if isinstance(first, pa.ChunkedArray):
+        first, second = first.combine_chunks(), second.combine_chunks()
+    if pa.types.is_list(first.type):
+        return list_lengths(first).tolist() == list_lengths(second).tolist() and _alike(first.flatten(), second.flatten())
+    if pa.types.is_floating(first.type):
+        same_nulls = first.is_null().equals(second.is_null())
+        values = (one.to_numpy(zero_copy_only=False) for one in (first, second))
+        return same_nulls and np.array_equal(*values, equal_nan=True)
+    if pa.types.is_dictionary(first.type):
+        first, second = (one.cast(one.type.value_type) for one in (first, second))
+    return first.equals(second)
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """The record as columns of types that every reader of Arrow knows: strings in place of dictionaries, no metadata."""
+    columns = [
+        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column for column in table.columns
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
 def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:
     """The record with the settings that made it (one dict per cell) stored in its schema."""
     return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": json.dumps(parts).encode()})

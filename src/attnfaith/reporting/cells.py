@@ -206,12 +206,14 @@ def pair_name(first: str, second: str) -> str:
 
 
 def describe(heading: Mapping[str, object]) -> str:
-    """One line that tells a cell from the others: data set, split, model, seed."""
-    model = " + ".join(str(heading[name]) for name in ("encoder", "alignment", "projection"))
-    if heading["objective"] != "classification":
-        model += f" · {heading['objective']}"
-    data = f"{heading['dataset']} ({heading['split']})"
-    return f"{data} · {model} · vectors {heading['vectors']} · seed {heading['seed']}"
+    """One line that tells a cell from the others: data set, split, model, seed; without what is not known."""
+    factors = [str(heading[name]) for name in ("encoder", "alignment", "projection")]
+    parts = [f"{heading['dataset']} ({heading['split']})", " + ".join(one for one in factors if one != records.UNKNOWN)]
+    if heading["objective"] not in ("classification", records.UNKNOWN):
+        parts.append(str(heading["objective"]))
+    parts += [f"vectors {heading['vectors']}"] if heading["vectors"] != records.UNKNOWN else []
+    parts += [f"seed {heading['seed']}"] if heading["seed"] != records.UNKNOWN_SEED else []
+    return " · ".join(filter(None, parts))
 
 
 def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:

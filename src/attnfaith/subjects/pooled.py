@@ -12,6 +12,7 @@ import torch
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.data.tokenization import SPECIAL_TOKENS, by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
+from attnfaith.outputs import digest_model
 from attnfaith.subjects.protocol import CAPABILITIES, TEXT, Batch, SubjectError
 from attnfaith.subjects.word_level import WordLevel
 
@@ -59,15 +60,45 @@ class Pooled:
         """A batch from texts or pairs (text, query), with their tokens. Raises SubjectError without a tokenizer."""
         from datasets import Dataset
 
-        if self.tokenizer is None:
-            raise SubjectError("texts need the model's tokenizer: Pooled(model, tokenizer)")
         rows = {"instance_id": [str(row) for row in range(len(texts))]}
         if texts and not isinstance(texts[0], str):
             rows["text"], rows["text_pair"] = (list(part) for part in zip(*texts, strict=True))
         else:
             rows["text"] = list(texts)
-        encoded = encode(Dataset.from_dict(rows), self.tokenizer)
-        return self.collate(by_words(encoded).to_list() if self.level == "word" else encoded.to_list())
+        return self.collate(self.rows(Dataset.from_dict(rows)).to_list())
+
+    def rows(self, texts):
+        """As `Subject` says; of a hierarchical model over sentences, or words."""
+        if self.tokenizer is None:
+            raise SubjectError("texts need the model's tokenizer: Pooled(model, tokenizer)")
+        if (pair := "text_pair" in texts.column_names) != (self.config.query == "text"):
+            given, read = ("pairs", "single texts") if pair else ("single texts", "pairs (text, second text)")
+            raise SubjectError(f"these are {given}, and the model reads {read}")
+        encoded = encode(texts, self.tokenizer)
+        return by_words(encoded) if self.level == "word" else encoded
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """As `Subject` says; () where the configuration has only those that transformers makes up."""
+        names = tuple(str(self.config.id2label[number]) for number in range(self.num_labels))
+        return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+
+    def identity(self) -> dict[str, object]:
+        """As `Subject` says."""
+        config = self.config
+        names = ("encoder", "hierarchy", "alignment", "projection", "readout", "vectors", "score_scale")
+        return {
+            "model": config.model_type,
+            "level": self.level,
+            **{name: getattr(config, name) for name in names},
+            "projection_parameter": config.projection_parameter,
+            "vectors_scale": config.embedding_std if config.vectors == "random" else None,
+            "vectors_digest": config.vectors_digest,
+        }
+
+    def digest(self) -> str:
+        """As `Subject` says."""
+        return digest_model(self.classifier)
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `attnfaith.data.tokenization.encode`, on the model's device."""

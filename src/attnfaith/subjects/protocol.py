@@ -32,6 +32,16 @@ COMPUTED = ("encoded", "attention", "word_attention", "read_out", "scores")
 """What a subject or a producer keeps in a batch, so that it is made once."""
 
 
+RECORDED = ("rows", "identity", "digest", "level", "class_names")
+"""What a record needs of a subject."""
+
+FIELDS = (
+    *("model", "encoder", "hierarchy", "level", "alignment", "score_scale", "projection", "projection_parameter"),
+    *("readout", "vectors", "vectors_scale", "vectors_digest"),
+)
+"""The fields of `attnfaith.record.Identity` that a model decides."""
+
+
 class SubjectError(AttnfaithError):
     """A model that is no subject, or cannot do what is asked. The message says what is lacking and what to do."""
 
@@ -102,7 +112,9 @@ class Subject(Protocol):
     attends to sentences or words there are fewer. `attendable` says which places there are, and `items` to which of them an
     input position belongs.
 
-    Every subject has all that comes before `embed`. The rest goes with a capability, and a subject without it may lack it.
+    Every subject has all that comes before `rows`. A record needs RECORDED as well: what lacks them can be asked by measures
+    and experiments, and has no record. The rest, from `embed` on, goes with a capability, and a subject without that one may
+    lack it.
     """
 
     kind: str  # of this subject, for people
@@ -112,6 +124,8 @@ class Subject(Protocol):
     device: torch.device
     pad_token_id: int | None
     unknown_token_id: int
+    level: str  # what attention is over: "token", "sentence", or "word" of a hierarchical model
+    class_names: Sequence[str]  # of a record, () where classes have none
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, query)."""
@@ -139,6 +153,24 @@ class Subject(Protocol):
 
     def attention(self, batch: Batch) -> torch.Tensor:
         """(B,T): the weights that a person would be shown, 0 where nothing is attendable; without gradient."""
+
+    def rows(self, texts):
+        """A `datasets.Dataset` of encoded instances, row by row, from one with the columns instance_id and text, and perhaps
+        text_pair and label. It has instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids),
+        truncated (whether the text was cut), and what `collate` asks besides.
+
+        Raises SubjectError or DatasetError for texts that the model cannot read.
+        """
+
+    def identity(self) -> Mapping[str, object]:
+        """Those of FIELDS that are known of the model: "model", which kind it is, at least. A record says of the others that
+        they are unknown, or has none where they are optional.
+        """
+
+    def digest(self) -> str:
+        """A fingerprint of what the model computes: of its weights, and of what they do not tell. Other weights, another
+        digest.
+        """
 
     def embed(self, batch: Batch) -> torch.Tensor:
         """(B,L,E): the embeddings of input positions ("embeddings")."""

@@ -12,8 +12,8 @@ from attnfaith.reporting.cards.model import LICENCE, licence, public, shown
 from attnfaith.reporting.cells import CELL, one_cell
 
 
-def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
-    """What `records_card` says of one cell, as plain JSON.
+def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dict:
+    """What `records_card` says of one cell, as plain JSON. model_repo: of the model, None where it is on no Hub.
 
     Raises ValueError for a record of several cells.
     """
@@ -25,7 +25,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str) -> dict:
         columns[field.name] = {"axes": list(column.axes), "doc": column.doc}
     known = settings.get("provenance") or run.get("provenance") or {}
     return {
-        "model": check_name(model_repo),
+        "model": cell.identity.model if model_repo is None else check_name(model_repo),
         "rows": len(cell),
         **{name: _plain(value) for name, value in public(cell.heading).items()},
         "producers": list(settings.get("producers", [])),

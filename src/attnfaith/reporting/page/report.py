@@ -106,6 +106,23 @@ def run_facts(record: pa.Table, note: str | None = None) -> dict[str, str]:
         ) from error
 
 
+def facts_of(record: pa.Table) -> dict[str, object] | None:
+    """What a page says of a record that no run made: where model and texts come from. None where a run made it, or several
+    did, and `write_report` says it by itself.
+    """
+    (made, *more) = records.settings(record) or [{}]
+    if more or "recipe" in made or "source" not in made:
+        return None
+    return {
+        "what it is": "texts measured from Python",
+        "model is from": made["source"],
+        "classes": _classes(made["label_names"]) or "without names",
+        "measured by": ", ".join(made["producers"]),
+        "code": made["columns"]["attention"]["code"],
+        "weights (SHA-256)": made["model"][:16],
+    }
+
+
 def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict[str, str]:
     made, run = cells[0]["recipe"], cells[0]["run"]
     training, sizes = made["training"], run["sizes"]

@@ -1,0 +1,145 @@
+"""From a model and texts to a record, by the way that the command line takes."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from attnfaith import catalogue, measurement, record
+from attnfaith.api.models import Opened, identity_of, open_model
+from attnfaith.api.records import Record
+from attnfaith.api.texts import Columns, read_texts
+from attnfaith.data.fingerprint import fingerprint
+from attnfaith.errors import AttnfaithError, DatasetError, excerpt
+
+
+MEASURES = ("gradient", "gradient_norm", "leave_one_out")
+EXPERIMENTS = ("permutation", "minimal_flip_set", "adversary_exact")
+MOST_READINGS = 2 * 10**8
+"""Tokens that the default measures may read for leaving out one token after the other; beyond it, leave-one-out is named by
+those who want it."""
+
+
+def measure(
+    model,
+    texts,
+    labels: Iterable | None = None,
+    measures: Sequence[str] | None = None,
+    experiments: Sequence[str] | None = None,
+    *,
+    options: Mapping[str, Mapping] | None = None,
+    tokenizer=None,
+    text: str = "text",
+    text_pair: str | None = None,
+    label: str | None = None,
+    level: str = "sentence",
+    seed: int = 0,
+    name: str | None = None,
+    split: str = "measured",
+    output: str | os.PathLike | None = None,
+    batch_tokens: int = measurement.BATCH_TOKENS,
+    progress: bool = True,
+) -> Record:
+    """Measure whether the attention of a model explains what it says of texts.
+
+    The numbers are those of `attnfaith measure`, to the bit: the same code measures the same encoded texts.
+
+    Args:
+        model: an attention classifier of this package, a text classification pipeline with one, the folder of a checkpoint
+            or of a run, a name on the Hub, or an object of your own that answers `attnfaith.subjects.Subject`.
+        texts: a list of strings or of pairs (text, second text), a pandas frame, a `datasets.Dataset`, or the path of a CSV,
+            TSV, JSON lines or parquet file.
+        labels: the gold class of each text, by number or by name; None for a text whose class is not known.
+        measures, experiments: names, as `attnfaith.measures()` lists them. None takes the cheap ones that the model is
+            capable of; [] none.
+        options: {measure or experiment: {keyword: value}}.
+        tokenizer: of a model object, or its name or folder; None takes that of the folder it was loaded from.
+        text, text_pair, label: names of the columns of a frame, data set or file. Columns "text_pair" and "label" are used
+            where they are there; "instance_id" names the texts.
+        level: "sentence", or "word" for the words of a hierarchical model.
+        seed: of what is drawn at random, such as permutations.
+        name, split: what the record calls the texts.
+        output: path of the record (parquet). A measurement that was stopped goes on when it is called again with the same
+            output.
+        batch_tokens: padded tokens that the model reads at once.
+        progress: show a bar, and remarks on what was cut or left out, on standard error.
+
+    Returns a `Record`, one row for each text, in their order.
+
+    Raises AttnfaithError, before any work, for what is not as said here: the message says what was given, what is allowed
+    and what to do.
+    """
+    chosen = _names(measures, "measure"), _names(experiments, "experiment")
+    read = read_texts(texts, labels, Columns(text, text_pair, label), name)
+    for keyword, value in (("name", read.name), ("split", split)):
+        if not isinstance(value, str) or not value:
+            raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
+    opened = open_model(model, tokenizer, level)
+    subject = opened.subject
+    measurement.check_recorded(subject)
+    dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
+    rows = _encoded(opened, dataset)
+    say = _say if progress else lambda line: None
+    for line in _remarks(rows):
+        say(line)
+    names = [*_defaults(*chosen, subject, rows, say)]
+    cell = identity_of(opened, dataset=read.name, texts=fingerprint(dataset), split=split)
+    settings = {"source": opened.source, "label_names": [*subject.class_names]}
+    how = {"level": level, "seed": seed, "options": options, "settings": settings, "progress": progress}
+    with tempfile.TemporaryDirectory(prefix="attnfaith-") as folder:
+        path = Path(folder) / "record.parquet" if output is None else Path(output)
+        measurement.measure(subject, rows, cell, names, path, batch_tokens=batch_tokens, **how)
+        return Record(record.load(path))
+
+
+def _names(given: Sequence[str] | None, kind: str) -> list[catalogue.Entry] | None:
+    if given is None:
+        return None
+    if not isinstance(given, str | Iterable):
+        raise AttnfaithError(f"{kind}s={excerpt(given)}: give a list of names")
+    return catalogue.named([given] if isinstance(given, str) else list(given), kind)
+
+
+def _encoded(opened: Opened, dataset):
+    """The rows that the model reads. Raises DatasetError where it cannot read these, or no text has a word."""
+    rows = opened.subject.rows(dataset)
+    if not any(len(tokens) for tokens in rows["tokens"]):
+        raise DatasetError("no text has a word that the model's tokenizer knows of: there is nothing to attend to")
+    return rows
+
+
+def _remarks(rows) -> list[str]:
+    count = len(rows)
+    empty = sum(not len(tokens) for tokens in rows["tokens"])
+    said = {"longer than the model reads, and were cut": int(sum(rows["truncated"])), "without a word": empty}
+    return [f"{number:,} of {count:,} texts are {what}" for what, number in said.items() if number]
+
+
+def _defaults(measures, experiments, subject, rows, say) -> list[str]:
+    """The names to measure by: those given, else the default ones that the subject is capable of, cheap first."""
+    names = []
+    for given, defaults in ((measures, MEASURES), (experiments, EXPERIMENTS)):
+        if given is not None:
+            names += [one.name for one in given]
+            continue
+        for one in sorted(catalogue.named(defaults), key=lambda one: [*catalogue.COSTS].index(one.cost)):
+            lacking = sorted(set(one.needs) - subject.capabilities)
+            if lacking:
+                say(f"{one.name} is left out: it needs {', '.join(lacking)}, which this model lacks")
+            elif one.cost == "tokens" and (_readings(rows) > MOST_READINGS):
+                say(f"{one.name} is left out: so many long texts would take it long; measures=[…, {one.name!r}] asks for it")
+            else:
+                names.append(one.name)
+    return names
+
+
+def _readings(rows) -> int:
+    """Tokens that are read when each token of each text is left out once."""
+    return int((np.asarray(rows["length"], np.int64) ** 2).sum())
+
+
+def _say(line: str) -> None:
+    print(f"attnfaith: {line}", file=sys.stderr)

@@ -1,0 +1,187 @@
+"""A model as people have it, an object, a folder, a run or a name on the Hub, as a subject; and what its training was."""
+
+import os
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from attnfaith import planned_identity, recipes, record
+from attnfaith.errors import AttnfaithError, FileError, excerpt
+from attnfaith.files import read_object
+from attnfaith.models.registration import MODEL_TYPE
+from attnfaith.subjects import Pooled, Subject, SubjectError, subject_of
+
+
+CHECKPOINT = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+STATE, RECIPE, MODEL = "run.json", "recipe.yaml", "model"  # in the folder of a run, or of a repository made of one
+MODELS = "an attention classifier of this package, a pipeline with one, a folder, a run, a name on the Hub, or a Subject"
+
+
+class ModelError(AttnfaithError):
+    """A model that cannot be measured as it is given. The message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """subject: the model as measures see it. source: what it is called. training: the fields of `record.Identity` that are
+    known of its training.
+    """
+
+    subject: Subject
+    source: str
+    training: Mapping[str, object] = field(default_factory=dict)
+
+
+def open_model(model, tokenizer=None, level: str = "sentence") -> Opened:
+    """A model to be measured.
+
+    model: one of MODELS. tokenizer: of a model object, or the name or folder of one; None takes that of the folder which the
+    object was loaded from. level: as `attnfaith.measurement.measure` takes it.
+
+    Raises ModelError for what is no model, a folder without a checkpoint of this package, a name that the Hub does not have,
+    and an object whose tokenizer is not known; SubjectError for a model of a kind that cannot be measured.
+    """
+    if isinstance(model, str | os.PathLike):
+        if tokenizer is not None:
+            raise ModelError("tokenizer: a folder, a run and a name on the Hub have their own; leave it out")
+        return _of_path(model, level)
+    if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
+        return _of_object(model.model, model.tokenizer if tokenizer is None else tokenizer, level)
+    if model is None or isinstance(model, type | int | float | Mapping | list | tuple):
+        raise ModelError(f"model is {excerpt(model)}: give {MODELS}")
+    return _of_object(model, tokenizer, level)
+
+
+def _of_object(model, tokenizer, level: str) -> Opened:
+    if hasattr(model, "capabilities"):
+        subject = subject_of(model, level)
+        if isinstance(subject, Pooled) and tokenizer is not None:
+            subject = Pooled(subject.stages, _tokenizer(tokenizer))
+        return Opened(subject, getattr(subject, "kind", type(subject).__name__))
+    subject = subject_of(model, level)
+    source = str(getattr(model.config, "_name_or_path", "") or "")
+    if tokenizer is None and not source:
+        raise ModelError(
+            f"the tokenizer of this {type(model).__name__} is not known: give tokenizer=…, or the folder of the model"
+        )
+    subject.tokenizer = _tokenizer(source if tokenizer is None else tokenizer)
+    return Opened(subject, source or type(model).__name__, _training(Path(source)) if source else {})
+
+
+def _tokenizer(given):
+    if not isinstance(given, str | os.PathLike):
+        return given
+    from transformers import AutoTokenizer
+
+    with quiet():
+        try:
+            return AutoTokenizer.from_pretrained(given, trust_remote_code=False)
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelError(f"no tokenizer is loaded from {excerpt(str(given))}: {excerpt(error, 200)}") from error
+
+
+def _of_path(given: str | os.PathLike, level: str) -> Opened:
+    path = Path(given)
+    try:
+        there = path.exists()
+    except (OSError, ValueError):
+        there = False
+    if not there:
+        path = _of_hub(str(given))
+    elif not path.is_dir():
+        raise ModelError(f"{path} is a file; a model is a folder with {CHECKPOINT[0]}, or a run with {MODEL}/ in it")
+    folder = path if (path / CHECKPOINT[0]).is_file() else path / MODEL
+    if not (folder / CHECKPOINT[0]).is_file():
+        raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
+    training = _training(path if folder == path / MODEL else folder)
+    return Opened(_load(folder, level), str(given), training)
+
+
+def _of_hub(name: str) -> Path:
+    """The files of a model on the Hub, as huggingface_hub caches them. Nothing pickled, and no code, is fetched."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=[*CHECKPOINT, STATE, RECIPE]))
+    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise ModelError(
+            f"no model {excerpt(name)}: there is no such folder, and the Hub gives none of that name "
+            f"({type(error).__name__}); is the path right, and the token one that may read it?"
+        ) from error
+
+
+def _load(folder: Path, level: str) -> Pooled:
+    from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+
+    try:
+        kind = read_object(folder / CHECKPOINT[0]).get("model_type")
+    except FileError as error:
+        raise ModelError(f"{folder} holds no model that can be read: {excerpt(error, 200)}") from error
+    if kind != MODEL_TYPE:
+        raise SubjectError(
+            f"{folder} holds a model of type {excerpt(kind)}, which cannot be measured yet: give one of type "
+            f"'{MODEL_TYPE}', or an object of your own that answers attnfaith.subjects.Subject"
+        )
+    if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
+        raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
+    with quiet():
+        try:
+            model = AttentionClassifierForSequenceClassification.from_pretrained(folder, use_safetensors=True)
+        except Exception as error:  # transformers and safetensors raise many kinds
+            raise ModelError(f"{folder} cannot be loaded ({excerpt(error, 300)}): copy the model anew") from error
+    subject = subject_of(model.to(_device()).eval(), level)
+    subject.tokenizer = _tokenizer(folder)
+    return subject
+
+
+def _device():
+    import torch
+    from accelerate import PartialState
+
+    return PartialState(cpu=not torch.cuda.is_available()).device
+
+
+def _training(folder: Path) -> dict[str, object]:
+    """What run.json and recipe.yaml, beside a model or its folder, say of its training; {} where they are not there.
+
+    Raises ModelError for a model that was trained under the attention of another one: its own means nothing.
+    """
+    places = [folder, *([folder.parent] if folder.name == MODEL else [])]
+    place = next((one for one in places if (one / STATE).is_file() and (one / RECIPE).is_file()), None)
+    if place is None:
+        return {}
+    try:
+        recipe, state = recipes.load(place / RECIPE), read_object(place / STATE)
+    except (recipes.RecipeError, FileError):
+        return {}  # made by another version, perhaps: the model itself is whole
+    if recipe.objective.kind == "guided":
+        raise ModelError(
+            f"{folder} was trained under the attention of another model, so its own means nothing: `attnfaith measure` "
+            "measures the two together"
+        )
+    try:
+        fields = planned_identity.training_fields(recipe)
+    except recipes.RecipeError:  # the run that it was trained against is elsewhere
+        fields = planned_identity.objective_fields(recipe)
+    return {"seed": recipe.seed, "training_texts": (state.get("texts") or {}).get("train"), **fields}
+
+
+def identity_of(opened: Opened, **texts) -> record.Identity:
+    """The identity of a record of this model; what is not known of its training is said to be unknown."""
+    return record.Identity(**{"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN, **opened.training, **texts})
+
+
+@contextmanager
+def quiet():
+    """Within, transformers draws no bars: loading takes no time."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

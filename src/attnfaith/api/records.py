@@ -1,0 +1,176 @@
+"""A record in the hands of a person: shown, summarised, kept, published."""
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from attnfaith import record as records
+from attnfaith.api import frames
+from attnfaith.api.sources import table_of
+from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.reporting.cells import Cell, split_cells
+from attnfaith.reporting.notebook import Overview, Shown
+
+
+class Record:
+    """What a model says of texts and what was measured of it, one row a text. In a notebook it shows itself.
+
+    `measure` makes one, `load` reads one. Two are equal where all columns hold the same values. len() counts the texts.
+
+    table: a `pyarrow.Table` as `attnfaith.record` describes it. Raises RecordError where it breaks a rule or has no rows.
+    """
+
+    __hash__ = None
+
+    def __init__(self, table: pa.Table):
+        records.validate(table)
+        if not table.num_rows:
+            raise records.RecordError("a record without rows says nothing: measure at least one text")
+        self._table = table
+
+    @property
+    def table(self) -> pa.Table:
+        """The record itself: every column that was measured, with its meaning in the metadata of its field."""
+        return self._table
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Its parts, of one model and one set of texts each; `measure` gives one."""
+        return split_cells(self.table)
+
+    @property
+    def measures(self) -> list[str]:
+        """The names of the measures of importance that it holds."""
+        return list(self.cells[0].measures)
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and records.equal(self.table, other.table)
+
+    def __repr__(self) -> str:
+        return str(self._overview)
+
+    def _repr_html_(self) -> str:
+        return self._overview.html()
+
+    @cached_property
+    def _overview(self) -> Overview:
+        return Overview(self.cells)
+
+    def agreement(self) -> pd.DataFrame:
+        """How far attention ranks the tokens of a text as each measure does: Kendall's tau-b, text by text.
+
+        A row for each measure. Columns: measure; tau_mean, tau_median (-1..1, over texts); ci_low, ci_high (95 % bootstrap
+        interval of the mean over texts, NaN below two texts); n (texts with a tau), n_undefined (texts without: fewer than
+        two tokens, or all scores equal); tie_ceiling (the largest mean that tied scores allow). Of several models what tells
+        them apart comes first.
+        """
+        return frames.agreement_frame(self.cells)
+
+    def scores(self) -> pd.DataFrame:
+        """Every token's scores, a row a token.
+
+        Columns: instance_id; position (from 0); token; attention (0..1, summing to 1 over a text); then each measure, in its
+        own unit, as `attnfaith.measures()` says. A text without tokens has no row.
+        """
+        return frames.scores_frame(self.cells)
+
+    def per_text(self) -> pd.DataFrame:
+        """Every text's numbers, a row a text.
+
+        Columns: instance_id; label (gold class, <NA> where unknown); predicted (class); probability (of that class, 0..1);
+        n_tokens; truncated (whether it was cut); then the numbers that models are compared by, NaN where undefined, such as
+        "tau attention–gradient".
+        """
+        return frames.text_frame(self.cells)
+
+    def summary(self) -> pd.DataFrame:
+        """The numbers of `per_text` over all texts, a row for each.
+
+        Columns: quantity; mean; ci_low, ci_high (95 % bootstrap interval of the mean over texts, NaN below two texts);
+        median; n (texts that it is over); n_undefined (texts without it).
+        """
+        return frames.summary_frame(self.cells)
+
+    def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> Shown:
+        """One text as a heat map, in a notebook or printed: every token's attention and importance.
+
+        text: its row, from 0 (negative from the end), or its instance id. measures: those to show beside attention; None
+        shows all.
+
+        Raises AttnfaithError for a text or a measure that the record does not hold.
+        """
+        cell, row = self._place(text)
+        names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
+        return Shown(cell, row, names)
+
+    def _place(self, text: int | str) -> tuple[Cell, int]:
+        known = self.table.column("instance_id").to_pylist()
+        if isinstance(text, str):
+            if text not in known:
+                raise AttnfaithError(f"no text has the instance id {excerpt(text)}; the first is {excerpt(known[0])}")
+            text = known.index(text)
+        if isinstance(text, bool) or not hasattr(text, "__index__") or not -len(self) <= int(text) < len(self):
+            raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id")
+        row = range(len(self))[int(text)]
+        if len(self.cells) == 1:
+            return self.cells[0], row
+        (cell,) = split_cells(self.table.slice(row, 1))
+        return cell, 0
+
+    def report(self, folder: str | os.PathLike, *, title: str | None = None, examples: int = 5) -> Path:
+        """Write tables, figures and a page into a folder; returns the path of the page. examples: texts of highest and of
+        lowest agreement. Raises what `attnfaith.reporting.write_report` raises.
+        """
+        from attnfaith.reporting import write_report
+        from attnfaith.reporting.page.report import facts_of
+
+        return write_report(self.table, folder, title=title, facts=facts_of(self.table), n_examples=examples)
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the record as a parquet file, whole or not at all; returns its path."""
+        records.save(self.table, path)
+        return Path(path)
+
+    @classmethod
+    def load(cls, source: str | os.PathLike, config: str | None = None) -> "Record":
+        """As `attnfaith.load`."""
+        return cls(table_of(source, config))
+
+    def to_dataset(self):
+        """A `datasets.Dataset` with the same columns and rows; columns of few values become strings."""
+        import datasets
+
+        return datasets.Dataset(records.plain(self.table))
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, config: str = "default") -> str:
+        """Put the record on the Hub, as a data set with a card, which `load` and `load_dataset` read; returns its address.
+
+        repo_id: owner/name. private: where the repository is made, only its owner sees it. config: what this record is
+        called among others in the repository; one of that name there is replaced. The token is that of `hf auth login` or
+        HF_TOKEN.
+
+        Raises HubError as `attnfaith push` does.
+        """
+        from attnfaith import hub
+
+        (address,) = hub.push(hub.plan_record(self.table, repo_id, config=config, private=private))
+        return address
+
+
+def load(source: str | os.PathLike, config: str | None = None) -> Record:
+    """Read a record.
+
+    source: a parquet file, the folder of a run, or the name (owner/name) of a data set of records on the Hub. config: which
+    one, of a repository that holds several.
+
+    Raises RecordError for a file that is no record, HubError for a repository that cannot be read or whose record is not
+    said.
+    """
+    return Record.load(source, config)

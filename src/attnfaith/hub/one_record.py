@@ -1,0 +1,72 @@
+"""A record that no run made, as a data set of the Hub: what a push of it would send, and how it is fetched."""
+
+import re
+
+import pyarrow as pa
+from huggingface_hub import HfApi
+
+from attnfaith import record as records
+from attnfaith.errors import excerpt
+from attnfaith.hub.checks import refuse_secrets
+from attnfaith.hub.patience import patiently
+from attnfaith.hub.planning import SHARD_BYTES, records_files, without_places, write_shards
+from attnfaith.hub.repo import Copies, HubError, Plan, Repo, repo_id_of
+from attnfaith.reporting import cards
+from attnfaith.reporting.cells import one_cell
+
+
+CONFIG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+
+
+def plan_record(
+    table: pa.Table, repo_id: str, *, config: str = "default", private: bool = False, shard_bytes: int = SHARD_BYTES
+) -> Plan:
+    """What pushing a record of one model to the data set `repo_id` would send; the network is not asked.
+
+    config: its configuration there; one of that name is replaced, others stay.
+
+    Raises HubError for a name that the Hub does not allow, a record of several models, and one that holds an access token or
+    a path of this machine.
+    """
+    repo_id = repo_id_of(*str(repo_id).split("/", 1)) if "/" in str(repo_id) else repo_id_of("", str(repo_id))
+    if not isinstance(config, str) or not CONFIG.fullmatch(config):
+        raise HubError(f"config={excerpt(config)}: letters, digits, '-', '_' and '.', 80 at most")
+    try:
+        identity = one_cell(table).identity
+    except ValueError as error:
+        raise HubError(f"one record of one model is pushed at a time: {error}") from error
+    kept = Copies()
+    table = records.with_settings(table, without_places(records.settings(table)))
+    split = re.sub(r"\W+", "_", identity.split)
+    shards = write_shards(table, kept.folder / config, f"{config}/{split}", shard_bytes)
+    facts = {**cards.cell_facts({}, table, model_repo=None), "split": split}
+    repo = Repo("dataset", repo_id, {**shards, **records_files(repo_id, {config: facts})}, "records")
+    refuse_secrets(repo, [])
+    return Plan([repo], private, kept=kept)
+
+
+def fetch_record(repo_id: str, config: str | None = None, *, api: HfApi | None = None) -> pa.Table:
+    """A record from a data set of the Hub. config: which one; None is the only one there.
+
+    Raises HubError where the Hub does not give it, there is none, or several and none is said; RecordError for what is no
+    record.
+    """
+    api = api or HfApi()
+    names = patiently(lambda: api.list_repo_files(repo_id, repo_type="dataset"), repo_id)
+    parts: dict[str, list[str]] = {}
+    for name in sorted(names):
+        if name.endswith(".parquet"):
+            parts.setdefault(name.rpartition("/")[0], []).append(name)
+    known = ", ".join(parts)
+    if not parts:
+        raise HubError(f"{repo_id} holds no record (*.parquet)")
+    if config is None and len(parts) > 1:
+        raise HubError(f"{repo_id} holds {len(parts)} records: say config=…, one of {known}")
+    if config is not None and config not in parts:
+        raise HubError(f"{repo_id} has no record {excerpt(config)}; it has {known}")
+    chosen = parts[config or next(iter(parts))]
+    paths = [
+        patiently(lambda name=name: api.hf_hub_download(repo_id, name, repo_type="dataset"), repo_id) for name in chosen
+    ]
+    tables = [records.load(path) for path in paths]
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries().combine_chunks()

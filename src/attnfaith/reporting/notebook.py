@@ -1,0 +1,222 @@
+"""What a notebook, or a terminal, shows of a record: its verdict, and single texts as heat maps.
+
+Sentences are those of the report and verdicts those of the cards; nothing is worded here a second time. All styles are in
+the HTML itself, on a ground of their own, so that they can be read in light and dark notebooks alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from attnfaith import catalogue
+from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.reporting import render, sections, terminal
+from attnfaith.reporting.blocks import template
+from attnfaith.reporting.cards.findings import Checkpoint
+from attnfaith.reporting.cards.model import VERDICTS
+from attnfaith.reporting.cells import PREFIX, Cell, describe, measure_label, name_class
+from attnfaith.reporting.page.heatmap import (
+    HUES,
+    NEGATIVE_HUE,
+    OTHER_HUE,
+    PAPER,
+    Example,
+    choose,
+    example,
+    shades,
+    shown_measures,
+    visible,
+)
+from attnfaith.reporting.sections.agreement import main_measures
+
+
+EXAMPLES = 2  # texts of highest, and of lowest agreement
+MOST_CELLS = 6  # that are described one by one
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measure's scores of a text: `place` names its hue, explains what its scores are of; signed: one is below 0."""
+
+    label: str
+    place: int
+    explains: str
+    signed: bool
+
+
+class Shown:
+    """One text of a record as a heat map: HTML in a notebook, a table of scores where it is printed.
+
+    measures: those to show after attention, None all of inputs. Raises AttnfaithError for one that the cell does not hold.
+    """
+
+    def __init__(self, cell: Cell, row: int, measures: Sequence[str] | None = None):
+        for name in measures or ():
+            if name not in ("attention", *cell.measures):
+                held = ", ".join(cell.measures) or "none"
+                raise AttnfaithError(f"the record holds no measure {excerpt(name)}; it holds {held}")
+        names = shown_measures(cell) if measures is None else ("attention", *(n for n in measures if n != "attention"))
+        self.cell, self.row, self.names = cell, row, names
+
+    @cached_property
+    def example(self) -> Example:
+        return example(self.cell, self.row, self.names)
+
+    @property
+    def lines(self) -> list[Line]:
+        return [
+            Line(
+                measure_label(name),
+                _place(name),
+                "" if name == "attention" else explained(self.cell, self.row, name),
+                bool(np.nanmin(self.cell.scores(name)[self.row], initial=0.0) < 0),
+            )
+            for name in self.names
+        ]
+
+    @property
+    def title(self) -> str:
+        """What the model says of the text, and what is right."""
+        names, shown = self.cell.class_names, self.example
+        said = f"predicted {name_class(str(shown.predicted), names)} (probability {shown.probability:.2f})"
+        if shown.label is not None:
+            said += f", gold {name_class(str(shown.label), names)}{'' if shown.label == shown.predicted else ' (wrong)'}"
+        unit = "sentence" if shown.of_sentences else "token"
+        said += f" · {shown.length} {unit}{'' if shown.length == 1 else 's'}"
+        return said + (", cut at the length limit" if shown.truncated else "")
+
+    @property
+    def taus(self) -> list[tuple[str, str]]:
+        """Kendall's tau of attention with each measure that is shown."""
+        tau = {name: self.cell.tau("attention", name)[self.row] for name in self.names[1:]}
+        return [
+            (measure_label(name), "undefined" if np.isnan(v) else f"{v:.2f}".replace("-", "−")) for name, v in tau.items()
+        ]
+
+    def html(self) -> str:
+        """A heat map that needs nothing beside it; all text in it is escaped."""
+        return template("notebook.html.j2").render(**_style([self]), overview=None, groups=[("", [self])])
+
+    _repr_html_ = html
+
+    def __str__(self) -> str:
+        shown = self.example
+        tau = "; ".join(f"τ with {name} {value}" for name, value in self.taus)
+        parts = [f"{shown.instance_id}: {terminal.printable(self.title)}", *([tau] if tau else [])]
+        parts += [f"second text: {' '.join(shown.query)}"] if shown.query is not None else []
+        parts += [f"{line.label}: {line.explains}" for line in self.lines if line.explains]
+        values = [self.cell.scores(name)[self.row] for name in self.names]
+        rows = [(token.text, *(f"{scores[place]:.3f}" for scores in values)) for place, token in enumerate(shown.tokens)]
+        parts.append(terminal.table(("token", *(line.label for line in self.lines)), rows) if rows else "no tokens")
+        if len(shown.tokens) < shown.length:
+            parts.append(f"first {len(shown.tokens)} of {shown.length}")
+        return "\n".join(parts)
+
+    __repr__ = __str__
+
+
+class Overview:
+    """A record in short: what it is, what its numbers say, and the texts of highest and lowest agreement."""
+
+    def __init__(self, cells: Sequence[Cell]):
+        self.cells = cells
+
+    @cached_property
+    def lead(self) -> list[str]:
+        """The report's sentences on agreement; of several cells what they say side by side."""
+        section = sections.known()["agreement"]
+        if len(self.cells) == 1:
+            return render.sentences(section, self.cells[0])
+        tables = render.frames(section, self.cells)
+        return list(section.across(tables.get(section.tables[0].name)))
+
+    @cached_property
+    def verdicts(self) -> list[tuple[str, list[str]]]:
+        """What the cards say attention may be used for, of one cell: (verdict, uses)."""
+        if len(self.cells) != 1 or len(self.cells[0].measures) == 0:
+            return []
+        uses = Checkpoint({}, self.cells[0].table).uses
+        grouped = [(words, [use.what for use in uses if use.verdict == verdict]) for verdict, words in VERDICTS.items()]
+        return [(words, of_verdict) for words, of_verdict in grouped if of_verdict]
+
+    @property
+    def heads(self) -> list[str]:
+        """What each cell is, in a line; of very many the first."""
+        lines = [
+            f"{describe(cell.heading)} · {len(cell):,} text{'s' * (len(cell) != 1)}" for cell in self.cells[:MOST_CELLS]
+        ]
+        more = len(self.cells) - len(lines)
+        return [*lines, *([f"and {more} more"] if more else [])]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What of the texts was cut or cannot say anything."""
+        count = sum(map(len, self.cells))
+        cut = sum(int(np.sum(cell.table.column("truncated").to_numpy())) for cell in self.cells)
+        empty = sum(int((cell.lengths == 0).sum()) for cell in self.cells)
+        said = ((cut, "cut at the length limit"), (empty, "without a token"))
+        return [f"{number:,} of {count:,} texts: {what}" for number, what in said if number]
+
+    @property
+    def groups(self) -> list[tuple[str, list[Shown]]]:
+        """(heading, texts): highest and lowest agreement of one cell."""
+        if len(self.cells) != 1:
+            return []
+        (cell,) = self.cells
+        best, worst, _ = choose(cell, EXAMPLES)
+        main = main_measures(cell)
+        heads = [f"{word} agreement with {measure_label(main[-1])}" for word in ("Highest", "Lowest")]
+        heads = ["First texts", ""] if len(main) == 1 else heads
+        both = zip(heads, (best, worst), strict=True)
+        return [(head, [Shown(cell, row, main) for row in rows]) for head, rows in both if rows]
+
+    def html(self) -> str:
+        """The record in a notebook; all text in it is escaped."""
+        groups = self.groups
+        return template("notebook.html.j2").render(
+            **_style([shown for _, texts in groups for shown in texts]), overview=self, groups=groups
+        )
+
+    def __str__(self) -> str:
+        parts = [*self.heads, *self.lead, *(f"{words}: {'; '.join(uses)}." for words, uses in self.verdicts), *self.remarks]
+        return "\n".join(map(terminal.printable, parts))
+
+
+def explained(cell: Cell, row: int, measure: str) -> str:
+    """What the scores of a measure are of: a class by its name where the measure has a target, else the prediction."""
+    made = cell.settings.get("columns", {}).get(PREFIX + measure, {})
+    producer = made.get("producer", "").rpartition(".")[2]
+    entry = next((one for one in catalogue.entries() if one.name == producer), None)
+    if entry is None:
+        return ""
+    if "target" not in entry.options:
+        return "of the prediction"
+    target = cell.settings.get("options", {}).get(producer, {}).get("target", "predicted")
+    if isinstance(target, Mapping):
+        return f"of class {_class(cell, target['of'])} against class {_class(cell, target['against'])}"
+    if target == "gold":
+        return f"of class {_class(cell, int(cell.labels[row]))} (gold)" if not np.isnan(cell.labels[row]) else "of no class"
+    if target == "predicted":
+        return f"of class {_class(cell, int(cell.predicted[row]))} (predicted)"
+    return f"of class {_class(cell, target)}"
+
+
+def _class(cell: Cell, number: int) -> str:
+    return visible(name_class(str(number), cell.class_names))
+
+
+def _place(measure: str) -> int:
+    """Which hue a measure has."""
+    hues = [*HUES]
+    return hues.index(measure) if measure in hues else len(hues)
+
+
+def _style(texts: Sequence[Shown]) -> dict[str, object]:
+    """The colours that these texts use, for light and dark ground."""
+    hues = [*HUES.values(), OTHER_HUE, NEGATIVE_HUE]
+    lines = [line for text in texts for line in text.lines]
+    used = {line.place for line in lines} | ({len(hues) - 1} if any(line.signed for line in lines) else set())
+    themes = {theme: [(place, shades(hues[place], theme)) for place in sorted(used)] for theme in PAPER}
+    return {"themes": themes, "paper": PAPER, "negative": len(hues) - 1}
