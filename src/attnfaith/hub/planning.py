@@ -39,7 +39,7 @@ from attnfaith.reporting import cards
 
 
 SHARD_BYTES = 500_000_000
-PLACES = {"output_dir", "base", "folder", "vectors"}  # keys whose values are paths
+PLACES = {"output_dir", "base", "folder", "vectors", "tokenizer"}  # keys whose values are paths
 
 
 def plan(
