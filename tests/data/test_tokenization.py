@@ -24,6 +24,10 @@ RAW = "Don't PANIC, it's 3.50 (not $1,000): we'll -LRB- see -RRB- MP3s...  'Stay
             "do n't panic , it 's qqq ( not $ qqq ) : we 'll - lrb - see - rrb - qqq . . . ' stay ' a _ b café",
         ),
         (
+            "characters",
+            "do n't panic , it 's 3.50 ( not $ 1,000 ) : we 'll - lrb - see - rrb - mp3s . . . ' stay ' a _ b café",
+        ),
+        (
             "words",
             "do n't panic , it 's 3.50 ( not $ 1,000 ) : we 'll - lrb - see - rrb - mp3s . . . ' stay ' a _ b café",
         ),
@@ -37,7 +41,7 @@ def test_split_by_hand(preprocessing, expected):
 
 
 def test_every_preparation_is_tested_above():
-    assert set(PREPROCESSING) == {"default", "imdb", "sst", "whitespace", "words"}
+    assert set(PREPROCESSING) == {"characters", "default", "imdb", "sst", "whitespace", "words"}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +185,7 @@ def test_words_takes_one_text_or_many():
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(DatasetError, match="Unknown preprocessing 'spacy'. Known: default, imdb, sst, whitespace"):
+    with pytest.raises(DatasetError, match="Unknown preprocessing 'spacy'. Known: characters, default, imdb, sst, whitespace"):
         build_tokenizer(TEXTS, preprocessing="spacy")
     with pytest.raises(DatasetError, match="min_df .* 0 was given"):
         build_tokenizer(TEXTS, preprocessing="sst", min_df=0)
@@ -313,12 +317,17 @@ def test_encode_refuses():
         encode(rows(["", "a"]), tokenizer, max_length=2)
 
 
-def test_encode_refuses_a_subword_tokenizer():
+def test_encode_refuses_a_tokenizer_that_is_not_ours():
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     vocabulary = {"[UNK]": 0, "un": 1, "##seen": 2}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    with pytest.raises(DatasetError, match="puts 0 markers around a text, 2 are needed: take it over with adopt_tokenizer"):
+        encode(rows(["unseen"]), PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]"))
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0, "unseen": 1}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.add_tokens(["un"])  # which is cut out of every word
     with pytest.raises(DatasetError, match="2 ids for row 0, 1 were expected"):
         encode(rows(["unseen"]), PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]"))

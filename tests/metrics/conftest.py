@@ -12,3 +12,30 @@ def evaluate(tmp_path_factory):
         patch.setattr(evaluate.config, "HF_METRICS_CACHE", home / "metrics")
         patch.setattr(evaluate.config, "HF_MODULES_CACHE", home / "modules")
         yield evaluate
+
+
+ACCURACY = '''
+import datasets
+import evaluate
+
+
+class Accuracy(evaluate.Metric):
+    """As the module of that name on the Hub, which is not at hand: the share of predictions that are right."""
+
+    def _info(self):
+        number = datasets.Value("int32")
+        return evaluate.MetricInfo(
+            description="", citation="", features=datasets.Features({"predictions": number, "references": number})
+        )
+
+    def _compute(self, predictions, references):
+        return {"accuracy": sum(p == r for p, r in zip(predictions, references)) / len(references)}
+'''
+
+
+@pytest.fixture
+def accuracy(evaluate, tmp_path):
+    folder = tmp_path / "accuracy"
+    folder.mkdir()
+    (folder / "accuracy.py").write_text(ACCURACY)
+    return evaluate.load(str(folder))

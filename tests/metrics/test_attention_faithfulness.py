@@ -6,6 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.stats
+import sklearn.metrics
+from scipy.spatial.distance import jensenshannon
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
@@ -182,6 +185,106 @@ def test_combine(evaluate, metric):
     assert prefixed.keys() == {f"attention_faithfulness_{name}" for name in expected}
 
 
+def test_combine_with_accuracy(evaluate, metric, accuracy):
+    """As the card says: add_batch with every column, None for those there are not; then compute."""
+    columns = {"attention": ATTENTION, "importance": IMPORTANCE}
+    expected = metric.compute(**columns)
+    both = evaluate.combine([accuracy, metric])
+    for rows in (slice(0, 2), slice(2, 4)):
+        both.add_batch(
+            predictions=[0, 1, 1, 0][rows],
+            references=[0, 1, 0, 0][rows],
+            **{name: columns[name][rows] if name in columns else None for name in COLUMNS},
+        )
+    same(both.compute(), {"accuracy": 0.75, **expected})
+
+
+def draw_columns(n=40, seed=3):
+    """Texts of many lengths, some without tokens, sparse attention, ties, a row that is None and one that holds a NaN."""
+    generator = np.random.default_rng(seed)
+    attention, importance, other = [], [], []
+    for length in generator.integers(0, 40, n):
+        weights = np.maximum(generator.normal(size=length), 0)
+        attention.append(weights / weights.sum() if weights.sum() else np.full(length, 1 / max(1, length)))
+        importance.append(generator.normal(size=length).round(1))
+        other.append(generator.dirichlet(np.ones(length)) if length else np.empty(0))
+    attention[3] = None
+    importance[5] = np.full(len(attention[5]), np.nan)
+    probs, others = generator.dirichlet(np.ones(3), n), generator.dirichlet(np.ones(3), n)
+    columns = {"attention": attention, "importance": importance, "probs": list(probs)}
+    return columns | {"counterfactual_attention": other, "counterfactual_probs": list(others)}
+
+
+def test_each_text_has_its_own_value(metric):
+    """By other routes, a text at a time: scipy, scikit-learn, and sums written out."""
+    columns = draw_columns()
+    values = {name: np.array(of) for name, of in metric.compute(**columns, per_text=True)["per_text"].items()}
+    for row in range(len(columns["attention"])):
+        attention, importance, other = (columns[name][row] for name in list(COLUMNS)[:2] + ["counterfactual_attention"])
+        p, q = columns["probs"][row], columns["counterfactual_probs"][row]
+        assert values["tvd"][row] == pytest.approx(np.abs(p - q).sum() / 2)
+        assert values["flip_fraction"][row] == float(p.argmax() != q.argmax())
+        if attention is None:
+            assert math.isnan(values["jsd"][row]) and math.isnan(values["support_size"][row])
+            continue
+        if len(attention):
+            assert values["jsd"][row] == pytest.approx(jensenshannon(attention, other) ** 2, abs=1e-12)
+            assert values["support_size"][row] == np.count_nonzero(attention)
+        if np.isnan(importance).any() or len(attention) < 2:
+            assert math.isnan(values["kendall_tau"][row]) and math.isnan(values["kendall_tau_significant"][row])
+            continue
+        expected = scipy.stats.kendalltau(attention, importance)
+        assert values["kendall_tau"][row] == pytest.approx(expected.statistic, nan_ok=True)
+        if not math.isnan(expected.statistic):
+            assert values["kendall_tau_significant"][row] == float(expected.pvalue <= 0.05)
+        if not math.isnan(values["support_auprc"][row]):
+            average = sklearn.metrics.average_precision_score(attention > 0, importance)
+            assert values["support_auprc"][row] == pytest.approx(average)
+    assert np.isfinite(values["kendall_tau"]).sum() > 30 and np.isfinite(values["support_auprc"]).sum() > 20
+
+
+@pytest.mark.parametrize("configuration", ["default", "erasure", "plausibility"])
+def test_the_mean_over_texts_is_the_result_of_that_name(evaluate, configuration):
+    columns = draw_columns()
+    if configuration == "erasure":
+        curves = np.random.default_rng(1).random((2, 40, 5))
+        whole, empty = np.random.default_rng(2).random((2, 40))
+        columns = {"whole_prob": whole, "kept_probs": curves[0], "removed_probs": curves[1], "empty_prob": empty}
+    elif configuration == "plausibility":
+        marks = [None if row is None else (row > 0).astype(int) for row in columns["attention"]]
+        columns = {"scores": columns["importance"], "rationale": marks}
+    metric = evaluate.load(str(METRIC_DIR), configuration)
+    means = metric.compute(**columns)
+    results = metric.compute(**columns, per_text=True)
+    by_text = results.pop("per_text")
+    same(results, means)
+    single = {"kendall_tau_std", "kendall_tau_ci_low", "kendall_tau_ci_high", "tvd_median", "tvd_max", "jsd_median", "jsd_max"}
+    counts = {name for name in means if name.endswith("undefined") or "class" in name}
+    assert by_text.keys() == means.keys() - single - counts - {"n"}
+    for name, values in by_text.items():
+        assert len(values) == means["n"] == 40 and all(isinstance(value, float) for value in values)
+        assert means[name] == pytest.approx(np.nanmean(values), abs=1e-12)
+        if f"{name}_undefined" in means:
+            assert np.isnan(values).sum() == means[f"{name}_undefined"]
+
+
+def test_values_stand_in_the_order_of_the_texts(metric):
+    columns = draw_columns()
+    whole = metric.compute(**columns, per_text=True)["per_text"]
+    for start in range(0, 40, 13):
+        metric.add_batch(**{name: rows[start : start + 13] for name, rows in columns.items()})
+    batched = metric.compute(per_text=True)["per_text"]
+    backwards = metric.compute(**{name: rows[::-1] for name, rows in columns.items()}, per_text=True)["per_text"]
+    for name, values in whole.items():
+        np.testing.assert_array_equal(batched[name], values)
+        np.testing.assert_array_equal(backwards[name][::-1], values)
+
+
+def test_per_text_is_asked_with_true_or_false(metric):
+    with pytest.raises(ValueError, match="per_text is 'yes'; give True"):
+        metric.compute(**COLUMNS, per_text="yes")
+
+
 def test_kept_in_memory(evaluate, metric):
     same(evaluate.load(str(METRIC_DIR), keep_in_memory=True).compute(**COLUMNS), metric.compute(**COLUMNS))
 
@@ -262,9 +365,9 @@ def test_description_reaches_the_user(loaded):
 
 def test_card_names_every_column_argument_and_result(metric):
     card = (METRIC_DIR / "README.md").read_text(encoding="utf-8")
-    for name in (*COLUMNS, "mask", "alpha", "n_bootstrap", "seed"):
+    for name in (*COLUMNS, "mask", "alpha", "n_bootstrap", "seed", "per_text"):
         assert f"- **{name}**" in card
-    for name in metric.compute(**COLUMNS):
+    for name in metric.compute(**COLUMNS, per_text=True):
         if "class" not in name:
             assert f"`{name}`" in card, name
     headings = re.findall(r"^##+ (.*)$", card, re.MULTILINE)

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from attnfaith.data.scripts import LETTERS, STACKING, lacks_blanks
 from attnfaith.data.sentences import MARK, divide, is_cut, mark_places, set_marks
-from attnfaith.errors import DatasetError
+from attnfaith.errors import DatasetError, excerpt
 
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -59,6 +60,16 @@ def _words() -> list:
     return [normalizers.NFC(), normalizers.Lowercase(), *_apart(*inside)]
 
 
+def _characters() -> list:
+    from tokenizers import Regex, normalizers
+
+    # a mark that combines, and a letter that hangs below another, stay with the letter before
+    before = rf"(?<=\S)(?<![{STACKING}])(?={LETTERS})(?!\p{{M}})"
+    after = rf"(?<={LETTERS})(?<![{STACKING}])(?=\S)(?!\p{{M}})"
+    nfc, lowercase, *apart = _words()
+    return [nfc, lowercase, normalizers.Replace(Regex(f"{before}|{after}"), " "), *apart]
+
+
 def _apart(unless_before: str = "", unless_after: str = "") -> list:
     """Blanks between words and marks; the arguments are assertions that keep the blank before and after a mark away."""
     from tokenizers import Regex, normalizers
@@ -79,9 +90,18 @@ def _whitespace() -> list:
     return [normalizers.Lowercase()]
 
 
-PREPROCESSING = {"default": _default, "imdb": _imdb, "sst": _sst, "whitespace": _whitespace, "words": _words}
+PREPROCESSING = {
+    "characters": _characters,
+    "default": _default,
+    "imdb": _imdb,
+    "sst": _sst,
+    "whitespace": _whitespace,
+    "words": _words,
+}
 """The preparations, by name. Every one lower-cases and ends in words between blanks.
 
+characters  as words, and in scripts without blanks between words (Han, kana, Bopomofo, Thai, Lao, Khmer, Myanmar) every
+            letter is a word, with the marks that combine with it.
 default     words and punctuation marks apart (`do n't`, `it 's`, one token a mark); a word with a digit is `qqq`,
             numbers such as 3.50 or 1,000 as one. Jain & Wallace's rule, with a simpler word splitter than theirs.
 imdb        ASCII punctuation but the apostrophe becomes a blank: the form in which the papers had this data set.
@@ -254,15 +274,18 @@ def _each_split(texts: Iterable[str], normalizer):
         yield _WORD.findall(normalizer.normalize_str(text))
 
 
-def encode(dataset, tokenizer, *, max_length: int | None = None):
-    """Encode a split with a tokenizer of `build_tokenizer`: one row per instance, Arrow backed.
+def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: str = "default"):
+    """Encode a split with a tokenizer of `build_tokenizer` or `adopt_tokenizer`: one row per instance, Arrow backed.
 
     Args:
         dataset: a `datasets.Dataset` with columns instance_id and text, and text_pair, label, rationale, impermissible,
             candidates if any.
-        tokenizer: of `build_tokenizer`; a pair needs one built with `pair=True`.
+        tokenizer: of `build_tokenizer`, or of subwords, of `attnfaith.data.subwords.adopt_tokenizer`; a pair needs one made
+            with `pair=True`.
         max_length: bound of input_ids, markers included; None takes the tokenizer's own. Of a pair only the first text
             is cut.
+        preprocessing: the preparation whose words a rationale and impermissible are of; read with a tokenizer of subwords
+            alone, the others' words are their own.
 
     Returns a `datasets.Dataset` with
         instance_id     str
@@ -274,6 +297,10 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         truncated       bool, whether words were cut off
         n_unknown       int32, how many of the T words are not in the vocabulary
         rationale, impermissible  list[int8] [T], if the split has them, cut like the tokens
+    and of a tokenizer of subwords
+        tokens          list[str] [T]: the characters that a token is of, after ## where it goes on with a word (`read_tokens`)
+        word_of_token   list[int32] [T]: the number of the word that each is of, from 0
+        rationale, impermissible  list[int8] [T]: the largest value of the words that a token shares a character with
     and of a tokenizer that marks sentences
         tokens          list[str] [T]: the sentences that were kept, their words joined by blanks
         words           list[list[str]] [T][W]: the same as words
@@ -284,12 +311,15 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         candidates      list[int32], the labels the answer may be, if the split has them
     An empty text has T = 0 and only markers in input_ids.
 
-    Raises DatasetError if a column is missing, a question fills max_length on its own, the tokenizer does not give one
-    id per word, or a rationale or impermissible is not one number per word.
+    Raises DatasetError if a column is missing, a question fills max_length on its own, a tokenizer of words does not give
+    one id per word, a rationale or impermissible is not one number per word, or a tokenizer of words reads texts without
+    blanks between words: of the texts in scripts written so, `lacks_blanks` holds for more than half.
     """
     import datasets
     import numpy as np
     import pyarrow as pa
+
+    from attnfaith.data.subwords import encode_rows, is_word_level
 
     missing = [name for name in ("instance_id", "text") if name not in dataset.column_names]
     if missing:
@@ -301,9 +331,13 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         max_length = tokenizer.model_max_length
     unknown, hierarchical = tokenizer.unk_token_id, marks_sentences(tokenizer)
 
-    chunks = []
+    chunks, whether_lacking = [], []
     for start in range(0, len(dataset), _CHUNK):
         rows = dataset[start : start + _CHUNK]
+        if not is_word_level(tokenizer):
+            how = {"first_row": start, "max_length": max_length, "pair": pair, "preprocessing": preprocessing}
+            chunks.append(pa.table(_with_labels(encode_rows(rows, tokenizer, **how), rows)))
+            continue
         split = _all_words(tokenizer, rows["text"], cut=True)
         whole = words(tokenizer, rows["text"]) if hierarchical else split
         counts = np.fromiter(map(len, split), np.int64, len(split))
@@ -317,10 +351,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
             blocked = (kept < 0) | ((kept < 1) & (counts > 0))
             if blocked.any():
                 row = int(np.argmax(blocked))
-                raise DatasetError(
-                    f"max_length={max_length} leaves no room for the text of row {start + row}: markers and question "
-                    f"alone take {markers[row]}; the split needs {markers[counts > 0].max(initial=1) + 1} or more."
-                )
+                raise no_room(max_length, start + row, markers[row], markers[counts > 0].max(initial=1) + 1)
+        whether_lacking += map(lacks_blanks, rows["text"], split)
         encoded = tokenizer(
             rows["text"],
             rows["text_pair"] if pair else None,
@@ -337,22 +369,20 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
             )
         columns = {
             "instance_id": pa.array(rows["instance_id"], pa.string()),
-            "input_ids": _lists(encoded["input_ids"], pa.int32()),
+            "input_ids": lists(encoded["input_ids"], pa.int32()),
         }
         if pair:
-            columns["token_type_ids"] = _lists(encoded["token_type_ids"], pa.int8())
+            columns["token_type_ids"] = lists(encoded["token_type_ids"], pa.int8())
             asked = [[word for word in words if not hierarchical or word != MARK] for words in asked]
-            columns["query_tokens"] = _lists(asked, pa.string())
-        if "label" in rows:
-            columns["labels"] = pa.array(rows["label"], pa.int64())
+            columns["query_tokens"] = lists(asked, pa.string())
         read = [words[:k] for words, k in zip(split, kept, strict=True)]
         n_read = kept
         if hierarchical:
             sentences = [divide(words) for words in read]
             n_read = np.array([sum(map(len, text)) for text in sentences])
             read = [list(map(" ".join, text)) for text in sentences]
-            columns["words"] = _lists(sentences, pa.list_(pa.string()))
-        columns["tokens"] = _lists(read, pa.string())
+            columns["words"] = lists(sentences, pa.list_(pa.string()))
+        columns["tokens"] = lists(read, pa.string())
         columns["length"] = pa.array(lengths.astype(np.int32))
         n_words = np.fromiter(map(len, whole), np.int64, len(whole))
         columns["truncated"] = pa.array(n_read < n_words)
@@ -370,15 +400,39 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
             values = [marks[:k] for marks, k in zip(rows[name], n_read, strict=True)]
             if hierarchical:
                 values = [_of_sentences(marks, text) for marks, text in zip(values, sentences, strict=True)]
-                columns[f"word_{name}"] = _lists(values, pa.list_(pa.int8()))
+                columns[f"word_{name}"] = lists(values, pa.list_(pa.int8()))
                 values = [list(map(max, marks)) for marks in values]
-            columns[name] = _lists(values, pa.int8())
-        if "candidates" in rows:
-            columns["candidates"] = _lists(rows["candidates"], pa.int32())
-        chunks.append(pa.table(columns))
+            columns[name] = lists(values, pa.int8())
+        chunks.append(pa.table(_with_labels(columns, rows)))
     if not chunks:
         raise DatasetError("The split has no rows to encode.")
+    if 2 * whether_lacking.count(True) > len(whether_lacking) - whether_lacking.count(None):
+        example = dataset["text"][whether_lacking.index(True)]
+        raise DatasetError(
+            f"These texts have no blanks between words ({whether_lacking.count(True):,} of {len(whether_lacking):,}, such as "
+            f"{excerpt(example)}), so that a tokenizer of words would read a sentence as one word: give --data.tokenizer with "
+            "the name or folder of a Hugging Face tokenizer, or --data.preprocessing characters, which needs no download."
+        )
     return datasets.Dataset(pa.concat_tables(chunks))
+
+
+def _with_labels(columns: dict, rows) -> dict:
+    """The columns, with the labels and candidates of the rows that have them."""
+    import pyarrow as pa
+
+    if "label" in rows:
+        columns["labels"] = pa.array(rows["label"], pa.int64())
+    if "candidates" in rows:
+        columns["candidates"] = lists(rows["candidates"], pa.int32())
+    return columns
+
+
+def no_room(max_length: int, row: int, markers: int, needed: int) -> DatasetError:
+    """The error for a row whose markers and question fill max_length."""
+    return DatasetError(
+        f"max_length={max_length} leaves no room for the text of row {row}: markers and question alone take {markers}; the "
+        f"split needs {needed} or more."
+    )
 
 
 def _of_sentences(marks: list, sentences: list[list[str]]) -> list[list]:
@@ -418,7 +472,7 @@ def _joined(column):
     return pa.ListArray.from_arrays(column.values.offsets.take(column.offsets), column.values.values)
 
 
-def _lists(values: list, value_type):
+def lists(values: list, value_type):
     """A list column from ragged Python lists."""
     import numpy as np
     import pyarrow as pa

@@ -13,12 +13,12 @@ from attnfaith.errors import DatasetError
 
 
 MISSING = ("zero", "random")
-PADDING = 0
-"""Row of the padding token, always zero."""
 
 
-def random_vectors(n: int, dim: int, std: float = 0.25, seed: int = 0) -> np.ndarray:
-    """An (n, dim) float32 matrix of independent normal numbers, mean 0 and standard deviation `std`; row 0 is zero.
+def random_vectors(n: int, dim: int, std: float = 0.25, seed: int = 0, padding: int = 0) -> np.ndarray:
+    """An (n, dim) float32 matrix of independent normal numbers, mean 0 and standard deviation `std`.
+
+    The row of the padding token, `padding`, is zero.
 
     The scale matters: with random vectors, how far measures of importance agree depends on `std`, so state it.
     Raises DatasetError for a negative size or a negative scale.
@@ -26,7 +26,7 @@ def random_vectors(n: int, dim: int, std: float = 0.25, seed: int = 0) -> np.nda
     if n < 0 or dim < 1 or std < 0:
         raise DatasetError(f"Needs n >= 0, dim >= 1 and std >= 0; n={n}, dim={dim}, std={std} were given.")
     matrix = np.random.default_rng(seed).standard_normal((n, dim), np.float32) * np.float32(std)
-    matrix[PADDING : PADDING + 1] = 0
+    matrix[padding : padding + 1] = 0
     return matrix
 
 
@@ -49,6 +49,7 @@ def load_vectors(
     missing: str = "zero",
     std: float = 0.25,
     seed: int = 0,
+    padding: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of the words of a vocabulary, in its order.
 
@@ -58,6 +59,7 @@ def load_vectors(
         vocabulary: word -> row, rows 0..V-1 (`tokenizer.get_vocab()`), or the words in order.
         missing: "zero" leaves words that are not in the file at zero, as the papers' own route does; "random" draws
             them like `random_vectors(V, D, std, seed)`.
+        padding: row of the padding token.
 
     Returns the (V, D) float32 matrix and a boolean (V,) mask of the words that the file has. The padding row is zero
     and counts as not there. Of a word that is listed twice the first vector is kept.
@@ -79,11 +81,11 @@ def load_vectors(
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 text ({error}).") from error
 
-    matrix = random_vectors(len(rows), vectors.shape[1], std if missing == "random" else 0.0, seed)
+    matrix = random_vectors(len(rows), vectors.shape[1], std if missing == "random" else 0.0, seed, padding)
     known = np.zeros(len(rows), bool)
     for word, vector in zip(words, vectors, strict=True):
         row = rows[word]
-        if row != PADDING and not known[row]:
+        if row != padding and not known[row]:
             matrix[row], known[row] = vector, True
     return matrix, known
 

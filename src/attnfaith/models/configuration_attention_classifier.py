@@ -45,6 +45,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
     hierarchy: none, or sentence: words of a sentence are read by an encoder and summed by attention, sentences by a second
         encoder and attention of the same kinds; attention is then that over sentences. A document's sentences are divided by
         sentence_token_id (4 where not given), the mark that a tokenizer built for sentences sets.
+    unk_token_id: what stands for an unknown token, where a measure puts one in a token's place.
     markers: each text starts and ends with a marker token, which is encoded and never attended.
     vectors: the word vectors at the start, random or pretrained; embedding_std: standard deviation of random ones;
         vectors_digest: 12 hexadecimal digits of the file of pretrained ones. All are part of a result: the scale of random
@@ -79,6 +80,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
     vectors_digest: str | None = None
     embedding_std: float | int = 0.25
     pad_token_id: int | None = 0
+    unk_token_id: int | None = 1
     bos_token_id: int | None = 2
     eos_token_id: int | None = 3
     tie_word_embeddings: bool = False

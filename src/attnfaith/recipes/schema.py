@@ -72,6 +72,10 @@ class Data:
     """of hierarchical models: sentences of a text; longer texts are cut and counted"""
     min_df: Count | None = None
     """training texts that a word must occur in to be known; null: the data set's own"""
+    tokenizer: str | None = None
+    """Hugging Face tokenizer, by its name on the Hub or its folder, in place of the words of the training texts"""
+    tokenizer_revision: str | None = None
+    """of a tokenizer on the Hub: branch, tag or commit; null: main"""
     vectors: str | None = None
     """file of word vectors (text, .vec, .gz, parquet), here or under the data root; null: random ones"""
     missing_vectors: Literal["zero", "random"] = "zero"
@@ -313,6 +317,7 @@ class Recipe:
                 raise RecipeError(
                     f"data.{name}={limit} with model.hierarchy='none': set model.hierarchy to sentence, or leave it out"
                 )
+        self._check_tokenizer(flat)
         if self.measure.level == "word" and flat:
             raise RecipeError(
                 "measure.level='word' with model.hierarchy='none', whose attention is over words anyway: leave it out"
@@ -339,6 +344,26 @@ class Recipe:
             )
         if kind == "adversarial" and self.model.projection == "uniform":
             raise RecipeError("objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move")
+
+    def _check_tokenizer(self, flat: bool):
+        name = self.data.tokenizer
+        if name is None:
+            if self.data.tokenizer_revision is not None:
+                raise RecipeError(
+                    f"data.tokenizer_revision={excerpt(self.data.tokenizer_revision)} is of data.tokenizer, which is not "
+                    "given: give it, or leave out the revision"
+                )
+            return
+        if self.data.min_df is not None:
+            raise RecipeError(
+                f"data.min_df={self.data.min_df} with data.tokenizer={excerpt(name)}, which brings its own vocabulary: leave "
+                "out one of them"
+            )
+        if not flat:
+            raise RecipeError(
+                f"data.tokenizer={excerpt(name)} with model.hierarchy='sentence', whose tokenizer divides texts into "
+                "sentences of words: leave out one of them"
+            )
 
 
 SECTIONS = {key.name: key.type for key in fields(Recipe) if is_dataclass(key.type)}

@@ -39,6 +39,9 @@ COLUMNS = {
     "attention": Column(("T",), distribution=True, doc="one weight per token; [] for an empty text"),
 }
 OPTIONAL_COLUMNS = {
+    "word_of_token": Column(
+        ("T",), "int64", tolerance=0, doc="of subwords: the number of the word that a token is part of, from 0 in each text"
+    ),
     "rationale": Column(("T",), tolerance=0, doc="gold evidence, 1 on tokens that decide the label and 0 elsewhere"),
     "impermissible": Column(
         ("T",),

@@ -17,6 +17,7 @@ from attnfaith.data.own_data import read_own
 from attnfaith.data.own_summary import summary
 from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.data.sources import ROOT_VARIABLE
+from attnfaith.data.subwords import adopt_tokenizer
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.errors import DatasetError, cut, excerpt
@@ -132,14 +133,17 @@ class Texts:
     def rows(self, split: str) -> Dataset:
         """A split, encoded."""
         if split not in self._encoded:
-            self._encoded[split] = encode(self.loaded.splits[split], self.tokenizer)
+            self._encoded[split] = self._encode(self.loaded.splits[split])
         return self._encoded[split]
+
+    def _encode(self, split: Dataset) -> Dataset:
+        return encode(split, self.tokenizer, preprocessing=self.loaded.entry.preprocessing)
 
     @cached_property
     def measured(self) -> Dataset:
         """`drawn`, encoded."""
         section = self.recipe.measure
-        return self.rows(section.split) if section.limit is None else encode(self.drawn, self.tokenizer)
+        return self.rows(section.split) if section.limit is None else self._encode(self.drawn)
 
 
 def _was(recipe: Recipe, recorded: Mapping) -> str:
@@ -202,8 +206,11 @@ def remarks(loaded: LoadedDataset) -> list[str]:
 
 
 def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
-    """A tokenizer of the words of the training texts."""
+    """The tokenizer that the recipe names, or one of the words of the training texts."""
     entry, data = loaded.entry, recipe.data
+    if data.tokenizer is not None:
+        how = {"revision": data.tokenizer_revision, "max_length": data.max_length, "pair": entry.pair}
+        return adopt_tokenizer(data.tokenizer, **how)
     return build_tokenizer(
         loaded.vocabulary_texts,
         preprocessing=entry.preprocessing,
@@ -224,7 +231,8 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionCla
     """A fresh model of the recipe for this data set, on the word vectors it names."""
     data, names = recipe.data, loaded.label_names
     fields = {
-        "vocab_size": len(tokenizer),
+        "vocab_size": max(tokenizer.get_vocab().values()) + 1,  # of some tokenizers ids are left out
+        "unk_token_id": tokenizer.unk_token_id,
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
@@ -242,6 +250,7 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionCla
             missing=data.missing_vectors,
             std=recipe.model.embedding_std,
             seed=recipe.seed,
+            padding=tokenizer.pad_token_id,
         )
         fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)}
         print(f"{present.sum()} of {len(present)} vocabulary entries have a vector in {data.vectors}")

@@ -14,6 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from attnfaith import record
 from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.errors import FileError
 from attnfaith.files import read_object, sync_folder, write_atomically
 from attnfaith.measurement import check
@@ -109,9 +110,18 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
         "sizes": {split: len(part) for split, part in loaded.splits.items()},
         "truncated": {split: int(sum(part["truncated"])) for split, part in rows.items()},
         "vocabulary": len(texts.tokenizer),
+        **_tokenizer(recipe, texts),
         "code": TRAINING_CODE,
         "processes": state.num_processes,
     }
+
+
+def _tokenizer(recipe: Recipe, texts: Texts) -> dict[str, dict]:
+    """Which tokenizer was taken over; nothing where it is one of the training texts' words."""
+    data = recipe.data
+    if data.tokenizer is None:
+        return {}
+    return {"tokenizer": tokenizer_facts(texts.tokenizer, data.tokenizer, data.tokenizer_revision)}
 
 
 def _note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> None:

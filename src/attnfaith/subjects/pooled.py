@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.data.tokenization import SPECIAL_TOKENS, by_words, encode
+from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.outputs import digest_model
 from attnfaith.subjects.protocol import CAPABILITIES, TEXT, Batch, SubjectError
@@ -28,7 +28,6 @@ class Pooled:
 
     kind = "attention classifiers of this package"
     can = frozenset(CAPABILITIES)
-    unknown_token_id = SPECIAL_TOKENS.index("<unk>")
 
     def __init__(self, stages, tokenizer=None):
         self.stages, self.tokenizer = stages, tokenizer
@@ -36,6 +35,7 @@ class Pooled:
         self.capabilities = self.can if stages.affine else self.can - {"affine read-out"}
         self.config = self.classifier.config
         self.num_labels, self.pad_token_id = self.config.num_labels, self.config.pad_token_id
+        self.unknown_token_id = self.config.unk_token_id
         self.level = stages.level
         self.contextual = stages.contextual
         self.removal_renormalises = stages.removal_renormalises

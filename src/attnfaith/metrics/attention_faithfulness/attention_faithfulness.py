@@ -8,6 +8,7 @@ from .columns import SHOWN, InputError, check_padding, check_share, masked, numb
 from .dispersion import normalised_entropy, share_of_zeros, support_size
 from .divergences import (
     check_distributions,
+    decision_flips,
     flatten_pair,
     flip_fraction,
     jensen_shannon_divergence,
@@ -15,7 +16,7 @@ from .divergences import (
 )
 from .erasure_curves import erasure_results
 from .plausibility import plausibility_results
-from .rank_agreement import agreement, check_settings
+from .rank_agreement import agreement_by_text, check_settings, summaries
 from .support_agreement import support_auprc, top_k_overlap
 
 
@@ -80,6 +81,8 @@ Arguments:
     alpha: level of significance of tau, in 0..1. Default 0.05.
     n_bootstrap: resamples for the confidence interval of the mean tau. Default 1000.
     seed: fixes the resamples. Default 0.
+    per_text: also return "per_text", a dict of lists with one number for each instance, in the order given (of several
+        processes, in their order). Default False.
 Returns a flat dict of floats and integers:
     n: instances.
     With attention: normalised_entropy (mean of the entropy over its maximum, 0: one token has all, 1: uniform),
@@ -100,8 +103,12 @@ Returns a flat dict of floats and integers:
     With attention and counterfactual_attention: jsd, jsd_median, jsd_max (Jensen-Shannon divergence in nats,
         0..ln 2 = 0.693), jsd_undefined.
     Statistics of no defined instance are NaN.
+    With per_text=True, "per_text" has each of normalised_entropy, support_size, share_of_zeros, kendall_tau,
+        kendall_tau_significant (1.0 or 0.0), tie_ceiling, kendall_tau_over_ceiling, top_k_overlap,
+        top_k_overlap_chance, support_auprc, support_auprc_chance, tvd, flip_fraction (1.0 where the class changes, else
+        0.0) and jsd that the columns allow, NaN where undefined. The mean of what is defined is the result of that name.
 Configurations, the second argument of `evaluate.load`, with columns of their own, all of them needed; the results are
-n and, for each name, its mean and <name>_undefined:
+n and, for each name, its mean and <name>_undefined, with per_text=True also its values:
     "erasure": whole_prob, the probability of the class predicted for the whole text; empty_prob, of the same class for
         the text without any token; kept_probs and removed_probs, for the tokens ranked first alone and for the text
         without them, S numbers each, one for each share of the tokens. Names: sufficiency_aopc, comprehensiveness_aopc
@@ -193,9 +200,11 @@ class AttentionFaithfulness(evaluate.Metric):
             ],
         )
 
-    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, mask=None, **columns):
+    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, mask=None, per_text=False, **columns):
         """Results over the columns given here, or over all that were added before. Absent columns stay out."""
         check_settings(alpha, n_bootstrap, seed)
+        if not isinstance(per_text, bool):
+            raise InputError(f"per_text is {short(per_text)}; give True for a number per instance, or False")
         if share is not None:
             if self.config_name != "plausibility":
                 raise InputError(f'share is {short(share)}; give it to the configuration "plausibility" alone')
@@ -205,7 +214,7 @@ class AttentionFaithfulness(evaluate.Metric):
             self.add_batch(mask=mask, **columns)
         elif self.writer is None:
             raise InputError(f"nothing to compute from: no column was given or added. {self._what_to_give()}")
-        return super().compute(alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share)
+        return super().compute(alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share, per_text=per_text)
 
     def add_batch(self, *, mask=None, **columns):
         """Add instances: each column a sequence with one row per instance; the same columns in every call."""
@@ -262,14 +271,17 @@ class AttentionFaithfulness(evaluate.Metric):
     def _what_to_give(self):
         return "Give " + ", or ".join(" and ".join(needed) for needed in self._sufficient())
 
-    def _compute(self, share, **arguments):
+    def _compute(self, share, per_text, **arguments):
         if self.config_name == "default":
-            return self._faithfulness(**arguments)
-        columns = {name: arguments[name] for name in self._feature_names()}
-        given = {} if share is None else {"share": share}
-        results = {"n": len(next(iter(columns.values())))}
-        for name, values in _RESULTS[self.config_name](**columns, **given).items():
-            results |= _mean(name, values)
+            results, of_texts = self._faithfulness(**arguments)
+        else:
+            columns = {name: arguments[name] for name in self._feature_names()}
+            of_texts = _RESULTS[self.config_name](**columns, **({} if share is None else {"share": share}))
+            results = {"n": len(next(iter(columns.values())))}
+            for name, values in of_texts.items():
+                results |= _mean(name, values)
+        if per_text:
+            results["per_text"] = {name: values.astype(float).tolist() for name, values in of_texts.items()}
         return results
 
     def _faithfulness(
@@ -283,27 +295,33 @@ class AttentionFaithfulness(evaluate.Metric):
         n_bootstrap,
         seed,
     ):
-        results = {"n": len(attention)}
+        """The results, and of those that are means the numbers of each instance, name -> [N]."""
+        results, of_texts = {"n": len(attention)}, {}
         if _given(attention):
             for function in (normalised_entropy, support_size, share_of_zeros):
-                results |= _mean(function.__name__, function(attention))
+                of_texts[function.__name__] = function(attention)
+                results |= _mean(function.__name__, of_texts[function.__name__])
         if _given(attention, importance):
             predicted = _predicted_class(probs) if _given(probs) else None
-            results |= _agreement_results(
-                agreement(attention, importance, predicted, alpha=alpha, n_bootstrap=n_bootstrap, seed=seed)
-            )
+            of_agreement = agreement_by_text(attention, importance, alpha)
+            results |= _agreement_results(summaries(of_agreement, predicted, n_bootstrap, seed))
+            of_texts |= of_agreement
             for function in (top_k_overlap, support_auprc):
-                values, chance = function(attention, importance)
-                results |= _mean(function.__name__, values)
-                results[f"{function.__name__}_chance"] = _mean("chance", chance)["chance"]
+                name = function.__name__
+                of_texts[name], of_texts[f"{name}_chance"] = function(attention, importance)
+                results |= _mean(name, of_texts[name])
+                results[f"{name}_chance"] = _mean("chance", of_texts[f"{name}_chance"])["chance"]
         if _given(probs, counterfactual_probs):
-            results |= _summary("tvd", total_variation_distance(probs, counterfactual_probs))
+            of_texts["tvd"] = total_variation_distance(probs, counterfactual_probs)
+            results |= _summary("tvd", of_texts["tvd"])
+            of_texts["flip_fraction"] = decision_flips(probs, counterfactual_probs)
             flips = flip_fraction(probs, counterfactual_probs)
             results["flip_fraction"] = flips["flip_fraction"]
             results["flip_fraction_undefined"] = flips["n_undefined"]
         if _given(attention, counterfactual_attention):
-            results |= _summary("jsd", jensen_shannon_divergence(attention, counterfactual_attention))
-        return results
+            of_texts["jsd"] = jensen_shannon_divergence(attention, counterfactual_attention)
+            results |= _summary("jsd", of_texts["jsd"])
+        return results, of_texts
 
 
 def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):

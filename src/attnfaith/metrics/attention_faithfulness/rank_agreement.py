@@ -285,28 +285,53 @@ def agreement(
     (1, 1)
     """
     check_settings(alpha, n_bootstrap, seed)
+    return summaries(agreement_by_text(attention, importance, alpha), predicted_class, n_bootstrap, seed)
+
+
+def agreement_by_text(attention: Sequence, importance: Sequence, alpha: float = 0.05) -> dict[str, np.ndarray]:
+    """What `agreement` averages, for each instance: name in the metric's results -> [N] float64, NaN where undefined.
+
+    kendall_tau, kendall_tau_significant (1 where p <= alpha, else 0), tie_ceiling, kendall_tau_over_ceiling. Arguments as
+    of `agreement`; raises ValueError naming the row where rows differ in length.
+
+    >>> agreement_by_text([[0.1, 0.2, 0.7], [0.5, 0.5]], [[1, 2, 3], [1, 2]])["kendall_tau"].tolist()
+    [1.0, nan]
+    """
     tau, p_value = kendall_tau(attention, importance)
     ceiling = tie_ceiling(attention, importance)
+    return {
+        "kendall_tau": tau,
+        "kendall_tau_significant": np.where(np.isnan(tau), np.nan, p_value <= alpha),
+        "tie_ceiling": ceiling,
+        "kendall_tau_over_ceiling": tau / ceiling,
+    }
+
+
+def summaries(
+    by_text: dict[str, np.ndarray], predicted_class: Sequence | None = None, n_bootstrap: int = 1000, seed: int = 0
+) -> dict[str, dict[str, float | int]]:
+    """What `agreement` returns, of what `agreement_by_text` gives; arguments and errors as there."""
+    tau = by_text["kendall_tau"]
     groups = {"overall": np.ones(len(tau), dtype=bool)}
     if predicted_class is not None:
         predicted = _classes(predicted_class, len(tau))
         groups |= {str(int(c)): predicted == c for c in np.unique(predicted[~np.isnan(predicted)])}
-    summaries = {}
+    results = {}
     for name, members in groups.items():
         defined = members & ~np.isnan(tau)
         low, high = _bootstrap_interval(tau[defined], n_bootstrap, seed)
-        summaries[name] = {
+        results[name] = {
             "n": int(defined.sum()),
             "n_undefined": int(members.sum() - defined.sum()),
             "tau_mean": _mean(tau[defined]),
             "tau_std": float(tau[defined].std()) if defined.any() else float("nan"),
-            "share_significant": _mean(p_value[defined] <= alpha),
+            "share_significant": _mean(by_text["kendall_tau_significant"][defined]),
             "ci_low": low,
             "ci_high": high,
-            "tie_ceiling": _mean(ceiling[defined]),
-            "tau_over_ceiling": _mean(tau[defined] / ceiling[defined]),
+            "tie_ceiling": _mean(by_text["tie_ceiling"][defined]),
+            "tau_over_ceiling": _mean(by_text["kendall_tau_over_ceiling"][defined]),
         }
-    return summaries
+    return results
 
 
 def check_settings(alpha: float, n_bootstrap: int, seed: int) -> None:

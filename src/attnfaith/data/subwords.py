@@ -1,0 +1,278 @@
+"""Hugging Face tokenizers as tokenizers of our models: taken over with our markers, and their encoding of a split.
+
+A tokenizer keeps its normalizer, pre-tokenizer and vocabulary; begin, end and padding are put as our models expect them.
+What is saved needs no code of ours: `AutoTokenizer.from_pretrained` and `pipeline` read texts in the same way.
+
+Shapes: T tokens of a text after truncation, without markers.
+"""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnfaith.data.scripts import begins_unspaced
+from attnfaith.errors import DatasetError, excerpt
+
+
+CONTINUES = "##"
+"""Stands before a token that goes on with the word of the token before it."""
+BLANK = "\u2581"
+"""What tokenizers after SentencePiece write for a blank."""
+
+
+def is_word_level(tokenizer) -> bool:
+    """Whether a tokenizer looks words up whole, as those of `build_tokenizer` do; others read parts of words."""
+    from tokenizers import models
+
+    return isinstance(tokenizer.backend_tokenizer.model, models.WordLevel)
+
+
+def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int | None = None, pair: bool = False):
+    """A Hugging Face tokenizer as a `PreTrainedTokenizerFast` of our models.
+
+    name: of a repository on the Hub, or a folder that holds a tokenizer.json. revision: branch, tag or commit of the
+    repository. A text is encoded as `<s> A </s>`, a pair as `<s> A </s> <s> B </s>` with token type 0 on the first and 1 on
+    the second, with the tokenizer's own tokens for begin (bos, else cls), end (eos, else sep), padding and unknown; one it
+    lacks, or uses for padding and something else, is added at the end of the vocabulary: <s>, </s>, <pad>, <unk>. Text that
+    spells such a token is read as text. max_length bounds the whole encoding (None: no bound; the limit of the model that
+    the tokenizer comes from is not ours).
+
+    Raises DatasetError where there is no such tokenizer, it is not of the `tokenizers` library, or max_length leaves no room.
+    """
+    from tokenizers import Tokenizer, processors
+    from transformers import PreTrainedTokenizerFast
+
+    markers = 4 if pair else 2
+    if max_length is not None and max_length <= markers:
+        raise DatasetError(f"max_length={max_length} leaves no room for a token beside {markers} markers.")
+    given = _load(name, revision)
+    backend = Tokenizer.from_str(given.backend_tokenizer.to_str())
+    backend.no_truncation()
+    backend.no_padding()
+    special = {
+        "bos_token": given.bos_token or given.cls_token or "<s>",
+        "eos_token": given.eos_token or given.sep_token or "</s>",
+        "unk_token": getattr(backend.model, "unk_token", None) or given.unk_token or "<unk>",
+        "pad_token": given.pad_token or "<pad>",
+    }
+    for role, own in (("unk_token", "<unk>"), ("pad_token", "<pad>")):  # of GPT-2 all are <|endoftext|>
+        if special[role] in [token for other, token in special.items() if other != role]:
+            special[role] = own
+    backend.add_special_tokens([token for token in special.values() if backend.token_to_id(token) is None])
+    begin, end = special["bos_token"], special["eos_token"]
+    _guard(backend, [begin, end, special["pad_token"]])
+    backend.post_processor = processors.TemplateProcessing(
+        single=[f"{begin}:0", "$A:0", f"{end}:0"],
+        pair=[f"{begin}:0", "$A:0", f"{end}:0", f"{begin}:1", "$B:1", f"{end}:1"],
+        special_tokens=[(token, backend.token_to_id(token)) for token in dict.fromkeys((begin, end))],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        **special,
+        padding_side="right",
+        truncation_side="right",
+        split_special_tokens=True,  # a text that spells a marker is text
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
+        **({} if max_length is None else {"model_max_length": max_length}),
+    )
+
+
+def _load(name: str, revision: str | None):
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    file = Path(name) / "tokenizer.json"
+    try:
+        if file.is_file() and not file.with_name("tokenizer_config.json").is_file():
+            return PreTrainedTokenizerFast(tokenizer_file=str(file))
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+    except Exception as error:  # transformers, tokenizers and huggingface_hub raise many kinds
+        raise DatasetError(
+            f"data.tokenizer={excerpt(name)} cannot be loaded ({excerpt(error, 200)}): give the name of a tokenizer on the "
+            "Hub, or a folder that holds its tokenizer.json"
+        ) from error
+    if not getattr(tokenizer, "is_fast", False):
+        raise DatasetError(
+            f"data.tokenizer={excerpt(name)} is a {type(tokenizer).__name__}, written in Python: what is saved of it could not "
+            "be read without that code; give one of the tokenizers library, with a tokenizer.json"
+        )
+    return tokenizer
+
+
+def _guard(backend, markers: Sequence[str]) -> None:
+    """A blank into what a text spells like a marker, where the model would look it up whole; pairs of bytes never do."""
+    from tokenizers import Regex, models, normalizers
+
+    if isinstance(backend.model, models.BPE):
+        return
+    within = [f"(?<={re.escape(token[:1])})(?={re.escape(token[1:])})" for token in markers if len(token) > 1]
+    guard = normalizers.Replace(Regex("|".join(within)), " ")
+    backend.normalizer = guard if backend.normalizer is None else normalizers.Sequence([backend.normalizer, guard])
+
+
+def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[str, str]:
+    """Which tokenizer this is: its name (of a folder, its last part), the commit that its file in the Hub's cache is of
+    ("local" for a folder), and a digest of all that decides how it reads a text, 12 hexadecimal digits.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    settings = json.loads(tokenizer.backend_tokenizer.to_str())
+    settings = {key: value for key, value in settings.items() if key not in ("truncation", "padding")}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    if Path(name).is_dir():
+        name, commit = Path(name).resolve().name, "local"
+    else:
+        files = [
+            try_to_load_from_cache(name, file, revision=revision) for file in ("tokenizer.json", "tokenizer_config.json")
+        ]
+        snapshots = [Path(file).parts for file in files if isinstance(file, str)]
+        commit = next((parts[parts.index("snapshots") + 1] for parts in snapshots if "snapshots" in parts), "unknown")
+    return {"name": name, "revision": commit, "digest": digest}
+
+
+# ------------------------------------------------------------------------------------------------ encoding
+
+
+def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int]], words: Sequence) -> tuple[list, list]:
+    """Tokens as people read them, and the word that each is of, counted from 0.
+
+    tokens: as the vocabulary spells them; spans: of each, the characters of the text [start, stop) that it is of; words: of
+    each, the number of its piece before the vocabulary's cut.
+
+    A token is shown as the characters of the text that it is of and that no token before it has shown, with the marks that
+    combine with the last of them; after CONTINUES where it goes on with a word; as a blank where it is of nothing but a
+    blank. It goes on with the word of the token before it where the tokenizer cut both from one piece, where it shares a
+    character with it, as a letter after a mark that combines (at which some tokenizers cut), or after a lone blank. It does not across a blank in the text, nor, in a script without blanks
+    between words, from a letter on: there a token is a word.
+    """
+    shown, read, owner, before, blank = 0, [], [], None, False
+    for token, (start, stop), word in zip(tokens, spans, words, strict=True):
+        alone = bool(token) and not token.strip(BLANK)
+        while not alone and 0 < stop < len(text) and _combines(text[stop]):
+            stop += 1
+        fresh = "" if alone else text[max(start, shown) : stop]
+        piece = fresh.strip()
+        apart = fresh[:1].isspace() or any(map(str.isspace, text[shown:start]))
+        shared = start < shown and not alone
+        if not read:
+            begins = True
+        elif shared or (blank and not alone):
+            begins = False
+        elif apart or alone:
+            begins = True
+        else:
+            inside = start > 0 and _combines(text[start - 1]) and piece[:1].isalpha()
+            begins = (word != before and not inside) or begins_unspaced(piece)
+        owner.append((owner[-1] if owner else -1) + begins)
+        read.append((piece or " ") if begins else CONTINUES + piece)
+        before, blank = word, begins and not piece
+        if not alone:
+            shown = max(shown, stop)
+    return read, owner
+
+
+def _combines(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")
+
+
+def word_spans(texts: Sequence[str], preprocessing: str) -> list[list[tuple[int, int]]]:
+    """Of each text, the characters [start, stop) that each word of a preparation is of.
+
+    What the preparation replaces or leaves out belongs to the word that it touches from the left: `3.50` is all of `qqq`.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    from attnfaith.data.tokenization import _normalizer
+
+    reader = Tokenizer(models.WordLevel({"<unk>": 0}, "<unk>"))
+    reader.normalizer, reader.pre_tokenizer = _normalizer(preprocessing), pre_tokenizers.WhitespaceSplit()
+    spans = []
+    for text, encoding in zip(texts, reader.encode_batch(list(texts)), strict=True):
+        of_text, end = [], 0
+        for start, stop in encoding.offsets:
+            while start > end and not text[start - 1].isspace():
+                start -= 1
+            of_text.append((start, stop))
+            end = stop
+        spans.append(of_text)
+    return spans
+
+
+def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Marks of words as marks of tokens: a token has the largest one of the words that it shares a character with, else 0.
+
+    words, spans: the characters [start, stop) that each word and each token is of.
+    """
+    marked, place, of_tokens = list(zip(words, marks, strict=True)), 0, []
+    for start, stop in spans:
+        while place < len(marked) and marked[place][0][1] <= start:
+            place += 1
+        largest = 0
+        for (first, last), mark in marked[place:]:
+            if first >= stop:
+                break
+            if last > start:
+                largest = max(largest, mark)
+        of_tokens.append(largest)
+    return of_tokens
+
+
+def encode_rows(rows, tokenizer, *, first_row: int, max_length: int | None, pair: bool, preprocessing: str) -> dict:
+    """Columns of `attnfaith.data.tokenization.encode`, as Arrow, of some rows that a tokenizer of subwords reads."""
+    import numpy as np
+    import pyarrow as pa
+
+    from attnfaith.data.tokenization import lists, no_room
+
+    given = rows["text"], rows["text_pair"] if pair else None
+    encodings = tokenizer(*given, truncation=False, padding=False, return_offsets_mapping=True, verbose=False).encodings
+    n_markers = tokenizer.num_special_tokens_to_add(pair=pair)
+    if n_markers != (4 if pair else 2):
+        raise DatasetError(
+            f"The tokenizer puts {n_markers} markers around a text, {4 if pair else 2} are needed: take it over with "
+            "adopt_tokenizer, or give one of build_tokenizer."
+        )
+    made = {name: [] for name in ("input_ids", "token_type_ids", "tokens", "word_of_token", "query_tokens", "n_unknown")}
+    n_all, spans = [], []
+    for row, encoding in enumerate(encodings):
+        second = sum(encoding.type_ids) - n_markers // 2 if pair else 0
+        count = len(encoding.ids) - n_markers - second
+        kept = count if max_length is None else min(count, max_length - n_markers - second)
+        if kept < 0 or (kept < 1 and count):
+            raise no_room(max_length, first_row + row, n_markers + second, n_markers + second + 1)
+        text, rest = slice(1, 1 + kept), slice(1 + count, None)
+        ids, spans_of_text = encoding.ids, encoding.offsets[text]
+        read, owner = read_tokens(rows["text"][row], encoding.tokens[text], spans_of_text, encoding.word_ids[text])
+        made["input_ids"].append(ids[: 1 + kept] + ids[rest])
+        made["tokens"].append(read)
+        made["word_of_token"].append(owner)
+        made["n_unknown"].append(ids[text].count(tokenizer.unk_token_id))
+        if pair:
+            asked = slice(len(ids) - 1 - second, len(ids) - 1)
+            parts = encoding.tokens[asked], encoding.offsets[asked], encoding.word_ids[asked]
+            made["query_tokens"].append(read_tokens(rows["text_pair"][row], *parts)[0])
+            made["token_type_ids"].append(encoding.type_ids[: 1 + kept] + encoding.type_ids[rest])
+        n_all.append(count)
+        spans.append(spans_of_text)
+    kinds = {"tokens": pa.string(), "query_tokens": pa.string(), "token_type_ids": pa.int8()}
+    columns = {"instance_id": pa.array(rows["instance_id"], pa.string())}
+    columns |= {
+        name: lists(values, kinds.get(name, pa.int32())) for name, values in made.items() if values and name != "n_unknown"
+    }
+    columns["n_unknown"] = pa.array(made["n_unknown"], pa.int32())
+    columns["length"] = pa.array(list(map(len, made["input_ids"])), pa.int32())
+    columns["truncated"] = pa.array(np.array(list(map(len, spans))) < np.array(n_all))
+    names = [name for name in ("rationale", "impermissible") if name in rows]
+    words = word_spans(rows["text"], preprocessing) if names else []
+    for name in names:
+        for row, (marks, of_text) in enumerate(zip(rows[name], words, strict=True)):
+            if len(marks) != len(of_text):
+                raise DatasetError(
+                    f"Row {first_row + row} has {len(marks)} {name} values for {len(of_text)} words under preprocessing "
+                    f"{preprocessing!r}: give the preprocessing whose words they are of."
+                )
+        columns[name] = lists([spread(*of_row) for of_row in zip(rows[name], words, spans, strict=True)], pa.int8())
+    return columns

@@ -1,0 +1,281 @@
+"""Hugging Face tokenizers taken over: what is read, what is shown of it, words, gold evidence, and loading without our code."""
+
+import unicodedata
+
+import datasets
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+from transformers import AutoTokenizer
+
+from attnfaith.data.subwords import CONTINUES, adopt_tokenizer, read_tokens, spread, tokenizer_facts, word_spans
+from attnfaith.data.tokenization import encode, split_words
+from attnfaith.data.vectors import load_vectors
+from attnfaith.errors import DatasetError
+from tests.subword_tokenizers import KINDS, TEXTS, train
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def folder(kind, tmp_path_factory):
+    return train(kind, tmp_path_factory.mktemp(kind))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return adopt_tokenizer(str(folder))
+
+
+def rows(texts, **columns):
+    ids = [str(row) for row in range(len(texts))]
+    return datasets.Dataset.from_dict({"instance_id": ids, "text": list(texts), **columns})
+
+
+def whole(texts, tokenizer, **how):
+    return encode(rows(texts), tokenizer, **how).to_list()
+
+
+def joined(row):
+    """The words of an encoded row, put together again."""
+    words = []
+    for token, word in zip(row["tokens"], row["word_of_token"], strict=True):
+        if word == len(words):
+            words.append(token)
+        else:
+            assert word == len(words) - 1 and token.startswith(CONTINUES)
+            words[-1] += token.removeprefix(CONTINUES)
+    return [word.strip() for word in words if word.strip()]
+
+
+def test_a_text_stands_between_begin_and_end(tokenizer):
+    for row in whole(TEXTS, tokenizer):
+        assert row["input_ids"][0] == tokenizer.bos_token_id and row["input_ids"][-1] == tokenizer.eos_token_id
+        assert row["length"] == len(row["input_ids"]) == len(row["tokens"]) + 2
+        assert not {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id} & set(row["input_ids"][1:-1])
+        assert not row["truncated"]
+
+
+@pytest.mark.parametrize("text", ["<s> a </s> <pad> [SEP][CLS] [PAD] <unk>", "<|endoftext|>", "<S></S>", "a<s>b</s>c"])
+def test_a_text_that_spells_a_marker_is_text(tokenizer, text):
+    (row,) = whole([text], tokenizer)
+    assert not {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id} & set(row["input_ids"][1:-1])
+    assert "".join(joined(row)) == text.replace(" ", "")
+
+
+def test_words_are_those_between_blanks_at_least(tokenizer):
+    """No letter of a text is lost or comes twice, and no word reaches over a blank."""
+    for text, row in zip(TEXTS, whole(TEXTS, tokenizer), strict=True):
+        words = joined(row)
+        assert "".join(words) == "".join(text.split())
+        assert row["word_of_token"] == sorted(row["word_of_token"])
+        for token in row["tokens"]:
+            assert token == token.strip() or token == " "
+            assert not set(token) & set("Ġ▁\ufffd")
+
+
+def test_the_words_of_german_are_words(tokenizer):
+    (row,) = whole(["unglaubliche guter Unterhaltungsfilm"], tokenizer)
+    assert joined(row) == ["unglaubliche", "guter", "Unterhaltungsfilm"]
+    assert len(row["tokens"]) > 3  # the longest are read in parts
+    assert not row["tokens"][0].startswith(CONTINUES)
+
+
+@pytest.mark.parametrize("text", ["这部电影非常好看", "ภาพยนตร์ดีมาก"])
+def test_where_no_blanks_are_written_a_token_is_a_word(tokenizer, text):
+    (row,) = whole([text], tokenizer)
+    words = joined(row)
+    assert len(words) > 1
+    assert not any(unicodedata.category(word[0]).startswith("M") for word in words)
+
+
+def test_a_character_in_several_tokens_is_shown_once(tmp_path):
+    tokenizer = adopt_tokenizer(str(train("byte_level", tmp_path, texts=["abc"])))
+    (row,) = whole(["a 😀 b 电"], tokenizer)
+    assert joined(row) == ["a", "😀", "b", "电"]
+    assert row["tokens"].count(CONTINUES) + row["tokens"].count(f"{CONTINUES}😀") == 3 + 2 + 1  # four bytes and three, a blank each
+    assert row["n_unknown"] == 0
+
+
+def test_marks_that_combine_stay_with_their_letter(tokenizer):
+    words = ["e\u0301te\u0301", "cafe\u0301", "कहानी"]
+    (row,) = whole([" ".join(words)], tokenizer)
+    assert joined(row) == words
+
+
+def test_a_text_is_cut_as_the_library_cuts_it(folder):
+    tokenizer = adopt_tokenizer(str(folder), max_length=7)
+    encoded = whole(TEXTS, tokenizer)
+    assert [row["input_ids"] for row in encoded] == tokenizer(TEXTS, truncation=True)["input_ids"]
+    uncut = whole(TEXTS, adopt_tokenizer(str(folder)))
+    for row, full in zip(encoded, uncut, strict=True):
+        assert row["tokens"] == full["tokens"][:5] and row["word_of_token"] == full["word_of_token"][:5]
+        assert row["truncated"] == (len(full["tokens"]) > 5)
+    assert any(row["truncated"] for row in encoded)
+
+
+def test_pairs(folder):
+    tokenizer = adopt_tokenizer(str(folder), max_length=24, pair=True)
+    split = rows(TEXTS, text_pair=["gut oder nicht"] * len(TEXTS), label=[1] * len(TEXTS))
+    encoded = encode(split, tokenizer).to_list()
+    expected = tokenizer(TEXTS, ["gut oder nicht"] * len(TEXTS), truncation="only_first")
+    assert [row["input_ids"] for row in encoded] == expected["input_ids"]
+    assert [row["token_type_ids"] for row in encoded] == expected["token_type_ids"]
+    for row in encoded:
+        first = [i for i, kind in zip(row["input_ids"], row["token_type_ids"], strict=True) if not kind]
+        assert len(row["tokens"]) == len(first) - 2 and row["labels"] == 1
+        assert "".join(token.removeprefix(CONTINUES) for token in row["query_tokens"]).replace(" ", "") == "gutodernicht"
+    with pytest.raises(DatasetError, match="max_length=6 leaves no room for the text of row 0"):
+        encode(split, tokenizer, max_length=6)
+
+
+def test_an_empty_text_has_markers_alone(tokenizer):
+    empty, blank = whole(["", " \n"], tokenizer)
+    assert empty["input_ids"] == [tokenizer.bos_token_id, tokenizer.eos_token_id] and empty["tokens"] == []
+    assert joined(blank) == []
+
+
+def test_unknown_tokens_are_counted(tmp_path):
+    tokenizer = adopt_tokenizer(str(train("wordpiece", tmp_path, texts=["abc abd"])))
+    assert [row["n_unknown"] for row in whole(["abc", "abc xyz 电", "xyz"], tokenizer)] == [0, 2, 1]
+    assert whole(["xyz"], tokenizer)[0]["tokens"] == ["xyz"]
+
+
+def test_saved_and_loaded_without_our_code(folder, tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=False)
+    assert whole(TEXTS, loaded) == whole(TEXTS, tokenizer)
+    assert tokenizer_facts(loaded, str(tmp_path))["digest"] == tokenizer_facts(tokenizer, str(folder))["digest"]
+    assert [loaded.bos_token, loaded.eos_token, loaded.unk_token, loaded.pad_token] == [
+        tokenizer.bos_token,
+        tokenizer.eos_token,
+        tokenizer.unk_token,
+        tokenizer.pad_token,
+    ]
+
+
+def test_which_tokenizer_it_is_is_told(folder, tokenizer):
+    facts = tokenizer_facts(tokenizer, str(folder))
+    assert facts["name"] == folder.name and facts["revision"] == "local" and len(facts["digest"]) == 12
+    whole(["gut"], tokenizer, max_length=8)
+    tokenizer(["gut", "gut so"], padding=True, truncation=True, max_length=8)  # what a call sets is no part of it
+    assert tokenizer_facts(tokenizer, str(folder)) == facts
+
+
+def test_a_tokenizer_without_special_tokens_is_given_ours(tmp_path):
+    folder = train("byte_level", tmp_path, special=())
+    tokenizer = adopt_tokenizer(str(folder))
+    special = [tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token, tokenizer.unk_token]
+    assert special == ["<s>", "</s>", "<pad>", "<unk>"]
+    assert len({tokenizer.convert_tokens_to_ids(token) for token in special}) == 4
+    assert max(tokenizer.get_vocab().values()) == len(tokenizer) - 1
+
+
+def test_padding_is_never_another_token(tmp_path):
+    """GPT-2's way: one token is begin, end, unknown and, as many set it, padding."""
+    folder = train("byte_level", tmp_path, special=("<|endoftext|>",), roles=("bos", "eos", "unk", "pad"))
+    tokenizer = adopt_tokenizer(str(folder))
+    assert tokenizer.bos_token == tokenizer.eos_token == "<|endoftext|>"
+    assert (tokenizer.pad_token, tokenizer.unk_token) == ("<pad>", "<unk>")
+
+
+@pytest.mark.parametrize("name", ["no/such-tokenizer", "/nowhere", ""])
+def test_a_tokenizer_that_is_not_there(name):
+    with pytest.raises(DatasetError, match=f"data.tokenizer='{name}' cannot be loaded .*: give the name of a tokenizer on"):
+        adopt_tokenizer(name)
+
+
+def test_a_tokenizer_in_python_is_refused(tmp_path):
+    from transformers import ByT5Tokenizer
+
+    ByT5Tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(DatasetError, match="is a ByT5Tokenizer, written in Python: .* with a tokenizer.json"):
+        adopt_tokenizer(str(tmp_path))
+
+
+def test_max_length_leaves_room(folder):
+    with pytest.raises(DatasetError, match="max_length=4 leaves no room for a token beside 4 markers"):
+        adopt_tokenizer(str(folder), max_length=4, pair=True)
+
+
+# ------------------------------------------------------------------------------------------------ gold evidence
+
+
+def test_evidence_goes_to_the_tokens_of_its_words(tokenizer):
+    text = "It isn't unglaublich, 3.50 is good!"
+    words = split_words([text], "default")[0]
+    marks = [int(word in ("unglaublich", "qqq", "n't")) for word in words]
+    assert sum(marks) == 3
+    split = rows([text], rationale=[marks], label=[0])
+    (row,) = encode(split, tokenizer, preprocessing="default").to_list()
+    spans = [(text.index(part), text.index(part) + len(part)) for part in ("n't", "unglaublich", "3.50")]
+    encoding = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:-1]
+    expected = [int(any(a < stop and start < b for a, b in spans)) for start, stop in encoding]
+    assert row["rationale"] == expected and 0 < sum(expected) < len(expected)
+
+
+def test_evidence_must_fit_the_words(tokenizer):
+    with pytest.raises(DatasetError, match="Row 0 has 2 rationale values for 3 words under preprocessing 'default'"):
+        encode(rows(["a b c"], rationale=[[0, 1]]), tokenizer)
+
+
+def test_spans_of_words_hold_all_but_blanks():
+    for text in TEXTS:
+        for preprocessing in ("default", "words", "whitespace", "imdb", "characters"):
+            (spans,) = word_spans([text], preprocessing)
+            assert len(spans) == len(split_words([text], preprocessing)[0])
+            assert all(stop <= start for (_, stop), (start, _) in zip(spans[:-1], spans[1:], strict=True))
+
+
+spans_of = st.lists(st.integers(1, 4), min_size=1, max_size=8)
+
+
+@hypothesis.given(spans_of, spans_of, st.data())
+def test_spread_by_brute_force(words, tokens, data):
+    def as_spans(lengths):
+        ends = [sum(lengths[: place + 1]) for place in range(len(lengths))]
+        return [(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+
+    words, tokens = as_spans(words), as_spans(tokens)
+    marks = data.draw(st.lists(st.integers(0, 1), min_size=len(words), max_size=len(words)))
+    marked = {place for (start, stop), mark in zip(words, marks, strict=True) if mark for place in range(start, stop)}
+    assert spread(marks, words, tokens) == [int(bool(marked & set(range(*span)))) for span in tokens]
+
+
+@hypothesis.given(st.text("aé电ไ่😀\u0301 \n<s>/#", max_size=12))
+def test_no_text_loses_or_doubles_a_letter(text):
+    tokenizer = _byte_level()
+    (row,) = whole([text], tokenizer)
+    assert "".join(joined(row)) == "".join(text.split())
+    assert row["length"] == len(row["tokens"]) + 2
+
+
+_MADE = {}
+
+
+def _byte_level():
+    import tempfile
+    from pathlib import Path
+
+    if not _MADE:
+        with tempfile.TemporaryDirectory() as folder:
+            _MADE["tokenizer"] = adopt_tokenizer(str(train("byte_level", Path(folder))))
+    return _MADE["tokenizer"]
+
+
+def test_read_tokens_by_hand():
+    """A blank of its own begins a word; a piece of a character that was shown shows nothing more."""
+    tokens, words = read_tokens("ab 😀c", ["a", "b", "▁", "x", "y", "c"], [(0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (4, 5)], [0] * 6)
+    assert tokens == ["a", "##b", " ", "##😀", "##", "##c"] and words == [0, 0, 1, 1, 1, 1]
+
+
+def test_vectors_are_those_of_the_tokens_spelling(tmp_path, folder, tokenizer):
+    token = max(tokenizer.get_vocab(), key=len)
+    path = tmp_path / "vectors.txt"
+    path.write_text(f"{token} 1 2\n{tokenizer.pad_token} 3 4\n", encoding="utf-8")
+    matrix, known = load_vectors(path, tokenizer.get_vocab(), padding=tokenizer.pad_token_id)
+    assert known.sum() == 1 and matrix[tokenizer.convert_tokens_to_ids(token)].tolist() == [1, 2]
+    assert matrix[tokenizer.pad_token_id].tolist() == [0, 0]
