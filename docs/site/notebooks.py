@@ -26,7 +26,8 @@ def carried_out(path: Path, folder: Path) -> NotebookNode:
         notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    return client.execute(env={**os.environ, "PATH": commands, "TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"})
+    quiet = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
+    return client.execute(env={**os.environ, "PATH": commands, **quiet})
 
 
 def page(notebook: NotebookNode, folder: str) -> tuple[str, dict[str, bytes]]:
