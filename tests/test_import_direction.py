@@ -27,7 +27,7 @@ LAYERS = (
     ("reporting",),
     ("hub",),
     ("recipes",),
-    ("planned_identity",),
+    ("planned_identity", "locate"),
     ("runs",),
     ("reproduction", "roar", "study"),
     ("cli",),
