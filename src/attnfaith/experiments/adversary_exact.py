@@ -70,6 +70,7 @@ METRIC = {
     "counterfactual_probs": "adversary_exact_probs",
 }
 NEEDS = frozenset({"intervention"})
+COST = "reading"
 EPSILONS = (0.01, 0.05)
 TIE = 1e-6  # nats: vertices closer than this to the maximum are tied, and rounding in the encoder must not choose
 

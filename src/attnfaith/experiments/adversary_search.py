@@ -31,6 +31,7 @@ METRIC = {
     "counterfactual_probs": "adversary_search_probs",
 }
 NEEDS = frozenset({"intervention"})
+COST = "draws"
 RESTARTS, SPREAD = 5, 3.0
 GUARD = np.float32(1e-10)  # added inside logarithms, as in their code
 PLACES_AT_ONCE = 8192  # tokens of the texts that are optimised together: fewer wait for Python, more leave the cache

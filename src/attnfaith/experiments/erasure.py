@@ -55,6 +55,7 @@ def _columns() -> dict[str, Column]:
 
 COLUMNS = _columns()
 NEEDS = frozenset({"intervention"})
+COST = "reading"
 COLUMN_NEEDS = {name: frozenset({"states"}) for name in COLUMNS if "reprojected" in name}
 METRIC = {"counterfactual_probs": "erasure_probs"}
 

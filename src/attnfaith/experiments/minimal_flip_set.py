@@ -25,6 +25,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"intervention"})
+COST = "reading"
 METRIC: dict[str, str] = {}  # a set of tokens is no attention and no prediction
 
 

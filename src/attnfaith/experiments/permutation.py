@@ -20,6 +20,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"intervention"})
+COST = "reading"
 METRIC = {"counterfactual_probs": "permuted_probs"}
 
 

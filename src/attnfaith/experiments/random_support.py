@@ -31,6 +31,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"intervention"})
+COST = "reading"
 COLUMN_NEEDS = {"random_support_gradient_norm_hidden": frozenset({"states"})}
 METRIC = {"counterfactual_attention": "random_support_attention", "counterfactual_probs": "random_support_probs"}
 

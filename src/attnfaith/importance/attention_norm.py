@@ -13,6 +13,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"states"})
+COST = "reading"
 
 
 @asks(NEEDS)

@@ -17,6 +17,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"intervention"})
+COST = "reading"
 
 check, check_model = check_target, check_data
 

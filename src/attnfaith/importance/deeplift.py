@@ -30,6 +30,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"embeddings"})
+COST = "gradient"
 
 SAME = 1e-6  # inputs of a nonlinearity this close have a slope, not a difference: float32 would make noise of it
 

@@ -16,6 +16,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"states", "affine read-out"})
+COST = "reading"
 
 
 def check(target="predicted") -> None:

@@ -14,6 +14,7 @@ COLUMNS = {
     "importance_gradient_hidden": Column(("T",), range=(0.0, None), doc="the same of the encoder state h of a token"),
 }
 NEEDS = frozenset({"embeddings", "held attention"})
+COST = "gradient"
 COLUMN_NEEDS = {"importance_gradient_hidden": STATES}
 
 

@@ -28,6 +28,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"layers"})
+COST = "tokens"
 
 
 def check(*, keep_rows: bool = False) -> None:

@@ -16,6 +16,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"embeddings"})
+COST = "gradient"
 COLUMN_NEEDS = {
     "importance_gradient_norm_hidden": frozenset({"states"}),
     "importance_gradient_norm_detached": frozenset({"held attention"}),

@@ -18,6 +18,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"embeddings"})
+COST = "gradient"
 COLUMN_NEEDS = {"importance_gradient_x_input_hidden": STATES}
 
 check, check_model = check_target, check_data

@@ -41,6 +41,7 @@ COLUMNS = {
     "integrated_gradients_steps_hidden": Column(dtype="int64", doc="the same for encoder states"),
 }
 NEEDS = frozenset({"embeddings"})
+COST = "draws"
 COLUMN_NEEDS = {name: STATES for name in COLUMNS if name.endswith("_hidden")}
 
 BASELINES = ("zero", "padding", "mean")

@@ -25,6 +25,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"token deletion"})
+COST = "draws"
 
 
 def check(*, target="predicted", output: str = "logit", samples: int = 256, absent: str = "deleted") -> None:

@@ -20,6 +20,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"token deletion"})
+COST = "draws"
 
 
 def check(

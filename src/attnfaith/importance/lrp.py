@@ -39,6 +39,7 @@ COLUMNS = {
     ),
 }
 NEEDS = frozenset({"layers"})
+COST = "gradient"
 EPSILON = 1e-3
 
 

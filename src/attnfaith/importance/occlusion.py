@@ -30,6 +30,7 @@ COLUMNS = {
 }
 
 NEEDS = frozenset({"token deletion"})
+COST = "tokens"
 COLUMN_NEEDS = {"importance_occlusion_hidden": STATES}
 WAYS = {"delete": "token deletion", "zero": "embeddings", "unknown": "embeddings", "mask": "states"}
 """How a token may be taken away, and what a subject must be able to do for it."""

@@ -10,6 +10,7 @@ from attnfaith.subjects import asks
 
 COLUMNS = {"importance_random": Column(("T",), doc="a number drawn uniformly from 0..1 for each token")}
 NEEDS: frozenset[str] = frozenset()
+COST = "nothing"
 
 
 @asks(NEEDS)

@@ -9,6 +9,7 @@ from attnfaith.subjects import asks
 
 COLUMNS = {"importance_uniform": Column(("T",), range=(0.0, None), doc="1 / T for each of T tokens")}
 NEEDS: frozenset[str] = frozenset()
+COST = "nothing"
 
 
 @asks(NEEDS)

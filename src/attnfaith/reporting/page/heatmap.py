@@ -5,6 +5,7 @@ page, each with the text colour of the larger contrast, so that every number on 
 """
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,9 +147,9 @@ def query_of(cell: Cell, row: int) -> tuple[str, ...] | None:
     return None if cell.queries is None else tuple(map(visible, cell.queries[row]))
 
 
-def example(cell: Cell, row: int) -> Example:
-    """What the page shows of one instance."""
-    measures = shown_measures(cell)
+def example(cell: Cell, row: int, measures: Sequence[str] | None = None) -> Example:
+    """What the page shows of one instance. measures: those to show; None is `shown_measures`."""
+    measures = shown_measures(cell) if measures is None else measures
     scored = [_scores(cell.scores(name)[row], measure_label(name)) for name in measures]
     gold = np.zeros(cell.lengths[row])
     if "rationale" in cell.table.column_names:
