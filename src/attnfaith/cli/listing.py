@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not chosen:
             raise AttnfaithError(f"no line of {known.kind} holds {known.word!r}; `attnfaith list {known.kind}` shows all")
         lines = chosen
-    from attnfaith.reporting import terminal
+    from attnfaith import terminal
 
     width = max(terminal.width(name) for name, _ in lines)
     for name, what in lines:

@@ -27,8 +27,8 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> str:
     known = parser().parse_args(arguments)
+    from attnfaith import terminal
     from attnfaith.locate import locate
-    from attnfaith.reporting import terminal
     from attnfaith.reporting.cells import one_cell
     from attnfaith.reporting.page.heatmap import choose
     from attnfaith.reporting.shown import row_of, show

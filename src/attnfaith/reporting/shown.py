@@ -16,7 +16,7 @@ from attnfaith.reporting.page.heatmap import (
     shades,
     shown_measures,
 )
-from attnfaith.reporting.terminal import fit, pad, width
+from attnfaith.terminal import fit, pad, width
 
 
 BOLD, FAINT, END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
