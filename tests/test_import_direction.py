@@ -34,7 +34,7 @@ LAYERS = (
     ("__main__",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
-WITHOUT_TORCH = ("errors", "catalogue", "files", "record", "metrics", "stats", "reporting")
+WITHOUT_TORCH = ("errors", "catalogue", "files", "terminal", "record", "metrics", "stats", "reporting")
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}
 DEMO = {"gradio", "pyarrow"}  # what the page of a Space runs on
