@@ -53,11 +53,12 @@ def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path],
         grids.append(replace(table.grid, stem=f"{WIDE}/{table.name}"))
     lines = [_line(row, folders, output) for row in cells.to_dict("records")]
     html = template("study.html.j2").render(
-        title=f"Study: {Path(study['output_dir']).name}",
+        title=f"Study: {output.parent.name if output.name == 'results' else output.name}",
         version=__version__,
         lead=_lead(lines, made.measured),
         grids=[grid for grid in grids if grid.rows],
         cells=lines,
+        reasons=any(line.reason for line in lines),
         tables=sorted(made.tables),
         texts=sorted(made.texts),
         figures=sorted(made.figures),
