@@ -86,8 +86,3 @@ def without_option(name: str, arguments: Sequence[str] | None, *, several: bool 
         elif not word.startswith(f"{name}="):
             rest.append(word)
     return rest
-
-
-def record_of(path: Path) -> Path:
-    """The record that a path names: a file, or that in the folder of a run."""
-    return path / "record.parquet" if path.is_dir() else path

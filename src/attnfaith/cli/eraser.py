@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnfaith.cli import common
 from attnfaith.usage import Parser
 
 
@@ -18,7 +17,7 @@ def parser() -> Parser:
         "rationale_erasure tested, its rationale and the predictions with and without it.",
         examples=EXAMPLES,
     )
-    made.add_argument("run", type=Path, help="folder of a run, or its record.parquet")
+    made.add_argument("run", metavar="RUN", help="run, record or Hub id")
     made.add_argument("--output", type=Path, required=True, help="folder of the files")
     made.add_argument(
         "--share", type=float, help="share of the tokens that a rationale holds (default: the mean share of the gold ones)"
@@ -28,12 +27,12 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> list[Path]:
     known = parser().parse_args(arguments)
-    from attnfaith import record
     from attnfaith.data.eraser import write_annotations, write_results
+    from attnfaith.locate import locate
     from attnfaith.reporting import eraser
     from attnfaith.reporting.cells import one_cell
 
-    cell = one_cell(record.load(common.record_of(known.run)))
+    cell = one_cell(locate(known.run).load())
     annotations, split = eraser.annotations(cell), cell.heading["split"]
     results = {name: eraser.results(cell, name, known.share) for name in eraser.measures(cell)}
     if annotations:

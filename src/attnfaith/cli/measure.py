@@ -21,7 +21,7 @@ def parser() -> Parser:
         "measure",
         examples=EXAMPLES,
     )
-    made.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
+    made.add_argument("run", metavar="RUN", help="folder of a run")
     common.add_producers(made)
     made.add_argument(
         "--output", type=Path, help="path of the record (default: the run's own, and its report is written anew)"
@@ -36,8 +36,10 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> Path | None:
     known, overrides = common.read(parser(), arguments)
     from attnfaith import recipes
+    from attnfaith.locate import locate_folder
 
-    path = known.run / common.RECIPE
+    folder = locate_folder(known.run, "measuring")
+    path = folder / common.RECIPE
     overrides = common.with_producers(known, path, overrides)
     recipe = recipes.load(path, overrides)
     if known.processes is not None:
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
     from attnfaith import runs
 
     with recipes.named(str(path)):
-        written = runs.measure_run(known.run, recipe, known.output, overwrite=known.overwrite)
+        written = runs.measure_run(folder, recipe, known.output, overwrite=known.overwrite)
     if common.is_main_process():
         print(f"record: {written}")
     return written

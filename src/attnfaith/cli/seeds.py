@@ -5,10 +5,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnfaith import recipes, record
+from attnfaith import recipes
 from attnfaith.cli import common
 from attnfaith.errors import AttnfaithError
 from attnfaith.files import write_atomically
+from attnfaith.locate import locate
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.wide import FORMATS, overview
@@ -34,7 +35,7 @@ def train(known: Namespace, recipe: Recipe, overrides: Sequence[str], arguments:
             print(f"seed {seed} ({number} of {len(known.seeds)}), in {place}", flush=True)
         _train_one(known, [*overrides, *own], own, arguments)
         folders.append(place)
-    cells = [cell for place in folders for cell in split_cells(record.load(common.record_of(place)))]
+    cells = [cell for place in folders for cell in split_cells(locate(place).load())]
     tables = overview(cells)
     print("\n" + "\n".join(table.text() for table in tables))
     for kind in ("markdown", "latex"):

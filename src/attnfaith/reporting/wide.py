@@ -10,13 +10,14 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from attnfaith import terminal
 from attnfaith.errors import cut
-from attnfaith.reporting import render, sections, terminal
+from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import CELL, Cell, measure_label, quantity_label
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.study import over_seeds
-from attnfaith.reporting.tables import markdown_text
+from attnfaith.reporting.tables import markdown_text, short_number
 
 
 NUMBERS = "numbers"
@@ -39,8 +40,8 @@ LATEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 
 @dataclass(frozen=True, eq=False)
 class Wide:
-    """A wide table. name: of its files. rows, column: what names its rows and its columns. long: a row for each of its numbers that is there,
-    with n_seeds, n_undefined (seeds whose number is NaN; they do not enter), mean and std (n - 1; NaN of one seed).
+    """A wide table. name: of its files. rows, column: what names its rows and columns. long: a row for each number that is
+    there, with n_seeds, n_undefined (seeds whose number is NaN; they do not enter), mean and std (n - 1; NaN of one seed).
     """
 
     name: str
@@ -93,7 +94,7 @@ class Wide:
         defined = row["n_seeds"] - row["n_undefined"]
         if not defined:
             return UNDEFINED
-        shown = number(row["mean"]) + (f" ± {number(row['std'])}" if defined > 1 else "")
+        shown = short_number(row["mean"]) + (f" ± {short_number(row['std'])}" if defined > 1 else "")
         if row["n_undefined"]:
             return f"{shown} ({defined} of {row['n_seeds']})"
         return shown if row["n_seeds"] == self.seeds else f"{shown} (n = {row['n_seeds']})"
@@ -147,11 +148,6 @@ class Wide:
     def formatted(self, kind: str) -> str:
         """In one of FORMATS."""
         return {"markdown": self.markdown, "latex": self.latex, "csv": self.csv, "text": self.text}[kind]()
-
-
-def number(value: float) -> str:
-    """Three decimals; a small number that they would not show as 7.2e-05."""
-    return f"{value:.1e}" if 0 < abs(value) < 0.0005 else f"{value + 0.0:.3f}"
 
 
 def label(key: str, value: object) -> str:
@@ -239,11 +235,16 @@ def wide_table(
         table = table.assign(quantity=name, measure="")
     if table.empty:
         raise ReportError("no number is left for the table: measure the runs first, or choose another --value")
-    long = over_seeds(table[[*keys, *dict.fromkeys(("n", statistic))]])
+    table = table[[*keys, *dict.fromkeys(("n", statistic))]]
+    if "seed" in (column, *rows):  # a number for each
+        long = pd.concat([over_seeds(part).assign(seed=str(seed)) for seed, part in table.groupby("seed", sort=False)])
+    else:
+        long = over_seeds(table)
     long = long[long["statistic"] == statistic].reset_index(drop=True)
     _check_one_number(long, rows, column, keys)
     said = ", ".join(f"{name} {given}" for name, given in (where or {}).items())
-    title = ("mean over texts" if value == NUMBERS else value.replace(".", ", ")) + (f" ({said})" if said else "")
+    plain = "Kendall's τ of attention" if "measure" in (column, *rows) else "Mean over texts"
+    title = (plain if value == NUMBERS else value.replace(".", ", ")) + (f" ({said})" if said else "")
     return Wide("table", title, tuple(rows), column, long)
 
 
@@ -275,7 +276,7 @@ def _check_one_number(long: pd.DataFrame, rows: Sequence[str], column: str, keys
 
 
 def overview(cells: Sequence[Cell]) -> list[Wide]:
-    """The tables of a study or of a few seeds, a row for each kind of model: agreement by measure, then all other numbers."""
+    """The tables of a study or of a few seeds, a row for each kind of model: agreement by measure, then others."""
     rows = [name for name in KINDS if len({str(cell.heading[name]) for cell in cells}) > 1] or ["dataset", "encoder"]
     table, made = numbers_table(cells), []
     varied = [name for name in ("texts", "training_texts") if len({cell.heading[name] for cell in cells}) > 1]
@@ -286,6 +287,6 @@ def overview(cells: Sequence[Cell]) -> list[Wide]:
             named = rows
             if long.duplicated([*rows, column]).any():  # one data set in two versions
                 named = [*rows, *varied]
-            said = {"measure": ("agreement", "Kendall's τ of attention"), "quantity": ("numbers", "mean over texts")}
+            said = {"measure": ("agreement", "Kendall's τ of attention"), "quantity": ("numbers", "Mean over texts")}
             made.append(Wide(*said[column], tuple(named), column, long))
     return made
