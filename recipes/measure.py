@@ -2,8 +2,8 @@
 
 import sys
 
-from attnfaith.cli import guarded, measure
+from attnfaith.cli import main
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(measure))
+    sys.exit(main(["measure", *sys.argv[1:]]))

@@ -2,8 +2,8 @@
 
 import sys
 
-from attnfaith.cli import guarded, release
+from attnfaith.cli import main
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(release))
+    sys.exit(main(["release", *sys.argv[1:]]))

@@ -2,8 +2,8 @@
 
 import sys
 
-from attnfaith.cli import guarded, roar
+from attnfaith.cli import main
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(roar))
+    sys.exit(main(["roar", *sys.argv[1:]]))

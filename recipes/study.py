@@ -2,8 +2,8 @@
 
 import sys
 
-from attnfaith.cli import guarded, study
+from attnfaith.cli import main
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(study))
+    sys.exit(main(["study", *sys.argv[1:]]))

@@ -8,8 +8,8 @@ train --processes` never.
 
 import sys
 
-from attnfaith.cli import guarded, train
+from attnfaith.cli import main
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(train))
+    sys.exit(main(["train", *sys.argv[1:]]))

@@ -328,11 +328,11 @@ def test_records_side_by_side(made, run, tmp_path):
     compared = attnfaith.compare(made, path, names=["a", "b"])
     assert compared.n_texts == 6 and compared.sides == ("a", "b") and "cannot be told" in str(compared)
     assert attnfaith.compare([made, made.table and made]).sides == ("record 1", "record 2")
-    assert attnfaith.compare(str(path), made).sides == ("mine", "record 2")
+    assert attnfaith.compare(str(path), made).sides == (str(path), "record 2")
     for wrong, said in (
         ((made,), "needs two models"),
-        ((made, 3), "record 1 is 3"),
-        ((made, tmp_path / "no.parquet"), "no record"),
+        ((made, 3), "record 2 is 3"),
+        ((made, tmp_path / "no.parquet"), "no run or record at"),
     ):
         with pytest.raises(AttnfaithError, match=said):
             attnfaith.compare(*wrong)

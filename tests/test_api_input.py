@@ -193,11 +193,11 @@ def test_rows_and_measures_that_are_not_there(model):
 def test_places_without_a_record(tmp_path):
     (tmp_path / "empty").mkdir()
     for place, said in (
-        (tmp_path / "no.parquet", "no record at"),
-        (tmp_path / "empty", "no record at"),
-        ("nowhere", "no record at nowhere"),
+        (tmp_path / "no.parquet", "no run or record at"),
+        (tmp_path / "empty", "holds no record.parquet"),
+        ("nowhere", "no run or record at nowhere"),
         (3, "from a path or a name on the Hub, not from 3"),
-        ("no/such", "no/such: "),
+        ("no/such", "no/such cannot be looked up"),
     ):
         with pytest.raises(AttnfaithError, match=said):
             attnfaith.load(place)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from attnfaith import cli, recipes, record
+from attnfaith.cli import common
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.loading import load_splits
 from attnfaith.data.planted_evidence import generate
@@ -70,7 +71,7 @@ def test_usage(arguments, capsys):
     assert cli.main(arguments) == (0 if arguments and arguments[0].startswith("-") else 2)
     shown = capsys.readouterr().out
     for name, command in cli.COMMANDS.items():
-        assert re.search(rf"^  {name} +{re.escape(command.__doc__.splitlines()[0])}$", shown, re.M)
+        assert re.search(rf"^  {name} +{re.escape(command.summary)}$", shown, re.M)
 
 
 @pytest.mark.parametrize(
@@ -501,7 +502,7 @@ def test_two_processes_train_one_model(tmp_path, repository):
 
 
 def test_a_mistake_is_told_before_processes_are_started(fails, monkeypatch):
-    monkeypatch.setattr(cli, "launch", lambda *given: pytest.fail("started"))
+    monkeypatch.setattr(common, "launch", lambda *given: pytest.fail("started"))
     fails(
         "train", "--config", "tiny.yaml", "--processes", "2", "--sed", "4", says="unknown option --sed; did you mean --seed"
     )
@@ -512,7 +513,7 @@ def test_a_mistake_is_told_before_processes_are_started(fails, monkeypatch):
 @pytest.mark.parametrize("words", [["--processes", "2"], ["--processes=2"]])
 def test_processes_get_the_arguments_of_the_command(words, monkeypatch):
     given = []
-    monkeypatch.setattr(cli, "launch", lambda *arguments: given.append(arguments) or 3)
+    monkeypatch.setattr(common, "launch", lambda *arguments: given.append(arguments) or 3)
     with pytest.raises(SystemExit) as ended:
         cli.main(["train", "--config", "tiny.yaml", *words, "--seed", "4", "--overwrite_output_dir"])
     assert ended.value.code == 3

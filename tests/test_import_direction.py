@@ -16,7 +16,7 @@ PARTS = {file.parts[1].removesuffix(".py") for file in FILES} - {"__init__"}
 # Each layer may import those before it. Parts of one layer may not import one another.
 LAYERS = (
     ("errors",),
-    ("_import_hooks", "_memory", "_random", "catalogue", "provenance", "files", "launch"),
+    ("_import_hooks", "_memory", "_random", "catalogue", "provenance", "files", "launch", "usage"),
     ("models", "metrics"),
     ("record",),
     ("data", "outputs"),
@@ -27,7 +27,7 @@ LAYERS = (
     ("reporting",),
     ("hub",),
     ("recipes",),
-    ("planned_identity",),
+    ("planned_identity", "locate"),
     ("runs", "api"),
     ("reproduction", "roar", "study"),
     ("cli",),

@@ -118,4 +118,4 @@ def test_runs_and_measures_that_do_not_do(tiny_recipe, change, names, message):
 
 def test_a_folder_without_a_model(tmp_path):
     with pytest.raises(recipes.RecipeError, match="holds no trained model"):
-        roar.main([str(tmp_path), "--output", str(tmp_path / "out")])
+        roar.command(tmp_path, tmp_path / "out", ["attention"])

@@ -28,8 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import yaml
-from huggingface_hub import HfApi, ModelCard, hf_hub_download
+from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
@@ -37,6 +36,7 @@ from attnfaith import recipes, record, runs
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, FileError, excerpt
 from attnfaith.files import read_object, write_atomically
+from attnfaith.locate import LocateError, card_of, configurations
 from attnfaith.measurement import load_producers, producers
 from attnfaith.recipes import Recipe
 
@@ -173,21 +173,18 @@ def _source(name: str, paths: Mapping[str, Path], table: pa.Table | None) -> Sou
 
 def _downloaded_record(repo_id: str, records_repo: str | None, revision: str | None) -> pa.Table | None:
     """The record of a released checkpoint; None where no repository of records holds it."""
-    owner, _, name = repo_id.rpartition("/")
     try:
-        card = ModelCard(Path(hf_hub_download(repo_id, "README.md", revision=revision)).read_text(encoding="utf-8"))
-        said = card.data.get("attnfaith") or {}
-    except (EntryNotFoundError, ValueError, yaml.YAMLError):
+        said = card_of(hf_hub_download(repo_id, "README.md", revision=revision))
+    except EntryNotFoundError:
         said = {}
     records_repo = records_repo or said.get("records")
     if records_repo is None:
         return None
-    config = said.get("configuration") or name
-    files = HfApi().list_repo_files(records_repo, repo_type="dataset")
-    shards = sorted(path for path in files if path.startswith(f"{config}/") and path.endswith(".parquet"))
-    if not shards:
+    try:
+        (source,) = configurations(records_repo, said.get("configuration") or repo_id.rpartition("/")[2])
+    except LocateError:
         return None
-    return pa.concat_tables([record.load(hf_hub_download(records_repo, path, repo_type="dataset")) for path in shards])
+    return source.load()
 
 
 def _check_texts(source: Source) -> None:

@@ -18,7 +18,6 @@ roar_summary.csv. Stopped and called again, it goes on with the models that are 
 Source: Hooker et al. 2019; on words and with a summary over shares, Madsen et al. 2022; leakage: Rong et al. 2022.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -226,18 +225,16 @@ def _read(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype={"measure": str}, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="attnfaith roar", description="Remove the words that a measure ranks first, and retrain."
-    )
-    parser.add_argument("run", type=Path, help="the folder of a finished run")
-    parser.add_argument("--output", type=Path, required=True, help="the folder of scores and results")
-    parser.add_argument("--measures", nargs="+", default=["attention", "gradient", "leave_one_out"], metavar="NAME")
-    parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES), metavar="SHARE")
-    parser.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help="of the fresh models (default: the run's)")
-    given = parser.parse_args(arguments)
-    if not (given.run / runs.MODEL).is_dir():
-        raise RecipeError(f"{given.run} holds no trained model ({runs.MODEL}/); train first")
+def command(
+    run: Path,
+    output: Path,
+    measures: Sequence[str],
+    shares: Sequence[float] | None = None,
+    seeds: Sequence[int] | None = None,
+) -> None:
+    """`roar`, and its summary printed. Raises RecipeError for a folder without a trained model."""
+    if not (run / runs.MODEL).is_dir():
+        raise RecipeError(f"{run} holds no trained model ({runs.MODEL}/); train first")
     disable_progress_bars()
-    rows = roar(given.run, given.output, given.measures, given.shares, given.seeds)
+    rows = roar(run, output, measures, SHARES if shares is None else shares, seeds)
     print(summary(rows).to_string(index=False))

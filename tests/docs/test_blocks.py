@@ -13,6 +13,7 @@ from accelerate.commands.launch import launch_command_parser
 from packaging.requirements import Requirement
 
 from attnfaith import cli, recipes, record, runs
+from attnfaith.cli import common, train
 from attnfaith.data.registry import get_entry, read_entries
 from attnfaith.study import plan
 from tests.docs.documents import DOCUMENTS, ROOT, blocks, text_of
@@ -57,15 +58,15 @@ def recipe_of(script, arguments, monkeypatch):
     called = []
     monkeypatch.setattr(runs, "run", lambda recipe, **how: called.append(recipe) or Path("page"))
     monkeypatch.setattr(runs, "measure_run", lambda folder, recipe, output, **how: called.append(recipe) or Path("record"))
-    monkeypatch.setattr(cli, "_destination", lambda known, recipe: None)  # would ask the Hub
+    monkeypatch.setattr(train, "_destination", lambda known, recipe: None)  # would ask the Hub
     load = recipes.load
     # the run's own recipe is not there before it has run
     monkeypatch.setattr(
         recipes, "load", lambda path=None, extra=(): load(None if path and path.name == "recipe.yaml" else path, extra)
     )
     launched = []
-    monkeypatch.setattr(cli, "launch", lambda command, rest, processes: launched.append(rest) or 0)
-    command = {"train": cli.train, "measure": cli.measure}[script]
+    monkeypatch.setattr(common, "launch", lambda command, rest, processes: launched.append(rest) or 0)
+    command = cli.COMMANDS[script]
     command(arguments)
     if launched:  # what each of several processes is told
         command(launched[0])

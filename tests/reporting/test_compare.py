@@ -134,4 +134,4 @@ def test_it_shows_itself_and_escapes_names():
     comparison = compare([one([1] * 4), one([0] * 4, projection="sparsemax")], ["<b>a</b>", "b\x1b[31m"])
     assert "<b>a</b>" not in comparison.html() and "&lt;b&gt;a&lt;/b&gt;" in comparison.html()
     assert "\x1b" not in str(comparison)
-    assert "correct               1.000   0.000      -1.000" in str(comparison)
+    assert "accuracy              1.000   0.000      -1.000" in str(comparison)

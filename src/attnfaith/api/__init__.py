@@ -1,7 +1,7 @@
 """What a notebook uses: `measure` a model on texts, look at the `Record`, `load` and `compare` records.
 
 `texts` and `models`: what people have, as what is measured. `measuring`: from both to a record. `records`: the record in
-their hands, `frames` what it says as frames. `sources`: where a record lies. `listing`: what can be measured.
+their hands, `frames` what it says as frames. `listing`: what can be measured.
 """
 
 from attnfaith.api.comparing import compare

@@ -4,7 +4,7 @@ import dataclasses
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -21,7 +21,10 @@ TOP = [key.name for key in dataclasses.fields(Recipe)]
 
 
 def parse_overrides(arguments: Sequence[str]) -> list[tuple[str, Any]]:
-    """[(dotted key, value)] from `--key value`, `--key=value` and `--flag`; raises RecipeError for anything else."""
+    """[(dotted key, value)] from `--key value`, `--key=value` and `--flag`; raises RecipeError for anything else.
+
+    A key that holds a list takes bare names too: `--producers gradient leave_one_out`, `--producers gradient,leave_one_out`.
+    """
     overrides, rest = [], list(arguments)
     while rest:
         word = rest.pop(0)
@@ -30,10 +33,84 @@ def parse_overrides(arguments: Sequence[str]) -> list[tuple[str, Any]]:
                 f"{excerpt(word)} is not an override; write --key value, for example --training.learning_rate 1e-4"
             )
         key, separator, text = word[2:].partition("=")
-        if not separator:
-            text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
-        overrides.append((_full(key), read_value(text, f"the value of --{cut(key)}")))
+        full = _full(key)
+        words = [text] if separator else _values(full, rest)
+        overrides.append((full, _read(full, words, f"the value of --{cut(key)}")))
     return overrides
+
+
+def split(arguments: Sequence[str], options: Collection[str]) -> tuple[list[str], list[str]]:
+    """The words that are a command's own, and those that are keys of a recipe, each with its values.
+
+    options: what the command takes itself, such as "--config". Raises RecipeError for an option that neither has, with the
+    nearest of both.
+    """
+    own, overrides, rest = [], [], list(arguments)
+    while rest:
+        word = rest.pop(0)
+        name, separator, _ = word.partition("=")
+        if not word.startswith("--") or word == "--" or name in options:
+            own.append(word)
+            continue
+        overrides.append(word)
+        full = _full(name[2:], [option[2:] for option in options if option.startswith("--")])
+        overrides += [] if separator else _values(full, rest)
+    return own, overrides
+
+
+def is_key(name: str) -> bool:
+    """Whether a recipe has this key, written in full or short."""
+    try:
+        return _hint(_full(name)) is not None
+    except RecipeError:
+        return False
+
+
+def _hint(key: str) -> Any:
+    """The type of a dotted key's value; None where no recipe has the key, or a mapping's keys are free."""
+    kind: Any = Recipe
+    for name in key.split("."):
+        fields = getattr(kind, "__pydantic_fields__", {})
+        if kind is SECTIONS["training"] and name == "arguments":
+            kind = Arguments
+        elif name not in fields:
+            return None
+        else:
+            kind = fields[name].annotation
+    return kind
+
+
+def _item(key: str) -> type | None:
+    """What the list of a key holds; None of a key that holds no list."""
+    hint = _hint(key)
+    parts = [part for part in typing.get_args(hint) if part is not type(None)]
+    if typing.get_origin(hint) in (types.UnionType, typing.Union) and len(parts) == 1:
+        hint = parts[0]
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is list else None
+
+
+def _values(key: str, rest: list[str]) -> list[str]:
+    """Take the words that are a key's value from the beginning of `rest`: of a list all, of true or false only those."""
+    taken = []
+    several, flag = _item(key) is not None, _hint(key) is bool
+    while rest and not rest[0].startswith("--") and (several or not taken):
+        if flag and rest[0].lower() not in ("true", "false"):
+            break
+        taken.append(rest.pop(0))
+        if several and taken[0].startswith("[") and taken[-1].endswith("]"):
+            break
+    return taken
+
+
+def _read(key: str, words: Sequence[str], place: str) -> Any:
+    """A value as YAML; of a key that holds a list, bare names too."""
+    text, item = " ".join(words), _item(key)
+    if not words:
+        return True
+    if item is None or text.startswith(("[", "{")) or text in ("", "null", "~"):
+        return read_value(text, place)
+    names = [name.strip() for word in words for name in word.split(",") if name.strip()]
+    return names if item is str else [read_value(name, place) for name in names]
 
 
 def apply(tree: dict, key: str, value) -> None:
@@ -58,8 +135,8 @@ def value_at(tree: Mapping, key: str):
     return tree
 
 
-def _full(key: str) -> str:
-    """The dotted key for a possibly short one."""
+def _full(key: str, options: Sequence[str] = ()) -> str:
+    """The dotted key for a possibly short one. options: other names that may have been meant."""
     keys = {name: [field.name for field in dataclasses.fields(kind)] for name, kind in SECTIONS.items()}
     if key in keys:
         raise RecipeError(f"--{key} is a section; name a key of it, such as --{key}.{keys[key][0]}")
@@ -70,7 +147,7 @@ def _full(key: str) -> str:
         return f"{homes[0]}.{key}"
     if homes:
         raise RecipeError(f"--{key} is in several sections; write one of {', '.join(f'--{home}.{key}' for home in homes)}")
-    known = {name for name in TOP if name not in keys}.union(*keys.values())
+    known = {*options, *(name for name in TOP if name not in keys)}.union(*keys.values())
     raise RecipeError(unknown("option", key, sorted(known), "--"))
 
 

@@ -193,6 +193,14 @@ def measure_label(name: str) -> str:
     return name.replace("_", " ")
 
 
+QUANTITIES = {"correct": "accuracy", "tau": "τ", "tvd": "TVD", "jsd": "JSD"}
+
+
+def quantity_label(name: str) -> str:
+    """The name of a number per text for reading, as what its mean is: "τ attention–leave-one-out", "accuracy"."""
+    return " ".join(QUANTITIES.get(word, word) for word in measure_label(name).split(" "))
+
+
 def pair_name(first: str, second: str) -> str:
     return f"{first}–{second}"
 

@@ -12,9 +12,9 @@ from markupsafe import escape
 from attnfaith import record as records
 from attnfaith.errors import cut
 from attnfaith.reporting import sections, terminal
-from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, split_cells
+from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.tables import format_number
+from attnfaith.reporting.tables import format_number, short_number
 from attnfaith.stats import Panel, holm, sign_flip_tests
 
 
@@ -265,17 +265,12 @@ def _verdict(row: Mapping) -> str:
 # ------------------------------------------------------------------------------------------------ the words
 
 
-def quantity_label(name: str) -> str:
-    """A number's name for reading: "τ attention–leave-one-out", "permutation TVD"."""
-    words = measure_label(name).split(" ")
-    return " ".join({"tau": "τ", "tvd": "TVD", "jsd": "JSD"}.get(word, word) for word in words)
-
-
 def _line(row: Mapping) -> tuple[str, ...]:
-    interval = "undefined" if np.isnan(row["ci_low"]) else f"{row['ci_low']:+.3f} to {row['ci_high']:+.3f}"
-    difference = "undefined" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}"
-    means = (format_number(row[name]) for name in ("mean_first", "mean_second"))
-    return quantity_label(row["quantity"]), *means, difference, interval, format_number(row["p_holm"]), row["verdict"]
+    low, high = (short_number(row[name], "+") for name in ("ci_low", "ci_high"))
+    interval = low if np.isnan(row["ci_low"]) else f"{low} to {high}"
+    means = (short_number(row[name]) for name in ("mean_first", "mean_second"))
+    difference, p_value = short_number(row["difference"], "+"), format_number(row["p_holm"])
+    return quantity_label(row["quantity"]), *means, difference, interval, p_value, row["verdict"]
 
 
 def _notes(sides, pairs, cells, texts, alone) -> tuple[str, ...]:
@@ -293,7 +288,7 @@ def _notes(sides, pairs, cells, texts, alone) -> tuple[str, ...]:
     if longer := [f"{name} {len(cell) - len(texts)}" for name, cell in cells if len(cell) > len(texts)]:
         notes.append(f"Texts left out, which not all have or read alike: {_named(longer)}.")
     for first, second, seeds, others in pairs:
-        if seeds != others:
+        if seeds != others and len(first.cells) + len(second.cells) > 2:
             notes.append(
                 f"No seed is on both sides: {_named(seeds)} of {first.name} with {_named(others)} of {second.name}."
             )

@@ -51,14 +51,14 @@ def study_tables(
     for name in names:
         tables |= render.frames(sections.known()[name], cells, study=True)
     if len({cell.heading["seed"] for cell in cells}) > 1:
-        tables |= {f"{name}_over_seeds": _over_seeds(table) for name, table in list(tables.items())}
+        tables |= {f"{name}_over_seeds": over_seeds(table) for name, table in list(tables.items())}
     compared = [table for factor in compare if len(table := paired_comparison(cells, factor))]
     if compared:
         tables["comparisons"] = pd.concat(compared, ignore_index=True)
     return tables
 
 
-def _over_seeds(table: pd.DataFrame) -> pd.DataFrame:
+def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """`seed_summary` of a table in which what names a row stands before `n`, numbers such as an epsilon too."""
     names = table.columns[: table.columns.get_loc("n")].drop("seed")
     return seed_summary(table.astype(dict.fromkeys(names, str)))

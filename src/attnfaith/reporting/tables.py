@@ -51,6 +51,13 @@ def format_number(value: object) -> str:
     return "undefined" if pd.isna(value) else str(value)
 
 
+def short_number(value: float, sign: str = "-") -> str:
+    """Three decimals; a small number that they would not show as 7.2e-05; NaN as "undefined". sign: "+" shows both signs."""
+    if np.isnan(value):
+        return "undefined"
+    return f"{value:{sign}.1e}" if 0 < abs(value) < 0.0005 else f"{value + 0.0:{sign}.3f}"
+
+
 def markdown_text(text: str) -> str:
     """Text that stays in its cell: no column break, no line break, no markup of its own."""
     for character, written in (("\\", "\\\\"), ("|", "\\|"), ("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):

@@ -1,7 +1,7 @@
 """The command `attnfaith study`: the cells of a study that are not complete, then its tables."""
 
-import argparse
 import os
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,24 +11,16 @@ from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.study import DEFAULT, analyse, check_names
 from attnfaith.study import status
+from attnfaith.study.arguments import read, study_parser
 from attnfaith.study.execute import run_cells
 from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete, load_recipe, read_study
 from attnfaith.study.tables import write_cells, write_tables
+from attnfaith.usage import Parser
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run a study, show how far it is, or make its tables again."""
-    parser = argparse.ArgumentParser(
-        prog="attnfaith study",
-        description="Run every cell of a study that is not complete, then make its tables. Stopped, killed or failed, the "
-        "same command goes on.",
-        epilog="Options of Snakemake, which runs the cells, may follow after a lone --, such as `-- --profile cluster`.",
-    )
-    parser.add_argument("study", type=Path, metavar="STUDY", help="the study, a YAML file")
-    parser.add_argument("--tables", action="store_true", help="only rebuild tables and figures from the records there are")
-    parser.add_argument("--status", action="store_true", help="only show how far the study is; nothing is written")
-    parser.add_argument("--mix-versions", action="store_true", help="tabulate records together that different code measured")
-    known, how = options(parser, arguments)
+    known, how = options(study_parser(), arguments)
     if known is None:
         return
     if known.tables and known.remeasure:
@@ -41,22 +33,13 @@ def main(arguments: Sequence[str]) -> None:
         raise StudyError(f"{missing}; logs lie beside the cells in {study['output_dir']}")
 
 
-def options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> tuple[argparse.Namespace | None, dict]:
+def options(parser: Parser, arguments: Sequence[str] | None) -> tuple[Namespace | None, dict]:
     """The arguments of a command that runs cells, and how `run_cells` is to run them; (None, {}) in a process that has
     nothing to do.
 
     Raises StudyError for cores below 1.
     """
-    parser.add_argument("--cores", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)")
-    parser.add_argument("--executor", help="where cells run, a plugin of Snakemake such as slurm (default: this machine)")
-    parser.add_argument("--only", metavar="PATTERN", help="the cells of such names, and those they wait for: 'base-*'")
-    parser.add_argument(
-        "--remeasure", action="store_true", help="measure cells anew whose records other code measured; models are kept"
-    )
-    own, rest = list(arguments), []
-    if "--" in own:
-        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
-    known = parser.parse_args(own)
+    known, rest = read(parser, arguments)
     if int(os.environ.get("RANK", 0)) > 0:
         return None, {}  # launched as several processes: the first one starts those that are needed
     if known.cores is not None and known.cores < 1:

@@ -6,7 +6,6 @@ checkpoint to <owner>/<cell>, its record to <owner>/attnfaith-records; at the en
 <owner>/attnfaith-results. The same command goes on where it was stopped, and pushes what was not.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,25 +13,14 @@ from attnfaith import hub, provenance
 from attnfaith.data.registry import facts
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cards import checkpoint_name, write_cards
+from attnfaith.study.arguments import release_parser
 from attnfaith.study.command import carry_out, options, prepare
 from attnfaith.study.plan import choose, complete, read_study
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing of a study, then push all of it."""
-    parser = argparse.ArgumentParser(
-        prog="attnfaith release",
-        description="Train, measure, card and push a grid of checkpoints. Stopped or failed, the same command goes on.",
-    )
-    parser.add_argument("study", nargs="?", type=Path, default="release.yaml", help="a study (default: %(default)s)")
-    parser.add_argument("--to", metavar="OWNER", required=True, help="user or organisation that it will belong to")
-    parser.add_argument(
-        "--cards", type=Path, default=Path("model_cards"), help="folder of the cards and their index (default: %(default)s)"
-    )
-    parser.add_argument("--private", action="store_true", help="new repositories are private")
-    parser.add_argument("--revision", metavar="BRANCH", help="the branch to push to (default: main)")
-    parser.add_argument("--dry-run", action="store_true", help="only say what is missing and what would be sent")
-    known, how = options(parser, arguments)
+    known, how = options(release_parser(), arguments)
     if known is None:
         return
     study = read_study(known.study)

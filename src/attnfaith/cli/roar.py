@@ -1,0 +1,31 @@
+"""Remove the words that a measure ranks first, and retrain."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnfaith.usage import Parser
+
+
+EXAMPLES = ("roar runs/quickstart --output roar --measures attention gradient --shares 0.1 0.5 --seeds 10 11",)
+
+
+def parser() -> Parser:
+    made = Parser(
+        "roar",
+        "Remove the words that a measure ranks first from all texts, and train a model anew on what is left: a measure that "
+        "knows what mattered costs more accuracy than words taken at random.",
+        examples=EXAMPLES,
+    )
+    made.add_argument("run", type=Path, metavar="RUN", help="the folder of a finished run")
+    made.add_argument("--output", type=Path, required=True, help="the folder of scores and results")
+    made.add_argument("--measures", nargs="+", default=["attention", "gradient", "leave_one_out"], metavar="NAME")
+    made.add_argument("--shares", nargs="+", type=float, metavar="SHARE", help="of the words (default: .1 .3 .5 .7 .9)")
+    made.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help="of the fresh models (default: the run's)")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    known = parser().parse_args(arguments)
+    from attnfaith.roar import command
+
+    command(known.run, known.output, known.measures, known.shares, known.seeds)

@@ -1,0 +1,202 @@
+"""Where the record of a word on the command line lies: the folder of a run, a record file, or a repository on the Hub."""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import yaml
+
+from attnfaith import record
+from attnfaith.errors import AttnfaithError, cut, excerpt
+
+
+RECORD, RECIPE, STATE, CARD = "record.parquet", "recipe.yaml", "run.json", "README.md"
+REPOSITORY = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+?)(:(?P<configuration>[\w.-]+))?")
+MOST_NAMED = 8
+
+
+class LocateError(AttnfaithError):
+    """Nothing that can be read lies where a word says. The message names what is near."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One record. name: for people. folder: of its run, None where it is not that of a run here. paths: its files."""
+
+    name: str
+    paths: tuple[Path, ...]
+    folder: Path | None = None
+
+    def load(self) -> pa.Table:
+        """The record. Raises RecordError where it cannot be read."""
+        tables = [record.load(path) for path in self.paths]
+        return tables[0] if len(tables) == 1 else record.concatenate(tables, mix_versions=True)
+
+
+def locate(word: str | Path, *, revision: str | None = None) -> Source:
+    """The one record that a word names: a run's folder, a record file, OWNER/NAME of a model on the Hub whose card names its
+    records, or of a data set of records with one configuration; OWNER/NAME:CONFIGURATION of one with several.
+
+    What lies here comes first. What comes from the Hub is kept in huggingface_hub's cache. revision: of the repository.
+
+    Raises LocateError where there is nothing of the kind, naming what is near, or more than one.
+    """
+    sources = list(locate_all(word, revision=revision))
+    if len(sources) > 1:
+        named = ", ".join(source.name for source in sources[:MOST_NAMED])
+        more = f" and {len(sources) - MOST_NAMED} more" if len(sources) > MOST_NAMED else ""
+        raise LocateError(f"{cut(str(word))} holds {len(sources)} records: name one of {named}{more}")
+    return sources[0]
+
+
+def locate_all(word: str | Path, *, revision: str | None = None) -> Iterator[Source]:
+    """Every record that a word names: also of a folder of runs, such as that of a study or of seeds, and of all
+    configurations of a data set. In the order of their names, numbers by size. Raises LocateError as `locate` does.
+    """
+    path = Path(word)
+    try:
+        kind = "file" if path.is_file() else "folder" if path.is_dir() else ""
+    except (OSError, ValueError) as error:  # too long for a path, or a character that none may have
+        raise LocateError(f"{excerpt(str(word))} is no run, record or repository: {error.args[-1]}") from error
+    if kind == "file":
+        yield Source(str(word), (path,))
+    elif kind == "folder":
+        yield from _in_folder(path)
+    elif (match := REPOSITORY.fullmatch(str(word))) and not _alike(path):
+        yield from _on_hub(match["repo"], match["configuration"], path, revision)
+    else:
+        raise LocateError(f"no run or record at {cut(str(word))}{_near(path)}")
+
+
+def locate_folder(word: str | Path, needs: str) -> Path:
+    """The folder of a run on this machine. needs: what is done with it, in words, for the message. Raises LocateError for
+    all else.
+    """
+    path = Path(word)
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise LocateError(f"{cut(str(word))} is a file; {needs} needs the folder of a run, with its model and recipe")
+    if REPOSITORY.fullmatch(str(word)) and not path.parent.is_dir():
+        raise LocateError(
+            f"no folder {cut(str(word))} here; {needs} needs the folder of a run: of a model on the Hub `attnfaith "
+            f"reproduce {cut(str(word))}` makes one"
+        )
+    raise LocateError(f"no folder of a run at {cut(str(word))}{_near(path)}")
+
+
+def _in_folder(folder: Path) -> Iterator[Source]:
+    if (folder / RECORD).is_file():
+        yield Source(str(folder), (folder / RECORD,), folder)
+        return
+    if (folder / RECIPE).is_file() or (folder / STATE).is_file():
+        raise LocateError(f"{folder} is a run without a record: `attnfaith measure {folder}` makes it")
+    inside = sorted((path.parent for path in folder.glob(f"*/{RECORD}")), key=lambda path: _by_number(path.name))
+    if not inside:
+        raise LocateError(f"{folder} holds no {RECORD}, nor do the folders in it: give the folder of a run{_near(folder)}")
+    for path in inside:
+        yield Source(str(path), (path / RECORD,), path)
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """seed_2 comes before seed_10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _there(path: Path) -> list[str]:
+    """Names of the runs and records that lie where a path leads."""
+    try:
+        return sorted(it.name for it in path.parent.iterdir() if (it / RECORD).is_file() or it.suffix == ".parquet")
+    except OSError:
+        return []
+
+
+def _alike(path: Path) -> str:
+    """The nearest name that lies there; "" without one."""
+    return next(iter(difflib.get_close_matches(path.name, _there(path), 1)), "")
+
+
+def _near(path: Path) -> str:
+    """The end of a message: what lies there of a name like it, or of any."""
+    if near := _alike(path):
+        return f"; did you mean {path.parent / near}?"
+    there = _there(path)
+    return f"; in {path.parent} there are {', '.join(there[:MOST_NAMED])}" if there else ""
+
+
+# ------------------------------------------------------------------------------------------------ on the Hub
+
+
+def _on_hub(repo_id: str, configuration: str | None, path: Path, revision: str | None) -> Iterator[Source]:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+
+    absent = (RepositoryNotFoundError, EntryNotFoundError, HfHubHTTPError, OSError, HFValidationError)
+    try:
+        said = card_of(hf_hub_download(repo_id, CARD, revision=revision))
+    except absent as error:
+        first = error
+    else:
+        if not said.get("records"):
+            raise LocateError(f"{repo_id}: the model's card names no record; give the data set that holds it")
+        wanted = configuration or said.get("configuration") or repo_id.rpartition("/")[2]
+        yield from configurations(said["records"], wanted, None, f"{repo_id}")
+        return
+    try:
+        yield from configurations(repo_id, configuration, revision)
+    except absent as error:
+        raise LocateError(
+            f"no run or record at {cut(str(path))}{_near(path)}, and on the Hub {_why(first, repo_id)}"
+        ) from error
+
+
+def _why(error: Exception, repo_id: str) -> str:
+    """Why a repository cannot be read, in short."""
+    from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
+
+    if isinstance(error, LocalEntryNotFoundError):
+        return f"{repo_id} cannot be looked up: it is not in the cache, and the Hub is not reached"
+    if isinstance(error, RepositoryNotFoundError):
+        return f"there is no {repo_id} that you may read; private ones need `hf auth login`"
+    return f"{repo_id} cannot be read ({type(error).__name__}: {excerpt(error)})"
+
+
+def card_of(path: str) -> dict:
+    """What the card of a checkpoint says to this package; {} of any other card."""
+    from huggingface_hub import ModelCard
+
+    try:
+        said = ModelCard(Path(path).read_text(encoding="utf-8")).data.get("attnfaith")
+    except (ValueError, yaml.YAMLError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def configurations(
+    repo_id: str, wanted: str | None = None, revision: str | None = None, name: str | None = None
+) -> Iterator[Source]:
+    """The records of a data set on the Hub, one for each of its configurations, or that of the one that is wanted.
+
+    name: of the source, for people. Raises LocateError where there is none, and what huggingface_hub raises.
+    """
+    from huggingface_hub import snapshot_download
+
+    pattern = f"{wanted or '*'}/*.parquet"
+    folder = Path(snapshot_download(repo_id, repo_type="dataset", revision=revision, allow_patterns=pattern))
+    parts: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob(pattern)):
+        parts.setdefault(path.parent.name, []).append(path)
+    if not parts:
+        raise LocateError(f"the data set {repo_id} holds no record {'of ' + wanted if wanted else 'at all'}")
+    for configuration, paths in parts.items():
+        shown = name or (repo_id if len(parts) == 1 else f"{repo_id}:{configuration}")
+        yield Source(shown, tuple(paths))
+
+
+def locate_each(words: Sequence[str | Path]) -> list[Source]:
+    """Every record of several words; one that two of them name comes once."""
+    sources = [source for word in words for source in locate_all(word)]
+    return list({source.paths: source for source in sources}.values())
