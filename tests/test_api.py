@@ -1,6 +1,8 @@
 """What a notebook uses: a model and texts, as people have them, to a record, with the numbers of the command line."""
 
 import shutil
+import subprocess
+import sys
 
 import datasets
 import numpy as np
@@ -353,3 +355,16 @@ def test_the_listing_is_the_catalogue(run):
 def test_the_public_surface():
     names = ["Record", "compare", "load", "measure", "measures", "AttnfaithError"]
     assert set(names) <= set(attnfaith.__all__) and all(getattr(attnfaith, name).__doc__ for name in names)
+
+
+def test_records_are_read_and_listed_without_torch(made, tmp_path):
+    path = made.save(tmp_path / "r.parquet")
+    script = (
+        "import sys, attnfaith\n"
+        f"record = attnfaith.load({str(path)!r})\n"
+        "record._repr_html_(), record.show(0).html(), record.summary()\n"
+        "attnfaith.measures(), attnfaith.compare(record, record)\n"
+        "print({'torch', 'transformers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr

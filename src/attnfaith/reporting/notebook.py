@@ -135,7 +135,7 @@ class Overview:
     @cached_property
     def verdicts(self) -> list[tuple[str, list[str]]]:
         """What the cards say attention may be used for, of one cell: (verdict, uses)."""
-        if len(self.cells) != 1 or len(self.cells[0].measures) == 0:
+        if len(self.cells) != 1:
             return []
         uses = Checkpoint({}, self.cells[0].table).uses
         grouped = [(words, [use.what for use in uses if use.verdict == verdict]) for verdict, words in VERDICTS.items()]
