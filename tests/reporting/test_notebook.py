@@ -118,8 +118,8 @@ def test_shades_follow_the_scores():
     negative, other = len(HUES) + 1, len(HUES)
     assert f"var(--b{other}-10)" in html and f"var(--b{negative}-5)" in html and f"var(--b{other}-0)" in html
     assert html.index(f"var(--b{other}-10)") < html.index(f"var(--b{negative}-5)")
-    assert "lime: -1, −50 % of the largest" in html.lower() and "below 0, against the class" in html
-    assert "below 0, against the class" not in Shown(cell, 0, []).html()
+    assert "lime: -1, −50 % of the largest" in html.lower() and "below 0, against what is explained" in html
+    assert "below 0, against what is explained" not in Shown(cell, 0, []).html()
     assert [line.signed for line in shown.lines] == [False, True]
 
 
@@ -141,7 +141,7 @@ def test_the_class_that_is_explained_is_said(target, label, said):
     table = build([text(lime=[2.0, -1.0, 0.0], gradient=[1, 2, 3], label=label)], measures=["lime", "gradient"])
     made = {"label_names": ["negative", "positive"], "options": options, "columns": columns}
     shown = Shown(one_cell(with_settings(table, **made)), 0)
-    assert [line.explains for line in shown.lines] == ["", "of the prediction", said]
+    assert [line.explains for line in shown.lines] == ["", "", said]
     assert said in shown.html() and f"LIME: {said}" in str(shown)
     assert shown.title.startswith("predicted 1 positive (probability 0.60)")
     assert ("gold 0 negative (wrong)" in shown.title) == (label == 0) and ("wrong" in shown.html().split("</style>")[1]) == (
