@@ -122,3 +122,32 @@ def test_a_token_is_not_pushed(monkeypatch):
     with pytest.raises(hub.HubError, match=r"would hold the value of \$MY_SECRET_TOKEN"):
         hub.plan_record(table, "alice/mine")
     assert attnfaith.Record(table).cells
+
+
+def test_a_model_of_the_hub_is_measured(alice):
+    """Only what a model needs is fetched, and none of it is run."""
+    done = alice(
+        """
+        import attnfaith
+        from huggingface_hub import HfApi
+        from attnfaith.data.tokenization import build_tokenizer
+        tokenizer = build_tokenizer(["the old ship"], preprocessing="whitespace")
+        sizes = {"vocab_size": len(tokenizer), "hidden_size": 4, "embedding_size": 4}
+        config = attnfaith.AttentionClassifierConfig(**sizes)
+        attnfaith.AttentionClassifierForSequenceClassification(config).save_pretrained("made")
+        tokenizer.save_pretrained("made")
+        HfApi().create_repo("alice/model")
+        HfApi().upload_folder(repo_id="alice/model", folder_path="made")
+        ours, theirs = (attnfaith.measure(name, ["the ship"], progress=False) for name in ("made", "alice/model"))
+        assert ours == theirs
+        try:
+            attnfaith.measure("alice/nothing", ["the ship"])
+        except attnfaith.AttnfaithError as error:
+            assert "no model 'alice/nothing': there is no such folder, and the Hub gives none" in str(error), error
+        else:
+            raise SystemExit("nothing was measured")
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    fetched = [request.path for request in alice.server.requests if "/alice/model/resolve/" in request.path]
+    assert fetched and not [path for path in fetched if path.endswith((".py", ".bin"))]
