@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 import attnfaith
-from attnfaith import cli, measurement, record
+from attnfaith import catalogue, cli, measurement, record
 from attnfaith.data.registry import DATASETS
 from attnfaith.recipes import Recipe
 from attnfaith.subjects import CAPABILITIES
@@ -116,6 +116,7 @@ def facts(name: str, module) -> str:
     ]
     lines = [
         f"* needs: {', '.join(sorted(module.NEEDS)) or 'nothing'}",
+        f"* costs: {catalogue.COSTS[module.COST]}",
         f"* options: {', '.join(code(option) for option in options(module)) or 'none'}",
         f"* adds: {', '.join(added)} ([what they hold](record.md#{name}))",
     ]

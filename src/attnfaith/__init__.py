@@ -13,11 +13,11 @@ from attnfaith.models.registration import register_auto_classes
 __version__ = "0.1.0"
 
 _MODULES = {
-    "measure": "attnfaith.api",
-    "load": "attnfaith.api",
-    "compare": "attnfaith.api",
-    "measures": "attnfaith.api",
-    "Record": "attnfaith.api",
+    "measure": "attnfaith.api.measuring",
+    "load": "attnfaith.api.records",
+    "Record": "attnfaith.api.records",
+    "compare": "attnfaith.api.comparing",
+    "measures": "attnfaith.api.listing",
     "AttnfaithError": "attnfaith.errors",
     "AttentionClassifierConfig": "attnfaith.models.configuration_attention_classifier",
     "AttentionClassifierModel": "attnfaith.models.modeling_attention_classifier",

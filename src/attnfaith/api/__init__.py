@@ -1,13 +1,7 @@
-"""What a notebook uses: `measure` a model on texts, look at the `Record`, `load` and `compare` records.
+"""What a notebook uses, by the names that `attnfaith` itself has: `measure` a model on texts, look at the `Record`, `load`
+and `compare` records, list the `measures`.
 
 `texts` and `models`: what people have, as what is measured. `measuring`: from both to a record. `records`: the record in
-their hands, `frames` what it says as frames. `sources`: where a record lies. `listing`: what can be measured.
+their hands, `frames` what it says as frames. `comparing`, `listing`: records side by side, what can be measured. Only
+`measuring` and `models` load torch.
 """
-
-from attnfaith.api.comparing import compare
-from attnfaith.api.listing import measures
-from attnfaith.api.measuring import measure
-from attnfaith.api.records import Record, load
-
-
-__all__ = ["Record", "compare", "load", "measure", "measures"]

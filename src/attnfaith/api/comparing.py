@@ -1,34 +1,39 @@
 """Records side by side: `attnfaith.compare`."""
 
 import os
+from collections.abc import Sequence
 
 from attnfaith.api.records import Record
-from attnfaith.api.sources import name_of, table_of
 from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.locate import locate_all
 from attnfaith.reporting.compare import Comparison
 from attnfaith.reporting.compare import compare as compare_tables
 
 
 def compare(
-    *sources: "Record | str | os.PathLike", names: list[str] | None = None, mix_versions: bool = False
+    *sources: Record | str | os.PathLike, names: Sequence[str] | None = None, mix_versions: bool = False
 ) -> Comparison:
     """Two or more records over the texts and numbers that all of them hold, every other one against the first, with paired
     intervals. What it returns shows itself and has a `frame`.
 
-    sources: Records, paths of records, runs, or names on the Hub. names: what they are called; None takes the names of
-    files and runs. mix_versions: also numbers that different code made.
+    sources: Records, or what `load` takes; a folder of runs stands for each of them. names: what they are called; None takes
+    those of files and runs. mix_versions: also numbers that different code made.
 
-    Raises ReportError where they have nothing in common, AttnfaithError for what is no record and for names that are not one
-    for each.
+    Raises ReportError where they have nothing in common, LocateError where no record lies, AttnfaithError for what is no
+    record and for names that are not one for each.
     """
-    if len(sources) == 1 and isinstance(sources[0], list | tuple):
-        sources = tuple(sources[0])
-    for number, one in enumerate(sources):
-        if not isinstance(one, Record | str | os.PathLike):
+    given = sources[0] if len(sources) == 1 and isinstance(sources[0], list | tuple) else sources
+    tables, called = [], []
+    for number, one in enumerate(given, start=1):
+        if isinstance(one, Record):
+            tables.append(one.table)
+            called.append(f"record {number}")
+        elif isinstance(one, str | os.PathLike):
+            located = list(locate_all(one))
+            tables += [source.load() for source in located]
+            called += [source.name for source in located]
+        else:
             raise AttnfaithError(f"record {number} is {excerpt(one)}: give a Record, a path, a run or a name on the Hub")
-    if names is None:
-        names = [name_of(one, number) for number, one in enumerate(sources, start=1)]
-    elif isinstance(names, str) or len(names) != len(sources):
-        raise AttnfaithError(f"names={excerpt(names)}: give one for each of {len(sources)} records")
-    tables = [one.table if isinstance(one, Record) else table_of(one) for one in sources]
-    return compare_tables(tables, [str(name) for name in names], mix_versions=mix_versions)
+    if names is not None and (isinstance(names, str) or len(names) != len(tables)):
+        raise AttnfaithError(f"names={excerpt(names)}: give one for each of {len(tables)} records")
+    return compare_tables(tables, called if names is None else [str(name) for name in names], mix_versions=mix_versions)

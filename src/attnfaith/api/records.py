@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.api import frames
-from attnfaith.api.sources import table_of
 from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.locate import locate
 from attnfaith.reporting.cells import Cell, split_cells
 from attnfaith.reporting.notebook import Overview, Shown
 
@@ -139,9 +139,11 @@ class Record:
         return Path(path)
 
     @classmethod
-    def load(cls, source: str | os.PathLike, config: str | None = None) -> "Record":
+    def load(cls, source: str | os.PathLike, *, revision: str | None = None) -> "Record":
         """As `attnfaith.load`."""
-        return cls(table_of(source, config))
+        if not isinstance(source, str | os.PathLike):
+            raise AttnfaithError(f"a record is loaded from a path or a name on the Hub, not from {excerpt(source)}")
+        return cls(locate(source, revision=revision).load())
 
     def to_dataset(self):
         """A `datasets.Dataset` with the same columns and rows; columns of few values become strings."""
@@ -164,13 +166,12 @@ class Record:
         return address
 
 
-def load(source: str | os.PathLike, config: str | None = None) -> Record:
+def load(source: str | os.PathLike, *, revision: str | None = None) -> Record:
     """Read a record.
 
-    source: a parquet file, the folder of a run, or the name (owner/name) of a data set of records on the Hub. config: which
-    one, of a repository that holds several.
+    source: a parquet file, the folder of a run, or on the Hub the name (owner/name) of a model with a record, or of a data
+    set of records; owner/name:configuration of one that holds several. revision: of the repository.
 
-    Raises RecordError for a file that is no record, HubError for a repository that cannot be read or whose record is not
-    said.
+    Raises RecordError for a file that is no record, LocateError where nothing lies there, naming what is near.
     """
-    return Record.load(source, config)
+    return Record.load(source, revision=revision)

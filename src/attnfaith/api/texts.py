@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 
 from attnfaith.errors import DatasetError, excerpt
@@ -44,13 +45,13 @@ def _whole_numbers():
 
 
 def _class(row: int, label: object, names: Sequence[str], count: int) -> int | None:
-    """The number of a label: its place among the names of the classes, or the number that it is."""
-    if label is None or label != label:
+    """The number of a label: its place among the names of the classes, or the number that it is; None where it is empty."""
+    if label is None or label is pd.NA or label != label or (label == "" and "" not in names):
         return None
     if isinstance(label, str):
         if label in names:
             return list(names).index(label)
-        if not names and label.strip().isdecimal():
+        if label.strip().isdecimal() and not any(name.isdecimal() for name in names):
             label = int(label)
         else:
             close = difflib.get_close_matches(label, names, 1)
@@ -129,7 +130,6 @@ def _of_file(path: Path, columns: Columns) -> dict[str, list]:
 
 def _of_object(texts, columns: Columns) -> dict[str, list]:
     import datasets
-    import pandas as pd
 
     if isinstance(texts, pd.DataFrame):
         return _of_table(_arrow(texts), columns)
@@ -197,12 +197,16 @@ def _of_table(table: pa.Table, columns: Columns, features: Mapping | None = None
     names = getattr((features or {}).get(chosen.get("label")), "names", None)
     if names:
         rows["label"] = [None if value is None or value < 0 else names[value] for value in rows["label"]]
-    if "instance_id" in known and pa.types.is_string(table.schema.field("instance_id").type):
+    if "instance_id" in known and _is_text(table.schema.field("instance_id").type):
         rows["instance_id"] = table.column("instance_id").to_pylist()
     for name in CARRIED:
         if name in known and pa.types.is_list(table.schema.field(name).type):
             rows[name] = table.column(name).combine_chunks()
     return rows
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _nearest(wanted: str, keyword: str, known: Sequence[str]) -> str:

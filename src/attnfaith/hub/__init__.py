@@ -9,7 +9,7 @@ huggingface_hub alone: HF_ENDPOINT, HF_TOKEN, `hf auth login`.
 several checkpoints. `one_record`: a record without a run. `sending`: the push. `patience`: what fails there.
 """
 
-from attnfaith.hub.one_record import fetch_record, plan_record
+from attnfaith.hub.one_record import plan_record
 from attnfaith.hub.planning import metric_repo, plan, plan_results, write_shards
 from attnfaith.hub.repo import RECORDS, RESULTS, HubError, Plan, Repo, repo_id_of, shared_repos, size
 from attnfaith.hub.sending import check, push
@@ -22,7 +22,6 @@ __all__ = [
     "Plan",
     "Repo",
     "check",
-    "fetch_record",
     "metric_repo",
     "plan",
     "plan_record",

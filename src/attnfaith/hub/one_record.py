@@ -1,14 +1,12 @@
-"""A record that no run made, as a data set of the Hub: what a push of it would send, and how it is fetched."""
+"""A record that no run made, as a data set of the Hub: what a push of it would send."""
 
 import re
 
 import pyarrow as pa
-from huggingface_hub import HfApi
 
 from attnfaith import record as records
 from attnfaith.errors import excerpt
 from attnfaith.hub.checks import refuse_secrets
-from attnfaith.hub.patience import patiently
 from attnfaith.hub.planning import SHARD_BYTES, records_files, without_places, write_shards
 from attnfaith.hub.repo import Copies, HubError, Plan, Repo, repo_id_of
 from attnfaith.reporting import cards
@@ -43,30 +41,3 @@ def plan_record(
     repo = Repo("dataset", repo_id, {**shards, **records_files(repo_id, {config: facts})}, "records")
     refuse_secrets(repo, [])
     return Plan([repo], private, kept=kept)
-
-
-def fetch_record(repo_id: str, config: str | None = None, *, api: HfApi | None = None) -> pa.Table:
-    """A record from a data set of the Hub. config: which one; None is the only one there.
-
-    Raises HubError where the Hub does not give it, there is none, or several and none is said; RecordError for what is no
-    record.
-    """
-    api = api or HfApi()
-    names = patiently(lambda: api.list_repo_files(repo_id, repo_type="dataset"), repo_id)
-    parts: dict[str, list[str]] = {}
-    for name in sorted(names):
-        if name.endswith(".parquet"):
-            parts.setdefault(name.rpartition("/")[0], []).append(name)
-    known = ", ".join(parts)
-    if not parts:
-        raise HubError(f"{repo_id} holds no record (*.parquet)")
-    if config is None and len(parts) > 1:
-        raise HubError(f"{repo_id} holds {len(parts)} records: say config=…, one of {known}")
-    if config is not None and config not in parts:
-        raise HubError(f"{repo_id} has no record {excerpt(config)}; it has {known}")
-    chosen = parts[config or next(iter(parts))]
-    paths = [
-        patiently(lambda name=name: api.hf_hub_download(repo_id, name, repo_type="dataset"), repo_id) for name in chosen
-    ]
-    tables = [records.load(path) for path in paths]
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries().combine_chunks()

@@ -1,7 +1,7 @@
 """Measures of token importance that are not attention: one module per measure, found by its file name.
 
 A module has NEEDS, the capabilities that it asks of a subject (`attnfaith.subjects.protocol.CAPABILITIES` says what each
-is), COLUMNS, what it adds to a record, and
+is), COST, about what it costs (`attnfaith.catalogue.COSTS`), COLUMNS, what it adds to a record, and
 
     @asks(NEEDS)
     def measure(subject, batch, *, seed=0, ...) -> {column: one value per instance}

@@ -77,15 +77,29 @@ class Shown:
         ]
 
     @property
-    def title(self) -> str:
-        """What the model says of the text, and what is right."""
-        names, shown = self.cell.class_names, self.example
-        said = f"predicted {name_class(str(shown.predicted), names)} (probability {shown.probability:.2f})"
-        if shown.label is not None:
-            said += f", gold {name_class(str(shown.label), names)}{'' if shown.label == shown.predicted else ' (wrong)'}"
-        unit = "sentence" if shown.of_sentences else "token"
-        said += f" · {shown.length} {unit}{'' if shown.length == 1 else 's'}"
+    def prediction(self) -> str:
+        """What the model says of the text."""
+        return f"predicted {_class(self.cell, self.example.predicted)} (probability {self.example.probability:.2f})"
+
+    @property
+    def gold(self) -> str:
+        """What is right; "" where it is not known."""
+        label = self.example.label
+        if label is None:
+            return ""
+        return f"gold {_class(self.cell, label)}{'' if label == self.example.predicted else ' (wrong)'}"
+
+    @property
+    def size(self) -> str:
+        """How long the text is."""
+        shown, unit = self.example, "sentence" if self.example.of_sentences else "token"
+        said = f"{shown.length} {unit}{'' if shown.length == 1 else 's'}"
         return said + (", cut at the length limit" if shown.truncated else "")
+
+    @property
+    def title(self) -> str:
+        """All three in a line."""
+        return " · ".join([", ".join(filter(None, (self.prediction, self.gold))), self.size])
 
     @property
     def taus(self) -> list[tuple[str, str]]:
@@ -135,7 +149,7 @@ class Overview:
     @cached_property
     def verdicts(self) -> list[tuple[str, list[str]]]:
         """What the cards say attention may be used for, of one cell: (verdict, uses)."""
-        if len(self.cells) != 1 or len(self.cells[0].measures) == 0:
+        if len(self.cells) != 1:
             return []
         uses = Checkpoint({}, self.cells[0].table).uses
         grouped = [(words, [use.what for use in uses if use.verdict == verdict]) for verdict, words in VERDICTS.items()]
@@ -185,14 +199,12 @@ class Overview:
 
 
 def explained(cell: Cell, row: int, measure: str) -> str:
-    """What the scores of a measure are of: a class by its name where the measure has a target, else the prediction."""
+    """Which class the scores of a measure are of, by its name; "" of a measure that has no target."""
     made = cell.settings.get("columns", {}).get(PREFIX + measure, {})
     producer = made.get("producer", "").rpartition(".")[2]
     entry = next((one for one in catalogue.entries() if one.name == producer), None)
-    if entry is None:
+    if entry is None or "target" not in entry.options:
         return ""
-    if "target" not in entry.options:
-        return "of the prediction"
     target = cell.settings.get("options", {}).get(producer, {}).get("target", "predicted")
     if isinstance(target, Mapping):
         return f"of class {_class(cell, target['of'])} against class {_class(cell, target['against'])}"

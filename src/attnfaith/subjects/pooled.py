@@ -65,17 +65,17 @@ class Pooled:
             rows["text"], rows["text_pair"] = (list(part) for part in zip(*texts, strict=True))
         else:
             rows["text"] = list(texts)
-        return self.collate(self.rows(Dataset.from_dict(rows)).to_list())
+        encoded = self.rows(Dataset.from_dict(rows))
+        return self.collate(by_words(encoded).to_list() if self.level == "word" else encoded.to_list())
 
     def rows(self, texts):
-        """As `Subject` says; of a hierarchical model over sentences, or words."""
+        """As `Subject` says; of a hierarchical model divided into sentences, also where attention is over their words."""
         if self.tokenizer is None:
             raise SubjectError("texts need the model's tokenizer: Pooled(model, tokenizer)")
         if (pair := "text_pair" in texts.column_names) != (self.config.query == "text"):
             given, read = ("pairs", "single texts") if pair else ("single texts", "pairs (text, second text)")
             raise SubjectError(f"these are {given}, and the model reads {read}")
-        encoded = encode(texts, self.tokenizer)
-        return by_words(encoded) if self.level == "word" else encoded
+        return encode(texts, self.tokenizer)
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -1,0 +1,370 @@
+"""What a notebook uses: a model and texts, as people have them, to a record, with the numbers of the command line."""
+
+import shutil
+import subprocess
+import sys
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import attnfaith
+from attnfaith import AttnfaithError, cli, measurement, record, runs
+from attnfaith.reporting import sections
+from attnfaith.subjects import Pooled
+from tests.records import draw
+from tests.toy_subject import Toy
+
+
+CHEAP = {"measures": ["gradient"], "experiments": [], "progress": False}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A trained run, reported with one small figure."""
+    from attnfaith import recipes
+    from tests.figures import REPORT, one_small_figure
+
+    folder = tmp_path_factory.mktemp("api") / "run"
+    tree = {
+        "name": "tiny",
+        "output_dir": str(folder),
+        "seed": 3,
+        "data": {
+            "arguments": {"length": [4, 8], "vocabulary_size": 40, "sizes": {"train": 64, "validation": 16, "test": 24}}
+        },
+        "model": {"embedding_size": 8, "hidden_size": 8},
+        "training": {"num_train_epochs": 2, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}},
+        "measure": {"producers": ["gradient", "lime", "permutation"], "options": {"lime": {"samples": 8}}},
+        "report": {"examples": 1},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(REPORT, one_small_figure())
+        runs.run(recipes.build(tree))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def texts(run):
+    """The texts that the run was measured on, as its data set gives them."""
+    from attnfaith import recipes
+    from attnfaith.runs.prepare import load_data
+
+    return load_data(recipes.load(run / "recipe.yaml")).splits["test"]
+
+
+@pytest.fixture(scope="module")
+def some(texts):
+    return texts["text"][:6]
+
+
+@pytest.fixture(scope="module")
+def made(run, some):
+    """A small record with a signed measure, labels and experiments."""
+    measures = ["gradient", "leave_one_out", "gradient_x_input"]
+    return attnfaith.measure(run, some, [0, 1] * 3, measures, ["permutation"], progress=False)
+
+
+# ------------------------------------------------------------------------------------------------ the same numbers
+
+
+def test_the_numbers_are_those_of_the_command_line(run, texts, tmp_path):
+    """Every column of the record, identity included, to the bit."""
+    options = {"lime": {"samples": 8}}
+    how = {"measures": ["gradient", "lime"], "experiments": ["permutation"], "options": options, "progress": False}
+    ours = attnfaith.measure(run, texts, name="planted_evidence", split="test", **how)
+    cli.main(["measure", str(run), "--output", str(tmp_path / "cli.parquet")])
+    theirs = attnfaith.load(tmp_path / "cli.parquet")
+    assert ours.table.schema == theirs.table.schema and len(ours.table.column_names) > 40
+    for name in theirs.table.column_names:
+        columns = [["instance_id", name] if name != "instance_id" else [name]] * 2
+        assert record.equal(*(one.table.select(c) for one, c in zip((ours, theirs), columns, strict=True))), name
+    assert ours == theirs == attnfaith.load(run)
+    assert record.settings(ours.table)[0]["model"] == record.settings(theirs.table)[0]["model"]
+
+
+def test_strings_give_the_same_scores_as_the_data_set(run, texts):
+    ours, named = (attnfaith.measure(run, given, **CHEAP) for given in (texts["text"], texts))
+    for column in ("probs", "attention", "importance_gradient", "tokens"):
+        assert record.equal(*(one.table.select([column]) for one in (ours, named)))
+    assert ours.table.column("label").null_count == len(texts) and not named.table.column("label").null_count
+
+
+def test_all_ways_to_give_a_model(run, some, tmp_path):
+    from transformers import AutoTokenizer, TextClassificationPipeline
+
+    model = attnfaith.AttentionClassifierForSequenceClassification.from_pretrained(run / "model")
+    tokenizer = AutoTokenizer.from_pretrained(run / "model")
+    alone = shutil.copytree(run / "model", tmp_path / "alone")
+    first = attnfaith.measure(run, some, **CHEAP)
+    for way, more in (
+        (str(run), {}),
+        (run / "model", {}),
+        (model, {}),
+        (model, {"tokenizer": tokenizer}),
+        (model, {"tokenizer": run / "model"}),
+        (Pooled(model, tokenizer), {}),
+        (TextClassificationPipeline(model=model, tokenizer=tokenizer), {}),
+    ):
+        other = attnfaith.measure(way, some, **CHEAP, **more)
+        same = [name for name in first.table.column_names if name not in record.IDENTITY_COLUMNS]
+        assert record.equal(first.table.select(same), other.table.select(same)), way
+    assert [cell.identity.seed for cell in first.cells] == [3]
+    unknown = attnfaith.measure(alone, some, **CHEAP).cells[0]
+    assert (unknown.identity.seed, unknown.identity.objective) == (-1, "unknown")
+    assert "seed" not in repr(attnfaith.measure(alone, some, **CHEAP)) and "unknown" not in repr(unknown.heading["vectors"])
+
+
+def test_all_ways_to_give_texts(run, texts, tmp_path):
+    frame = pd.DataFrame({"review": texts["text"][:6], "topic": ["positive", "negative", None] * 2})
+    frame.to_csv(tmp_path / "reviews.csv", index=False)
+    frame.to_json(tmp_path / "reviews.jsonl", orient="records", lines=True)
+    frame.to_parquet(tmp_path / "reviews.parquet")
+    named = datasets.Features(
+        {"review": datasets.Value("string"), "topic": datasets.ClassLabel(names=["positive", "negative"])}
+    )
+    rows = {"review": texts["text"][:6], "topic": [0, 1, -1] * 2}  # numbered the other way round than in the model
+    columns = {"text": "review", "label": "topic", **CHEAP, "name": "t"}
+    first = attnfaith.measure(run, texts["text"][:6], [1, 0, None] * 2, **CHEAP, name="t")
+    assert first.per_text()["label"].tolist() == [1, 0, pd.NA] * 2
+    given = [tmp_path / f"reviews.{kind}" for kind in ("csv", "jsonl", "parquet")]
+    for one in (frame, datasets.Dataset.from_dict(rows, named), datasets.Dataset.from_pandas(frame), *given, str(given[0])):
+        assert attnfaith.measure(run, one, **columns) == first
+    plain = texts["text"][:6]
+    for one in (tuple(plain), np.array(plain), pd.Series(plain), (text for text in plain)):
+        labels = np.array([1, 0, 1, 1, 0, 1])
+        assert attnfaith.measure(run, one, labels, **CHEAP).per_text()["label"].tolist() == labels.tolist()
+    assert attnfaith.measure(run, given[0], text="review", **CHEAP).cells[0].identity.dataset == "reviews"
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(order=st.permutations(range(6)))
+def test_the_order_of_texts_does_not_matter(order, run, some):
+    """Each text keeps its numbers, to the bit: batches are made by length, and shorter texts than one batch share it."""
+    first = attnfaith.measure(run, some, **CHEAP).table
+    other = attnfaith.measure(run, [some[place] for place in order], **CHEAP).table
+    back = other.take(np.argsort(order))
+    for name in ("tokens", "probs", "attention", "importance_gradient"):
+        for one, two in zip(first.column(name).to_pylist(), back.column(name).to_pylist(), strict=True):
+            assert one == (two if name == "tokens" else pytest.approx(two, rel=1e-4, abs=1e-6))
+
+
+def test_a_measurement_goes_on_where_it_stopped(run, some, tmp_path, monkeypatch):
+    first = attnfaith.measure(run, some, **CHEAP)
+    measured = measurement._measure_batch
+    monkeypatch.setattr(measurement, "_measure_batch", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        attnfaith.measure(run, some, output=tmp_path / "kept.parquet", **CHEAP)
+    assert (tmp_path / "kept.parquet.shards").is_dir()
+    monkeypatch.setattr(measurement, "_measure_batch", measured)
+    assert attnfaith.measure(run, some, output=tmp_path / "kept.parquet", **CHEAP) == first
+    assert attnfaith.load(tmp_path / "kept.parquet") == first and not (tmp_path / "kept.parquet.shards").exists()
+
+
+# ------------------------------------------------------------------------------------------------ what is chosen and said
+
+
+def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
+    kept = attnfaith.measure(run, [*some[:3], ""])
+    made = record.settings(kept.table)[0]["producers"]
+    assert made == ["gradient", "gradient_norm", "leave_one_out", "permutation", "minimal_flip_set", "adversary_exact"]
+    said = capsys.readouterr().err
+    assert "attnfaith: 1 of 4 texts are without a word" in said and "measuring texts" in said
+    attnfaith.measure(Toy(), ["7 12", "8 9 10"])
+    assert "attnfaith" not in capsys.readouterr().err.replace("measuring", "")
+
+    class Blind(Toy):
+        capabilities = frozenset({"token deletion"})
+
+    assert attnfaith.measure(Blind(), ["7 12", "8 9 10"]).measures == ["leave_one_out"]
+    assert "gradient is left out: it needs embeddings, held attention" in capsys.readouterr().err
+
+
+def test_dear_defaults_are_left_out_and_that_is_said(run, some, capsys, monkeypatch):
+    monkeypatch.setattr("attnfaith.api.measuring.MOST_READINGS", 10)
+    assert "leave_one_out" not in attnfaith.measure(run, some, experiments=[]).measures
+    assert "measures=[…, 'leave_one_out'] asks for it" in capsys.readouterr().err
+    assert (
+        attnfaith.measure(run, some, measures="leave_one_out", experiments=[], progress=False).measures[0] == "leave_one_out"
+    )
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_cut_is_said(run, some, capsys):
+    from transformers import AutoTokenizer
+
+    model = attnfaith.AttentionClassifierForSequenceClassification.from_pretrained(run / "model")
+    tokenizer = AutoTokenizer.from_pretrained(run / "model", model_max_length=5)
+    cut = attnfaith.measure(model, [some[0], "the"], tokenizer=tokenizer, measures=[], experiments=[])
+    assert "1 of 2 texts are longer than the model reads, and were cut" in capsys.readouterr().err
+    assert cut.per_text()["truncated"].tolist() == [True, False]
+    assert "1 of 2 texts: cut at the length limit" in repr(cut) and "cut at the length limit" in cut._repr_html_()
+
+
+def test_one_text(run, some):
+    one = attnfaith.measure(run, some[:1], progress=False)
+    agreement = one.agreement()
+    assert agreement[["ci_low", "ci_high"]].isna().all(axis=None) and (agreement["n"] == 1).all()
+    assert "(interval undefined)" in repr(one) and "Not known" in one._repr_html_()
+
+
+# ------------------------------------------------------------------------------------------------ a subject of one's own
+
+
+def test_a_subject_of_ones_own_has_a_whole_record(tmp_path):
+    texts = ["7 12 9", "8 9 10 11", "30", "7 7 8"]
+    kept = attnfaith.measure(Toy(), texts, [0, 1, None, 1], ["gradient", "leave_one_out"], ["permutation"], progress=False)
+    identity = kept.cells[0].identity
+    assert (identity.model, identity.encoder, identity.alignment, identity.seed) == ("toy", "embedding", "unknown", -1)
+    made = record.settings(kept.table)[0]
+    assert made["model"] == Toy().digest() != Toy(seed=1).digest()
+    assert kept.table.column("tokens").to_pylist() == [text.split() for text in texts]
+    assert "toy" not in repr(kept) and "embedding + softmax" in repr(kept) and "unknown" not in repr(kept)
+    kept.save(tmp_path / "toy.parquet")
+    assert attnfaith.load(tmp_path / "toy.parquet") == kept
+    assert kept.report(tmp_path / "report").is_file()
+    assert len(kept.summary()) and "attention" in str(kept.show(1))
+    assert attnfaith.compare(kept, attnfaith.measure(Toy(seed=1), texts, **CHEAP)).n_texts == 4
+
+
+# ------------------------------------------------------------------------------------------------ the record in hand
+
+
+def test_frames_say_what_the_table_holds(made):
+    cell = made.cells[0]
+    agreement = made.agreement().set_index("measure")
+    assert list(agreement.index) == list(cell.measures)
+    report = sections.frames([cell])["agreement"]
+    overall = report[report["class"] == "overall"].set_index("pair")
+    for measure in cell.measures:
+        row, tau = agreement.loc[measure], cell.tau("attention", measure)
+        assert row["tau_mean"] == overall.loc[f"attention–{measure}", "tau_mean"]
+        assert row["tau_median"] == np.nanmedian(tau) and row["n"] + row["n_undefined"] == len(made)
+    scores = made.scores()
+    assert len(scores) == cell.lengths.sum() and scores["instance_id"].nunique() == (cell.lengths > 0).sum()
+    np.testing.assert_array_equal(scores["attention"], np.concatenate(cell.attention))
+    last = scores[scores["instance_id"] == cell.instance_ids[-1]]
+    assert last["position"].tolist() == list(range(cell.lengths[-1]))
+    assert last["token"].tolist() == made.table.column("tokens")[-1].as_py()
+    per_text, summary = made.per_text(), made.summary().set_index("quantity")
+    assert per_text["instance_id"].tolist() == cell.instance_ids and per_text["label"].tolist() == [0, 1] * 3
+    for name, row in summary.iterrows():
+        assert row["mean"] == pytest.approx(per_text[name].mean(), nan_ok=True)
+        assert row["n"] == per_text[name].notna().sum() and row["n"] + row["n_undefined"] == len(made)
+
+
+def test_docstrings_name_every_column(made):
+    for method in ("agreement", "summary"):
+        said = getattr(attnfaith.Record, method).__doc__
+        assert all(name in said for name in getattr(made, method)().columns), method
+    for method in ("scores", "per_text"):
+        common = [name for name in getattr(made, method)().columns if name not in made.measures and " " not in name]
+        said = getattr(attnfaith.Record, method).__doc__
+        assert all(name in said for name in common[:6]), method
+    assert all(name in attnfaith.measures.__doc__ for name in attnfaith.measures().columns)
+
+
+def test_several_models_in_one_record(run, some):
+    table = record.concatenate([draw(12, seed=0), draw(12, seed=1)])
+    both = attnfaith.Record(table)
+    assert both.agreement()["seed"].tolist() == [0, 0, 1, 1] and set(both.scores()["seed"]) == {0, 1}
+    assert "lies between" in repr(both) and repr(both).splitlines()[0].endswith("12 texts")
+    assert both.show(13).title == attnfaith.Record(draw(12, seed=1)).show(1).title
+    assert "Highest" not in both._repr_html_()
+
+
+def replaced(table, name, rows):
+    place = table.column_names.index(name)
+    return table.set_column(place, table.schema.field(place), pa.array(rows, table.schema.field(place).type))
+
+
+def test_equality_and_length(made):
+    assert made == attnfaith.Record(made.table) and made != "a record" and len(made) == 6
+    values = made.table.column("attention").to_pylist()
+    for change in (
+        lambda t: t.slice(1),
+        lambda t: t.drop_columns(["importance_gradient"]),
+        lambda t: t.take([1, 0, 2, 3, 4, 5]),
+    ):
+        assert made != attnfaith.Record(change(made.table))
+    assert made != attnfaith.Record(replaced(made.table, "attention", [row[::-1] for row in values]))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(made)
+    with pytest.raises(record.RecordError, match="without rows"):
+        attnfaith.Record(made.table.slice(0, 0))
+
+
+def test_nan_is_equal_to_nan():
+    table = draw(5)
+    rows = [[float("nan")] * len(row) for row in table.column("importance_gradient").to_pylist()]
+    one, two = (replaced(table, "importance_gradient", rows) for _ in range(2))
+    assert record.equal(one, two) and not record.equal(one, table)
+
+
+def test_kept_and_read_again(made, tmp_path):
+    assert made.save(tmp_path / "r.parquet") == tmp_path / "r.parquet"
+    again = attnfaith.load(tmp_path / "r.parquet")
+    assert again == made == attnfaith.Record.load(str(tmp_path / "r.parquet"))
+    assert record.settings(again.table) == record.settings(made.table)
+    dataset = made.to_dataset()
+    assert dataset.column_names == made.table.column_names and dataset[0]["tokens"] == made.table.column("tokens")[0].as_py()
+    assert dataset.features["encoder"].dtype == "string" and len(dataset) == len(made)
+    dataset.to_parquet(tmp_path / "d.parquet")
+    assert (
+        datasets.Dataset.from_parquet(str(tmp_path / "d.parquet"), cache_dir=tmp_path / "c")["attention"]
+        == dataset["attention"]
+    )
+
+
+def test_a_report_says_where_it_comes_from(made, tmp_path, quick_report):
+    page = made.report(tmp_path / "report", title="Mine", examples=1).read_text()
+    assert "<h1>Mine</h1>" in page and "texts measured from Python" in page and "0 negative, 1 positive" in page
+
+
+def test_records_side_by_side(made, run, tmp_path):
+    path = made.save(tmp_path / "mine.parquet")
+    compared = attnfaith.compare(made, path, names=["a", "b"])
+    assert compared.n_texts == 6 and compared.sides == ("a", "b") and "cannot be told" in str(compared)
+    assert attnfaith.compare([made, made.table and made]).sides == ("record 1", "record 2")
+    assert attnfaith.compare(str(path), made).sides == (str(path), "record 2")
+    for wrong, said in (
+        ((made,), "needs two models"),
+        ((made, 3), "record 2 is 3"),
+        ((made, tmp_path / "no.parquet"), "no run or record at"),
+    ):
+        with pytest.raises(AttnfaithError, match=said):
+            attnfaith.compare(*wrong)
+    with pytest.raises(AttnfaithError, match="names='ab': give one for each of 2 records"):
+        attnfaith.compare(made, made, names="ab")
+    with pytest.raises(AttnfaithError, match="no text in common"):
+        attnfaith.compare(made, run)
+
+
+def test_the_listing_is_the_catalogue(run):
+    listing = attnfaith.measures()
+    assert set(listing.index) == set(measurement.producers()) and set(listing["kind"]) == {"measure", "experiment"}
+    html = listing._repr_html_()
+    assert all(what.split("(")[0].strip().replace("&", "&amp;") in html for what in listing["what"]) and "..." not in html
+    assert isinstance(listing[listing["kind"] == "measure"], type(listing))
+
+
+def test_the_public_surface():
+    names = ["Record", "compare", "load", "measure", "measures", "AttnfaithError"]
+    assert set(names) <= set(attnfaith.__all__) and all(getattr(attnfaith, name).__doc__ for name in names)
+
+
+def test_records_are_read_and_listed_without_torch(made, tmp_path):
+    path = made.save(tmp_path / "r.parquet")
+    script = (
+        "import sys, attnfaith\n"
+        f"record = attnfaith.load({str(path)!r})\n"
+        "record._repr_html_(), record.show(0).html(), record.summary()\n"
+        "attnfaith.measures(), attnfaith.compare(record, record)\n"
+        "print({'torch', 'transformers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr

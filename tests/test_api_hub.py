@@ -1,0 +1,153 @@
+"""A record on the Hub and back: pushed from Python, read by `attnfaith.load` and by `datasets`, on a Hub of the tests."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import attnfaith
+from attnfaith import hub, record
+from tests.forks import Forks
+from tests.records import draw
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def alice(tmp_path_factory):
+    """Runs Python as a user of the Hub, with two records beside it."""
+    from tests.hub_server import HubServer
+
+    folder = tmp_path_factory.mktemp("alice")
+    for seed in (0, 1):
+        table = draw(12, seed=seed)
+        made = [{"identity": {}, "source": "/home/somebody/models/mine", "producers": ["gradient"], "label_names": []}]
+        record.save(record.with_settings(table, made), folder / f"{seed}.parquet")
+    with HubServer() as server:
+        server.add_user("alice", "hf_alice_kept_secret")
+        environment = server.environment(folder / "home", token="hf_alice_kept_secret")
+        environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(folder)}
+        with Forks(environment, folder, "import attnfaith, datasets\nattnfaith.Record\n") as forks:
+
+            def do(script):
+                with forks.running((), folder, environment={}, clean=False, script=textwrap.dedent(script)) as command:
+                    pass
+                assert "kept_secret" not in command.stdout + command.stderr
+                return command
+
+            do.server = server
+            yield do
+
+
+def test_there_and_back(alice):
+    done = alice(
+        """
+        import attnfaith, datasets
+        mine = attnfaith.load("0.parquet")
+        address = mine.push_to_hub("alice/mine", private=True)
+        assert address.endswith("/datasets/alice/mine"), address
+        again = attnfaith.load("alice/mine")
+        assert again == mine and again.cells[0].identity == mine.cells[0].identity
+        rows = datasets.load_dataset("alice/mine", split=mine.cells[0].identity.split)
+        assert rows["tokens"][:] == mine.table.column("tokens").to_pylist()
+        assert attnfaith.compare("alice/mine", attnfaith.load("1.parquet"), mix_versions=True).n_texts
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    card = alice.server.read("dataset", "alice/mine", "README.md").decode()
+    assert "| default | attention" in card and "huggingface.co/attention" not in card
+    assert "gradient" in card and "/home/somebody" not in card
+    (name,) = [path for path in alice.server.history("dataset", "alice/mine")[-1].files if path.endswith(".parquet")]
+    assert b"/home/somebody" not in alice.server.read("dataset", "alice/mine", name)
+
+
+def test_several_in_one_repository(alice):
+    done = alice(
+        """
+        import attnfaith
+        first, second = (attnfaith.load(f"{seed}.parquet") for seed in (0, 1))
+        first.push_to_hub("alice/several", config="first")
+        second.push_to_hub("alice/several", config="second")
+        second.push_to_hub("alice/several", config="second")
+        assert attnfaith.load("alice/several:first") == first and attnfaith.load("alice/several:second") == second
+        try:
+            attnfaith.load("alice/several")
+        except attnfaith.AttnfaithError as error:
+            assert "holds 2 records: name one of alice/several:first, alice/several:second" in str(error), error
+        else:
+            raise SystemExit("several were read as one")
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(alice.server.history("dataset", "alice/several")) == 3  # made, and two pushes: the third changed nothing
+
+
+def test_what_is_not_pushed(alice):
+    done = alice(
+        """
+        import attnfaith
+        try:
+            attnfaith.load("0.parquet").push_to_hub("bob/mine")
+        except attnfaith.AttnfaithError as error:
+            assert "alice cannot write for bob" in str(error), error
+        else:
+            raise SystemExit("pushed for somebody else")
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("repo_id", "how", "said"),
+    [
+        ("mine", {}, "'/mine' is no name of a repository"),
+        ("a/b/c", {}, "is no name of a repository"),
+        ("alice/mine", {"config": "../x"}, "config='../x': letters, digits"),
+    ],
+)
+def test_names(repo_id, how, said):
+    with pytest.raises(hub.HubError, match=said):
+        hub.plan_record(draw(3), repo_id, **how)
+
+
+def test_records_of_several_models():
+    with pytest.raises(hub.HubError, match="one record of one model is pushed at a time"):
+        hub.plan_record(record.concatenate([draw(3, seed=0), draw(3, seed=1)]), "alice/mine")
+
+
+def test_a_token_is_not_pushed(monkeypatch):
+    monkeypatch.setenv("MY_SECRET_TOKEN", "word7word7")
+    table = record.with_settings(draw(3), [{"source": "word7word7", "producers": [], "label_names": []}])
+    with pytest.raises(hub.HubError, match=r"would hold the value of \$MY_SECRET_TOKEN"):
+        hub.plan_record(table, "alice/mine")
+    assert attnfaith.Record(table).cells
+
+
+def test_a_model_of_the_hub_is_measured(alice):
+    """Only what a model needs is fetched, and none of it is run."""
+    done = alice(
+        """
+        import attnfaith
+        from huggingface_hub import HfApi
+        from attnfaith.data.tokenization import build_tokenizer
+        tokenizer = build_tokenizer(["the old ship"], preprocessing="whitespace")
+        sizes = {"vocab_size": len(tokenizer), "hidden_size": 4, "embedding_size": 4}
+        config = attnfaith.AttentionClassifierConfig(**sizes)
+        attnfaith.AttentionClassifierForSequenceClassification(config).save_pretrained("made")
+        tokenizer.save_pretrained("made")
+        HfApi().create_repo("alice/model")
+        HfApi().upload_folder(repo_id="alice/model", folder_path="made")
+        ours, theirs = (attnfaith.measure(name, ["the ship"], progress=False) for name in ("made", "alice/model"))
+        assert ours == theirs
+        try:
+            attnfaith.measure("alice/nothing", ["the ship"])
+        except attnfaith.AttnfaithError as error:
+            assert "no model 'alice/nothing': there is no such folder, and the Hub gives none" in str(error), error
+        else:
+            raise SystemExit("nothing was measured")
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    fetched = [request.path for request in alice.server.requests if "/alice/model/resolve/" in request.path]
+    assert fetched and not [path for path in fetched if path.endswith((".py", ".bin"))]

@@ -1,0 +1,225 @@
+"""What people give by mistake to `attnfaith.measure`: one clear error, before any work."""
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import attnfaith
+from attnfaith import AttnfaithError, measurement
+from attnfaith.api.texts import Columns, read_texts
+from attnfaith.data.tokenization import build_tokenizer
+from tests.toy_subject import Toy
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """No model reads anything."""
+    monkeypatch.setattr(measurement, "_measure_batch", lambda *a, **k: pytest.fail("work was done"))
+
+
+@pytest.fixture
+def model(tiny_model):
+    def make(texts=("the old ship sank",), pair=False, **fields):
+        tokenizer = build_tokenizer(texts, preprocessing="whitespace", pair=pair, hierarchy=fields.get("hierarchy", "none"))
+        marks = {"sentence_token_id": tokenizer.sentence_token_id} if "hierarchy" in fields else {}
+        made = tiny_model(vocab_size=len(tokenizer), query="text" if pair else "learned", **fields, **marks)
+        return {"model": made, "tokenizer": tokenizer}
+
+    return make
+
+
+FRAME = pd.DataFrame({"review": ["the ship", "a ship"], "topic": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    ("texts", "more", "said"),
+    [
+        ([], {}, "there are no texts"),
+        (pd.DataFrame({"text": []}), {}, "there are no texts"),
+        ("the old ship", {}, r"texts is one string, 'the old ship': put it into a list, \[text\]"),
+        (b"the old ship", {}, "texts is b'the old ship': give a list of strings"),
+        ("ships.csv", {}, "no file at ships.csv"),
+        (None, {}, "texts is None: give a list of strings"),
+        (3, {}, "texts is 3: give a list"),
+        ({"text": ["a"]}, {}, "texts is a dict of text: give one of its parts"),
+        (datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["a"]})}), {}, "a DatasetDict of train"),
+        (["a", None], {}, "text 1 is None: leave it out"),
+        (["a", 3.5], {}, "text 1 is 3.5, no string and no pair"),
+        ([b"a"], {}, "text 0 is b'a', no string"),
+        (["a", ("a", "b")], {}, "texts and pairs are mixed: text 0 is a text, text 1 is not"),
+        ([("a", "b"), "a"], {}, "texts and pairs are mixed: text 0 is a pair"),
+        ([("a", None)], {}, "text 0 is a pair with None in it"),
+        ([("a", "b", "c")], {}, "no string and no pair"),
+        (["", "  "], {}, "no text has a word"),
+        (FRAME, {}, "there is no column 'text' for text; there are 'review', 'topic': say text=…"),
+        (FRAME, {"text": "reveiw"}, "there is no column 'reveiw' for text; did you mean 'review'"),
+        (FRAME, {"text": "review", "label": "tpic"}, "no column 'tpic' for label; did you mean 'topic'"),
+        (FRAME, {"text": "review", "label": "topic", "labels": [0, 1]}, "labels are given twice"),
+        (FRAME, {"text": 3}, "text=3: give the name of a column"),
+        (pd.DataFrame({"text": ["a", None]}), {}, "row 1 of column 'text' is missing"),
+        (pd.DataFrame({"text": [1, 2]}), {}, "row 0 of column 'text' is 1, no string"),
+        (pd.DataFrame({"text": ["a", "b"], "label": [0, "x"]}), {}, "holds values of several kinds"),
+        (pd.DataFrame({"text": ["a", "b"], "instance_id": ["x", "x"]}), {}, "row 1: its instance_id is 'x'.*twice"),
+        (["the"], {"labels": [0, 1]}, "there are 1 texts and 2 labels"),
+        (["the"], {"labels": "0"}, "labels is '0': give a list with one for each text"),
+        (
+            ["the"],
+            {"labels": ["neutral"]},
+            "label 0 is 'neutral', no class of the model.*numbers 0 to 1, which have no names",
+        ),
+        (["the"], {"labels": [2]}, "label 0 is 2; the model has classes 0 to 1"),
+        (["the"], {"labels": [-1]}, "label 0 is -1"),
+        (["the"], {"labels": [0.5]}, "label 0 is 0.5: give the number or the name"),
+        (["the"], {"measures": ["leave-one-out"]}, "no measure is called 'leave-one-out'; did you mean 'leave_one_out'"),
+        (["the"], {"measures": ["permutation"]}, "'permutation' is no measure but an experiment"),
+        (["the"], {"experiments": ["gradient"]}, "'gradient' is no experiment but a measure"),
+        (["the"], {"measures": 3}, "measures=3: give a list of names"),
+        (["the"], {"measures": ["lime"], "options": {"lime": {"samplse": 3}}}, r"'lime' has no option \['samplse'\]"),
+        (["the"], {"measures": ["lime"], "options": {"lrp": {}}}, "options for 'lrp', which is not measured"),
+        (["the"], {"measures": ["lime"], "options": {"lime": {"samples": 0}}}, "options of 'lime'"),
+        (["the"], {"level": "word"}, "hierarchy='none'"),
+        (["the"], {"level": "letter"}, "level='letter' is not known"),
+        (["the"], {"split": 3}, "split=3: give a word"),
+        ([("the", "ship")], {}, "these are pairs, and the model reads single texts"),
+    ],
+)
+def test_texts_and_arguments(texts, more, said, idle, model):
+    with pytest.raises(AttnfaithError, match=said) as raised:
+        attnfaith.measure(**model(), texts=texts, progress=False, **more)
+    assert "\n" not in str(raised.value) and len(str(raised.value)) < 700
+
+
+def test_single_texts_for_a_model_of_pairs(idle, model):
+    with pytest.raises(AttnfaithError, match="these are single texts, and the model reads pairs"):
+        attnfaith.measure(**model(pair=True), texts=["the ship"], progress=False)
+
+
+def test_pairs_and_documents(model):
+    pairs = attnfaith.measure(**model(pair=True), texts=[("the old ship", "a ship"), ("the", "")], progress=False)
+    assert pairs.table.column("query_tokens").to_pylist() == [["a", "ship"], []]
+    assert "second text" in pairs._repr_html_() + str(pairs.show(0))
+    assert "no words" in pairs.show(1)._repr_html_()
+    documents = ["The old ship sank. It was new.", "A ship."]
+    for level, tokens in (("sentence", 2), ("word", 6)):
+        made = attnfaith.measure(**model(documents, hierarchy="sentence"), texts=documents, level=level, progress=False)
+        assert made.per_text()["n_tokens"][0] == tokens + (level == "word")
+        assert made.cells[0].identity.level == level and made.show(0)._repr_html_().count("<span") >= tokens
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "said"),
+    [
+        (None, {}, "model is None: give an attention classifier"),
+        (3, {}, "model is 3"),
+        ("no/such-model", {}, "no model 'no/such-model': there is no such folder, and the Hub gives none of that name"),
+        ("../../no such folder", {}, "no model '../../no such folder'"),
+        ("x" * 5000, {}, "no model 'xxx"),
+        ("runs", {"tokenizer": "y"}, "tokenizer: a folder, a run and a name on the Hub have their own"),
+        (object(), {}, "object cannot be measured"),
+    ],
+)
+def test_models_that_are_none(given, more, said, idle):
+    with pytest.raises(AttnfaithError, match=said) as raised:
+        attnfaith.measure(given, ["the"], progress=False, **more)
+    assert len(str(raised.value)) < 500
+
+
+def test_folders_that_hold_no_model(tmp_path, idle, model):
+    def refused(said):
+        with pytest.raises(AttnfaithError, match=said):
+            attnfaith.measure(tmp_path, ["the"], progress=False)
+
+    refused("holds no model: neither config.json nor model/config.json is there")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    refused("holds a model of type 'bert', which cannot be measured yet")
+    (tmp_path / "config.json").write_text("{")
+    refused("holds no model that can be read")
+    (tmp_path / "config.json").write_text('{"model_type": "attention_classifier"}')
+    refused("lacks model.safetensors, tokenizer.json, tokenizer_config.json")
+    made = model()
+    made["model"].save_pretrained(tmp_path)
+    made["tokenizer"].save_pretrained(tmp_path)
+    assert len(attnfaith.measure.__doc__) > 100
+    (tmp_path / "model.safetensors").write_bytes(b"nothing of the kind")
+    refused("cannot be loaded")
+    with pytest.raises(AttnfaithError, match="is a file; a model is a folder"):
+        attnfaith.measure(tmp_path / "config.json", ["the"], progress=False)
+
+
+def test_a_model_object_without_a_tokenizer(idle, model):
+    with pytest.raises(
+        AttnfaithError, match="the tokenizer of this AttentionClassifierForSequenceClassification is not known"
+    ):
+        attnfaith.measure(model()["model"], ["the"], progress=False)
+
+
+def test_another_classifier_is_refused_in_a_sentence(idle):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 20}
+    with pytest.raises(
+        AttnfaithError, match="BertForSequenceClassification cannot be measured; subjects are attention class"
+    ):
+        attnfaith.measure(BertForSequenceClassification(BertConfig(**sizes)), ["the"], progress=False)
+
+
+def test_a_measure_that_the_model_is_not_capable_of(idle):
+    with pytest.raises(
+        AttnfaithError, match="'attention_norm' needs 'states'.*measures that this subject can have: .*gradient"
+    ):
+        attnfaith.measure(Toy(), ["7"], measures=["attention_norm"], progress=False)
+
+
+def test_an_output_that_cannot_be(idle, model, tmp_path):
+    with pytest.raises(AttnfaithError, match="is a folder; name a file"):
+        attnfaith.measure(**model(), texts=["the"], output=tmp_path, progress=False)
+
+
+def test_rows_and_measures_that_are_not_there(model):
+    made = attnfaith.measure(
+        **model(), texts=["the ship", "old ship"], measures=["gradient"], experiments=[], progress=False
+    )
+    for text in (2, -3, 0.5, "texts/2", None, True):
+        with pytest.raises(AttnfaithError, match="give a row from 0 to 1|no text has the instance id"):
+            made.show(text)
+    assert made.show(-1).title == made.show("texts/1").title == made.show(np.int64(1)).title
+    with pytest.raises(AttnfaithError, match="the record holds no measure 'lime'; it holds gradient, gradient_hidden"):
+        made.show(0, measures="lime")
+
+
+def test_places_without_a_record(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for place, said in (
+        (tmp_path / "no.parquet", "no run or record at"),
+        (tmp_path / "empty", "holds no record.parquet"),
+        ("nowhere", "no run or record at nowhere"),
+        (3, "from a path or a name on the Hub, not from 3"),
+        ("no/such", "no/such cannot be looked up"),
+    ):
+        with pytest.raises(AttnfaithError, match=said):
+            attnfaith.load(place)
+
+
+TEXT = st.text(max_size=20)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.one_of(TEXT, st.none(), st.integers(), st.tuples(TEXT, TEXT)), max_size=6),
+    labels=st.none() | st.lists(st.one_of(st.none(), st.integers(-2, 3), st.sampled_from(["a", "b", "c"])), max_size=6),
+)
+def test_any_rows_are_read_as_they_are_or_refused(rows, labels):
+    try:
+        read = read_texts(rows, labels, Columns(), None)
+        dataset = read.labelled(("a", "b"), 2)
+    except AttnfaithError:
+        return
+    assert len(dataset) == len(rows) and (labels is None or len(labels) == len(rows))
+    single = all(isinstance(row, str) for row in rows)
+    assert dataset["text"][:] == (rows if single else [first for first, _ in rows])
+    assert single or dataset["text_pair"][:] == [second for _, second in rows]
+    if labels is not None:
+        assert dataset["label"][:] == [{"a": 0, "b": 1}.get(label, label) for label in labels]
