@@ -10,7 +10,7 @@ import sys
 import pytest
 import yaml
 
-from attnfaith import cli, hub, recipes, record, reproduction
+from attnfaith import cli, hub, provenance, recipes, record, reproduction
 from attnfaith.recipes import Data, RecipeError
 from attnfaith.study import plan
 
@@ -149,9 +149,9 @@ def test_a_push_sends_the_recipe_and_not_the_file(copied, monkeypatch):
     assert "own data, reviews.csv, which is not part of this repository" in card
     assert "Sport 9, 2, 2" in card and "drawn at random (seed 0)" in card
     place = str(copied / "reviews.csv")
+    monkeypatch.setattr(provenance, "checkout", lambda: ("0" * 40, False))
     how = ["--data.text", "review", "--output_dir", "runs/absolute", *SMALL]
     assert cli.main(["train", "--data.path", place, *how]) == 0
-    monkeypatch.setattr("attnfaith.hub.planning.check_clean", lambda *_: None)  # of a checkout that is worked on
     planned = hub.plan("runs/absolute", "alice")
     (model,) = [repo for repo in planned.repos if repo.role == "checkpoint"]
     assert yaml.safe_load(model.files["recipe.yaml"])["data"]["path"] == "reviews.csv"
