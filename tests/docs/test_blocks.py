@@ -13,7 +13,7 @@ from accelerate.commands.launch import launch_command_parser
 from packaging.requirements import Requirement
 
 from attnfaith import cli, recipes, record, runs
-from attnfaith.data.registry import get_entry, read_entries
+from attnfaith.data.registry import entry_of, read_entries
 from attnfaith.study import plan
 from tests.docs.documents import DOCUMENTS, ROOT, blocks, text_of
 from tests.records import draw
@@ -71,7 +71,7 @@ def recipe_of(script, arguments, monkeypatch):
         command(launched[0])
     (recipe,) = called
     runs.training_arguments(recipe)
-    recipes.model_config(recipe, get_entry(recipe.data.name).pair)
+    recipes.model_config(recipe, entry_of(recipe.data).pair)
 
 
 def parse(call, arguments, monkeypatch):
