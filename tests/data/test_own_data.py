@@ -13,6 +13,7 @@ import pytest
 from attnfaith.data import own_data
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.own_data import read_own
+from attnfaith.data.own_files import OwnFile
 from attnfaith.data.registry import SPLITS, entry_of, facts
 from attnfaith.errors import DatasetError
 from attnfaith.recipes import Data
@@ -268,7 +269,7 @@ def test_limits_of_published_splits(write, tmp_path):
 
 def test_a_file_that_memory_cannot_hold(write, monkeypatch):
     path = write(table())
-    monkeypatch.setattr(own_data._File, "size", property(lambda file: 10**15))
+    monkeypatch.setattr(OwnFile, "size", lambda file, columns: 10**15)
     with pytest.raises(
         DatasetError, match=r"reviews.csv has 1000000.0 GB; held whole, .*draw some .* --data.limits '{train: "
     ):

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from attnfaith.data.columns import Columns
+from attnfaith.data.file_text import COMPRESSED
 from attnfaith.data.loading import Source
 from attnfaith.data.own_cut import cut_own, keys
-from attnfaith.data.own_files import COMPRESSED, KINDS, OwnFile, as_text, draw_rows
+from attnfaith.data.own_files import KINDS, OwnFile, as_text, draw_rows
 from attnfaith.data.own_labels import alike, class_of, names_of
 from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
 from attnfaith.errors import DatasetError, cut, excerpt
@@ -135,16 +136,14 @@ class _File:
     def label_names(self, column: str) -> None:
         return None
 
-    @property
-    def size(self) -> int:
-        return self.file.path.stat().st_size
+    def size(self, columns: Sequence[str]) -> int:
+        return self.file.size(columns)
 
 
 class _HubSplit:
     """A split of a data set of the Hub, which lies in the cache of `datasets` and is not held in memory."""
 
     digest = ""
-    size = 0
 
     def __init__(self, name: str, split):
         self.name, self.split, self.columns = name, split, split.column_names
@@ -156,6 +155,10 @@ class _HubSplit:
     def label_names(self, column: str) -> list[str] | None:
         """The names of a column's classes, in the order of their publisher; None where it is no column of classes."""
         return self._classes.get(column)
+
+    def size(self, columns: Sequence[str]) -> int:
+        """0: it may be larger than memory, as the cache is read in parts; what is kept of it is not known before."""
+        return 0
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
         for name in columns:
@@ -331,7 +334,7 @@ def _rows(
 
     chosen = ((name, row) for name, given in all_rows() if (row := usable(given)) is not None)
     if limit is None:
-        _check_memory(files)
+        _check_memory(files, columns)
     else:
         n_usable, chosen = draw_rows(chosen, limit, [data.seed, 0])
         if n_usable > limit:
@@ -343,9 +346,9 @@ def _rows(
     return rows
 
 
-def _check_memory(files: list) -> None:
+def _check_memory(files: list, columns: Sequence[str]) -> None:
     """Raise DatasetError where a file is so large that its texts would not be held by this machine."""
-    size = sum(file.size for file in files)
+    size = sum(file.size(columns) for file in files)
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not a system that tells
