@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import AttentionClassifierForSequenceClassification, recipes, runs
-from attnfaith.data.registry import SPLITS, get_entry
+from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.measurement import load_producers
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError
@@ -31,7 +31,7 @@ def name_of(path):
 
 def builds(recipe):
     """The recipe's model, small, reads a batch; everything that the recipe names exists."""
-    entry = get_entry(recipe.data.name)
+    entry = entry_of(recipe.data)
     small = {"embedding_size": 8, "hidden_size": 8, "intermediate_size": 8, "alignment_size": 4}
     fields = {**{name: value for name, value in small.items() if name != "hidden_size"}, "vocab_size": 30}
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))

@@ -13,10 +13,11 @@ import pytest
 from attnfaith.data import own_data
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.own_data import read_own
-from attnfaith.data.own_summary import in_words, summary
+from attnfaith.data.own_files import OwnFile
 from attnfaith.data.registry import SPLITS, entry_of, facts
 from attnfaith.errors import DatasetError
 from attnfaith.recipes import Data
+from attnfaith.reporting.own_data import in_words, summary
 
 
 TOPICS = ("Kultur", "Politik", "Sport")
@@ -164,7 +165,7 @@ def test_columns_without_the_usual_names(write):
         (("id", "review", "topic"), {"text": "review"}, "no column 'label'; .* --data.label"),
         (("id", "text", "topic"), {}, "no column 'label'"),
         (("id", "text", "label"), {"text": "txt"}, r"no column 'txt'.*Did you mean 'text'\?"),
-        (("id", "text", "label"), {"text": "label"}, "named for two"),
+        (("id", "text", "label"), {"text": "label", "label": "label"}, "named for two"),
     ):
         with pytest.raises(DatasetError, match=says):
             read(write(three, head=head), **keys)
@@ -249,8 +250,8 @@ def test_limits_are_drawn_while_the_file_is_read(write, monkeypatch):
     drawn = []
     monkeypatch.setattr(own_data, "draw_rows", lambda rows, n, seed: drawn.append(n) or draw_rows(rows, n, seed))
     loaded = read(path, limits=limits)
-    assert drawn == [100] and {split: len(loaded.splits[split]) for split in SPLITS} == limits
-    assert loaded.about["rows"] == 3000 and loaded.dropped["source"]["limit"] == 2900
+    assert drawn == [110] and {split: len(loaded.splits[split]) for split in SPLITS} == limits
+    assert loaded.about["rows"] == 3000 and loaded.dropped["source"]["limit"] == 2890
     assert texts(read(path, limits=limits)) == texts(loaded) != texts(read(path, limits=limits, seed=1))
     assert len(read(path, limits={"train": 70}).splits["test"]) == 450  # nothing bounds what is read
 
@@ -261,14 +262,14 @@ draw_rows = own_data.draw_rows
 def test_limits_of_published_splits(write, tmp_path):
     write(table(100), name="mine/train.csv")
     write([(f"neu {row}", TOPICS[row % 3]) for row in range(50)], name="mine/test.csv")
-    loaded = read(str(tmp_path / "mine"), limits={"train": 30, "validation": 6, "test": 10})
-    assert {split: len(loaded.splits[split]) for split in SPLITS} == {"train": 30, "validation": 6, "test": 10}
-    assert loaded.dropped["source"]["limit"] == 40 + 60
+    loaded = read(str(tmp_path / "mine"), limits={"train": 50, "validation": 6, "test": 10})
+    assert {split: len(loaded.splits[split]) for split in SPLITS} == {"train": 50, "validation": 6, "test": 10}
+    assert loaded.dropped["source"]["limit"] == 40 + (100 - 65)
 
 
 def test_a_file_that_memory_cannot_hold(write, monkeypatch):
     path = write(table())
-    monkeypatch.setattr(own_data._File, "size", property(lambda file: 10**15))
+    monkeypatch.setattr(OwnFile, "size", lambda file, columns: 10**15)
     with pytest.raises(
         DatasetError, match=r"reviews.csv has 1000000.0 GB; held whole, .*draw some .* --data.limits '{train: "
     ):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnfaith.data import own_files
+from attnfaith.data import file_text, own_files
 from attnfaith.data.own_files import DatasetError, OwnFile, as_text, draw_rows, read_file
 
 
@@ -91,13 +91,13 @@ def test_an_old_encoding_is_assumed_and_said(written):
     path = written("a.csv", "text,label\ngrün und weiß,1\n".encode("cp1252"))
     table = read_file(path)
     assert rows_of(table) == [("grün und weiß", "1")] and "read as Windows-1252" in assumed(table)
-    assert "(byte 13)" in assumed(table)
+    assert "at byte 13" in assumed(table)
     table = read_file(written("b.csv", "text,label\nŁódź,1\n".encode("iso8859-2")), encoding="iso8859-2")
     assert rows_of(table) == [("Łódź", "1")] and not assumed(table)
 
 
 def test_broken_characters_far_into_a_file_are_seen(written, monkeypatch):
-    monkeypatch.setattr(own_files, "_CHUNK", 64)
+    monkeypatch.setattr(file_text, "CHUNK", 64)
     path = written("a.csv", b"text,label\n" + b"a,1\n" * 100 + "ä,1\n".encode() + "ä,1\n".encode("cp1252"))
     assert OwnFile.of(path).encoding == "cp1252"  # by what stands at its end
     path = written("b.csv", b"text,label\n" + ("ä" * 300 + ",1\n").encode())  # characters over the edge of two blocks
@@ -128,7 +128,7 @@ def test_broken_characters_far_into_a_file_are_seen(written, monkeypatch):
         ("a.parquet", b"abc", "a.parquet cannot be read"),
         ("a.csv.gz", gzip.compress(CSV.encode() * 50)[:-20], "a.csv.gz cannot be read: Compressed file ended"),
         ("a.csv.gz", b"text,label\na,1\n", "a.csv.gz cannot be read: Not a gzipped file"),
-        ("a.csv", b"text,label\na\x81\xff,1\n", r"neither UTF-8 \(byte 12\) nor Windows-1252"),
+        ("a.csv", b"text,label\na\x81\xff,1\n", r"neither UTF-8 \(see byte 12\) nor Windows-1252"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b",\n', "line 2: no JSON"),
         ("a.jsonl", '{"text": "a", "label": 1}\n\n[1]\n', r"line 3: \[1\] is no object"),
         ("a.jsonl", '{"text": "a\\ud800", "label": 1}\n', "line 1: no JSON"),
@@ -181,6 +181,7 @@ def test_encodings_and_delimiters_that_there_are_not(written):
 
 def test_a_field_that_never_ends_is_no_text(written, monkeypatch):
     monkeypatch.setattr(own_files, "LONGEST", 1000)
+    monkeypatch.setattr(file_text, "LONGEST", 1000)
     with pytest.raises(DatasetError, match="from line 2: field larger than field limit"):
         read_file(written("a.csv", 'text,label\n"a,1\n' + "b,1\n" * 1000))
     with pytest.raises(DatasetError, match="line 2: more than 1,000 characters"):
@@ -220,6 +221,18 @@ def test_rows_are_drawn_alike_and_evenly():
     assert draw_rows(range(3), 5, 0) == (3, [0, 1, 2])
     with pytest.raises(DatasetError, match="limit=0"):
         draw_rows(range(3), 0, 0)
+
+
+def test_the_size_is_that_of_the_texts(written, tmp_path):
+    content = ("text,label\n" + "wort wort,1\n" * 10_000).encode()
+    assert OwnFile.of(written("a.csv", content)).size(["text"]) == len(content)
+    assert OwnFile.of(written("a.csv.gz", gzip.compress(content))).size(["text"]) == len(content)  # however small it is
+    pq.write_table(
+        pa.table({"text": [f"wort {n}" for n in range(10_000)], "more": ["x" * n for n in range(10_000)]}),
+        tmp_path / "a.parquet",
+    )
+    parquet = OwnFile.of(tmp_path / "a.parquet")
+    assert 80_000 < parquet.size(["text"]) < 500_000 < parquet.size(["text", "more"])
 
 
 def test_a_limit_bounds_memory(written):

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from attnfaith import cli, recipes, record, runs
 from attnfaith.cli import common, train
-from attnfaith.data.registry import get_entry, read_entries
+from attnfaith.data.registry import entry_of, read_entries
 from attnfaith.study import plan
 from tests.docs.documents import DOCUMENTS, ROOT, blocks, text_of
 from tests.records import draw
@@ -72,7 +72,7 @@ def recipe_of(script, arguments, monkeypatch):
         command(launched[0])
     (recipe,) = called
     runs.training_arguments(recipe)
-    recipes.model_config(recipe, get_entry(recipe.data.name).pair)
+    recipes.model_config(recipe, entry_of(recipe.data).pair)
 
 
 def parse(call, arguments, monkeypatch):
@@ -132,8 +132,8 @@ def test_command(document, words, monkeypatch):
         assert script in cli.COMMANDS
     else:
         assert (ROOT / script).is_file()
-    for word in rest:
-        if word.endswith((".yaml", ".csv")):
+    for before, word in zip(["", *rest], rest, strict=False):
+        if word.endswith((".yaml", ".csv")) and before != "--data.path":  # which the reader has
             assert (ROOT / word).is_file(), word
     name = Path(script).stem
     if not rest:

@@ -60,6 +60,9 @@ TESTS = {
     f"{MODELS}/projections.py": ("tests/models/test_projections.py",),
     f"{MODELS}/alignments.py": ("tests/models/test_alignments.py", "tests/models/test_golden.py"),
     f"{MODELS}/encoders.py": ("tests/models/test_encoders.py", "tests/models/test_modeling.py"),
+    "src/attnfaith/data/own_cut.py": ("tests/data/test_own_data.py",),
+    "src/attnfaith/data/own_files.py": ("tests/data/test_own_files.py",),
+    "src/attnfaith/data/own_labels.py": ("tests/data/test_own_data.py",),
     "src/attnfaith/objectives.py": ("tests/test_objectives.py",),
     "src/attnfaith/stats.py": (
         "tests/reporting/test_report_statistics.py",
@@ -407,6 +410,31 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "the whole text's reverse, padding first",
             "reverse = (reverse_by_length(mask).t() * batch + rows).flatten()",
             "reverse = (torch.arange(length - 1, -1, -1).unsqueeze(1) * batch + rows).flatten()",
+        ),
+    ),
+    "src/attnfaith/data/own_cut.py": (
+        ("case tells texts apart", ".casefold() for text", " for text"),
+        ("a training text may be in test", "enumerate(home) if other is None]", "enumerate(home)]"),
+        ("the seed of the cut is ignored", "np.random.default_rng(seed), np", "np.random.default_rng(0), np"),
+        ("rows are cut, not texts", "    return place[group]", "    return place[np.arange(len(group)) % len(place)]"),
+        (
+            "a small class fills one split",
+            "size = min(max(1, round(share * len(groups))), spare)",
+            "size = round(share * len(groups))",
+        ),
+    ),
+    "src/attnfaith/data/own_files.py": (
+        ("the last rows are always drawn", "int(share * count)) < limit", "int(share * limit)) < limit"),
+        ("a short row is filled up", "if len(fields) != width:", "if len(fields) > width:"),
+        ("an empty field of JSON is a text", "tuple(row.get(name) for name", 'tuple(row.get(name, "") for name'),
+    ),
+    "src/attnfaith/data/own_labels.py": (
+        ("whole numbers are sorted as words", "key=lambda value: (int(value), value)", "key=lambda value: value"),
+        ("a label of blanks is a class", "return value.strip() or None", "return value.strip()"),
+        (
+            "1.0 and 1 are two classes",
+            "whole = {value: _WHOLE.fullmatch(value)[1] for value in values}",
+            "whole = {value: value for value in values}",
         ),
     ),
     "src/attnfaith/objectives.py": (

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from attnfaith.data.columns import Columns
+from attnfaith.data.file_text import COMPRESSED
 from attnfaith.data.loading import Source
 from attnfaith.data.own_cut import cut_own, keys
-from attnfaith.data.own_files import COMPRESSED, KINDS, OwnFile, as_text, draw_rows
+from attnfaith.data.own_files import KINDS, OwnFile, as_text, draw_rows
 from attnfaith.data.own_labels import alike, class_of, names_of
 from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
 from attnfaith.errors import DatasetError, cut, excerpt
@@ -27,10 +28,12 @@ NAMES = {"train": "train", "validation": "validation", "valid": "validation", "v
     "test": "test"
 }
 """Names of published splits, and ours."""
+SPARE = 1.1
+"""Rows drawn of those that the limits need: shares are rounded for each class, and texts come twice."""
 MOST_VALUES = 10_000
 """Different values of a column of labels above which it is not read on."""
 BYTES_HELD = 10
-"""Bytes of memory for each byte of a file that is held whole, measured: texts, their rows and their words."""
+"""Bytes of memory for each byte of a file that is held whole: 6 to 7 were measured for its texts; their words come to it."""
 
 
 def read_own(data: object) -> Source:
@@ -49,7 +52,7 @@ def read_own(data: object) -> Source:
     wanted, column = _WANTED[len(columns)], columns[-1]
     counts: Counter = Counter()
     parts = {split: _rows(data, entry, own, columns, _drawn(data, files, split), counts) for split, own in files.items()}
-    n_rows = counts.pop("rows")
+    n_rows = counts.pop("rows", 0)
     if unlabelled := [split for split, rows in parts.items() if not rows["label"] and split not in (ALL, "train")]:
         assumed.append(f"{' and '.join(unlabelled)}: no row has text and label, so it is not used")
         parts = {split: rows for split, rows in parts.items() if split not in unlabelled}
@@ -133,16 +136,14 @@ class _File:
     def label_names(self, column: str) -> None:
         return None
 
-    @property
-    def size(self) -> int:
-        return self.file.path.stat().st_size
+    def size(self, columns: Sequence[str]) -> int:
+        return self.file.size(columns)
 
 
 class _HubSplit:
     """A split of a data set of the Hub, which lies in the cache of `datasets` and is not held in memory."""
 
     digest = ""
-    size = 0
 
     def __init__(self, name: str, split):
         self.name, self.split, self.columns = name, split, split.column_names
@@ -154,6 +155,10 @@ class _HubSplit:
     def label_names(self, column: str) -> list[str] | None:
         """The names of a column's classes, in the order of their publisher; None where it is no column of classes."""
         return self._classes.get(column)
+
+    def size(self, columns: Sequence[str]) -> int:
+        """0: it may be larger than memory, as the cache is read in parts; what is kept of it is not known before."""
+        return 0
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
         for name in columns:
@@ -209,7 +214,6 @@ def _folder(folder: Path) -> dict[str, list[Path]]:
 def _hub_splits(data: object) -> tuple[dict[str, _HubSplit], str]:
     """The splits of a data set of the Hub that are used, and the commit that was read. No code of it is run."""
     import datasets
-    import httpx
     import pyarrow as pa
 
     at = f"{data.hub_id} at {data.revision or 'main'}"
@@ -222,7 +226,6 @@ def _hub_splits(data: object) -> tuple[dict[str, _HubSplit], str]:
         ValueError,
         RuntimeError,
         pa.ArrowException,
-        httpx.HTTPError,
         datasets.exceptions.DatasetsError,
     ) as error:
         raise DatasetError(
@@ -252,7 +255,9 @@ def _columns(data: object, files: Mapping[str, list], assumed: list[str]) -> lis
         )
     for key in ("text", "label"):
         if given[key] is None:
-            given[key] = _column(key, first.columns, [name for name in given.values() if name is not None], first.name)
+            known = [name for name in given.values() if name is not None]
+            other = given["label" if key == "text" else "text"]
+            given[key] = _column(key, first.columns, known, other is not None, first.name)
             if given[key] != key:
                 assumed.append(f"{key} is read from the column {given[key]!r}")
     wanted = [name for name in given.values() if name is not None]
@@ -268,13 +273,15 @@ def _columns(data: object, files: Mapping[str, list], assumed: list[str]) -> lis
     return wanted
 
 
-def _column(key: str, columns: list[str], taken: list[str], file: str) -> str:
-    """The column of text or of label where the user names none: the one of that name, or the only one that is left."""
+def _column(key: str, columns: list[str], taken: list[str], given: bool, file: str) -> str:
+    """The column of text or of label where the user names none: the one of that name, or the only one that is left.
+
+    given: whether the other of the two is known.
+    """
     free = [name for name in columns if name not in taken]
-    other = {"text": "label", "label": "text"}[key]
     named = [name for name in free if name.lower() == key]
-    left = [name for name in free if name.lower() != other]
-    if len(named) == 1 or (not named and len(left) == 1 and (len(left) < len(free) or other in columns or taken)):
+    left = [name for name in free if given or name.lower() != {"text": "label", "label": "text"}[key]]
+    if len(named) == 1 or (not named and len(left) == 1):
         return (named or left)[0]
     listed = cut(", ".join(map(repr, columns)), 300)
     raise DatasetError(f"{file} has no column {key!r}; it has {listed}: name the one of the {key} with --data.{key}")
@@ -291,7 +298,8 @@ def _drawn(data: object, files: Mapping[str, list], split: str) -> int | None:
     shares = {"validation": data.validation_share, "test": data.test_share}
     shares = {name: share for name, share in shares.items() if name in made and split in (ALL, "train")}
     shares[made[0]] = 1 - sum(share for name, share in shares.items() if name != made[0])
-    return max(math.ceil(data.limits[name] / share) for name, share in shares.items())
+    spare = SPARE if len(shares) > 1 else 1
+    return max(math.ceil(spare * data.limits[name] / share) for name, share in shares.items())
 
 
 def _rows(
@@ -326,7 +334,7 @@ def _rows(
 
     chosen = ((name, row) for name, given in all_rows() if (row := usable(given)) is not None)
     if limit is None:
-        _check_memory(files)
+        _check_memory(files, columns)
     else:
         n_usable, chosen = draw_rows(chosen, limit, [data.seed, 0])
         if n_usable > limit:
@@ -338,9 +346,9 @@ def _rows(
     return rows
 
 
-def _check_memory(files: list) -> None:
+def _check_memory(files: list, columns: Sequence[str]) -> None:
     """Raise DatasetError where a file is so large that its texts would not be held by this machine."""
-    size = sum(file.size for file in files)
+    size = sum(file.size(columns) for file in files)
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not a system that tells

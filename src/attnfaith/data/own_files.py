@@ -5,24 +5,27 @@ parts its fields) is said. Only the columns that are asked for are kept, and of 
 needed grows with what is kept, not with the file.
 """
 
-import bz2
-import codecs
-import contextlib
 import csv
 import difflib
-import encodings.aliases
-import gzip
-import hashlib
-import io
 import json
-import lzma
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from attnfaith.data.file_text import (
+    CHUNK,
+    COMPRESSED,
+    LONGEST,
+    MAGIC,
+    binary,
+    check_encoding,
+    examine,
+    lines,
+    opened,
+    refusals,
+)
 from attnfaith.errors import DatasetError, cut, excerpt
 
 
@@ -35,25 +38,10 @@ KINDS = {
     ".json": "JSON",
     ".parquet": "parquet",
 }
-COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 DELIMITERS = ",;\t|"
-LONGEST = 50_000_000
-"""Characters of a line or a field: a longer one is a quotation mark that is never closed, or no text."""
 LARGEST_JSON = 1 << 29
 """Bytes of a JSON file that is one list, which cannot be read row by row."""
 BATCH = 10_000  # rows made Arrow at a time
-_CHUNK = 1 << 20
-_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-_MAGIC = {
-    b"PK\x03\x04": "a spreadsheet or a zip archive: open it and save the sheet as CSV (UTF-8)",
-    b"\xd0\xcf\x11\xe0": "a spreadsheet of an old format: open it and save the sheet as CSV (UTF-8)",
-    b"PAR1": "a parquet file: give it a name that ends in .parquet",
-    b"\x1f\x8b": "compressed by gzip: give it a name that ends in .gz",
-    b"%PDF": "a PDF: texts must be in a table, such as CSV",
-}
 
 
 @dataclass(frozen=True)
@@ -101,21 +89,21 @@ class OwnFile:
         path = Path(path)
         kind = _kind(path)
         if encoding is not None:
-            _check_encoding(encoding)
+            check_encoding(encoding)
         if delimiter in ("tab", "\\t"):
             delimiter = "\t"
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise DatasetError(f"delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
-        with _refusals(path):
-            digest, detected, assumed = _examine(path, kind, encoding)
+        with refusals(path):
+            digest, detected, assumed = examine(path, kind, encoding)
         encoding, said = encoding or detected, [assumed] if assumed else []
         if kind not in ("CSV", "TSV"):
             return cls(path, kind, encoding, None, quotes, tuple(said), digest)
         if delimiter is None and kind == "TSV":
             delimiter = "\t"
         elif delimiter is None:
-            with _refusals(path), _text(path, encoding) as stream:
-                first = next(_lines(path, stream), "")
+            with refusals(path), opened(path, encoding) as stream:
+                first = next(lines(path, stream), "")
             delimiter = max(DELIMITERS, key=lambda mark: _n_fields(first, mark))
             if delimiter != DELIMITERS[0]:
                 said.append(f"{path.name}: its fields are parted by {delimiter!r}")
@@ -124,13 +112,13 @@ class OwnFile:
     @cached_property
     def columns(self) -> list[str]:
         """The names of its columns, in order; of JSON, the keys of its first rows."""
-        with _refusals(self.path):
+        with refusals(self.path):
             if self.kind == "parquet":
                 import pyarrow.parquet as pq
 
                 return pq.read_schema(self.path).names
             if self.kind in ("CSV", "TSV"):
-                with _text(self.path, self.encoding) as stream:
+                with opened(self.path, self.encoding) as stream:
                     for _, names in self._records(stream):
                         return [name.strip() for name in names]
                 raise DatasetError(f"{self.path} has no line with text")
@@ -141,6 +129,20 @@ class OwnFile:
                     break
             return list(known)
 
+    def size(self, columns: Sequence[str]) -> int:
+        """Bytes that these columns of a parquet file, or the whole of another, have uncompressed."""
+        with refusals(self.path):
+            if self.kind == "parquet":
+                import pyarrow.parquet as pq
+
+                made = pq.read_metadata(self.path)
+                parts = [made.row_group(g).column(c) for g in range(made.num_row_groups) for c in range(made.num_columns)]
+                return sum(part.total_uncompressed_size for part in parts if part.path_in_schema.split(".")[0] in columns)
+            if self.path.suffix.lower() not in COMPRESSED:
+                return self.path.stat().st_size
+            with binary(self.path) as stream:
+                return sum(map(len, iter(lambda: stream.read(CHUNK), b"")))
+
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
         """(number of the row, its values of these columns), from row 0 on; a missing value of JSON or parquet is None.
 
@@ -148,7 +150,7 @@ class OwnFile:
         broken one, with its line.
         """
         self.check(columns)
-        with _refusals(self.path):
+        with refusals(self.path):
             if self.kind == "parquet":
                 import pyarrow.parquet as pq
 
@@ -178,7 +180,7 @@ class OwnFile:
 
     def _csv_rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
         places, width, number = [self.columns.index(name) for name in columns], len(self.columns), 0
-        with _text(self.path, self.encoding) as stream:
+        with opened(self.path, self.encoding) as stream:
             records = self._records(stream)
             next(records)
             for line, fields in records:
@@ -196,7 +198,7 @@ class OwnFile:
         """(first line of the record, its fields); blank lines are none."""
         csv.field_size_limit(LONGEST)
         how = {"quoting": csv.QUOTE_MINIMAL if self.quotes else csv.QUOTE_NONE}
-        reader = csv.reader(_lines(self.path, stream), delimiter=self.delimiter, strict=True, **how)
+        reader = csv.reader(lines(self.path, stream), delimiter=self.delimiter, strict=True, **how)
         line = 1
         while True:
             try:
@@ -214,16 +216,16 @@ class OwnFile:
 
     def _objects(self) -> Iterator[tuple[int, dict]]:
         """(line, object) of JSON lines, or (row, object) of a list of JSON."""
-        with _text(self.path, self.encoding) as stream:
-            lines = enumerate(_lines(self.path, stream), 1)
-            for number, line in lines:
+        with opened(self.path, self.encoding) as stream:
+            numbered = enumerate(lines(self.path, stream), 1)
+            for number, line in numbered:
                 if self.kind == "JSON" and line.lstrip().startswith("["):
                     yield from self._list()
                     return
                 if line.strip():
                     yield number, self._object(line, f"line {number}")
                     break
-            for number, line in lines:
+            for number, line in numbered:
                 if line.strip():
                     yield number, self._object(line, f"line {number}")
 
@@ -232,7 +234,7 @@ class OwnFile:
             raise DatasetError(
                 f"{self.path} is a JSON list of {size:,} bytes, which is only read whole: save it as JSON lines (.jsonl)"
             )
-        with _text(self.path, self.encoding) as stream:
+        with opened(self.path, self.encoding) as stream:
             rows = self._json(stream.read(), "the file")
         for number, row in enumerate(rows):
             if not isinstance(row, dict):
@@ -378,9 +380,9 @@ def _kind(path: Path) -> str:
         kind = KINDS.get(suffixes[0])
         kind = None if kind == "parquet" else kind
     if kind is None:
-        with _refusals(path), path.open("rb") as stream:
+        with refusals(path), path.open("rb") as stream:
             start = stream.read(4)
-        what = next((said for magic, said in _MAGIC.items() if start.startswith(magic)), None)
+        what = next((said for magic, said in MAGIC.items() if start.startswith(magic)), None)
         what = f" It is {what}." if what and suffixes[-1:] != [".gz"] else ""
         raise DatasetError(
             f"{path}: only names that end in {', '.join(KINDS)} are read, the texts among them also .gz.{what}"
@@ -398,98 +400,8 @@ def nearest(path: Path) -> str:
     return f"; did you mean {path.parent / near[0]}?" if near else ""
 
 
-def _check_encoding(name: str) -> None:
-    try:
-        "".encode(name)
-    except (LookupError, ValueError, UnicodeError) as error:
-        known = sorted({*encodings.aliases.aliases.values()})
-        near = difflib.get_close_matches(name.lower().replace("-", "_"), known, 1)
-        hint = f"; did you mean {near[0].replace('_', '-')}?" if near else ", such as utf-8, utf-16, cp1252 or latin-1"
-        raise DatasetError(f"encoding={excerpt(name)} is none that Python knows{hint}") from error
-
-
-def _examine(path: Path, kind: str, encoding: str | None) -> tuple[str, str | None, str]:
-    """Digest, encoding and what is assumed of it, from one pass over the file."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if kind == "parquet" or encoding is not None:
-        return digest, encoding, ""
-    with _binary(path) as stream:
-        chunk = stream.read(_CHUNK)
-        if not chunk:
-            raise DatasetError(f"{path} is empty")
-        for mark, name in _BOMS.items():
-            if chunk.startswith(mark):
-                return digest, name, ""
-        for magic, what in _MAGIC.items():
-            if chunk.startswith(magic):
-                raise DatasetError(f"{path} is no {kind}; it is {what}")
-        if (place := chunk.find(b"\0")) >= 0:
-            raise DatasetError(
-                f"{path} is no text: byte {place} is NUL. Where it is text of another encoding, name it (--data.encoding "
-                "utf-16-le, say)"
-            )
-        utf8, done = codecs.getincrementaldecoder("utf-8")(), 0
-        try:
-            while chunk:
-                utf8.decode(chunk)
-                done += len(chunk)
-                chunk = stream.read(_CHUNK)
-            utf8.decode(b"", final=True)
-            return digest, "utf-8", ""
-        except UnicodeDecodeError as error:
-            place = done + error.start
-    with contextlib.suppress(UnicodeDecodeError), _text(path, "cp1252") as stream:
-        while stream.read(_CHUNK):
-            pass
-        said = f"{path.name}: no UTF-8 (byte {place}), read as Windows-1252; --data.encoding says otherwise"
-        return digest, "cp1252", said
-    raise DatasetError(
-        f"{path} is neither UTF-8 (byte {place}) nor Windows-1252: name its encoding (--data.encoding), or save it as UTF-8"
-    )
-
-
 def _n_fields(line: str, delimiter: str) -> int:
     try:
         return len(next(csv.reader([line], delimiter=delimiter), []))
     except csv.Error:
         return 0
-
-
-def _binary(path: Path):
-    return COMPRESSED.get(path.suffix.lower(), open)(path, "rb")
-
-
-@contextlib.contextmanager
-def _text(path: Path, encoding: str):
-    with _binary(path) as binary, io.TextIOWrapper(binary, encoding, newline="") as stream:
-        yield stream
-
-
-def _lines(path: Path, stream) -> Iterator[str]:
-    """The lines of a text, each with its end, the byte order mark left out."""
-    number = 0
-    while line := stream.readline(LONGEST + 1):
-        number += 1
-        if len(line) > LONGEST:
-            raise DatasetError(f"{path}, line {number}: more than {LONGEST:,} characters in a line: it is no table of texts")
-        if "\0" in line:
-            raise DatasetError(f"{path}, line {number}: a NUL character, which no text has: the file is damaged or no text")
-        yield line.removeprefix("\ufeff") if number == 1 else line
-
-
-@contextlib.contextmanager
-def _refusals(path: Path) -> Iterator[None]:
-    """What the system, a codec or Arrow says of a file, as one DatasetError."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except DatasetError:
-        raise
-    except UnicodeDecodeError as error:
-        raise DatasetError(
-            f"{path} is not in the encoding {error.encoding} ({error.reason}): name its own (--data.encoding)"
-        ) from error
-    except (OSError, EOFError, UnicodeError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
-        raise DatasetError(f"{path} cannot be read: {excerpt(error, 200)}") from error

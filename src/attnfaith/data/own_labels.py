@@ -61,7 +61,7 @@ def names_of(labels: Sequence[str], column: str, published: Sequence[str] | None
         raise DatasetError(
             f"column {column!r}: all {len(labels):,} labels are {excerpt(labels[0])}; a classifier needs two classes"
         )
-    if len(values) > max(2, len(labels) / 3):
+    if len(values) > max(20, len(labels) / 3):
         raise DatasetError(
             f"column {column!r} has {len(values):,} different values in {len(labels):,} rows, so it holds no classes: name "
             "the one that does with --data.label"

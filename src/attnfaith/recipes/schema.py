@@ -23,7 +23,8 @@ ON_THE_HUB = ("revision", "config")
 _OF = dict.fromkeys(OWN, "it is for own data; leave it out, or give data.path or data.hub_id")
 _OF |= dict.fromkeys(IN_FILES, "it is for files; leave it out, or give data.path")
 _OF |= dict.fromkeys(ON_THE_HUB, "it is for data sets of the Hub; leave it out, or give data.hub_id")
-LONGEST_OWN = 1000  # tokens: one text of many thousands would need the memory of all others together
+OWN_DEFAULTS = {"preprocessing": "words", "validation_share": 0.15, "test_share": 0.15, "split_seed": 0}
+OWN_DEFAULTS |= {"max_length": 1000}  # tokens: one text of many thousands would need the memory of all others together
 
 
 @section
@@ -50,16 +51,16 @@ class Data:
     """own data: encoding of the files, such as cp1252; null: by their byte order mark, UTF-8, else cp1252"""
     delimiter: str | None = None
     """own data: between the fields of a csv; null: what parts its first line"""
-    quotes: bool = True
-    """own data: a field may stand in quotation marks; false: they are characters like others"""
+    quotes: bool | None = None
+    """own data: whether a field of a csv may stand in quotation marks; null: true; false: they are characters like others"""
     preprocessing: str | None = None
     """own data: default, words, whitespace, imdb or sst; null: words"""
-    validation_share: Part = 0.15
-    """own data: share of the texts of each class that is validation where there is none"""
-    test_share: Part = 0.15
-    """own data: likewise test"""
-    split_seed: Seed = 0
-    """own data: of these cuts"""
+    validation_share: Part | None = None
+    """own data: share of the texts of each class that is validation where there is none; null: 0.15"""
+    test_share: Part | None = None
+    """own data: likewise test; null: 0.15"""
+    split_seed: Seed | None = None
+    """own data: of these cuts; null: 0"""
     arguments: dict[str, Any] = field(default_factory=dict)
     """knobs of a built-in generator"""
     limits: dict[str, Count] = field(default_factory=dict)
@@ -92,7 +93,7 @@ class Data:
             )
         defaults = {"name": "planted_evidence"}
         if own := self.path is not None or self.hub_id is not None:
-            defaults = {"preprocessing": "words", "max_length": LONGEST_OWN}
+            defaults = {**OWN_DEFAULTS, **({"quotes": True} if self.path is not None else {})}
         for key, value in defaults.items():  # written out, so that the recipe is complete
             if getattr(self, key) is None:
                 object.__setattr__(self, key, value)
@@ -108,7 +109,7 @@ class Data:
             )
         if self.arguments and own:
             raise RecipeError(f"data.arguments={excerpt(self.arguments)} are of generated data, and {given[0]} is read")
-        if self.validation_share + self.test_share >= 1:
+        if own and self.validation_share + self.test_share >= 1:
             raise RecipeError(
                 f"data.validation_share={self.validation_share:g} and data.test_share={self.test_share:g} leave nothing for "
                 "training: their sum must be below 1"

@@ -14,7 +14,6 @@ from transformers import TrainingArguments, get_scheduler
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.loading import LoadedDataset, Source, read_source
 from attnfaith.data.own_data import read_own
-from attnfaith.data.own_summary import summary
 from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.subwords import adopt_tokenizer
@@ -23,6 +22,7 @@ from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.errors import DatasetError, cut, excerpt
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError, model_config
+from attnfaith.reporting.own_data import summary
 from attnfaith.runs.checkpoint import load_tokenizer
 from attnfaith.runs.folder import CHECKPOINTS, MODEL, STATE, RunError, read_state
 from attnfaith.training import LOWER_IS_BETTER, check_selection

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.data.own_summary import in_words
 from attnfaith.files import write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
 from attnfaith.reporting.errors import FolderError, ReportError
+from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections import drawings
 from attnfaith.reporting.style import require_matplotlib, save_figure

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from attnfaith.data.registry import SPLITS
 from attnfaith.errors import cut
 
 
@@ -49,15 +48,13 @@ def in_words(dataset: Mapping) -> dict[str, str]:
     about = dataset.get("about")
     if not about:
         return {}
-    classes = [
-        f"{cut(name, 60)} {', '.join(f'{counts[split]:,}' for split in SPLITS)}" for name, counts in about["classes"].items()
-    ]
+    classes = [f"{cut(name, 60)} {_listed(counts)}" for name, counts in about["classes"].items()]
     classes = [*classes[:MOST], f"and {len(classes) - MOST:,} more"] if len(classes) > MOST else classes
-    words = [f"{split} {about['words'][split][2]:,.0f} ({_between(about['words'][split][1::2])})" for split in SPLITS]
+    words = [f"{split} {of_split[2]:,.0f} ({_between(of_split[1::2])})" for split, of_split in about["words"].items()]
     return {
         "rows": rows_in_words(about, dataset["dropped"]),
         "splits": about["splits"],
-        "texts of each class (train, validation, test)": "; ".join(classes),
+        f"texts of each class ({', '.join(about['words'])})": "; ".join(classes),
         "words of a text (median, half of them between)": "; ".join(words),
         "repeated texts": repeats_in_words(about),
         **({"assumed": "; ".join(about["assumed"])} if about["assumed"] else {}),
@@ -65,17 +62,21 @@ def in_words(dataset: Mapping) -> dict[str, str]:
 
 
 def _rows(about: Mapping) -> Iterator[list[str]]:
-    yield ["", *SPLITS]
-    classes = about["classes"]
+    classes, words = about["classes"], about["words"]
+    yield ["", *words]
     for number, (name, counts) in enumerate(classes.items()):
         if number == MOST:
-            yield [f"and {len(classes) - MOST:,} classes more", *("" for _ in SPLITS)]
+            yield [f"and {len(classes) - MOST:,} classes more", *("" for _ in words)]
             break
-        yield [cut(name, 30), *(f"{counts[split]:,}" for split in SPLITS)]
-    yield ["all", *(f"{sum(counts[split] for counts in classes.values()):,}" for split in SPLITS)]
-    yield ["words of a text, median", *(f"{about['words'][split][2]:,.0f}" for split in SPLITS)]
-    yield ["half of them between", *(_between(about["words"][split][1::2]) for split in SPLITS)]
-    yield ["all between", *(_between(about["words"][split][::4]) for split in SPLITS)]
+        yield [cut(name, 30), *(f"{counts[split]:,}" for split in words)]
+    yield ["all", *(f"{sum(counts[split] for counts in classes.values()):,}" for split in words)]
+    yield ["words of a text, median", *(f"{of_split[2]:,.0f}" for of_split in words.values())]
+    yield ["half of them between", *(_between(of_split[1::2]) for of_split in words.values())]
+    yield ["all between", *(_between(of_split[::4]) for of_split in words.values())]
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,}" for count in counts.values())
 
 
 def _between(ends: Sequence[float]) -> str:

@@ -1,0 +1,275 @@
+"""Own data as a user types it: one command from a file to a page, and what comes after; bad input in one clear line."""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from attnfaith import cli, hub, provenance, recipes, record, reproduction
+from attnfaith.recipes import Data, RecipeError
+from attnfaith.study import plan
+
+
+TOPICS = ("Kultur", "Politik", "Sport")
+SMALL = (
+    "--embedding_size",
+    "4",
+    "--hidden_size",
+    "4",
+    "--num_train_epochs",
+    "1",
+    "--training.arguments.disable_tqdm",
+    "true",
+)
+SMALL += ("--measure.producers", "[gradient]")
+
+
+def rows(n=40):
+    return [(f"Satz {row} über {TOPICS[row % 3]}, schön", TOPICS[row % 3]) for row in range(n)]
+
+
+def write(path, rows, head=("review", "topic"), **how):
+    with path.open("w", newline="", **{"encoding": "utf-8", **how}) as stream:
+        csv.writer(stream).writerows([head, *rows])
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch, quick_report):
+    import datasets
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ATTNFAITH_DATA", raising=False)
+    monkeypatch.delenv("ATTNFAITH_TRACEBACK", raising=False)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / ".cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with reviews.csv and runs/reviews, made by one command; not to be changed."""
+    from tests.figures import REPORT, one_small_figure
+
+    folder = tmp_path_factory.mktemp("own")
+    write(folder / "reviews.csv", [*rows(), ("ohne Thema", "")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(REPORT, one_small_figure())
+        patch.chdir(folder)
+        assert (
+            cli.main(["train", "--data.path", "reviews.csv", "--data.text", "review", "--data.label", "topic", *SMALL]) == 0
+        )
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of it, the working folder."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.fixture
+def fails(capfd):
+    def run(*arguments, says):
+        assert cli.main(list(arguments)) == 2
+        (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert re.search(says, line), line
+
+    return run
+
+
+def test_one_command_from_a_file_to_a_page(finished):
+    run = finished / "runs" / "reviews"
+    recipe = recipes.load(run / "recipe.yaml")
+    assert (recipe.name, recipe.data.path, recipe.data.label) == ("reviews", "reviews.csv", "topic")
+    assert recipe.data.preprocessing == "words" and recipe.data.max_length == 1000 and recipe.data.split_seed == 0
+    assert recipes.parse(recipes.dump(recipe)) == recipe
+    state = json.loads((run / "run.json").read_text())
+    assert state["dataset"]["name"] == "reviews" and state["dataset"]["about"]["classes"]["Sport"]["test"] == 2
+    table = record.load(run / "record.parquet")
+    assert table.column("dataset").unique().to_pylist() == ["reviews"]
+    assert record.settings(table)[0]["label_names"] == list(TOPICS)
+    config = json.loads((run / "model" / "config.json").read_text())
+    assert config["id2label"] == {str(number): name for number, name in enumerate(TOPICS)}
+    page = (run / "report" / "index.html").read_text()
+    for said in (
+        "41 rows read; left out: 1 without a label",
+        "15% test, 15% validation",
+        "Sport 9, 2, 2",
+        "0 Kultur, 1 Politik",
+    ):
+        assert said in page
+
+
+def test_what_was_read_is_printed(copied, capsys):
+    assert cli.main(["train", "--data.path", "reviews.csv", "--data.text", "review", "--output_dir", "again", *SMALL]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "reviews: 41 rows read; left out: 1 without a label" in lines
+    assert any(line.split() == ["Kultur", "10", "2", "2"] for line in lines)
+
+
+def test_a_run_is_measured_and_reproduced(copied, fails):
+    assert cli.main(["measure", "runs/reviews", "--limit", "3", "--output", "part.parquet"]) == 0
+    assert record.load("part.parquet").num_rows == 3
+    (copied / "elsewhere").mkdir()
+    (copied / "reviews.csv").rename("elsewhere/reviews.csv")
+    says = r"no file at reviews.csv.* The run was trained on reviews.csv \(SHA-256 \w{16}\), at data.path='reviews.csv'"
+    fails("measure", "runs/reviews", "--limit", "3", "--output", "more.parquet", says=says)
+    fails("reproduce", "runs/reviews", says=says)
+    fails("reproduce", "runs/reviews", "--data.path", "elsewhere/other.csv", says="it must be called 'reviews.csv'")
+    assert cli.main(["reproduce", "runs/reviews", "--data.path", "elsewhere/reviews.csv"]) == 0
+    assert reproduction.reproduce("runs/reviews", data_path="elsewhere/reviews.csv").agrees
+
+
+def test_a_file_that_changed_is_not_measured(copied, fails):
+    write(copied / "reviews.csv", [("anders", "Sport"), *rows()[1:], ("ohne Thema", "")])
+    says = r"'reviews' has changed since the run in runs/reviews was trained: .*\(local-\w+ then, local-\w+ now\)"
+    fails("measure", "runs/reviews", "--limit", "3", "--output", "part.parquet", says=says)
+    fails("reproduce", "runs/reviews", says="was made of other texts")
+
+
+def test_a_recipe_of_the_hub_reads_no_file_of_this_machine(copied):
+    source = reproduction.read("runs/reviews")
+    with pytest.raises(reproduction.ReproductionError, match="its owner's 'reviews.csv' .* say where with --data.path"):
+        reproduction._with_data(source, None, local=False)
+    assert reproduction._with_data(source, "a/reviews.csv", local=False).recipe.data.path == "a/reviews.csv"
+    other = source._replace(recipe=recipes.build({"name": "a", "output_dir": "b"}))
+    assert reproduction._with_data(other, None, local=False) == other
+    with pytest.raises(reproduction.ReproductionError, match="was not made of a file"):
+        reproduction._with_data(other, "a/reviews.csv", local=False)
+
+
+def test_a_push_sends_the_recipe_and_not_the_file(copied, monkeypatch):
+    assert cli.main(["cards", "runs/reviews", "--to", "alice"]) == 0
+    card = (copied / "model_cards" / "reviews.md").read_text()
+    assert "own data, reviews.csv, which is not part of this repository" in card
+    assert "Sport 9, 2, 2" in card and "drawn at random (seed 0)" in card
+    place = str(copied / "reviews.csv")
+    monkeypatch.setattr(provenance, "checkout", lambda: ("0" * 40, False))
+    how = ["--data.text", "review", "--output_dir", "runs/absolute", *SMALL]
+    assert cli.main(["train", "--data.path", place, *how]) == 0
+    planned = hub.plan("runs/absolute", "alice")
+    (model,) = [repo for repo in planned.repos if repo.role == "checkpoint"]
+    assert yaml.safe_load(model.files["recipe.yaml"])["data"]["path"] == "reviews.csv"
+    for repo in planned.repos:
+        assert not any(path.endswith(".csv") for path in repo.files)
+        for content in repo.files.values():
+            assert place.encode() not in (content if isinstance(content, bytes) else content.read_bytes())
+
+
+def test_studies_take_own_data(finished):
+    cells = "blocks:\n  - {recipe: runs/reviews/recipe.yaml, grid: {seed: [1, 2]}}\n"
+    (finished / "study.yaml").write_text(f"output_dir: runs/study\nresults: results\n{cells}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(finished)
+        wanted = {cell.name: plan.load_recipe(cell) for cell in plan.cells(plan.read_study(finished / "study.yaml"))}
+        recipes.check_models(wanted)
+        plan.check_distinct(wanted)
+    assert {recipe.data.path for recipe in wanted.values()} == {"reviews.csv"} and len(wanted) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "says"),
+    [
+        ("", [], "reviews.csv is empty"),
+        ("review,topic\n", [], "no rows"),
+        ("review,topic\na,b\n", ["--data.text", "reviw"], "no column 'reviw'; .* Did you mean 'review'"),
+        ("review,topic\n" + "".join(f"t{row},a\n" for row in range(9)), [], "two classes"),
+        ("review,topic\n" + "".join(f"t{row},\n" for row in range(9)), [], "none of the 9 rows can be used"),
+        ("review,topic\nt,a\n", [], "two classes"),
+        ("review,topic\nt,a\nu,b\n", [], "the class 'a' has 1, the class 'b' has 1, and at least 3"),
+        ("\x00\x01\x02", [], "is no text"),
+        ("review,topic\nt,a,b\n", [], "line 2: 3 fields"),
+    ],
+)
+def test_bad_files(tmp_path, fails, content, arguments, says):
+    (tmp_path / "reviews.csv").write_text(content)
+    arguments = arguments or ["--data.text", "review"]
+    fails("train", "--data.path", "reviews.csv", "--data.label", "topic", *arguments, *SMALL, says=says)
+    assert not (tmp_path / "runs" / "reviews" / "model").exists()
+
+
+def test_a_file_that_is_not_there(tmp_path, fails):
+    (tmp_path / "reviews.csv").write_text("review,topic\n")
+    fails("train", "--data.path", "reviws.csv", *SMALL, says="no file at reviws.csv; did you mean reviews.csv")
+
+
+def test_a_very_long_text_is_cut_and_counted(tmp_path):
+    write(tmp_path / "reviews.csv", [*rows(), ("wort " * 100_000, "Sport")])
+    assert cli.main(["train", "--data.path", "reviews.csv", "--data.text", "review", *SMALL]) == 0
+    state = json.loads((tmp_path / "runs" / "reviews" / "run.json").read_text())
+    assert max(words[-1] for words in state["dataset"]["about"]["words"].values()) == 100_000
+    table = record.load(tmp_path / "runs" / "reviews" / "record.parquet")
+    assert max(map(len, table.column("tokens").to_pylist())) <= 998
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"name": "sst", "path": "a.csv"}, "data.name='sst' and data.path='a.csv': name a data set"),
+        ({"path": "a.csv", "hub_id": "a/b"}, "data.path='a.csv' and data.hub_id='a/b'"),
+        ({"name": "sst", "text": "x"}, "data.text='x' with data.name='sst': it is for own data"),
+        ({"split_seed": 1}, "data.split_seed=1 with no own data"),
+        ({"hub_id": "a/b", "encoding": "cp1252"}, "data.encoding='cp1252' with data.hub_id='a/b': it is for files"),
+        ({"path": "a.csv", "revision": "v1"}, "data.revision='v1' with data.path='a.csv': it is for data sets of the Hub"),
+        ({"path": "a.csv", "preprocessing": "wrds"}, "data.preprocessing='wrds' does not exist; choose one of default,"),
+        ({"path": "a.csv", "arguments": {"length": 3}}, "data.arguments=.* are of generated data"),
+        ({"path": "a.csv", "test_share": 0.5, "validation_share": 0.5}, "leave nothing for training"),
+        ({"path": "a.csv", "test_share": 1.0}, "recipe.data.test_share=1.0 must be below 1"),
+        ({"path": 3}, "recipe.data.path=3 must be a text"),
+    ],
+)
+def test_keys_that_do_not_go_together(given, says):
+    with pytest.raises(RecipeError, match=says):
+        recipes.build({"name": "a", "output_dir": "b", "data": given})
+
+
+def test_a_run_of_own_data_has_a_name():
+    for given, name in (
+        ("some/where/reviews.csv.gz", "reviews"),
+        ("my folder/", "my-folder"),
+        ("Ärger & Co.csv", "Ärger-Co"),
+    ):
+        recipe = recipes.load(None, ["--data.path", given])
+        assert (recipe.name, recipe.output_dir, recipe.data.path) == (name, f"runs/{name}", given)
+    assert recipes.load(None, ["--data.hub_id=owner/name"]).name == "owner-name"
+    assert Data().name == "planted_evidence" and Data(path="a.csv").name is None
+
+
+@pytest.mark.slow
+def test_a_data_set_of_the_hub(hub, tmp_path):
+    """Its commit is read and recorded, its classes keep their names; what is not there is one line."""
+    code = """if True:
+        import json, sys
+        from datasets import ClassLabel, Dataset, Features, Value
+        from attnfaith import cli
+
+        features = Features(sentence=Value("string"), label=ClassLabel(names=["pos", "neg"]))
+        rows = Dataset.from_dict({"sentence": [f"text {row}" for row in range(40)], "label": [0, 1] * 20}, features)
+        rows.push_to_hub("alice/mine", split="train")
+        small = json.loads(sys.argv[1])
+        where = ["train", "--data.hub_id", "alice/mine", "--data.text", "sentence", *small]
+        assert cli.main(where) == 0
+        assert cli.main(["train", "--data.hub_id", "alice/none", *small]) == 2
+        assert cli.main([*where, "--data.revision", "nope", "--output_dir", "b"]) == 2
+        assert cli.main([*where, "--data.config", "nope", "--output_dir", "c"]) == 2
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(SMALL)],
+        env=hub.environment(tmp_path / "home"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    state = json.loads((tmp_path / "runs" / "alice-mine" / "run.json").read_text())
+    assert state["dataset"]["name"] == "alice/mine"
+    assert state["dataset"]["revision"] == hub.history("dataset", "alice/mine")[-1].id
+    assert state["dataset"]["about"]["classes"]["pos"] == {"train": 14, "validation": 3, "test": 3}
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 3 and all("cannot be read from the Hub" in line for line in errors), errors
