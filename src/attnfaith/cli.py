@@ -189,6 +189,7 @@ def report(arguments: Sequence[str] | None = None) -> Path:
     parser.add_argument("run", type=Path, nargs="+", help="folders of runs, or their record.parquet")
     parser.add_argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)")
     parser.add_argument("--examples", type=int, help="texts of best and of worst agreement (default: as the run's, or 5)")
+    parser.add_argument("--words", action="store_true", help="sum what a model of subwords says over the subwords of a word")
     parser.add_argument("--mix-versions", action="store_true", help="join records even if different code measured them")
     known = parser.parse_args(arguments)
     own = known.run[0] if len(known.run) == 1 and known.run[0].is_dir() else None
@@ -201,10 +202,12 @@ def report(arguments: Sequence[str] | None = None) -> Path:
     tables = [record.load(_record_of(path)) for path in known.run]
     if not known.mix_versions:
         record.check_one_code(tables, remedy="measure them anew with one, or give --mix-versions")
+    if known.words:
+        tables = [record.by_word(record.concatenate(tables, mix_versions=True))]
     section = recipe.report if recipe else recipes.Report()
     page = write_report(
         record.concatenate(tables, mix_versions=True),
-        known.output or own / REPORT,
+        known.output or own / (f"{REPORT}_words" if known.words else REPORT),
         title=section.title,
         facts=run_facts(tables[0], recipe.note) if recipe else None,
         n_examples=section.examples if known.examples is None else known.examples,

@@ -25,6 +25,7 @@ from attnfaith.record.schema import (
     schema,
     validate,
 )
+from attnfaith.record.words import by_word
 
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "as_columns",
     "axes",
     "build",
+    "by_word",
     "check_one_code",
     "code_digest",
     "column_of",
