@@ -409,9 +409,9 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
     if 2 * whether_lacking.count(True) > len(whether_lacking) - whether_lacking.count(None):
         example, count = dataset["text"][whether_lacking.index(True)], whether_lacking.count(True)
         raise DatasetError(
-            f"These texts have no blanks between words ({count:,} of {len(whether_lacking):,}, such as {excerpt(example)}): a "
-            "tokenizer of words would read a sentence as one word. Give --data.tokenizer with the name or folder of a Hugging "
-            "Face tokenizer, or --data.preprocessing characters, which needs no download."
+            f"These texts have no blanks between words ({count:,} of {len(whether_lacking):,}, such as {excerpt(example)}): "
+            "a tokenizer of words would read a sentence as one word. Give --data.tokenizer with the name or folder of a "
+            "Hugging Face tokenizer, or --data.preprocessing characters, which needs no download."
         )
     return datasets.Dataset(pa.concat_tables(chunks))
 
