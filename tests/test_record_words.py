@@ -11,7 +11,9 @@ import scipy.stats
 
 from attnfaith import cli, measurement, record
 from attnfaith.record.words import RULES
+from attnfaith.reporting import eraser
 from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.errors import ReportError
 from tests.records import draw
 from tests.subword_tokenizers import train
 
@@ -104,6 +106,11 @@ def test_beside_subwords_other_tokens_are_words():
     assert joined.column("word_of_token").to_pylist()[6:] == alone
     words = record.by_word(joined)
     np.testing.assert_array_equal(record.rows(words, "attention")[-1], record.rows(other, "attention")[-1])
+
+
+def test_no_files_of_words_are_made_of_subwords():
+    with pytest.raises(ReportError, match="the record is of subwords, ERASER's files are of words"):
+        eraser.annotations(one_cell(subwords(4)))
 
 
 def test_texts_without_tokens():
