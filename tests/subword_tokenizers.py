@@ -50,7 +50,9 @@ def train(kind: str, folder: Path, texts=TEXTS, special=None, roles=None) -> Pat
         backend.pre_tokenizer = pre_tokenizers.Metaspace()
         trainer = trainers.BpeTrainer(vocab_size=200, **how)
     backend.train_from_iterator(list(texts) * 3, trainer)
-    if kind == "no_pre_tokenizer":  # as Llama's: blanks are letters like others, and nothing cuts a text before its vocabulary
+    if (
+        kind == "no_pre_tokenizer"
+    ):  # as Llama's: blanks are letters like others, and nothing cuts a text before its vocabulary
         settings = json.loads(backend.to_str()) | {"pre_tokenizer": None}
         backend = Tokenizer.from_str(json.dumps(settings))
         backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])

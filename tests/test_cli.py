@@ -367,7 +367,7 @@ def test_news_questions_from_training_to_page(news, capsys):
             assert (np.atleast_2d(values)[:, [name not in tokens for name in names]] == 0).all()
             assert (np.atleast_2d(values)[:, [name in tokens for name in names]] > 0).all()
     page = Path("run/report/index.html").read_text(encoding="utf-8")
-    assert "query: <bdi>who</bdi> <bdi>is</bdi> <bdi>@placeholder</bdi>" in page
+    assert 'query: <span lang="" dir="auto"><bdi>who</bdi> <bdi>is</bdi> <bdi>@placeholder</bdi>' in page
 
 
 @pytest.mark.parametrize(

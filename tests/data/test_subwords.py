@@ -1,4 +1,4 @@
-"""Hugging Face tokenizers taken over: what is read, what is shown of it, words, gold evidence, and loading without our code."""
+"""Hugging Face tokenizers taken over: what is read and shown, words, gold evidence, and loading without our code."""
 
 import unicodedata
 
@@ -96,7 +96,9 @@ def test_a_character_in_several_tokens_is_shown_once(tmp_path):
     tokenizer = adopt_tokenizer(str(train("byte_level", tmp_path, texts=["abc"])))
     (row,) = whole(["a 😀 b 电"], tokenizer)
     assert joined(row) == ["a", "😀", "b", "电"]
-    assert row["tokens"].count(CONTINUES) + row["tokens"].count(f"{CONTINUES}😀") == 3 + 2 + 1  # four bytes and three, a blank each
+    assert (
+        row["tokens"].count(CONTINUES) + row["tokens"].count(f"{CONTINUES}😀") == 3 + 2 + 1
+    )  # four bytes and three, a blank each
     assert row["n_unknown"] == 0
 
 
@@ -268,7 +270,9 @@ def _byte_level():
 
 def test_read_tokens_by_hand():
     """A blank of its own begins a word; a piece of a character that was shown shows nothing more."""
-    tokens, words = read_tokens("ab 😀c", ["a", "b", "▁", "x", "y", "c"], [(0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (4, 5)], [0] * 6)
+    tokens, words = read_tokens(
+        "ab 😀c", ["a", "b", "▁", "x", "y", "c"], [(0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (4, 5)], [0] * 6
+    )
     assert tokens == ["a", "##b", " ", "##😀", "##", "##c"] and words == [0, 0, 1, 1, 1, 1]
 
 

@@ -185,7 +185,9 @@ def test_words_takes_one_text_or_many():
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(DatasetError, match="Unknown preprocessing 'spacy'. Known: characters, default, imdb, sst, whitespace"):
+    with pytest.raises(
+        DatasetError, match="Unknown preprocessing 'spacy'. Known: characters, default, imdb, sst, whitespace"
+    ):
         build_tokenizer(TEXTS, preprocessing="spacy")
     with pytest.raises(DatasetError, match="min_df .* 0 was given"):
         build_tokenizer(TEXTS, preprocessing="sst", min_df=0)

@@ -258,7 +258,15 @@ def test_the_mean_over_texts_is_the_result_of_that_name(evaluate, configuration)
     results = metric.compute(**columns, per_text=True)
     by_text = results.pop("per_text")
     same(results, means)
-    single = {"kendall_tau_std", "kendall_tau_ci_low", "kendall_tau_ci_high", "tvd_median", "tvd_max", "jsd_median", "jsd_max"}
+    single = {
+        "kendall_tau_std",
+        "kendall_tau_ci_low",
+        "kendall_tau_ci_high",
+        "tvd_median",
+        "tvd_max",
+        "jsd_median",
+        "jsd_max",
+    }
     counts = {name for name in means if name.endswith("undefined") or "class" in name}
     assert by_text.keys() == means.keys() - single - counts - {"n"}
     for name, values in by_text.items():

@@ -84,11 +84,33 @@ TESTS = {
     f"{MEISTER}/evidence.py": ("tests/recipes/meister_2021/test_summary.py", "tests/recipes/meister_2021"),
     f"{MEISTER}/trends.py": ("tests/recipes/meister_2021",),
     "recipes/wiegreffe_pinter_2019/stability.py": ("tests/recipes/wiegreffe_pinter_2019",),
+    "src/attnfaith/record/words.py": ("tests/test_record_words.py",),
+    "src/attnfaith/data/subwords.py": ("tests/data/test_subwords.py",),
+    "src/attnfaith/data/scripts.py": ("tests/data/test_scripts.py",),
     "recipes/planted_evidence/analysis.py": ("tests/recipes/planted_evidence",),
 }
 """The tests of each file that mutants change."""
 
 CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "src/attnfaith/record/words.py": (
+        ("signs cancel in sizes", "np.add.reduceat(np.abs(values), starts)", "np.add.reduceat(values, starts)"),
+        (
+            "a gradient's length without its root",
+            "np.sqrt(np.add.reduceat(values**2, starts))",
+            "np.add.reduceat(values**2, starts)",
+        ),
+        ("words go on from text to text", " | (text[1:] != text[:-1])", ""),
+    ),
+    "src/attnfaith/data/subwords.py": (
+        ("evidence of a word that only touches a token", "            if first >= stop:", "            if first > stop:"),
+        ("a blank does not part words", "        elif apart or alone:", "        elif alone:"),
+        ("every unspaced letter goes on", " or begins_unspaced(piece)", ""),
+        ("padding may be another token", '(("unk_token", "<unk>"), ("pad_token", "<pad>"))', '(("unk_token", "<unk>"),)'),
+    ),
+    "src/attnfaith/data/scripts.py": (
+        ("half is most", "if written <= others", "if written < others"),
+        ("the longest words lack blanks", "return written > longest", "return written >= longest"),
+    ),
     f"{METRIC}/rank_agreement.py": (
         ("pairs tied in both are taken off twice", " + joint - 2 * discordant", " - 2 * discordant"),
         (
@@ -100,12 +122,16 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("one-sided p", "return 2 * ndtr(", "return ndtr("),
         ("ties in both left out of the variance", " + 2 * x_pairs * y_pairs / m", ""),
         ("ceiling without its root", "np.sqrt(fewer / np.maximum(more, 1))", "fewer / np.maximum(more, 1)"),
-        ("undefined texts count as not significant", "_mean(p_value[defined] <= alpha)", "_mean(p_value[members] <= alpha)"),
+        (
+            "undefined texts count as not significant",
+            "np.where(np.isnan(tau), np.nan, p_value <= alpha)",
+            "(p_value <= alpha).astype(float)",
+        ),
         ("sample for population deviation", "tau[defined].std())", "tau[defined].std(ddof=1))"),
         (
             "ratio of means for mean of ratios",
-            "_mean(tau[defined] / ceiling[defined])",
-            "_mean(tau[defined]) / _mean(ceiling[defined])",
+            '_mean(by_text["kendall_tau_over_ceiling"][defined])',
+            '_mean(tau[defined]) / _mean(by_text["tie_ceiling"][defined])',
         ),
         (
             "tied scores pass a threshold one by one",

@@ -23,6 +23,7 @@ def parser() -> Parser:
     made.add_argument("run", nargs="+", metavar="RUN", help="run, record, Hub id, or a folder of runs")
     made.add_argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)")
     made.add_argument("--examples", type=int, help="texts of best and of worst agreement (default: as the run's, or 5)")
+    made.add_argument("--words", action="store_true", help="sum what a model of subwords says over the subwords of a word")
     made.add_argument("--mix-versions", action="store_true", help="join records even if different code measured them")
     return made
 
@@ -42,10 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     tables = [source.load() for source in sources]
     if not known.mix_versions:
         record.check_one_code(tables, remedy="measure them anew with one, or give --mix-versions")
+    if known.words:
+        tables = [record.by_word(record.concatenate(tables, mix_versions=True))]
     section = recipe.report if recipe else recipes.Report()
     page = write_report(
         record.concatenate(tables, mix_versions=True),
-        known.output or own / common.REPORT,
+        known.output or own / (f"{common.REPORT}_words" if known.words else common.REPORT),
         title=section.title,
         facts=run_facts(tables[0], recipe.note) if recipe else None,
         n_examples=section.examples if known.examples is None else known.examples,

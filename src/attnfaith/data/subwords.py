@@ -15,10 +15,9 @@ from pathlib import Path
 
 from attnfaith.data.scripts import begins_unspaced
 from attnfaith.errors import DatasetError, excerpt
+from attnfaith.record.words import CONTINUES
 
 
-CONTINUES = "##"
-"""Stands before a token that goes on with the word of the token before it."""
 BLANK = "\u2581"
 """What tokenizers after SentencePiece write for a blank."""
 
@@ -40,7 +39,8 @@ def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int |
     spells such a token is read as text. max_length bounds the whole encoding (None: no bound; the limit of the model that
     the tokenizer comes from is not ours).
 
-    Raises DatasetError where there is no such tokenizer, it is not of the `tokenizers` library, or max_length leaves no room.
+    Raises DatasetError where there is no such tokenizer, it is not of the `tokenizers` library, or max_length leaves no
+    room.
     """
     from tokenizers import Tokenizer, processors
     from transformers import PreTrainedTokenizerFast
@@ -96,8 +96,8 @@ def _load(name: str, revision: str | None):
         ) from error
     if not getattr(tokenizer, "is_fast", False):
         raise DatasetError(
-            f"data.tokenizer={excerpt(name)} is a {type(tokenizer).__name__}, written in Python: what is saved of it could not "
-            "be read without that code; give one of the tokenizers library, with a tokenizer.json"
+            f"data.tokenizer={excerpt(name)} is a {type(tokenizer).__name__}, written in Python: what is saved of it could "
+            "not be read without that code; give one of the tokenizers library, with a tokenizer.json"
         )
     return tokenizer
 
@@ -145,8 +145,9 @@ def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int
     A token is shown as the characters of the text that it is of and that no token before it has shown, with the marks that
     combine with the last of them; after CONTINUES where it goes on with a word; as a blank where it is of nothing but a
     blank. It goes on with the word of the token before it where the tokenizer cut both from one piece, where it shares a
-    character with it, as a letter after a mark that combines (at which some tokenizers cut), or after a lone blank. It does not across a blank in the text, nor, in a script without blanks
-    between words, from a letter on: there a token is a word.
+    character with it, as a letter after a mark that combines (at which some tokenizers cut), or after a lone blank.
+    It does not across a blank in the text, nor, in a script without blanks between words, from a letter on: there a token
+    is a word.
     """
     shown, read, owner, before, blank = 0, [], [], None, False
     for token, (start, stop), word in zip(tokens, spans, words, strict=True):

@@ -298,7 +298,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
         n_unknown       int32, how many of the T words are not in the vocabulary
         rationale, impermissible  list[int8] [T], if the split has them, cut like the tokens
     and of a tokenizer of subwords
-        tokens          list[str] [T]: the characters that a token is of, after ## where it goes on with a word (`read_tokens`)
+        tokens          list[str] [T]: the characters that a token is of, after ## where it goes on with a word
         word_of_token   list[int32] [T]: the number of the word that each is of, from 0
         rationale, impermissible  list[int8] [T]: the largest value of the words that a token shares a character with
     and of a tokenizer that marks sentences
@@ -407,11 +407,11 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
     if not chunks:
         raise DatasetError("The split has no rows to encode.")
     if 2 * whether_lacking.count(True) > len(whether_lacking) - whether_lacking.count(None):
-        example = dataset["text"][whether_lacking.index(True)]
+        example, count = dataset["text"][whether_lacking.index(True)], whether_lacking.count(True)
         raise DatasetError(
-            f"These texts have no blanks between words ({whether_lacking.count(True):,} of {len(whether_lacking):,}, such as "
-            f"{excerpt(example)}), so that a tokenizer of words would read a sentence as one word: give --data.tokenizer with "
-            "the name or folder of a Hugging Face tokenizer, or --data.preprocessing characters, which needs no download."
+            f"These texts have no blanks between words ({count:,} of {len(whether_lacking):,}, such as {excerpt(example)}): "
+            "a tokenizer of words would read a sentence as one word. Give --data.tokenizer with the name or folder of a "
+            "Hugging Face tokenizer, or --data.preprocessing characters, which needs no download."
         )
     return datasets.Dataset(pa.concat_tables(chunks))
 

@@ -20,7 +20,17 @@ AUTO_MAP = {
     "AutoModelForSequenceClassification": f"modeling_{MODEL_TYPE}.{CLASSIFIER}",
 }
 RECORD = "record.parquet"
-TRAINED = ("dataset", "texts", "sizes", "truncated", "vocabulary", "epochs", "best", "base")  # of run.json, by the training
+TRAINED = (
+    "dataset",
+    "texts",
+    "sizes",
+    "truncated",
+    "vocabulary",
+    "tokenizer",
+    "epochs",
+    "best",
+    "base",
+)  # of run.json, by the training
 TRAVELS = {".json", ".py", ".safetensors"}  # what a checkpoint's folder may hold: nothing that is unpickled
 SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)($|_)")  # names of variables that hold one
 

@@ -11,6 +11,7 @@ from attnfaith.subjects import asks
 COLUMNS = {
     "importance_attention_x_gradient": Column(
         ("T",),
+        words="sum",
         signed=True,
         undefined="where f or its slope is not finite",
         doc="a df/da of a token's attention a, f what is explained",

@@ -17,6 +17,7 @@ from attnfaith.subjects import asks
 COLUMNS = {
     "importance_deeplift": Column(
         ("T",),
+        words="sum",
         signed=True,
         undefined="where f or a slope is not finite",
         doc="the token's part of f - f at the baseline, f what is explained",

@@ -11,6 +11,7 @@ from attnfaith.subjects import asks
 COLUMNS = {
     "importance_exact_contribution": Column(
         ("T",),
+        words="sum",
         signed=True,
         doc="a (w . h) of a token's attention a, its state h and the class's weights w; with the bias they sum to the logit",
     ),

@@ -8,10 +8,13 @@ from attnfaith.subjects import asks
 COLUMNS = {
     "importance_gradient": Column(
         ("T",),
+        words="sizes",
         range=(0.0, None),
         doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class",
     ),
-    "importance_gradient_hidden": Column(("T",), range=(0.0, None), doc="the same of the encoder state h of a token"),
+    "importance_gradient_hidden": Column(
+        ("T",), words="sizes", range=(0.0, None), doc="the same of the encoder state h of a token"
+    ),
 }
 NEEDS = frozenset({"embeddings", "held attention"})
 COST = "gradient"

@@ -7,12 +7,19 @@ from attnfaith.subjects import asks
 
 COLUMNS = {
     "importance_gradient_norm": Column(
-        ("T",), range=(0.0, None), doc="||df/dx||_2 for the embedding x of a token, f the log-odds of the predicted class"
+        ("T",),
+        words="length",
+        range=(0.0, None),
+        doc="||df/dx||_2 for the embedding x of a token, f the log-odds of the predicted class",
     ),
-    "importance_gradient_norm_hidden": Column(("T",), range=(0.0, None), doc="the same for the encoder state h of a token"),
-    "importance_gradient_norm_detached": Column(("T",), range=(0.0, None), doc="||df/dx||_2 with attention held fixed"),
+    "importance_gradient_norm_hidden": Column(
+        ("T",), words="length", range=(0.0, None), doc="the same for the encoder state h of a token"
+    ),
+    "importance_gradient_norm_detached": Column(
+        ("T",), words="length", range=(0.0, None), doc="||df/dx||_2 with attention held fixed"
+    ),
     "importance_gradient_norm_detached_hidden": Column(
-        ("T",), range=(0.0, None), doc="||df/dh||_2 with attention held fixed"
+        ("T",), words="length", range=(0.0, None), doc="||df/dh||_2 with attention held fixed"
     ),
 }
 NEEDS = frozenset({"embeddings"})

@@ -9,12 +9,17 @@ from attnfaith.subjects import asks
 COLUMNS = {
     "importance_gradient_x_input": Column(
         ("T",),
+        words="sum",
         signed=True,
         undefined="where f or its slope is not finite",
         doc="x . df/dx of the embedding x of a token, f what is explained",
     ),
     "importance_gradient_x_input_hidden": Column(
-        ("T",), signed=True, undefined="where f or its slope is not finite", doc="the same of the encoder state of a token"
+        ("T",),
+        words="sum",
+        signed=True,
+        undefined="where f or its slope is not finite",
+        doc="the same of the encoder state of a token",
     ),
 }
 NEEDS = frozenset({"embeddings"})

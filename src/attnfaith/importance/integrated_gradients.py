@@ -19,12 +19,14 @@ from attnfaith.subjects import Batch, Subject, asks
 COLUMNS = {
     "importance_integrated_gradients": Column(
         ("T",),
+        words="sum",
         signed=True,
         undefined="where the line leaves float range",
         doc="the token's part of f - f at the baseline, f what is explained",
     ),
     "importance_integrated_gradients_hidden": Column(
         ("T",),
+        words="sum",
         signed=True,
         undefined="where the line leaves float range",
         doc="the same of encoder states, from states of 0",

@@ -12,6 +12,7 @@ from attnfaith.subjects import asks
 COLUMNS = {
     "importance_kernel_shap": Column(
         ("T",),
+        words="sum",
         signed=True,
         undefined="where what is explained is",
         unit="what is explained",

@@ -14,6 +14,7 @@ from attnfaith.subjects import asks
 COLUMNS = {
     "importance_lime": Column(
         ("T",),
+        words="sum",
         signed=True,
         undefined="where what is explained is",
         doc="a token's weight in a local linear model of what is explained",

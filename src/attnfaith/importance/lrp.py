@@ -17,13 +17,14 @@ from attnfaith.subjects import Pooled, WordLevel, asks
 COLUMNS = {
     "importance_lrp": Column(
         ("T",),
+        words="sum",
         signed=True,
         undefined="where what is explained is",
         unit="what is explained",
         doc="relevance of a token's embedding",
     ),
     "importance_lrp_hidden": Column(
-        ("T",), signed=True, undefined="where what is explained is", doc="the same of a token's encoder state"
+        ("T",), words="sum", signed=True, undefined="where what is explained is", doc="the same of a token's encoder state"
     ),
     "lrp_residual": Column(
         dtype="float64",

@@ -357,8 +357,8 @@ class Recipe:
             return
         if self.data.min_df is not None:
             raise RecipeError(
-                f"data.min_df={self.data.min_df} with data.tokenizer={excerpt(name)}, which brings its own vocabulary: leave "
-                "out one of them"
+                f"data.min_df={self.data.min_df} with data.tokenizer={excerpt(name)}, which brings its own vocabulary: "
+                "leave out one of them"
             )
         if not flat:
             raise RecipeError(

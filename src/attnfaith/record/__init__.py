@@ -36,6 +36,7 @@ from attnfaith.record.schema import (
     schema,
     validate,
 )
+from attnfaith.record.words import by_word
 
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "as_columns",
     "axes",
     "build",
+    "by_word",
     "check_one_code",
     "code_digest",
     "column_of",

@@ -27,6 +27,8 @@ class Column:
     dtype: Arrow type name of the innermost value; "category" for a text of few values.
     distribution: non-negative and summing to 1 along the last axis.
     signed: a negative value is evidence against what is explained.
+    words: how the value of a word is made of those of its subwords, by `attnfaith.record.words.RULES`; "" where it does not
+        follow from them.
     undefined: when a value is NaN, or its list empty; "" where it always is defined.
     unit: of the values; "" for a share, a rank or a count. range: least and greatest value, None where there is no bound.
     nullable: a scalar that may be absent.
@@ -40,6 +42,7 @@ class Column:
     dtype: str = "float32"
     distribution: bool = False
     signed: bool = False
+    words: str = ""
     undefined: str = ""
     unit: str = ""
     range: tuple[float | None, float | None] | None = None

@@ -44,7 +44,9 @@ class Identity:
     model: str = _field("kind of model", "attention_classifier")
     encoder: str = _field("what makes states of tokens", "bilstm")
     hierarchy: str = _field("none, or sentence: words are read by sentence, sentences by document", "none")
-    level: str = _field("what attention is over: token, sentence, or word (of a hierarchical model)", "token")
+    level: str = _field(
+        "what attention is over: token, sentence, or word (of a hierarchical model, or summed over subwords)", "token"
+    )
     alignment: str = _field("what makes a score of a state", "additive")
     score_scale: float | None = _field("standard deviation that the scores of a text are held at", None)
     projection: str = _field("what makes attention of scores", "softmax")

@@ -75,8 +75,8 @@ def check_one_code(
 
 
 def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
-    """Records of several cells as one. Beside hierarchical models, each token of a flat one is an item of one word; beside
-    pairs, a single text has a second one without words.
+    """Records of several cells as one. Beside subwords, each token of others is a word. Beside hierarchical models,
+    each token of a flat one is an item of one word; beside pairs, a single text has a second one without words.
 
     Raises RecordError where a column is in some records and missing in others, the same instance of the same cell comes
     twice, or, unless mix_versions, different code measured them. Run information (`settings`) of the parts is kept as a
@@ -87,6 +87,8 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
         raise RecordError("nothing to concatenate: no record was given")
     if not mix_versions:
         check_one_code(tables)
+    if any("word_of_token" in table.column_names for table in tables):
+        tables = [_with_word_of_token(table) for table in tables]
     if any("words" in table.column_names for table in tables):
         tables = [_with_words(table) for table in tables]
     if any("query_tokens" in table.column_names for table in tables):
@@ -108,6 +110,17 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
     joined = with_settings(joined.unify_dictionaries(), gathered)
     validate(joined)
     return joined
+
+
+def _with_word_of_token(table: pa.Table) -> pa.Table:
+    """The record with the word that each token is part of: where there are no subwords, each token is a word."""
+    if "word_of_token" in table.column_names:
+        return table
+    counts = list_lengths(table.column("tokens").combine_chunks())
+    numbers = np.concatenate([np.arange(count) for count in counts]) if len(counts) else np.empty(0)
+    column = pa.ListArray.from_arrays(offsets(counts), pa.array(numbers, pa.int64()))
+    field = OPTIONAL_COLUMNS["word_of_token"].field("word_of_token")
+    return table.append_column(field, column.cast(field.type))
 
 
 def _with_words(table: pa.Table) -> pa.Table:

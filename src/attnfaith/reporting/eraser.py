@@ -16,12 +16,14 @@ def annotations(cell: Cell) -> list[dict]:
     [] where the record knows no evidence; a text without a label is left out, as ERASER has no place for it. label: the
     class by its name where the record knows it, else its number.
 
-    Raises ReportError where the tokens are sentences, which have no evidence word by word, and for a split of a name that no
-    file can have.
+    Raises ReportError where the tokens are sentences, which have no evidence word by word, or subwords, and for a split of a
+    name that no file can have.
     """
     file_name(cell.heading["split"])
     if cell.words is not None:
         raise ReportError("the record is of sentences, ERASER's files are of words: measure with --measure.level word")
+    if "word_of_token" in cell.table.column_names:
+        raise ReportError("the record is of subwords, ERASER's files are of words: train without data.tokenizer")
     if "rationale" not in cell.table.column_names:
         return []
     rows = zip(cell.instance_ids, cell.table.column("tokens").to_pylist(), cell.labels, strict=True)

@@ -8,6 +8,7 @@ import functools
 import io
 import os
 import textwrap
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ import numpy as np
 from attnfaith.files import write_atomically
 from attnfaith.reporting.cells import Cell, describe, name_class
 from attnfaith.reporting.errors import PlotsError
+from attnfaith.reporting.fonts import cover
 
 
 if TYPE_CHECKING:
@@ -139,11 +141,18 @@ def _rendered(figure: "Figure", kind: str) -> bytes:
     """The figure as "png" or "svg" bytes, without dates or versions: the same figure gives the same bytes."""
     buffer = io.BytesIO()
     unset = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
-    figure.savefig(buffer, format=kind, dpi=150, facecolor="white", metadata=unset)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # `cover` has said it
+        figure.savefig(buffer, format=kind, dpi=150, facecolor="white", metadata=unset)
     return buffer.getvalue()
 
 
 def save_figure(figure: "Figure", stem: str | os.PathLike) -> list[Path]:
-    """Write a figure as `stem`.png (150 dpi) and `stem`.svg, each whole or not at all; returns the paths."""
+    """Write a figure as `stem`.png (150 dpi) and `stem`.svg, each whole or not at all; returns the paths.
+
+    Letters that our font lacks are drawn in others that are installed; one MissingGlyphs warning, and a line in the figure,
+    say which letters none has.
+    """
     stem = Path(stem)
+    cover(figure)
     return [write_atomically(stem.with_name(f"{stem.name}.{kind}"), _rendered(figure, kind)) for kind in ("png", "svg")]

@@ -163,7 +163,7 @@ def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, row
     )
 
 
-def _keep(folder: Path, model, tokenizer, **facts) -> None:
+def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
     """Save model and tokenizer whole or not at all, and note the facts in the run's state."""
     temporary = folder / f".{MODEL}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)

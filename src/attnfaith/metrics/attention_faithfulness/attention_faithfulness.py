@@ -296,7 +296,8 @@ class AttentionFaithfulness(evaluate.Metric):
         seed,
     ):
         """The results, and of those that are means the numbers of each instance, name -> [N]."""
-        results, of_texts = {"n": len(attention)}, {}
+        results = {"n": len(attention)}
+        of_texts = {}
         if _given(attention):
             for function in (normalised_entropy, support_size, share_of_zeros):
                 of_texts[function.__name__] = function(attention)

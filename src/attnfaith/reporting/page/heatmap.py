@@ -5,7 +5,8 @@ page, each with the text colour of the larger contrast, so that every number on 
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,8 @@ class Token:
 @dataclass(frozen=True)
 class Example:
     """One text as shown: scores are in the order of `measures`, taus hold (pair, value) for reading; query: the words of the
-    second text, None where the cell has none; has_rationale: whether gold evidence is known of its tokens.
+    second text, None where the cell has none; has_rationale: whether gold evidence is known of its tokens; direction: "ltr",
+    or "rtl" of a text that is read from right to left.
     """
 
     instance_id: str
@@ -65,6 +67,7 @@ class Example:
     query: tuple[str, ...] | None
     of_sentences: bool
     has_rationale: bool
+    direction: str
 
 
 def _channels(colour: str) -> np.ndarray:
@@ -102,6 +105,12 @@ def visible(token: str) -> str:
     if token.isspace():
         return "␣" * len(token)
     return "".join(_visible(character) for character in token)
+
+
+def direction_of(tokens: Iterable[str]) -> str:
+    """ "rtl" where most letters are of scripts that run from right to left, such as Arabic and Hebrew; else "ltr"."""
+    kinds = Counter(unicodedata.bidirectional(character) for token in tokens for character in token)
+    return "rtl" if kinds["R"] + kinds["AL"] > kinds["L"] else "ltr"
 
 
 def _visible(character: str) -> str:
@@ -179,6 +188,7 @@ def example(cell: Cell, row: int, measures: Sequence[str] | None = None) -> Exam
         query=query_of(cell, row),
         of_sentences=cell.words is not None,
         has_rationale="rationale" in cell.table.column_names,
+        direction=direction_of(tokens),
     )
 
 

@@ -133,7 +133,7 @@ def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict
         "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
         **in_words(run["dataset"]),
         "classes": _classes(cells[0]["label_names"]),
-        "attention is over": "sentences, which are the tokens below" if "words" in record.column_names else "tokens",
+        "attention is over": _unit(record, cells[0]),
         "vocabulary": f"{run['vocabulary']:,} entries",
         **_training_facts(training, run),
         "measured by": ", ".join(cells[0]["producers"]),
@@ -141,6 +141,20 @@ def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict
         + f"; code {cells[0]['columns']['attention']['code']}",
         "weights (SHA-256)": cells[0]["model"][:16],
     }
+
+
+def _unit(record: pa.Table, settings: Mapping) -> str:
+    """What the tokens of a record are."""
+    if "words" in settings:
+        rules = settings["words"]["rules"].items()
+        made = "; ".join(f"{name.removeprefix('importance_')} by {rule}" for name, rule in rules)
+        left_out = ", ".join(name.removeprefix("importance_") for name in settings["words"]["left_out"]) or "nothing"
+        return f"words, each made of its subwords: {made}. Left out, for it does not follow from subwords: {left_out}"
+    if "words" in record.column_names:
+        return "sentences, which are the tokens below"
+    if "word_of_token" in record.column_names:
+        return "subwords; ## stands before one that goes on with a word"
+    return "tokens"
 
 
 def _classes(names: Sequence[str]) -> str:

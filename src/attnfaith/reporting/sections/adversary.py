@@ -18,7 +18,16 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, name_class
 from attnfaith.reporting.figures import Histograms, Kind, Violins
-from attnfaith.reporting.page.heatmap import HUES, MOST_TOKENS, SHADES, SHORTEST_EXAMPLE, Score, query_of, visible
+from attnfaith.reporting.page.heatmap import (
+    HUES,
+    MOST_TOKENS,
+    SHADES,
+    SHORTEST_EXAMPLE,
+    Score,
+    direction_of,
+    query_of,
+    visible,
+)
 from attnfaith.reporting.render import interval_in_words, rows
 from attnfaith.reporting.spec import (
     MAIN,
@@ -272,6 +281,7 @@ class Attacked:
     tokens: tuple[tuple[str, tuple[Score, Score]], ...]
     length: int
     query: tuple[str, ...] | None
+    direction: str
 
 
 def _part(cell: Cell, n_examples: int) -> str:
@@ -320,6 +330,7 @@ def _attacked(cell: Cell, way: Way, row: int) -> Attacked:
         tokens=tuple(zip(tokens, weights, strict=True))[:MOST_TOKENS],
         length=len(own),
         query=query_of(cell, row),
+        direction=direction_of(tokens),
     )
 
 

@@ -1,0 +1,90 @@
+"""A record over subwords as one over words: attention and importances of a word made of those of its subwords.
+
+Shapes: T tokens of a text, W words of it.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from attnfaith.record.column import RecordError, column_of
+from attnfaith.record.io import settings, with_settings
+from attnfaith.record.schema import COLUMNS, list_lengths, offsets, validate
+
+
+CONTINUES = "##"
+"""Stands before a token that goes on with the word of the token before it."""
+
+RULES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "sum": np.add.reduceat,
+    "sizes": lambda values, starts: np.add.reduceat(np.abs(values), starts),
+    "length": lambda values, starts: np.sqrt(np.add.reduceat(values**2, starts)),
+    "largest": np.maximum.reduceat,
+}
+"""How the value of a word is made of those of its tokens, by what `Column.words` says: values and the place where each word
+starts, to one value a word.
+
+sum      parts that add up: the word's part is their sum, exactly.
+sizes    sizes of parts: their sum, which the size of the word's part does not exceed.
+length   lengths of gradients: the length of the gradient in all tokens of the word at once, exactly.
+largest  marks: a word is marked where one of its tokens is.
+"""
+
+
+def by_word(table: pa.Table) -> pa.Table:
+    """The record with words in place of subwords: of the same texts, predictions and labels, `level` "word".
+
+    tokens: the tokens of a word put together. attention: summed, so that it is a distribution over words. rationale and
+    impermissible: 1 where a token of the word has it. An importance: as `Column.words` of its column says (RULES); one that
+    says nothing, such as leave-one-out, has no value for a word that follows from those of its tokens, and is left out, as
+    are the results of experiments, which were carried out on tokens. `settings` of each cell says under "words" by which
+    rule each column was made, and what was left out.
+
+    Raises RecordError where the record is not of subwords: it has no column word_of_token.
+    """
+    if "word_of_token" not in table.column_names:
+        raise RecordError(
+            "the record has no column 'word_of_token', for its tokens are words, or sentences, already: leave out --words"
+        )
+    owner = table.column("word_of_token").combine_chunks()
+    counts, words = list_lengths(owner).astype(np.int64), owner.flatten().to_numpy()
+    text = np.repeat(np.arange(len(counts)), counts)
+    new = np.ones(len(words), dtype=bool)
+    new[1:] = (words[1:] != words[:-1]) | (text[1:] != text[:-1])
+    starts = np.flatnonzero(new)
+    bounds = offsets(np.bincount(text[starts], minlength=len(counts)))
+    rules, kept, left_out = {}, {}, []
+    for field in table.schema:
+        column, values = column_of(field), table.column(field.name).combine_chunks()
+        common = field.name in COLUMNS or field.name == "query_tokens"
+        rule = {"attention": "sum", "rationale": "largest", "impermissible": "largest"}.get(field.name, column.words)
+        if field.name == "tokens":
+            kept[field] = pa.ListArray.from_arrays(
+                bounds, pa.array(_joined(values.flatten().to_pylist(), starts), pa.string())
+            )
+        elif rule:
+            flat = values.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+            made = RULES[rule](flat, starts) if len(starts) else flat
+            kept[field] = pa.ListArray.from_arrays(bounds, pa.array(made.astype(np.float32)))
+            rules[field.name] = rule
+        elif field.name == "level":
+            kept[field] = pa.array(["word"] * len(values)).dictionary_encode()
+        elif common:
+            kept[field] = values
+        elif field.name != "word_of_token":
+            left_out.append(field.name)
+    arrays = [array.cast(field.type) for field, array in kept.items()]
+    record = pa.Table.from_arrays(arrays, schema=pa.schema(list(kept), table.schema.metadata))
+    said = {"rules": rules, "left_out": left_out}
+    parts = [{**part, "identity": {**part.get("identity", {}), "level": "word"}, "words": said} for part in settings(table)]
+    record = with_settings(record, parts)
+    validate(record)
+    return record
+
+
+def _joined(tokens: list[str], starts: np.ndarray) -> list[str]:
+    """The words that tokens make, each without the blanks around it."""
+    ends = [*starts.tolist(), len(tokens)][1:]
+    parts = [(tokens[start], tokens[start + 1 : end]) for start, end in zip(starts.tolist(), ends, strict=True)]
+    return ["".join((first, *(token.removeprefix(CONTINUES) for token in rest))).strip() or first for first, rest in parts]
