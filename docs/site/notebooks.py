@@ -22,16 +22,14 @@ def notebooks() -> list[Path]:
 def carried_out(path: Path, folder: Path) -> NotebookNode:
     """The notebook with the outputs of today's code; it works in `folder`. Raises CellExecutionError where a cell fails."""
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(
-        notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    )
+    client = NotebookClient(notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     quiet = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
     return client.execute(env={**os.environ, "PATH": commands, **quiet})
 
 
 def page(notebook: NotebookNode, folder: str) -> tuple[str, dict[str, bytes]]:
-    """A notebook that was carried out as Markdown, and the pictures that it shows, which are to lie in `folder` beside it."""
+    """A notebook that was carried out as Markdown, and its pictures, which are to lie in `folder` beside it."""
     text, resources = MarkdownExporter().from_notebook_node(
         notebook, resources={"output_files_dir": folder, "unique_key": "output"}
     )

@@ -99,6 +99,7 @@ def guarded(command: Callable, arguments: Sequence[str] | None = None) -> int:
     """
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:  # two processes on two cores must not start two threads each
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["MPLBACKEND"] = "Agg"  # figures become files; a notebook's own backend may be unknown to this Python
     keep_freed_memory()
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     try:

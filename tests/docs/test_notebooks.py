@@ -1,0 +1,39 @@
+"""The notebooks of the documentation are carried out as they stand, and hold nothing that was typed as a result."""
+
+import nbformat
+import notebooks
+import pytest
+
+from tests.docs.test_numbers import untied
+
+
+NOTEBOOKS = notebooks.notebooks()
+SHOWN = {
+    "model_opened": ("attention (1, ", "exact maximum", "permutation_tvd", "It may be used"),
+    "own_data": ("delivery", "It may be used", "tau attention–leave_one_out"),
+    "two_projections": ("of a text's tokens", "the second is"),
+}
+"""What each notebook's outputs hold, besides a heat map."""
+
+
+def test_every_notebook_is_looked_at():
+    assert {path.stem for path in NOTEBOOKS} == set(SHOWN)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_results_are_not_kept(path):
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code and all(not cell.outputs and cell.execution_count is None for cell in code)
+    prose = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert untied(prose, ("set to 0 and", "interval holds 0", "10 11 12", "ln 2")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*without encryption")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_carried_out(path, tmp_path):
+    text, _ = notebooks.page(notebooks.carried_out(path, tmp_path), "pictures")
+    for part in (*SHOWN[path.stem], 'class="attnfaith"'):
+        assert part in text
+    assert "Traceback" not in text and "error:" not in text
