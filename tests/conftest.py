@@ -33,6 +33,15 @@ def repository():
 
 
 @pytest.fixture(scope="session")
+def warm_python():
+    """In place of `sys.executable`: a Python that has imported what takes long and is not Hugging Face's (`warm_python`)."""
+    from tests.warm_python import start
+
+    with start() as executable:
+        yield executable
+
+
+@pytest.fixture(scope="session")
 def tiny_model():
     """Factory of tiny models in eval mode, their weights scaled up so that attention and predictions are far from flat.
 

@@ -54,12 +54,14 @@ class Command:
 
 
 class Forks:
-    """Runs commands one after another. warm: Python that is run once, before the first."""
+    """Runs commands one after another. warm: Python that is run once, before the first. python: runs the process that forks."""
 
-    def __init__(self, environment: Mapping[str, str], folder: Path, warm: str = ""):
+    def __init__(
+        self, environment: Mapping[str, str], folder: Path, warm: str = "", python: str = sys.executable
+    ):
         self.folder, self.count = folder, 0
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PARENT, warm],
+            [python, "-c", PARENT, warm],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
