@@ -34,9 +34,7 @@ def run(tmp_path, warm_python):
     }
 
     def run(program, python=warm_python):
-        done = subprocess.run(
-            [python, "-c", program], cwd=tmp_path / "cwd", env=environment, capture_output=True, text=True
-        )
+        done = subprocess.run([python, "-c", program], cwd=tmp_path / "cwd", env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
