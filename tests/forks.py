@@ -56,7 +56,9 @@ class Command:
 
 
 class Forks:
-    """Runs commands one after another. warm: Python that is run once, before the first. python: runs the process that forks."""
+    """Runs commands one after another. warm: Python that is run once, before the first. python: what runs the process
+    that forks.
+    """
 
     def __init__(self, environment: Mapping[str, str], folder: Path, warm: str = "", python: str = sys.executable):
         self.folder, self.count = folder, 0

@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -463,7 +464,7 @@ COMMAND = "import sys; from attnfaith import cli; sys.exit(cli.main())"
 
 
 @pytest.fixture
-def client(warm_python):
+def client(hub, warm_python):
     """Runs Python with arguments, as a user of the Hub or, with no token, as nobody."""
     return functools.partial(run_client, warm_python, hub)
 

@@ -1,5 +1,5 @@
-"""A Python that starts in hundredths of a second: each of its programs runs in a fork of a process that has imported torch and
-whatever else takes seconds to import and reads nothing of where or for whom it is imported.
+"""A Python that starts in hundredths of a second: each of its programs runs in a fork of a process that has imported torch
+and whatever else takes seconds to import and reads nothing of where or for whom it is imported.
 
 Nothing of Hugging Face and nothing of attnfaith is among that: when those are imported, what from the environment they read
 and what they register is what tests are about. The path that `start` gives is used in place of `sys.executable`; what such a
@@ -23,11 +23,11 @@ from pathlib import Path
 
 
 IMPORTS = """
-asyncio ctypes email html http.client jinja2 matplotlib.backends.backend_agg matplotlib.backends.backend_svg matplotlib.figure
-matplotlib.pyplot multiprocessing.spawn numpy packaging.requirements pandas psutil pyarrow.compute pyarrow.dataset pyarrow.fs
-pyarrow.parquet pydantic regex requests scipy.optimize scipy.stats sympy torch torch._dynamo torch._inductor.config
-torch.distributed._composable.fsdp torch.distributed.checkpoint torch.distributed.fsdp torch.distributed.launcher.api
-torch.distributed.tensor torch.export torch.onnx torch.utils.data.distributed tqdm.auto uuid yaml
+matplotlib.backends.backend_agg matplotlib.backends.backend_svg matplotlib.figure matplotlib.pyplot multiprocessing.spawn
+numpy packaging.requirements pandas psutil pyarrow.compute pyarrow.dataset pyarrow.fs pyarrow.parquet pydantic regex requests
+scipy.optimize scipy.stats sympy torch torch._dynamo torch._inductor.config torch.distributed._composable.fsdp
+torch.distributed.checkpoint torch.distributed.fsdp torch.distributed.launcher.api torch.distributed.tensor torch.export
+tqdm.auto yaml
 """.split()
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CLIENT = """

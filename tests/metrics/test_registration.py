@@ -21,8 +21,9 @@ REGISTER = "from attnfaith.metrics.registration import register_metric\nregister
 
 @pytest.fixture
 def run(tmp_path, warm_python):
-    """Runs a program in a process of its own, with fresh caches, offline, in an empty directory. python: which; else one where
-    all that takes long has been imported, but not Hugging Face's libraries.
+    """Runs a program in a process of its own, with fresh caches, offline, in an empty directory.
+
+    python: which; else one where all that takes long has been imported, but not Hugging Face's libraries.
     """
     (tmp_path / "cwd").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "ATTNFAITH_"))}
