@@ -115,16 +115,18 @@ if base := recipe.objective.base:
 
 
 TRAIN = plan.TRAIN  # the real one, as the stand-in may still be in its place when a real study runs
+PYTHON = sys.executable  # what studies, the engine and cells run in may be another
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory):
-    """The folder of the stand-in for training, in place for the module."""
+def stand_in(tmp_path_factory, warm_python):
+    """The folder of the stand-in for training, in place for the module; it and the engine start warm."""
     folder = tmp_path_factory.mktemp("stand_in")
     (folder / "train.py").write_text(FAKE)
     (folder / "tiny.yaml").write_text(TINY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "TRAIN", (sys.executable, str(folder / "train.py")))
+        patch.setattr(plan, "TRAIN", (warm_python, str(folder / "train.py")))
+        patch.setattr(sys, "executable", warm_python)
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
         yield folder
@@ -757,7 +759,7 @@ def test_a_running_cell_that_nobody_holds_is_stopped(tmp_path):
 # ------------------------------------------------------------------------------------- stopped, killed, started twice
 
 
-def launch(path, *extra, command=(sys.executable,)):
+def launch(path, *extra, command=(PYTHON,)):
     """The study in a process of its own, with the stand-in for its runs; interrupts reach it from the background too."""
     code = (
         "import sys\nfrom attnfaith.cli import guarded\nfrom attnfaith.study import command, plan\n"
@@ -794,7 +796,14 @@ def gone(pid):
 
 
 @pytest.fixture
-def hanging(planned):
+def cold(stand_in, monkeypatch):
+    """Each process of a study is a child of the one that started it, as it is for users."""
+    monkeypatch.setattr(sys, "executable", PYTHON)
+    monkeypatch.setattr(plan, "TRAIN", (PYTHON, *plan.TRAIN[1:]))
+
+
+@pytest.fixture
+def hanging(planned, cold):
     """A study of one quick and one hanging cell, started and at work on the latter: (path, runs, process, pid of cell)."""
     path, runs = planned({"name": "quick"}, {"name": "slow", "set": {"report.title": "hang", "seed": 5}, "after": ["quick"]})
     process = launch(path, "--cores", "1")
@@ -867,9 +876,9 @@ def test_a_killed_cell_is_told_and_goes_on(hanging, killed):
 
 
 @pytest.mark.slow
-def test_launched_by_accelerate(planned):
+def test_launched_by_accelerate(planned, cold):
     path, runs = planned({"name": "a"})
-    command = (sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
+    command = (PYTHON, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
     process = launch(path, command=command)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 0, printed
@@ -905,7 +914,7 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
         f"for name in {list(analyses)!r}: main([str(Path(sys.argv[1]) / f'{{name}}.yaml'), '--tables'])\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([PYTHON, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == ["False False"], done.stdout + done.stderr
     table = (path.parent / "results" / "performance.csv").read_bytes()
     assert all((tmp_path / name / "performance.csv").read_bytes() == table for name in analyses)
@@ -918,9 +927,10 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys):
+def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys, warm_python):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(plan, "TRAIN", TRAIN)
+    monkeypatch.setattr(plan, "TRAIN", (warm_python, *TRAIN[1:]))
+    monkeypatch.setattr(sys, "executable", warm_python)
     (tmp_path / "tiny.yaml").write_text(TINY)
     published = pd.DataFrame(
         {
