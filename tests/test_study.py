@@ -760,8 +760,8 @@ def test_a_running_cell_that_nobody_holds_is_stopped(tmp_path):
 
 
 def study_script(stand_in, *arguments):
-    """Python that runs a study with the stand-in for its runs. The engine and the cells are new processes, each a child of the
-    one that started it, as they are for users.
+    """Python that runs a study with the stand-in for its runs. The engine and the cells are new processes, each a child of
+    the one that started it, as they are for users.
     """
     return (
         "import sys\nfrom attnfaith.cli import guarded\nfrom attnfaith.study import command, plan\n"
