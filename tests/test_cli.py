@@ -19,6 +19,7 @@ from attnfaith import cli, recipes, record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.loading import load_splits
 from attnfaith.data.planted_evidence import generate
+from tests.figures import IN_A_PROCESS
 
 
 TINY = """
@@ -469,7 +470,7 @@ finally:
 @pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path, repository, warm_python):
     """Told nothing about the CPU, they still are one training; with dropout, each text is seen once in every epoch."""
-    (tmp_path / "spy.py").write_text(SPY.format(script=str(repository / "recipes" / "train.py")))
+    (tmp_path / "spy.py").write_text(IN_A_PROCESS + SPY.format(script=str(repository / "recipes" / "train.py")))
     arguments = [
         "--config",
         "tiny.yaml",

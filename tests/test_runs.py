@@ -26,6 +26,7 @@ from attnfaith.recipes import RecipeError
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page import report
 from attnfaith.runs import RunError
+from tests.figures import IN_A_PROCESS
 
 
 pytestmark = pytest.mark.usefixtures("quick_report")
@@ -1178,7 +1179,7 @@ def test_a_folder_in_use_is_left_alone(copied):
 def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe, warm_python):
     """Of two processes that start at once with other recipes, one trains and the other says who does."""
     folder, processes = tmp_path / "run", []
-    command = "import sys; from attnfaith import cli; sys.exit(cli.main())"
+    command = IN_A_PROCESS + "from attnfaith import cli; sys.exit(cli.main())"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for seed in (3, 4):
         path = tmp_path / f"{seed}.yaml"

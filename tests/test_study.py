@@ -25,6 +25,7 @@ from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.study import DEFAULT
 from attnfaith.study import cell as work
 from attnfaith.study import command, execute, plan, status
+from tests.figures import IN_A_PROCESS
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -958,7 +959,11 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
 @pytest.mark.slow
 def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys, warm_python):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(plan, "TRAIN", (warm_python, *TRAIN[1:]))
+    assert TRAIN == (PYTHON, "-m", "attnfaith", "train")
+    (tmp_path / "train.py").write_text(
+        IN_A_PROCESS + "from attnfaith import cli\nsys.exit(cli.main(['train', *sys.argv[1:]]))"
+    )
+    monkeypatch.setattr(plan, "TRAIN", (warm_python, str(tmp_path / "train.py")))
     monkeypatch.setattr(sys, "executable", warm_python)
     (tmp_path / "tiny.yaml").write_text(TINY)
     published = pd.DataFrame(
