@@ -5,6 +5,7 @@ import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that tests start compiles the whole package anew
 
 import gc
 from pathlib import Path
@@ -30,6 +31,15 @@ def pytest_collection_finish(session):
 def repository():
     """The root of the checkout."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def warm_python():
+    """In place of `sys.executable`: a Python that has imported what takes long and is not Hugging Face's (`warm_python`)."""
+    from tests.warm_python import start
+
+    with start() as executable:
+        yield executable
 
 
 @pytest.fixture(scope="session")

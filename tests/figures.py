@@ -1,11 +1,21 @@
 """Figures that cost nothing to draw, for tests of what stands around them."""
 
+from pathlib import Path
+
 from matplotlib.figure import Figure
 
 from attnfaith.reporting import render, sections
 
 
 REPORT = "attnfaith.reporting.page.report.drawings"
+IN_A_PROCESS = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+from attnfaith.reporting.page import report
+from tests.figures import one_small_figure
+report.drawings = one_small_figure()
+"""
+"""What a script of its own begins with, to write such reports."""
 
 
 def one_small_figure(name="attention_overview"):

@@ -10,10 +10,12 @@ from pathlib import Path
 
 
 PARENT = """
-import json, os, sys, traceback
+import gc, json, os, sys, traceback
 from attnfaith import cli, hub
 
 exec(sys.argv[1])
+gc.collect()
+gc.freeze()  # else every child looks at all that was imported, and gets a copy of it
 print("ready", flush=True)
 for line in sys.stdin:
     job = json.loads(line)
@@ -54,12 +56,14 @@ class Command:
 
 
 class Forks:
-    """Runs commands one after another. warm: Python that is run once, before the first."""
+    """Runs commands one after another. warm: Python that is run once, before the first. python: what runs the process
+    that forks.
+    """
 
-    def __init__(self, environment: Mapping[str, str], folder: Path, warm: str = ""):
+    def __init__(self, environment: Mapping[str, str], folder: Path, warm: str = "", python: str = sys.executable):
         self.folder, self.count = folder, 0
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PARENT, warm],
+            [python, "-c", PARENT, warm],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

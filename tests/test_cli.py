@@ -20,6 +20,7 @@ from attnfaith.cli import common
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.loading import load_splits
 from attnfaith.data.planted_evidence import generate
+from tests.figures import IN_A_PROCESS
 
 
 TINY = """
@@ -468,9 +469,9 @@ finally:
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_model(tmp_path, repository):
+def test_two_processes_train_one_model(tmp_path, repository, warm_python):
     """Told nothing about the CPU, they still are one training; with dropout, each text is seen once in every epoch."""
-    (tmp_path / "spy.py").write_text(SPY.format(script=str(repository / "recipes" / "train.py")))
+    (tmp_path / "spy.py").write_text(IN_A_PROCESS + SPY.format(script=str(repository / "recipes" / "train.py")))
     arguments = [
         "--config",
         "tiny.yaml",
@@ -482,7 +483,7 @@ def test_two_processes_train_one_model(tmp_path, repository):
         "8",
     ]
     done = subprocess.run(
-        [sys.executable, *LAUNCH, "spy.py", *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
+        [warm_python, *LAUNCH, "spy.py", *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("run/report/index.html") == 1
@@ -521,9 +522,9 @@ def test_processes_get_the_arguments_of_the_command(words, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_error_of_several_processes_is_one_line(tmp_path):
+def test_an_error_of_several_processes_is_one_line(tmp_path, warm_python):
     """What one process meets, while the others wait for it."""
-    command = [sys.executable, "-m", "attnfaith", "train", "--config", "tiny.yaml", "--processes", "2"]
+    command = [warm_python, "-m", "attnfaith", "train", "--config", "tiny.yaml", "--processes", "2"]
     done = subprocess.run([*command, "--data.arguments.length", "10"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr and "Error" not in done.stderr, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]

@@ -98,12 +98,12 @@ SHORT_WAITS = "import time; wait = time.sleep; time.sleep = lambda seconds: wait
 
 
 @pytest.fixture(scope="module")
-def forks(server, finished, tmp_path_factory):
+def forks(server, finished, tmp_path_factory, warm_python):
     environment = server.environment(tmp_path_factory.mktemp("home"), token=None)
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path_factory.mktemp("copies"))}  # of killed pushes
     warm = f"hub.plan({str(finished)!r}, 'warm')\n"  # what the first push of a process compiles and imports
     warm += SHORT_WAITS
-    with Forks(environment, tmp_path_factory.mktemp("cwd"), warm) as started:
+    with Forks(environment, tmp_path_factory.mktemp("cwd"), warm, warm_python) as started:
         yield started
 
 
@@ -900,11 +900,11 @@ def test_somebody_elses_commit_at_the_same_moment(run, owner):
 
 
 @pytest.mark.slow
-def test_no_network(run, tmp_path):
+def test_no_network(run, tmp_path, warm_python):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     environment |= {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "hf_kept_secret", "HF_HOME": str(tmp_path)}
     script = "import sys; from attnfaith.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", SHORT_WAITS + script, "push", str(run), "--to", "alice"]
+    command = [warm_python, "-c", SHORT_WAITS + script, "push", str(run), "--to", "alice"]
     for more, says in (({}, "no connection to http://127.0.0.1:9"), ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set")):
         done = subprocess.run(command, env={**environment, **more}, capture_output=True, text=True, check=False)
         (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
@@ -1055,7 +1055,7 @@ print(json.dumps({
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blocked", [("attnfaith",), ()], ids=["without the package", "with it"])
-def test_round_trip(run, owner, tmp_path, blocked):
+def test_round_trip(run, owner, tmp_path, blocked, warm_python):
     """What a stranger loads is what was measured: weights, attention, records, tables, metric."""
     assert owner.push(run) == 0, owner.output
     (tmp_path / "elsewhere").mkdir()
@@ -1068,7 +1068,7 @@ def test_round_trip(run, owner, tmp_path, blocked):
     shown = shown.replace("OWNER", owner.name).replace("sst-bilstm-additive-sparsemax", "tiny")
     script = STRANGER.replace("BLOCKED", repr(blocked)).replace("OWNER", repr(owner.name)).replace("# README", shown)
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable if blocked else warm_python, "-c", script],
         cwd=tmp_path / "elsewhere",
         env=environment,
         capture_output=True,

@@ -768,11 +768,11 @@ def test_a_killed_server_leaves_whole_commits(served, tmp_path):
 
 
 @pytest.fixture
-def client(hub, tmp_path):
+def client(hub, tmp_path, warm_python):
     """Runs a command, or a script in Python, as a process that uses the Hub; returns what it has written."""
 
     def run(command, *, token=ALICE, code=0, **environment):
-        command = [sys.executable, "-c", command] if isinstance(command, str) else command
+        command = [warm_python, "-c", command] if isinstance(command, str) else command
         environment = hub.environment(tmp_path / "home", token=token) | environment
         done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=900)
         assert done.returncode == code, done.stdout + done.stderr

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import types
 
 import datasets
@@ -607,7 +606,8 @@ def test_an_unreadable_plan(go, counted, tmp_path):
 
 
 KILLED = """
-import sys, datasets
+import os, sys, datasets
+print(os.getpid(), flush=True)
 sys.path.insert(0, {tests!r})
 from attnfaith import AttentionClassifierForSequenceClassification, measurement
 inner = measurement._measure_batch
@@ -625,7 +625,7 @@ measurement.measure(model, rows, measurement.record.Identity("tiny", "rev", "tes
 
 
 @pytest.mark.slow
-def test_killed_by_the_system(go, texts, tiny_model, tmp_path, counted):
+def test_killed_by_the_system(go, texts, tiny_model, tmp_path, counted, warm_python):
     whole = go("whole.parquet")
     tiny_model().save_pretrained(tmp_path / "model")
     texts().save_to_disk(tmp_path / "data")
@@ -635,11 +635,12 @@ def test_killed_by_the_system(go, texts, tiny_model, tmp_path, counted):
         "data": str(tmp_path / "data"),
         "output": str(tmp_path / "r.parquet"),
     }
-    process = subprocess.Popen([sys.executable, "-c", KILLED.format(**paths, delay=0.3)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([warm_python, "-c", KILLED.format(**paths, delay=0.3)], stdout=subprocess.PIPE, text=True)
+    number = int(process.stdout.readline())  # of the process that measures
     for _ in range(7):
         assert process.stdout.readline() == "batch\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    os.kill(number, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
     process.stdout.close()
     assert list((tmp_path / "r.parquet.shards").glob("*.parquet")) and not (tmp_path / "r.parquet").exists()
     counted.done.clear()
@@ -824,7 +825,7 @@ TWO = [
 
 
 @pytest.mark.slow
-def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path):
+def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, warm_python):
     from attnfaith import runs
 
     sizes = {"train": 64, "validation": 24, "test": 1100}  # three shards, two for the first process
@@ -840,7 +841,7 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path):
         runs.train.train(recipe, arguments, folder, texts, None, state)
     alone = record.load(runs.measure_run(folder, recipe))
     script = repository / "recipes" / "measure.py"
-    command = [sys.executable, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]
+    command = [warm_python, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=tmp_path, check=False
     )

@@ -69,10 +69,10 @@ def checkout(tmp_path, small_recipe):
 
 
 @pytest.mark.slow
-def test_release(hub, checkout, tmp_path, stack):
+def test_release(hub, checkout, tmp_path, stack, warm_python):
     environment = hub.environment(tmp_path / "home") | {"PYTHONPATH": str(checkout / "src"), "CUDA_VISIBLE_DEVICES": ""}
 
-    forks = stack.enter_context(Forks(environment, tmp_path))
+    forks = stack.enter_context(Forks(environment, tmp_path, python=warm_python))
 
     def release(*options):
         done = forks.run(["release", "study.yaml", "--to", "alice", "--cores", "2", *options], checkout)
@@ -135,9 +135,9 @@ def test_release(hub, checkout, tmp_path, stack):
 
 
 @pytest.mark.slow
-def test_what_is_refused_before_anything_is_run(hub, checkout, tmp_path, stack):
+def test_what_is_refused_before_anything_is_run(hub, checkout, tmp_path, stack, warm_python):
     environment = hub.environment(tmp_path / "home", token=None) | {"PYTHONPATH": str(checkout / "src")}
-    forks = stack.enter_context(Forks(environment, tmp_path))
+    forks = stack.enter_context(Forks(environment, tmp_path, python=warm_python))
     for options, says in (
         (["--to", "alice"], "no access token"),
         (["--to", "a--b"], "is no name of a repository"),

@@ -1,6 +1,7 @@
 """Recorded runs carried out again: from a folder and from a Hub, what agrees and what is said of the rest."""
 
 import csv
+import functools
 import json
 import math
 import os
@@ -462,13 +463,19 @@ print(len(rows), {row.agreement for row in rows}, source.table.num_rows)
 COMMAND = "import sys; from attnfaith import cli; sys.exit(cli.main())"
 
 
-def client(hub, home, *arguments, token="hf_alice"):
+@pytest.fixture
+def client(hub, warm_python):
+    """Runs Python with arguments, as a user of the Hub or, with no token, as nobody."""
+    return functools.partial(run_client, warm_python, hub)
+
+
+def run_client(python, hub, home, *arguments, token="hf_alice"):
     environment = {**hub.environment(home, token=token), "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, cwd=home)
+    return subprocess.run([python, *arguments], capture_output=True, text=True, env=environment, cwd=home)
 
 
 @pytest.mark.slow
-def test_from_a_hub(hub, finished, tmp_path):
+def test_from_a_hub(client, finished, tmp_path):
     """Recipe, run.json and the record, in two shards, come from private repositories; a process of its own reads them."""
     home = tmp_path / "home"
     home.mkdir()
@@ -477,12 +484,12 @@ def test_from_a_hub(hub, finished, tmp_path):
     for number, part in enumerate((table.slice(0, 10), table.slice(10))):
         shards.append(tmp_path / f"test-{number:05d}-of-00002.parquet")
         record.save(part, shards[-1])
-    pushed = client(hub, home, "-c", PUSH, str(finished), *map(str, shards))
+    pushed = client(home, "-c", PUSH, str(finished), *map(str, shards))
     assert pushed.returncode == 0, pushed.stderr
-    read = client(hub, home, "-c", READ, str(finished))
+    read = client(home, "-c", READ, str(finished))
     assert read.returncode == 0, read.stderr
     count, agreement, rows = read.stdout.replace("{'exactly'}", "exactly").split()
     assert int(count) > 60 and agreement == EXACTLY and int(rows) == table.num_rows
-    refused = client(hub, tmp_path, "-c", COMMAND, "reproduce", "alice/tiny", token=None)
+    refused = client(tmp_path, "-c", COMMAND, "reproduce", "alice/tiny", token=None)
     assert refused.returncode == 2 and "Traceback" not in refused.stderr
     assert "alice/tiny is no folder here and cannot be read from the Hub" in refused.stderr

@@ -26,6 +26,7 @@ from attnfaith.recipes import RecipeError
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page import report
 from attnfaith.runs import RunError
+from tests.figures import IN_A_PROCESS
 
 
 pytestmark = pytest.mark.usefixtures("quick_report")
@@ -1175,15 +1176,15 @@ def test_a_folder_in_use_is_left_alone(copied):
 
 
 @pytest.mark.slow
-def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe):
+def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe, warm_python):
     """Of two processes that start at once with other recipes, one trains and the other says who does."""
     folder, processes = tmp_path / "run", []
-    command = "import sys; from attnfaith import cli; sys.exit(cli.main())"
+    command = IN_A_PROCESS + "from attnfaith import cli; sys.exit(cli.main())"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for seed in (3, 4):
         path = tmp_path / f"{seed}.yaml"
         path.write_text(small_recipe("together", folder).replace("seed: 3", f"seed: {seed}"))
-        arguments = [sys.executable, "-c", command, "train", "--config", str(path), "--resume_from_checkpoint"]
+        arguments = [warm_python, "-c", command, "train", "--config", str(path), "--resume_from_checkpoint"]
         processes.append(subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL))
     ends = [(process.communicate()[1].decode(), process.returncode) for process in processes]
     assert sorted(code for _, code in ends) == [0, 2], ends

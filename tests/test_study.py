@@ -25,6 +25,7 @@ from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.study import DEFAULT
 from attnfaith.study import cell as work
 from attnfaith.study import command, execute, plan, status
+from tests.figures import IN_A_PROCESS
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,16 +116,18 @@ if base := recipe.objective.base:
 
 
 TRAIN = plan.TRAIN  # the real one, as the stand-in may still be in its place when a real study runs
+PYTHON = sys.executable  # what studies, the engine and cells run in may be another
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory):
-    """The folder of the stand-in for training, in place for the module."""
+def stand_in(tmp_path_factory, warm_python):
+    """The folder of the stand-in for training, in place for the module; it and the engine start warm."""
     folder = tmp_path_factory.mktemp("stand_in")
     (folder / "train.py").write_text(FAKE)
     (folder / "tiny.yaml").write_text(TINY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "TRAIN", (sys.executable, str(folder / "train.py")))
+        patch.setattr(plan, "TRAIN", (warm_python, str(folder / "train.py")))
+        patch.setattr(sys, "executable", warm_python)
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
         yield folder
@@ -757,20 +760,57 @@ def test_a_running_cell_that_nobody_holds_is_stopped(tmp_path):
 # ------------------------------------------------------------------------------------- stopped, killed, started twice
 
 
-def launch(path, *extra, command=(sys.executable,)):
-    """The study in a process of its own, with the stand-in for its runs; interrupts reach it from the background too."""
-    code = (
+def study_script(stand_in, *arguments):
+    """Python that runs a study with the stand-in for its runs. The engine and the cells are new processes, each a child of
+    the one that started it, as they are for users.
+    """
+    return (
         "import sys\nfrom attnfaith.cli import guarded\nfrom attnfaith.study import command, plan\n"
-        f"plan.TRAIN = {plan.TRAIN!r}\n"
-        "sys.exit(guarded(command.main, sys.argv[1:]))\n"
+        f"sys.executable = {PYTHON!r}\nplan.TRAIN = {(PYTHON, str(stand_in / 'train.py'))!r}\n"
+        f"sys.exit(guarded(command.main, {[str(word) for word in arguments]!r}))\n"
     )
-    (path.parent / "launch.py").write_text(code)
-    return subprocess.Popen(
-        [*command, str(path.parent / "launch.py"), str(path), *extra],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+
+
+class Launched:
+    """A study in a process of its own; interrupts reach it from the background too."""
+
+    def __init__(self, forks, folder, script):
+        self.held = ExitStack()
+        self.command = self.held.enter_context(forks.running([], folder, script=script))
+        self.pid = self.command.pid
+
+    def end(self):
+        """Wait for it; its exit code and what it printed."""
+        wait_for(lambda: gone(self.pid), 120)
+        self.held.close()
+        return self.command.returncode, self.command.stdout + self.command.stderr
+
+
+@pytest.fixture(scope="module")
+def forks(stand_in, tmp_path_factory, warm_python):
+    """Has imported what a study does."""
+    from tests.forks import Forks
+
+    recipe = f"recipes.load({str(stand_in / 'tiny.yaml')!r})"
+    warm = f"from attnfaith import recipes\nfrom attnfaith.study import command\nrecipes.check_models({{'a': {recipe}}})"
+    with Forks(os.environ, tmp_path_factory.mktemp("forks"), warm, warm_python) as started:
+        yield started
+
+
+@pytest.fixture
+def launched(forks, stand_in, tmp_path):
+    """Starts studies, one after another."""
+    processes = []
+
+    def launch(*arguments):
+        processes.append(Launched(forks, tmp_path, study_script(stand_in, *arguments)))
+        return processes[-1]
+
+    yield launch
+    for process in processes:
+        if not gone(process.pid):
+            os.kill(process.pid, signal.SIGKILL)
+        process.end()
 
 
 def wait_for(what, seconds=60):
@@ -794,18 +834,16 @@ def gone(pid):
 
 
 @pytest.fixture
-def hanging(planned):
+def hanging(planned, launched):
     """A study of one quick and one hanging cell, started and at work on the latter: (path, runs, process, pid of cell)."""
     path, runs = planned({"name": "quick"}, {"name": "slow", "set": {"report.title": "hang", "seed": 5}, "after": ["quick"]})
-    process = launch(path, "--cores", "1")
+    process = launched(path, "--cores", "1")
     log = runs / "slow.log"
     wait_for(lambda: log.is_file() and "epoch 1" in log.read_text())
     pid = json.loads((runs / "slow" / "environment.json").read_text())["pid"]
     yield path, runs, process, pid
-    for number in (process.pid, pid):
-        if not gone(number):
-            os.kill(number, signal.SIGKILL)
-    process.communicate()
+    if not gone(pid):
+        os.kill(pid, signal.SIGKILL)
 
 
 def statuses(path):
@@ -823,31 +861,31 @@ def test_a_stopped_study_leaves_no_process(hanging, number, capsys):
     assert shown[-1].startswith("1 of 2 done, 1 running, 0 failed, about ")
     children = psutil.Process(process.pid).children(recursive=True)
     assert pid in [child.pid for child in children]
-    process.send_signal(number)
-    printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 130 and all(gone(child.pid) for child in children)
+    os.kill(process.pid, number)
+    code, printed = process.end()
+    assert code == 130 and all(gone(child.pid) for child in children)
     assert "1 of 2 cells complete; the same command goes on from here" in printed
     assert statuses(path) == ["complete", "stopped"]
 
 
 @pytest.mark.slow
-def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging, capsys):
+def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging, launched, capsys):
     path, runs, process, pid = hanging
     with pytest.raises(FileError, match=rf"runs.* is in use by a study, process {process.pid} on "):
         command.main([str(path)])
-    process.kill()
-    process.wait()
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.end()[0] == -signal.SIGKILL
     assert not gone(pid) and statuses(path) == ["complete", "running"]  # its cell is still there
     changed = yaml.safe_load(path.read_text())
     del changed["blocks"][1]["set"]["report.title"]
     path.write_text(yaml.safe_dump(changed))
-    again = launch(path)  # the lock went with its holder, and the cell is waited for
+    again = launched(path)  # the lock went with its holder, and the cell is waited for
     wait_for(lambda: "cells/slow/" in (runs / ".study" / "engine.log").read_text().split("quick", 1)[-1])
     time.sleep(3)
     assert (runs / "slow" / "starts").read_text() == "x" and not gone(pid)
     os.kill(pid, signal.SIGKILL)
-    printed, _ = again.communicate(timeout=120)
-    assert again.returncode == 0 and "slow: complete in" in printed, printed
+    code, printed = again.end()
+    assert code == 0 and "slow: complete in" in printed, printed
     assert (runs / "quick" / "starts").read_text() == "x" and (runs / "slow" / "starts").read_text() == "xx"
     assert len(pd.read_csv(path.parent / "results" / "performance.csv")) == 2
     command.main([str(path), "--status"])
@@ -859,20 +897,21 @@ def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging, capsys):
 def test_a_killed_cell_is_told_and_goes_on(hanging, killed):
     path, runs, process, pid = hanging
     os.kill(pid if killed == "cell" else psutil.Process(pid).ppid(), signal.SIGKILL)
-    printed, _ = process.communicate(timeout=120)
+    code, printed = process.end()
     why = "ended by signal SIGKILL" if killed == "cell" else "killed or stopped from outside; the next call goes on with it"
-    assert process.returncode == 2 and f"slow: FAILED: {why}" in printed and gone(pid)
+    assert code == 2 and f"slow: FAILED: {why}" in printed and gone(pid)
     table = pd.read_csv(path.parent / "results" / "cells.csv", keep_default_na=False).set_index("cell")
     assert table.loc["slow"].to_dict() == {"block": "slow", "status": "failed", "n": "NaN", "reason": why}
 
 
 @pytest.mark.slow
-def test_launched_by_accelerate(planned):
+def test_launched_by_accelerate(planned, stand_in, tmp_path, warm_python):
     path, runs = planned({"name": "a"})
-    command = (sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
-    process = launch(path, command=command)
-    printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, printed
+    (tmp_path / "launch.py").write_text(study_script(stand_in, path))
+    command = [PYTHON, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1", "--no_python"]
+    command += [warm_python, str(tmp_path / "launch.py")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout
     seen = json.loads((runs / "a" / "environment.json").read_text())
     assert not [name for name in seen if name.startswith("ACCELERATE_")] and seen["OMP_NUM_THREADS"] == "1"
 
@@ -905,7 +944,7 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
         f"for name in {list(analyses)!r}: main([str(Path(sys.argv[1]) / f'{{name}}.yaml'), '--tables'])\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([PYTHON, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == ["False False"], done.stdout + done.stderr
     table = (path.parent / "results" / "performance.csv").read_bytes()
     assert all((tmp_path / name / "performance.csv").read_bytes() == table for name in analyses)
@@ -918,9 +957,14 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys):
+def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys, warm_python):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(plan, "TRAIN", TRAIN)
+    assert TRAIN == (PYTHON, "-m", "attnfaith", "train")
+    (tmp_path / "train.py").write_text(
+        IN_A_PROCESS + "from attnfaith import cli\nsys.exit(cli.main(['train', *sys.argv[1:]]))"
+    )
+    monkeypatch.setattr(plan, "TRAIN", (warm_python, str(tmp_path / "train.py")))
+    monkeypatch.setattr(sys, "executable", warm_python)
     (tmp_path / "tiny.yaml").write_text(TINY)
     published = pd.DataFrame(
         {

@@ -1,8 +1,10 @@
 """The Auto classes know the models in any order of imports, and a checkpoint loads where this package is not installed.
 
-Each case is a fresh Python process: what is registered in this one says nothing.
+Each case is a Python process that has imported neither attnfaith nor transformers: what is registered in this one says
+nothing.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -52,7 +54,7 @@ def build(encoder="bilstm", query="learned", projection="softmax", **fields):
     return AttentionClassifierForSequenceClassification(config).eval()
 
 
-def python(script, tmp_path, blocked=()):
+def run_script(executable, script, tmp_path, blocked=()):
     """Run a script in a new process in which the given packages cannot be imported; return what it prints last, as JSON."""
     blocker = f"""
         import importlib.abc, json, sys, warnings
@@ -69,7 +71,7 @@ def python(script, tmp_path, blocked=()):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "PYTEST_"))}
     environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(blocker) + textwrap.dedent(script)],
+        [executable, "-c", textwrap.dedent(blocker) + textwrap.dedent(script)],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -78,6 +80,12 @@ def python(script, tmp_path, blocked=()):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def python(warm_python):
+    """`run_script` where all that takes long but Hugging Face's libraries has been imported."""
+    return functools.partial(run_script, warm_python)
 
 
 # What is saved
@@ -110,7 +118,7 @@ def test_import_is_light(tmp_path):
         dir(attnfaith)
         print(json.dumps(sorted(heavy & set(sys.modules))))
     """
-    assert python(script, tmp_path) == []
+    assert run_script(sys.executable, script, tmp_path) == []
 
 
 CHECK = """
@@ -138,7 +146,7 @@ CHECK = """
         "from attnfaith.models.encoders import ENCODERS",
     ],
 )
-def test_auto_classes_in_any_order(order, tmp_path):
+def test_auto_classes_in_any_order(order, python, tmp_path):
     build().save_pretrained(tmp_path / "checkpoint")
     build_tokenizer(["good film"], preprocessing="whitespace").save_pretrained(tmp_path / "checkpoint")
     place = "attnfaith.models."
@@ -151,7 +159,7 @@ def test_auto_classes_in_any_order(order, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("early", [True, False])
-def test_another_transformers_works_without_our_models(early, tmp_path):
+def test_another_transformers_works_without_our_models(early, python, tmp_path):
     """Where its tables have other names, importing attnfaith breaks nothing: what does not work is logged, and none of its
     tables has half of an entry.
     """
@@ -194,7 +202,7 @@ def test_another_transformers_works_without_our_models(early, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blocked", [("attnfaith",), ("attnfaith", "entmax")], ids="+".join)
-def test_remote_code(blocked, tmp_path):
+def test_remote_code(blocked, python, tmp_path):
     """Where attnfaith is not installed: the same numbers for every encoder, again after saving from the loaded code."""
     expected = {}
     for encoder, query, projection, hierarchy in CELLS:
@@ -242,7 +250,7 @@ def test_remote_code(blocked, tmp_path):
 
 
 @pytest.mark.slow
-def test_sparse_checkpoint_says_that_entmax_is_missing(tmp_path):
+def test_sparse_checkpoint_says_that_entmax_is_missing(python, tmp_path):
     build(projection="sparsegen", sparsegen_lambda=0.5).save_pretrained(tmp_path / "checkpoint")
     script = f"""
         import torch
@@ -257,7 +265,7 @@ def test_sparse_checkpoint_says_that_entmax_is_missing(tmp_path):
 
 
 @pytest.mark.slow
-def test_loads_again_here_after_saving_from_remote_code(tmp_path):
+def test_loads_again_here_after_saving_from_remote_code(python, tmp_path):
     """A checkpoint written by its own copied code is an ordinary checkpoint for the package."""
     model = build("transformer")
     model.save_pretrained(tmp_path / "checkpoint")

@@ -42,7 +42,7 @@ def main(plan_path: str, name: str) -> int:
         held.enter_context(folder_lock(place, f"the cell {name}"))
         gpu = _own_gpu(held, control / "gpus", plan["gpus"], plan["places"])
         started = time.time()
-        note(place, status="running", started=started)
+        note(place, status="running", started=started, study=plan["study"])
         log = Path(given["log"])
         with open(log, "w", encoding="utf-8") as stream:
             process = subprocess.Popen(
@@ -56,7 +56,7 @@ def main(plan_path: str, name: str) -> int:
             code = process.wait()
         status = "complete" if code == 0 else "stopped" if stops else "failed"
         why = why_failed(log, code) if status == "failed" else ""
-        note(place, status=status, seconds=round(time.time() - started, 1), why=why)
+        note(place, status=status, seconds=round(time.time() - started, 1), why=why, study=plan["study"])
     return int(code != 0)
 
 

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from attnfaith.files import folder_lock, write_atomically
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study import status
-from attnfaith.study.cell import OUTCOME, STOPS, end_with_parent, last_lines, note
+from attnfaith.study.cell import OUTCOME, STOPS, end_with_parent, last_lines, note, read_outcome
 from attnfaith.study.plan import Cell, kept
 
 
@@ -82,8 +83,9 @@ def run_cells(
         pending = _pending(chosen, wanted, remeasure=remeasure)
         gpus = [] if executor else available_gpus()
         workers = cores or (len(pending) if executor else len(gpus) or available_cores())
-        _write_workflow(control, pending, gpus, workers, remeasure=remeasure)
-        watch = _Watch(root, chosen, pending, workers)
+        study_id = uuid.uuid4().hex
+        _write_workflow(control, pending, gpus, workers, study_id, remeasure=remeasure)
+        watch = _Watch(root, chosen, pending, workers, study_id)
         if not pending:
             return watch.states
         where = ["--executor", executor, "--jobs"] if executor else ["--cores"]
@@ -126,7 +128,9 @@ def _pending(chosen: Sequence[Cell], wanted: Mapping[str, Recipe], *, remeasure:
     return [cell for cell in chosen if cell.name in pending]
 
 
-def _write_workflow(control: Path, pending: Sequence[Cell], gpus: Sequence[str], workers: int, *, remeasure: bool) -> None:
+def _write_workflow(
+    control: Path, pending: Sequence[Cell], gpus: Sequence[str], workers: int, study_id: str, *, remeasure: bool
+) -> None:
     """The plan and the workflow that runs it; what earlier runs noted of these cells goes."""
     names = {cell.name for cell in pending}
     again = ["--remeasure"] if remeasure else []
@@ -138,7 +142,7 @@ def _write_workflow(control: Path, pending: Sequence[Cell], gpus: Sequence[str],
         }
         for cell in pending
     }
-    plan = {"folder": os.getcwd(), "gpus": list(gpus), "places": workers, "cells": cells}
+    plan = {"study": study_id, "folder": os.getcwd(), "gpus": list(gpus), "places": workers, "cells": cells}
     for name, file in itertools.product(names, (OUTCOME, "done")):
         (control / "cells" / name / file).unlink(missing_ok=True)
     write_atomically(control / "plan.json", json.dumps(plan, indent=1, ensure_ascii=False))
@@ -199,8 +203,8 @@ def _caught_stops() -> Iterator[list[int]]:
 class _Watch:
     """The states of cells while they run, and a line on standard output for each that changes."""
 
-    def __init__(self, root: Path, cells: Sequence[Cell], pending: Sequence[Cell], workers: int):
-        self.root, self.pending, self.workers, self.looked = root, pending, workers, 0.0
+    def __init__(self, root: Path, cells: Sequence[Cell], pending: Sequence[Cell], workers: int, study_id: str):
+        self.root, self.pending, self.workers, self.study_id, self.looked = root, pending, workers, study_id, 0.0
         self.states = {cell.name: status.state_of(root, cell, ready=cell not in pending) for cell in cells}
         for name in (cell.name for cell in cells if cell not in pending):
             print(f"{name}: complete already")
@@ -212,7 +216,9 @@ class _Watch:
         self.looked = time.monotonic()
         for cell in self.pending:
             before = self.states[cell.name]
-            if before.status in ("waiting", "running"):
+            # a cell that a killed study left at work is waited for: how that ends is not how this study's ends
+            own = read_outcome(status.place_of(self.root, cell.name)).get("study") == self.study_id
+            if own and before.status in ("waiting", "running"):
                 self.states[cell.name] = state = status.state_of(self.root, cell)
                 if before.status == "waiting" and state.status in ("complete", "failed"):  # since it was looked at
                     print(f"{state.cell}: started", flush=True)
