@@ -51,8 +51,7 @@ def _lstm_products(encoder, entered, mask, states, slopes) -> torch.Tensor:
     bias = torch.stack([lstm.bias_ih_l0 + lstm.bias_hh_l0 for lstm in layers]).to(dtype)
     gates = first + bias[:, None, None]
     if length > 1:
-        before = seen[:, :-1].reshape(2, -1, size)
-        gates[:, 1:] += (before @ recurrent.transpose(1, 2)).view(2, length - 1, texts, -1)
+        gates[:, 1:].flatten(1, 2).baddbmm_(seen[:, :-1].flatten(1, 2), recurrent.transpose(1, 2))
     # tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is several times faster
     gates[..., 2 * size : 3 * size] *= 2
     enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
@@ -84,7 +83,7 @@ def _lstm_products(encoder, entered, mask, states, slopes) -> torch.Tensor:
 
 
 def _both(values: torch.Tensor) -> torch.Tensor:
-    """Values (B,T,2G) of either direction in the order in which it reads, the backward one from the padding on: (2,T,B,G)."""
+    """Values (B,T,2G) of either direction as it reads, the backward one from the padding on: (2,T,B,G)."""
     onward, backward = values.transpose(0, 1).chunk(2, -1)
     return torch.stack([onward, backward.flip(0)])
 
