@@ -28,13 +28,13 @@ def readings_without(encoder, entered, states, lengths, start: int, end: int, re
     weights = reading.view.weight.split(size, 1)
     bias = reading.view.bias if reading.view.bias.dim() == 1 else reading.view.bias.unsqueeze(1)
     halves = [part @ weight.t() for part, weight in zip(states[:, :longest].split(size, -1), weights, strict=True)]
-    ends, made = (start, end), []
-    for lstm, order, brought, weight, other, skipped in zip(
+    ends, made = ((start, end), (end, start)), []
+    for lstm, order, brought, weight, other, (skipped, unread) in zip(
         encoder.directions, orders, entered.chunk(2, -1), weights, reversed(halves), ends, strict=True
     ):
         whole, other = _as_read(halves[0] + halves[1] + bias, order), _as_read(other + bias, order)
-        inputs = _as_read(brought, order)
-        made.append(_one_direction(lstm, inputs, lengths, skipped, weight, whole, other, reading))
+        inputs = _as_read(brought, order[:, : longest - unread])  # no state is asked for of what is not deleted
+        made.append(_one_direction(lstm, inputs, lengths - unread, skipped, weight, whole, other, reading))
     deleted = torch.arange(start, longest - end, device=lengths.device)[:, None, None]
     place = torch.arange(longest - 1, device=lengths.device)
     rows, last = torch.arange(len(lengths), device=lengths.device)[:, None], lengths[:, None] - 1
@@ -53,20 +53,21 @@ def _as_read(values: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
 def _one_direction(lstm, inputs, lengths, start, weight, whole, other, reading) -> torch.Tensor:
     """Scores and class values (N,B,T,1+C) at token t, as read, of the texts without token start + n, for all t behind it.
 
-    inputs (T,B,4D): what tokens bring to the gates. weight (O,D): what the view reads of this direction's states. whole and
-    other (T,B,O): what it reads of the whole text, in all and of the other direction. All as this direction reads.
+    inputs (t,B,4D): what the tokens that are read bring to the gates; lengths (B,): how many these are. weight (O,D): what
+    the view reads of this direction's states. whole and other (T,B,O): what it reads of the whole text, in all and of the
+    other direction. All as this direction reads.
     """
     size, (length, texts, _) = lstm.hidden_size, inputs.shape
     scale = gate_scale(lstm)
     recurrent, weight = (lstm.weight_hh_l0 * (2 * scale).unsqueeze(1)).t(), 2 * weight.t()
     inputs = torch.addcmul((lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale, inputs, scale)
     deletions = max(length - start - 1, 0)
-    made = inputs.new_zeros(deletions + 1, texts, length, 1 + len(reading.weight))
+    made = inputs.new_zeros(len(whole), texts, len(whole), 1 + len(reading.weight))
     hidden = inputs.new_zeros(deletions + 1, texts, size)
     cell = torch.zeros_like(hidden)
     buffer = inputs.new_empty((deletions + 1) * texts, 4 * size)
     held = inputs.new_empty(texts, 4 * size)  # the recurrent part of the whole text's gates at the token before
-    first, of_whole = 0, torch.cat([part.reshape(length, texts, -1) for part in reading.of(whole)], -1)
+    first, of_whole = 0, torch.cat([part.reshape(len(whole), texts, -1) for part in reading.of(whole)], -1)
     counts = (lengths > torch.arange(length, device=lengths.device).unsqueeze(1)).sum(1).tolist()
     for position, count in enumerate(counts):
         if count < texts:  # some texts have ended
