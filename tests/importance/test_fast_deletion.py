@@ -59,8 +59,8 @@ def test_changes_that_an_lstm_forgets(replaces, forgets, monkeypatch):
         lstm.bias_ih_l0.data[SIZE // 2 : SIZE] = -4.0 if forgets else 40.0
     changes, shape = ((embedded.flip(1),), (50, 3, 60)) if replaces else ((), (50, 3, 59))
     ours, definition = (blocks_replaced, define_replaced) if replaces else (blocks_without, define_without)
-    inner, asked = lstm_deletion._forgotten, []
-    monkeypatch.setattr(lstm_deletion, "_forgotten", lambda *given: asked.append(inner(*given)) or asked[-1])
+    inner, asked = lstm_deletion.forgotten, []
+    monkeypatch.setattr(lstm_deletion, "forgotten", lambda *given: asked.append(inner(*given)) or asked[-1])
     with torch.no_grad():
         expected = in_one(definition(encoder, embedded, *changes, 3, 53), shape)
         close(in_one(ours(encoder, embedded, *changes, 3, 53), shape), expected)

@@ -314,7 +314,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
     f"{IMPORTANCE}/gradient.py": (
         ("signed", "spread.unsqueeze(-1) * value.abs()", "spread.unsqueeze(-1) * value"),
         ("p for p(1 - p)", "odds.sigmoid() * (-odds).sigmoid()", "odds.sigmoid()"),
-        ("the gradient flows through attention", "reading.logits(hold=True)", "reading.logits()"),
+        ("the gradient flows through attention", "log_odds, hold=True)", "log_odds)"),
     ),
     f"{IMPORTANCE}/gradient_norm.py": (
         ("attention is never held", "log_odds(reading.logits(hold=True))", "log_odds(reading.logits())"),

@@ -1,10 +1,11 @@
 """What the gradient measures share: inputs that gradients can be taken of."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
+from attnfaith.importance._fast.products import products_of_inputs
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects import Batch, Subject
 
@@ -100,6 +101,38 @@ def gradients(output: torch.Tensor, inputs: list[torch.Tensor], last: bool = Tru
     taken = iter(torch.autograd.grad(output.sum(), needed, allow_unused=True, retain_graph=not last))
     slopes = [next(taken) if value.requires_grad else None for value in inputs]
     return [torch.zeros_like(value) if slope is None else slope for slope, value in zip(slopes, inputs, strict=True)]
+
+
+def products(
+    subject: Subject, batch: Batch, explain: Callable[[torch.Tensor], torch.Tensor], *, hold: bool = False
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """f (B,) and x . df/dx (B,T) of items' embeddings x and, of a subject that has them, of states; f = explain(logits).
+
+    hold: no gradient flows through attention.
+    """
+    if "layers" in subject.capabilities and subject.level == "token":
+        return _through_states(subject, batch, explain, hold)
+    with differentiable(subject, batch) as reading:
+        f = explain(reading.logits(hold=hold))
+        slopes = gradients(f, reading.inputs)
+    inward = [_products(value.detach(), slope) for value, slope in zip(reading.inputs, slopes, strict=True)]
+    return f.detach(), [item_sums(inward[0], subject.items(batch)), *inward[1:]]
+
+
+def _through_states(subject, batch, explain, hold):
+    """The same of our classifiers of tokens: all that reaches a token's embedding comes through the states."""
+    hidden, mask, query = subject.encoded(batch)
+    with without_parameters(subject), torch.enable_grad():
+        states = hidden.detach().requires_grad_()
+        attention = subject.attend(states, mask, query)
+        f = explain(subject.decode(states, attention.detach() if hold else attention, query))
+        (slopes,) = gradients(f, [states])
+        of_inputs = products_of_inputs(subject, batch, slopes)
+    return f.detach(), [of_inputs, _products(hidden, slopes)]
+
+
+def _products(values: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
+    return (values * slopes).sum(-1, dtype=torch.float64)
 
 
 def log_odds(logits: torch.Tensor) -> torch.Tensor:

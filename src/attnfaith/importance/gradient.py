@@ -1,6 +1,6 @@
 """Gradient importance as Jain & Wallace (2019) define it: |x . dp/dx|, with attention held fixed."""
 
-from attnfaith.importance._inputs import STATES, differentiable, gradients, item_sums, log_odds
+from attnfaith.importance._inputs import STATES, log_odds, products
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks
 
@@ -38,14 +38,10 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
-    with differentiable(subject, batch) as reading:
-        odds = log_odds(reading.logits(hold=True))
-        slopes = gradients(odds, reading.inputs)
-    mask, odds = subject.attendable(batch).cpu(), odds.detach()
+    odds, inward = products(subject, batch, log_odds, hold=True)
+    mask = subject.attendable(batch).cpu()
     spread = odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
-    inward = [(value * slope).sum(-1) for value, slope in zip(reading.inputs, slopes, strict=True)]
-    inward[0] = item_sums(inward[0], subject.items(batch))
     return {
-        name: ragged((spread.unsqueeze(-1) * value.abs()).detach().float().cpu(), mask)
+        name: ragged((spread.unsqueeze(-1) * value.abs()).float().cpu(), mask)
         for name, value in zip(COLUMNS, inward, strict=False)  # states where there are any
     }

@@ -1,7 +1,7 @@
 """Gradient times input (Denil et al. 2015; Shrikumar et al. 2016): the part of a linear approximation that a token has."""
 
 from attnfaith.importance._explained import check_data, check_target, explained
-from attnfaith.importance._inputs import STATES, differentiable, gradients, item_sums
+from attnfaith.importance._inputs import STATES, products
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks
 
@@ -43,10 +43,7 @@ def measure(subject, batch, *, seed: int = 0, target="predicted", output: str = 
 
     Source: Denil et al. 2015; Shrikumar et al. 2016.
     """
-    with differentiable(subject, batch) as reading:
-        slopes = gradients(explained(reading.logits(), batch, target, output), reading.inputs)
-    products = [(value * slope).detach().double().sum(-1) for value, slope in zip(reading.inputs, slopes, strict=True)]
-    products[0] = item_sums(products[0], subject.items(batch))
+    _, inward = products(subject, batch, lambda logits: explained(logits, batch, target, output))
     mask = subject.attendable(batch).cpu()
     # of states where there are any
-    return {name: ragged(values.float().cpu(), mask) for name, values in zip(COLUMNS, products, strict=False)}
+    return {name: ragged(values.float().cpu(), mask) for name, values in zip(COLUMNS, inward, strict=False)}

@@ -2,7 +2,8 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -59,7 +60,7 @@ class Column:
     def field(self, name: str) -> pa.Field:
         """The Arrow field, which carries all that this column says. Raises RecordError as `check_name` does."""
         check_name(name)
-        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(asdict(self)).encode()})
+        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(vars(self)).encode()})
 
 
 def check_name(name: str) -> None:
@@ -80,10 +81,14 @@ def column_of(field: pa.Field) -> Column:
     if stored is None:
         return Column()
     try:
-        values = json.loads(stored)
-        known = {one.name for one in fields(Column)}
-        column = Column(**{name: value for name, value in values.items() if name in known})
-        limits = None if column.range is None else tuple(column.range)
-        return Column(**{**asdict(column), "axes": tuple(column.axes), "range": limits})
+        return _stated(stored)
     except (ValueError, TypeError, AttributeError) as error:
         raise RecordError(f"column '{field.name}': its description in the file cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=1024)  # a record is checked often, and its columns say the same each time
+def _stated(stored: bytes) -> Column:
+    values = json.loads(stored)
+    known = {one.name for one in fields(Column)}
+    column = Column(**{name: value for name, value in values.items() if name in known})
+    return replace(column, axes=tuple(column.axes), range=None if column.range is None else tuple(column.range))

@@ -97,15 +97,12 @@ def _one_direction(lstm, embedded, start, stop, order: range, filling=None) -> I
     With filling (B,T,E) or (E,) tokens are replaced by it, and the place of one is passed too. order: the positions as this
     direction reads them. The whole text is read once; the deletion of a token branches off when the reader meets it, with
     the state before it, and from then on runs with the whole text, so that one matrix product per position serves all of
-    them, until its state and memory are those of the whole text again, to rounding (`_forgotten`), in all texts. All texts
+    them, until its state and memory are those of the whole text again, to rounding (`forgotten`), in all texts. All texts
     and deletions advance together.
     """
     batch = embedded.shape[0]
     size, deletions, backward = lstm.hidden_size, stop - start, order.step < 0
-    # tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is several times faster: scale the candidate gate (g of i, f, g, o),
-    # and keep the memory doubled and the state halved. All factors are powers of two: nothing is rounded otherwise.
-    scale = torch.ones_like(lstm.bias_ih_l0)
-    scale[2 * size : 3 * size] = 2
+    scale = gate_scale(lstm)
     recurrent = (lstm.weight_hh_l0 * (2 * scale).unsqueeze(1)).t()
     weight, bias = lstm.weight_ih_l0 * scale.unsqueeze(1), (lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale
     inputs = nn.functional.linear(embedded, weight, bias).transpose(0, 1)
@@ -147,14 +144,25 @@ def _one_direction(lstm, embedded, start, stop, order: range, filling=None) -> I
         memory.mul_(keep).addcmul_(enter, candidate, value=4).sub_(enter, alpha=2)
         torch.sigmoid(memory, out=state).sub_(0.5).mul_(leave)
         if position % CHECKS == 0:
-            while rows.start <= whole + on < rows.stop and whole + on != own and _forgotten(hidden, cell, whole, whole + on):
+            while rows.start <= whole + on < rows.stop and whole + on != own and forgotten(hidden, cell, whole, whole + on):
                 whole += on  # the row of the oldest deletion is that of the whole text from here on
         passed = slice(rows.start, whole) if backward else slice(whole, rows.stop - 1)
         if rows.start < deletions if backward else rows.stop > 1:
             yield passed, position, hidden[first + passed.start : first + passed.stop]
 
 
-def _forgotten(hidden, cell, whole: int, other: int) -> bool:
+def gate_scale(lstm) -> torch.Tensor:
+    """(4D,): what the gates are scaled by before their sigmoid.
+
+    tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is several times faster: the candidate gate (g of i, f, g, o) is
+    doubled, the memory is kept doubled and the state halved. All factors are powers of two: nothing is rounded otherwise.
+    """
+    scale = torch.ones_like(lstm.bias_ih_l0)
+    scale[2 * lstm.hidden_size : 3 * lstm.hidden_size] = 2
+    return scale
+
+
+def forgotten(hidden, cell, whole: int, other: int) -> bool:
     """Whether the halved states and doubled memories (rows,B,D) of two rows are the same to rounding."""
     near = min(8 * torch.finfo(hidden.dtype).eps, 1e-6)
     if bool(((hidden[other] - hidden[whole]).abs() > near / 2).any()):

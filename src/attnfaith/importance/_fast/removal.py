@@ -4,15 +4,18 @@ Shapes: B instances, L input positions, T tokens, E embedding, H hidden, C class
 classifier, or a `WordLevel`; given: its batch, by the names of its arguments; encoded: what it makes of that.
 """
 
+from collections.abc import Iterator
 from functools import partial
 
 import torch
 
 from attnfaith.importance._fast.deletion import blocks_replaced, blocks_without, in_one
+from attnfaith.importance._fast.entering import enter, entered
+from attnfaith.importance._fast.lstm_without import readings_without
 from attnfaith.importance._fast.sentences import vectors_without
 from attnfaith.importance._fast.shared import of_one_length
 from attnfaith.importance._fast.views import Reading, repeated
-from attnfaith.models.encoders import take
+from attnfaith.models.encoders import BiLSTM, take
 from attnfaith.models.projections import project
 from attnfaith.subjects import Batch, Pooled
 from attnfaith.subjects.pooled import text_of
@@ -25,8 +28,11 @@ TEXTS_AT_ONCE = 64
 
 def logits_without(subject: Pooled, batch: Batch) -> torch.Tensor:
     """Logits (B,T,C) of the texts without each token, sentence or word, read anew; elsewhere 0, which means nothing."""
-    without = without_word if subject.level == "word" else without_token
-    return without(subject.stages, text_of(batch), subject.encoded(batch))
+    given, encoded = text_of(batch), subject.encoded(batch)
+    if subject.level == "word":
+        return without_word(subject.stages, given, encoded)
+    brought = entered(subject, batch) if subject.level == "token" else None
+    return without_token(subject.stages, given, encoded, brought=brought)
 
 
 @torch.no_grad()
@@ -44,18 +50,25 @@ def logits_replaced(subject: Pooled, batch: Batch, filling: torch.Tensor) -> tor
 
 
 @torch.no_grad()
-def without_token(model, given, encoded, filling=None) -> torch.Tensor:
+def without_token(model, given, encoded, filling=None, brought=None) -> torch.Tensor:
     """Logits (B,T,C) for the text without each attendable token; elsewhere 0, which means nothing.
 
     With filling, (B,T,E) or (E,) for all, the token's embedding (of a hierarchical model the sentence's vector) is replaced
     by it instead, and the token stays attendable. Texts of equal length run together and nothing is padded. The encoder
-    says how it encodes a text without a token, or with another.
+    says how it encodes a text without a token, or with another. brought: what `entering` makes of the embeddings, for who
+    has it already.
     """
     mask, query, deletes = encoded.mask, encoded.query, filling is None
     read = model.model.read(**given)  # a sentence is read by itself: without another one its vector is the same
     embedded, lengths = read.inputs, read.present.sum(1)
     logits = encoded.hidden.new_zeros(*mask.shape, model.config.num_labels)
-    for length, rows, start, stop in of_one_length(mask, lengths):
+    apart = torch.ones_like(lengths, dtype=torch.bool)
+    if deletes and model.affine and type(model.model.encoder) is BiLSTM and Reading(model, query).view is not None:
+        brought = enter(model.model.encoder, embedded) if brought is None else brought
+        for rows in _mixed(mask, lengths):
+            logits[rows] = _without_together(model, brought[rows], encoded, lengths[rows], rows)
+            apart[rows] = False
+    for length, rows, start, stop in of_one_length(mask & apart.unsqueeze(1), lengths):
         attendable = mask[rows[0], :length]
         if deletes:
             attendable = torch.cat([attendable[:start], attendable[start + 1 :]])  # one fewer, markers where they were
@@ -83,6 +96,35 @@ def without_token(model, given, encoded, filling=None) -> torch.Tensor:
                 shape = (end - begin, len(chosen), len(attendable))
                 logits[chosen, begin:end] = decode(model, made, shape, attendable, queries).transpose(0, 1)
     return logits
+
+
+def _mixed(mask, lengths) -> Iterator[torch.Tensor]:
+    """Rows of texts of two tokens or more, the longest first, as many as are taken together."""
+    order = lengths.argsort(descending=True, stable=True)
+    order = order[mask[order].sum(1) > 1]
+    while len(order):
+        together = min(TEXTS_AT_ONCE, PLACES_AT_ONCE // int(lengths[order[0]]) ** 2)
+        if together:
+            yield order[:together]
+        order = order[max(1, together) :]
+
+
+def _without_together(model, brought, encoded, lengths, rows) -> torch.Tensor:
+    """Logits (B,T,C) of some texts without each token, by `lstm_without`."""
+    mask, longest = encoded.mask[rows], int(lengths[0])
+    query = None if encoded.query is None else encoded.query[rows]
+    start = int(mask[0].int().argmax())
+    end = longest - start - int(mask[0].sum())
+    reading = Reading(model, query)
+    made = readings_without(model.model.encoder, brought, encoded.hidden[rows], lengths, start, end, reading)
+    # one fewer, markers where they were
+    places = torch.arange(longest - 1, device=mask.device)
+    attendable = (places >= start) & (places < lengths.unsqueeze(1) - 1 - end)
+    attention = project(made[..., 0], attendable.expand(len(made), -1, -1), model.config).to(made.dtype)
+    without = (attention.unsqueeze(-2) @ made[..., 1:]).squeeze(-2) + reading.bias
+    logits = without.new_zeros(*mask.shape, model.config.num_labels)
+    logits[:, start : start + len(made)] = without.transpose(0, 1)
+    return logits.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
 def _decode_parts(model, made, shape, mask, query) -> torch.Tensor:
