@@ -16,7 +16,7 @@ PARTS = {file.parts[1].removesuffix(".py") for file in FILES} - {"__init__"}
 # Each layer may import those before it. Parts of one layer may not import one another.
 LAYERS = (
     ("errors",),
-    ("_import_hooks", "_memory", "_random", "catalogue", "provenance", "files", "launch", "usage"),
+    ("_import_hooks", "_memory", "_random", "catalogue", "provenance", "files", "launch", "terminal", "usage"),
     ("models", "metrics"),
     ("record",),
     ("data", "outputs"),
@@ -34,7 +34,7 @@ LAYERS = (
     ("__main__",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
-WITHOUT_TORCH = ("errors", "catalogue", "files", "record", "metrics", "stats", "reporting")
+WITHOUT_TORCH = ("errors", "catalogue", "files", "terminal", "record", "metrics", "stats", "reporting")
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}
 DEMO = {"gradio", "pyarrow"}  # what the page of a Space runs on

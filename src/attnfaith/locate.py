@@ -182,15 +182,19 @@ def configurations(
 
     name: of the source, for people. Raises LocateError where there is none, and what huggingface_hub raises.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
 
     pattern = f"{wanted or '*'}/*.parquet"
     folder = Path(snapshot_download(repo_id, repo_type="dataset", revision=revision, allow_patterns=pattern))
     parts: dict[str, list[Path]] = {}
     for path in sorted(folder.glob(pattern)):
         parts.setdefault(path.parent.name, []).append(path)
+    if not parts and wanted:
+        files = HfApi().list_repo_files(repo_id, repo_type="dataset", revision=revision)
+        known = sorted({path.partition("/")[0] for path in files if path.endswith(".parquet")})
+        raise LocateError(f"the data set {repo_id} holds no record of {wanted}; it has {', '.join(known[:MOST_NAMED])}")
     if not parts:
-        raise LocateError(f"the data set {repo_id} holds no record {'of ' + wanted if wanted else 'at all'}")
+        raise LocateError(f"the data set {repo_id} holds no record")
     for configuration, paths in parts.items():
         shown = name or (repo_id if len(parts) == 1 else f"{repo_id}:{configuration}")
         yield Source(shown, tuple(paths))

@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
             shown += "\n\nexamples:\n" + "\n".join(f"  attnfaith {example}" for example in examples)
         how = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False, **how}
         super().__init__(prog=f"attnfaith {command}", description=shown, **{"epilog": keys or None, **how})
-        self.keys = keys
+        self.examples, self.keys = examples, keys
 
     def format_usage(self) -> str:
         """The synopsis, with the keys of a recipe where the command takes them."""

@@ -47,10 +47,10 @@ class Command:
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "Train and measure": (Command("train"), Command("measure"), Command("report")),
-    "Look": (Command("compare"), Command("table")),
+    "Look": (Command("list", "listing"), Command("show"), Command("compare"), Command("table")),
     "Many runs": (Command("study"), Command("release"), Command("roar")),
     "On the Hub": (Command("push"), Command("cards"), Command("reproduce"), Command("eraser")),
-    "Set up": (Command("install-metric", "install_metric"),),
+    "Set up": (Command("completion"), Command("install-metric", "install_metric")),
 }
 COMMANDS: dict[str, Callable[[Sequence[str] | None], object]] = {
     command.name: command for group in GROUPS.values() for command in group

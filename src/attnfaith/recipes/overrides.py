@@ -58,6 +58,16 @@ def split(arguments: Sequence[str], options: Collection[str]) -> tuple[list[str]
     return own, overrides
 
 
+def keys(*names: str) -> Iterator[tuple[str, str]]:
+    """Every key of a recipe, or of the sections named, as it is written on a command line, and what it means."""
+    short = [name for kind in (Recipe, *SECTIONS.values()) for name in kind.__pydantic_fields__]
+    for section, kind in {"": Recipe, **SECTIONS}.items():
+        if not names or section in names:
+            for name, key in kind.__pydantic_fields__.items():
+                if name not in SECTIONS:
+                    yield f"{section}.{name}" if section and short.count(name) > 1 else name, key.description
+
+
 def is_key(name: str) -> bool:
     """Whether a recipe has this key, written in full or short."""
     try:

@@ -10,8 +10,9 @@ import pyarrow as pa
 from markupsafe import escape
 
 from attnfaith import record as records
+from attnfaith import terminal
 from attnfaith.errors import cut
-from attnfaith.reporting import sections, terminal
+from attnfaith.reporting import sections
 from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.tables import format_number, short_number

@@ -10,8 +10,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from attnfaith import terminal
 from attnfaith.errors import cut
-from attnfaith.reporting import render, sections, terminal
+from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import CELL, Cell, measure_label, quantity_label
 from attnfaith.reporting.errors import ReportError
@@ -242,7 +243,7 @@ def wide_table(
     long = long[long["statistic"] == statistic].reset_index(drop=True)
     _check_one_number(long, rows, column, keys)
     said = ", ".join(f"{name} {given}" for name, given in (where or {}).items())
-    plain = "Kendall's τ of attention" if "measure" in (column, *rows) else "mean over texts"
+    plain = "Kendall's τ of attention" if "measure" in (column, *rows) else "Mean over texts"
     title = (plain if value == NUMBERS else value.replace(".", ", ")) + (f" ({said})" if said else "")
     return Wide("table", title, tuple(rows), column, long)
 
@@ -286,6 +287,6 @@ def overview(cells: Sequence[Cell]) -> list[Wide]:
             named = rows
             if long.duplicated([*rows, column]).any():  # one data set in two versions
                 named = [*rows, *varied]
-            said = {"measure": ("agreement", "Kendall's τ of attention"), "quantity": ("numbers", "mean over texts")}
+            said = {"measure": ("agreement", "Kendall's τ of attention"), "quantity": ("numbers", "Mean over texts")}
             made.append(Wide(*said[column], tuple(named), column, long))
     return made

@@ -13,6 +13,7 @@ from attnfaith.reporting.study import DEFAULT, analyse, check_names
 from attnfaith.study import status
 from attnfaith.study.arguments import read, study_parser
 from attnfaith.study.execute import run_cells
+from attnfaith.study.page import write_page
 from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete, load_recipe, read_study
 from attnfaith.study.tables import write_cells, write_tables
 from attnfaith.usage import Parser
@@ -63,7 +64,7 @@ def carry_out(
         recipes.check_models({cell.name: wanted[cell.name] for cell in chosen if not complete(wanted[cell.name])})
         states = run_cells(study, chosen, wanted, **how)
     ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
-    write_cells(study, planned, ready)
+    lines = write_cells(study, planned, ready)
     missing = "; ".join(
         f"{len(names)} cells {kind}: {names}"
         for kind in ("failed", "not run")
@@ -71,9 +72,11 @@ def carry_out(
     )
     if not ready:
         raise StudyError(f"no cell of the study is complete: there is nothing to tabulate{missing and f'; {missing}'}")
-    write_tables(study, ready, mix_versions=mix_versions or study.get("mix_versions", False))
+    made = write_tables(study, ready, mix_versions=mix_versions or study.get("mix_versions", False))
+    page = write_page(study, lines, ready, made)
     left = len(planned) - len(ready)
     print(f"tables of {len(ready)} cells: {study['results']}" + (f"; {left} cells are missing" if left else ""))
+    print(f"page: {page}")
     return ready, missing
 
 

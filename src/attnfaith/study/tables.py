@@ -13,11 +13,12 @@ from attnfaith.reporting import save_table
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.study import DEFAULT, analyse, check_identities, save_png, study_figures, study_tables
 from attnfaith.study import status
+from attnfaith.study.page import Made
 from attnfaith.study.plan import Cell
 
 
-def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False) -> None:
-    """Tables, figures and texts from the records alone, by cell name.
+def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Made:
+    """Tables, figures and texts from the records alone, by cell name; returns their names.
 
     Raises RecordError where different code measured the records, unless mix_versions, and where two have one identity.
     """
@@ -33,15 +34,18 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     names, output = study.get("tables", DEFAULT), Path(study["results"])
     tables = study_tables(measured, names, study.get("compare", ()))
     analysis = analyse(study, measured, tables)
-    for name, table in (tables | analysis.tables).items():
+    tables = tables | analysis.tables
+    for name, table in tables.items():
         save_table(table, output / name)
     for name, text in analysis.texts.items():
         write_atomically(output / name, text)
-    for name, figure in (study_figures(measured, names) | analysis.figures).items():
+    figures = study_figures(measured, names) | analysis.figures
+    for name, figure in figures.items():
         save_png(figure, output / "figures" / f"{name}.png")
+    return Made([*tables], [*analysis.texts], [*figures], measured)
 
 
-def write_cells(study: Mapping, planned: Sequence[Cell], ready: Mapping[str, Path]) -> None:
+def write_cells(study: Mapping, planned: Sequence[Cell], ready: Mapping[str, Path]) -> pd.DataFrame:
     """Every planned cell in <results>/cells.csv: complete, failed or not run; the texts measured; why it is not complete."""
     root = Path(study["output_dir"])
     states = {cell.name: status.state_of(root, cell, ready=cell.name in ready) for cell in planned}
@@ -56,3 +60,4 @@ def write_cells(study: Mapping, planned: Sequence[Cell], ready: Mapping[str, Pat
         rows.append(row)
     table = pd.DataFrame(rows).astype({"n": "Int64"})
     write_atomically(Path(study["results"]) / "cells.csv", table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
+    return table

@@ -1,0 +1,104 @@
+"""What there is, a line each: measures, experiments, encoders, projections, data sets, recipes, studies."""
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from attnfaith.errors import AttnfaithError
+from attnfaith.usage import Parser
+
+
+EXAMPLES = (
+    "list measures",
+    "list recipes sst                           # those that speak of sst",
+    "list datasets --names",
+)
+Lines = Iterator[tuple[str, str]]
+
+
+def _producers(kind: str) -> Lines:
+    from attnfaith import catalogue
+
+    for one in catalogue.entries():
+        if one.kind == kind:
+            needs = f"; needs {', '.join(one.needs)}" if one.needs else ""
+            yield one.name, f"{_sentence(one.what)} [{one.cost}{', signed' if one.signed else ''}{needs}]"
+
+
+def _parts(module: str, registry: str) -> Lines:
+    """Classes or functions of a module of models and what they say of themselves, read from its text: no torch."""
+    tree = ast.parse((Path(__file__).parents[1] / "models" / f"{module}.py").read_text(encoding="utf-8"))
+    documented = {
+        node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    }
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == registry:
+            for key, value in zip(node.value.keys, node.value.values, strict=True):
+                yield ast.literal_eval(key), _sentence(documented[ast.unparse(value)])
+
+
+def _data_sets() -> Lines:
+    from attnfaith.data.registry import DATASETS
+
+    for name, entry in DATASETS.items():
+        classes = ", ".join(map(str, entry.label_names)) or "the answers"
+        kind = "pairs" if entry.pair else "texts"
+        place = "generated" if entry.built_in else entry.hub_id or "files of your own"
+        yield name, " · ".join(filter(None, (kind, classes, place, entry.citation)))
+
+
+def _files(*, studies: bool) -> Lines:
+    """The YAML files that come with the package: recipes, or studies, which have blocks."""
+    from attnfaith.recipes.library import folder
+
+    for path in sorted(folder().rglob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        if bool(re.search(r"^blocks:", text, re.M)) == studies:
+            comment = re.match(r"(#[^\n]*\n)*", text)[0]
+            yield path.relative_to(folder()).as_posix(), _sentence(re.sub(r"^# ?", "", comment, flags=re.M))
+
+
+KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
+    "measures": ("of importance, which attention is held against", lambda: _producers("measure")),
+    "experiments": ("which change something and look what the model then says", lambda: _producers("experiment")),
+    "encoders": ("which make states of words: --encoder", lambda: _parts("encoders", "ENCODERS")),
+    "alignments": ("which make scores of states: --alignment", lambda: _parts("alignments", "ALIGNMENTS")),
+    "projections": ("which make attention of scores: --projection", lambda: _parts("projections", "PROJECTIONS")),
+    "datasets": ("that are known by name: --data.name", _data_sets),
+    "recipes": ("that come with the package: train --config", lambda: _files(studies=False)),
+    "studies": ("that come with the package: study", lambda: _files(studies=True)),
+}
+
+
+def parser() -> Parser:
+    made = Parser("list", __doc__, examples=EXAMPLES)
+    made.add_argument("kind", nargs="?", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS))
+    made.add_argument("word", nargs="?", metavar="WORD", help="only lines that hold this")
+    made.add_argument("--names", action="store_true", help="names alone, for scripts")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    known = parser().parse_args(arguments)
+    if known.kind is None:
+        lines = [(name, what) for name, (what, _) in KINDS.items()]
+    else:
+        lines = list(KINDS[known.kind][1]())
+        chosen = [line for line in lines if not known.word or known.word.lower() in " ".join(line).lower()]
+        if not chosen:
+            raise AttnfaithError(f"no line of {known.kind} holds {known.word!r}; `attnfaith list {known.kind}` shows all")
+        lines = chosen
+    from attnfaith import terminal
+
+    width = max(terminal.width(name) for name, _ in lines)
+    for name, what in lines:
+        line = name if known.names else f"{terminal.pad(name, width)}  {what}".rstrip()
+        print(terminal.fit(line, terminal.columns()) if sys.stdout.isatty() and not known.names else line)
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a text, in one line."""
+    text = " ".join(text.split())
+    return re.split(r"(?<=[a-z0-9)\"'])\. (?=[A-Z])", text, maxsplit=1)[0].rstrip(".")
