@@ -10,9 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from attnfaith import catalogue
+from attnfaith import catalogue, terminal
 from attnfaith.errors import AttnfaithError, excerpt
-from attnfaith.reporting import render, sections, terminal
+from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cards.model import VERDICTS
