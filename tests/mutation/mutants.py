@@ -93,7 +93,7 @@ TESTS = {
 
 CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "src/attnfaith/record/words.py": (
-        ("signs cancel in sizes", "np.add.reduceat(np.abs(values), starts)", "np.add.reduceat(values, starts)"),
+        ("marks are summed", '"largest": np.maximum.reduceat', '"largest": np.add.reduceat'),
         (
             "a gradient's length without its root",
             "np.sqrt(np.add.reduceat(values**2, starts))",

@@ -9,7 +9,7 @@ from attnfaith.subjects import asks
 
 COLUMNS = {
     "importance_attention_norm": Column(
-        ("T",), words="sizes", range=(0.0, None), doc="||a h||_2 of a token's attention a and its encoder state h"
+        ("T",), words="sum", range=(0.0, None), doc="||a h||_2 of a token's attention a and its encoder state h"
     ),
 }
 NEEDS = frozenset({"states"})

@@ -8,12 +8,12 @@ from attnfaith.subjects import asks
 COLUMNS = {
     "importance_gradient": Column(
         ("T",),
-        words="sizes",
+        words="sum",
         range=(0.0, None),
         doc="|sum_d x_d dp/dx_d| of the embedding x of a token, p the probability of the predicted class",
     ),
     "importance_gradient_hidden": Column(
-        ("T",), words="sizes", range=(0.0, None), doc="the same of the encoder state h of a token"
+        ("T",), words="sum", range=(0.0, None), doc="the same of the encoder state h of a token"
     ),
 }
 NEEDS = frozenset({"embeddings", "held attention"})

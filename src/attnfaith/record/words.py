@@ -18,15 +18,14 @@ CONTINUES = "##"
 
 RULES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "sum": np.add.reduceat,
-    "sizes": lambda values, starts: np.add.reduceat(np.abs(values), starts),
     "length": lambda values, starts: np.sqrt(np.add.reduceat(values**2, starts)),
     "largest": np.maximum.reduceat,
 }
 """How the value of a word is made of those of its tokens, by what `Column.words` says: values and the place where each word
 starts, to one value a word.
 
-sum      parts that add up: the word's part is their sum, exactly.
-sizes    sizes of parts: their sum, which the size of the word's part does not exceed.
+sum      parts that add up: the word's part is their sum, exactly. Sizes of parts, which have no sign: their sum, which the
+         size of the word's part does not exceed.
 length   lengths of gradients: the length of the gradient in all tokens of the word at once, exactly.
 largest  marks: a word is marked where one of its tokens is.
 """
