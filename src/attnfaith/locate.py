@@ -82,8 +82,8 @@ def locate_folder(word: str | Path, needs: str) -> Path:
         raise LocateError(f"{cut(str(word))} is a file; {needs} needs the folder of a run, with its model and recipe")
     if REPOSITORY.fullmatch(str(word)) and not path.parent.is_dir():
         raise LocateError(
-            f"no folder {cut(str(word))} here; {needs} needs the folder of a run: of a model on the Hub `attnfaith "
-            f"reproduce {cut(str(word))}` makes one"
+            f"no folder {cut(str(word))} here; {needs} needs that of a run: of a model on the Hub `attnfaith reproduce "
+            f"{cut(str(word))}` makes one"
         )
     raise LocateError(f"no folder of a run at {cut(str(word))}{_near(path)}")
 

@@ -94,7 +94,7 @@ def test_commands_that_need_a_run_say_so(runs_there, command, capsys):
     said = error(capsys, command[0], "soft/seed_1/record.parquet", *command[1:])
     assert re.search(r"record.parquet is a file; \S+( \S+)? needs the folder of a run, with its model and recipe", said)
     said = error(capsys, command[0], "alice/tiny", *command[1:])
-    assert "needs the folder of a run: of a model on the Hub `attnfaith reproduce alice/tiny` makes one" in said
+    assert "needs that of a run: of a model on the Hub `attnfaith reproduce alice/tiny` makes one" in said
 
 
 HUB = """

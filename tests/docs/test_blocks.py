@@ -12,7 +12,7 @@ import yaml
 from accelerate.commands.launch import launch_command_parser
 from packaging.requirements import Requirement
 
-from attnfaith import cli, recipes, record, runs
+from attnfaith import cli, locate, recipes, record, runs
 from attnfaith.cli import common, train
 from attnfaith.data.registry import get_entry, read_entries
 from attnfaith.study import plan
@@ -28,6 +28,8 @@ STANDS_FOR = {
     "STUDY": "recipes/planted_evidence/encoders.yaml",
     "RUN": "runs/quickstart",
 }
+READERS = {"recipes/measure.py", "measure", "roar", "report", "eraser", "push", "cards"}
+"""Scripts and commands whose first argument is a run or a record."""
 RUN_ELSEWHERE = {"docs/how_to/publish.md": "needs the Hub: tests/test_hub.py runs it on a Hub of its own"}
 """Documents with ```py blocks, which are not run here, and why."""
 
@@ -59,6 +61,7 @@ def recipe_of(script, arguments, monkeypatch):
     monkeypatch.setattr(runs, "run", lambda recipe, **how: called.append(recipe) or Path("page"))
     monkeypatch.setattr(runs, "measure_run", lambda folder, recipe, output, **how: called.append(recipe) or Path("record"))
     monkeypatch.setattr(train, "_destination", lambda known, recipe: None)  # would ask the Hub
+    monkeypatch.setattr(locate, "locate_folder", lambda word, needs: Path(word))  # it is not there before it has run
     load = recipes.load
     # the run's own recipe is not there before it has run
     monkeypatch.setattr(
@@ -67,6 +70,7 @@ def recipe_of(script, arguments, monkeypatch):
     launched = []
     monkeypatch.setattr(common, "launch", lambda command, rest, processes: launched.append(rest) or 0)
     command = cli.COMMANDS[script]
+    arguments = common.without_option("--seeds", arguments, several=True)  # each of them is a run of this recipe
     command(arguments)
     if launched:  # what each of several processes is told
         command(launched[0])
@@ -129,7 +133,7 @@ def test_command(document, words, monkeypatch):
     else:
         script, *rest = rest
     if program == "attnfaith":
-        assert script in cli.COMMANDS
+        assert script in {*cli.COMMANDS, "--help"}
     else:
         assert (ROOT / script).is_file()
     for word in rest:
@@ -174,8 +178,9 @@ def test_what_is_measured_or_reported_was_made_before(monkeypatch):
                     made.add(words[words.index(option) + 1])
             if words[:2] == ["attnfaith", "study"]:
                 made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(Path(words[2])))}
-            for script in {"recipes/measure.py", "measure", "roar", "report", "eraser", "push", "cards"} & set(words[:-1]):
-                used.add(words[words.index(script) + 1])
+            for before, script, after in zip(words, words[1:], words[2:], strict=False):
+                if script in READERS and not before.startswith("--"):
+                    used.add(after)
     assert used and used <= made
 
 

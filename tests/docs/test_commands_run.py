@@ -19,7 +19,8 @@ SMALL = [
     "1",
 ]
 PAGES = {
-    "docs/start.md": {"train", "measure", "report"},
+    "docs/start.md": {"train", "measure", "report", "show"},
+    "docs/how_to/command_line.md": {"list", "train", "show", "compare", "table", "completion"},
     "docs/how_to/measure.md": {"measure", "report", "eraser", "roar"},
     "docs/how_to/interventions.md": {"measure", "report"},
 }

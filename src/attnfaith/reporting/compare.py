@@ -66,7 +66,7 @@ class Comparison:
         """(what is compared, headings, rows) for reading, of each side but the first."""
         made = []
         for other, rows in self.frame.groupby("second", sort=False):
-            headings = ("", "first", "second", "difference", "95 % interval", "p (Holm)", "the second is")
+            headings = ("", "first", "second", "difference", "95 % interval", "p (Holm)", "second is")
             lines = [_line(row) for row in rows.to_dict("records")]
             made.append((f"first: {self.sides[0]}; second: {other}", headings, lines))
         return made

@@ -9,7 +9,6 @@ from attnfaith.reporting.cells import Cell, describe, name_class
 from attnfaith.reporting.explained import explained
 from attnfaith.reporting.page.heatmap import (
     HUES,
-    NEGATIVE_HUE,
     OTHER_HUE,
     Example,
     Score,
@@ -22,8 +21,13 @@ from attnfaith.terminal import fit, pad, width
 
 BOLD, FAINT, END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 LONGEST_TOKEN = 24  # columns
-CUBE = (0, 95, 135, 175, 215, 255)  # of the 256 colours that every terminal knows
-MOST_NAMED = 8
+NEGATIVE = "#e5383b"  # red: on a dark ground the grey of the page would look like a small score
+STEPS = (0, 95, 135, 175, 215, 255)
+CODES = {
+    (r, g, b): 16 + 36 * i + 6 * j + k for i, r in enumerate(STEPS) for j, g in enumerate(STEPS) for k, b in enumerate(STEPS)
+}
+CODES |= {(8 + 10 * step,) * 3: 232 + step for step in range(24)}
+"""The 256 colours that every terminal knows but for its own sixteen: (red, green, blue): number."""
 
 
 def row_of(cell: Cell, word: str) -> int:
@@ -148,7 +152,7 @@ def _shaded(text: str, score: Score, hue: str, colour: bool) -> str:
     if not colour or not score.shade:
         return text
     theme = "light" if os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15") else "dark"
-    back, front = shades(NEGATIVE_HUE if score.negative else hue, theme)[score.shade]
+    back, front = shades(NEGATIVE if score.negative else hue, theme)[score.shade]
     return f"\x1b[48;{_code(back)};38;{_code(front)}m{text}{END}"
 
 
@@ -157,5 +161,5 @@ def _code(colour: str) -> str:
     channels = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
     if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
         return f"2;{channels[0]};{channels[1]};{channels[2]}"
-    red, green, blue = (min(range(6), key=lambda step, value=value: abs(CUBE[step] - value)) for value in channels)
-    return f"5;{16 + 36 * red + 6 * green + blue}"
+    near = min(CODES, key=lambda known: sum((one - other) ** 2 for one, other in zip(known, channels, strict=True)))
+    return f"5;{CODES[near]}"
