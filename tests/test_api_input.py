@@ -183,7 +183,7 @@ def test_rows_and_measures_that_are_not_there(model):
         **model(), texts=["the ship", "old ship"], measures=["gradient"], experiments=[], progress=False
     )
     for text in (2, -3, 0.5, "texts/2", None, True):
-        with pytest.raises(AttnfaithError, match="give a row from 0 to 1|no text has the instance id"):
+        with pytest.raises(AttnfaithError, match="give a row from 0 to 1|no text is called"):
             made.show(text)
     assert made.show(-1).title == made.show("texts/1").title == made.show(np.int64(1)).title
     with pytest.raises(AttnfaithError, match="the record holds no measure 'lime'; it holds gradient, gradient_hidden"):

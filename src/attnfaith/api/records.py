@@ -14,6 +14,7 @@ from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.locate import locate
 from attnfaith.reporting.cells import Cell, split_cells
 from attnfaith.reporting.notebook import Overview, Shown
+from attnfaith.reporting.shown import row_of
 
 
 class Record:
@@ -111,8 +112,10 @@ class Record:
         return Shown(cell, row, names)
 
     def _place(self, text: int | str) -> tuple[Cell, int]:
-        known = self.table.column("instance_id").to_pylist()
         if isinstance(text, str):
+            if len(self.cells) == 1:
+                return self.cells[0], row_of(self.cells[0], text)
+            known = self.table.column("instance_id").to_pylist()
             if text not in known:
                 raise AttnfaithError(f"no text has the instance id {excerpt(text)}; the first is {excerpt(known[0])}")
             text = known.index(text)
@@ -121,8 +124,9 @@ class Record:
         row = range(len(self))[int(text)]
         if len(self.cells) == 1:
             return self.cells[0], row
-        (cell,) = split_cells(self.table.slice(row, 1))
-        return cell, 0
+        (alone,) = split_cells(self.table.slice(row, 1))
+        (cell,) = (cell for cell in self.cells if cell.identity == alone.identity)
+        return cell, cell.instance_ids.index(alone.instance_ids[0])
 
     def report(self, folder: str | os.PathLike, *, title: str | None = None, examples: int = 5) -> Path:
         """Write tables, figures and a page into a folder; returns the path of the page. examples: texts of highest and of

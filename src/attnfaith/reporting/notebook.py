@@ -4,19 +4,19 @@ Sentences are those of the report and verdicts those of the cards; nothing is wo
 the HTML itself, on a ground of their own, so that they can be read in light and dark notebooks alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from attnfaith import catalogue, terminal
-from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith import terminal
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cards.model import VERDICTS
-from attnfaith.reporting.cells import PREFIX, Cell, describe, measure_label, name_class
+from attnfaith.reporting.cells import Cell, describe, measure_label
+from attnfaith.reporting.explained import class_label, explained
 from attnfaith.reporting.page.heatmap import (
     HUES,
     NEGATIVE_HUE,
@@ -27,9 +27,9 @@ from attnfaith.reporting.page.heatmap import (
     example,
     shades,
     shown_measures,
-    visible,
 )
 from attnfaith.reporting.sections.agreement import main_measures
+from attnfaith.reporting.shown import measures_of, show
 
 
 EXAMPLES = 2  # texts of highest, and of lowest agreement
@@ -53,11 +53,10 @@ class Shown:
     """
 
     def __init__(self, cell: Cell, row: int, measures: Sequence[str] | None = None):
-        for name in measures or ():
-            if name not in ("attention", *cell.measures):
-                held = ", ".join(cell.measures) or "none"
-                raise AttnfaithError(f"the record holds no measure {excerpt(name)}; it holds {held}")
-        names = shown_measures(cell) if measures is None else ("attention", *(n for n in measures if n != "attention"))
+        if measures is None:
+            names = list(shown_measures(cell))
+        else:
+            names = measures_of(cell, ["attention", *(name for name in measures if name != "attention")])
         self.cell, self.row, self.names = cell, row, names
 
     @cached_property
@@ -79,7 +78,7 @@ class Shown:
     @property
     def prediction(self) -> str:
         """What the model says of the text."""
-        return f"predicted {_class(self.cell, self.example.predicted)} (probability {self.example.probability:.2f})"
+        return f"predicted {class_label(self.cell, self.example.predicted)} (probability {self.example.probability:.2f})"
 
     @property
     def gold(self) -> str:
@@ -87,7 +86,7 @@ class Shown:
         label = self.example.label
         if label is None:
             return ""
-        return f"gold {_class(self.cell, label)}{'' if label == self.example.predicted else ' (wrong)'}"
+        return f"gold {class_label(self.cell, label)}{'' if label == self.example.predicted else ' (wrong)'}"
 
     @property
     def size(self) -> str:
@@ -116,17 +115,8 @@ class Shown:
     _repr_html_ = html
 
     def __str__(self) -> str:
-        shown = self.example
-        tau = "; ".join(f"τ with {name} {value}" for name, value in self.taus)
-        parts = [f"{shown.instance_id}: {terminal.printable(self.title)}", *([tau] if tau else [])]
-        parts += [f"second text: {' '.join(shown.query)}"] if shown.query is not None else []
-        parts += [f"{line.label}: {line.explains}" for line in self.lines if line.explains]
-        values = [self.cell.scores(name)[self.row] for name in self.names]
-        rows = [(token.text, *(f"{scores[place]:.3f}" for scores in values)) for place, token in enumerate(shown.tokens)]
-        parts.append(terminal.table(("token", *(line.label for line in self.lines)), rows) if rows else "no tokens")
-        if len(shown.tokens) < shown.length:
-            parts.append(f"first {len(shown.tokens)} of {shown.length}")
-        return "\n".join(parts)
+        names = self.names[1:] or ["attention"]
+        return show(self.cell, self.row, names, columns=terminal.columns(), colour=terminal.coloured()).rstrip()
 
     __repr__ = __str__
 
@@ -196,27 +186,6 @@ class Overview:
     def __str__(self) -> str:
         parts = [*self.heads, *self.lead, *(f"{words}: {'; '.join(uses)}." for words, uses in self.verdicts), *self.remarks]
         return "\n".join(map(terminal.printable, parts))
-
-
-def explained(cell: Cell, row: int, measure: str) -> str:
-    """Which class the scores of a measure are of, by its name; "" of a measure that has no target."""
-    made = cell.settings.get("columns", {}).get(PREFIX + measure, {})
-    producer = made.get("producer", "").rpartition(".")[2]
-    entry = next((one for one in catalogue.entries() if one.name == producer), None)
-    if entry is None or "target" not in entry.options:
-        return ""
-    target = cell.settings.get("options", {}).get(producer, {}).get("target", "predicted")
-    if isinstance(target, Mapping):
-        return f"of class {_class(cell, target['of'])} against class {_class(cell, target['against'])}"
-    if target == "gold":
-        return f"of class {_class(cell, int(cell.labels[row]))} (gold)" if not np.isnan(cell.labels[row]) else "of no class"
-    if target == "predicted":
-        return f"of class {_class(cell, int(cell.predicted[row]))} (predicted)"
-    return f"of class {_class(cell, target)}"
-
-
-def _class(cell: Cell, number: int) -> str:
-    return visible(name_class(str(number), cell.class_names))
 
 
 def _place(measure: str) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from attnfaith.errors import AttnfaithError, cut, excerpt
 from attnfaith.reporting.cells import Cell, describe, name_class
+from attnfaith.reporting.explained import explained
 from attnfaith.reporting.page.heatmap import (
     HUES,
     OTHER_HUE,
@@ -72,6 +73,8 @@ def show(cell: Cell, row: int, measures: Sequence[str] = (), *, columns: int = 1
     hues = [HUES.get(name, OTHER_HUE) for name in names]
     lines = [_bold(f"{text.instance_id}  (text {row} of {len(cell):,})", colour), fit(describe(cell.heading), columns)]
     lines += _classes(cell, text)
+    own = {label: explained(cell, row, name) for label, name in zip(text.measures, names, strict=True)}
+    lines += [f"{label}: {said}" for label, said in own.items() if said and not said.endswith("(predicted)")]
     if text.query is not None:
         lines += ["second text, which nothing attends to: " + fit(" ".join(text.query), columns - 39)]
     if text.taus:
