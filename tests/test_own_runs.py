@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from attnfaith import cli, hub, provenance, recipes, record, reproduction
+from attnfaith.data.registry import facts
 from attnfaith.recipes import Data, RecipeError
+from attnfaith.reporting import cards
 from attnfaith.study import plan
 
 
@@ -159,6 +161,16 @@ def test_a_push_sends_the_recipe_and_not_the_file(copied, monkeypatch):
         assert not any(path.endswith(".csv") for path in repo.files)
         for content in repo.files.values():
             assert place.encode() not in (content if isinstance(content, bytes) else content.read_bytes())
+
+
+def test_a_card_of_a_data_set_of_the_hub_claims_no_language(finished):
+    table = record.load(finished / "runs" / "reviews" / "record.parquet")
+    state = json.loads((finished / "runs" / "reviews" / "run.json").read_text())
+    own, known = facts(Data(hub_id="owner/name")), facts("sst")
+    assert list(cards.eval_results(table, dataset=own)) == [".eval_results/owner--name.yaml"]
+    text = cards.model_card(state, table, repo_id="alice/reviews", dataset=own)
+    assert "language:" not in text and "- owner/name" in text
+    assert "language: en" in cards.model_card(state, table, repo_id="alice/reviews", dataset=known)
 
 
 def test_studies_take_own_data(finished):

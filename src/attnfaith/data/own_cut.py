@@ -2,8 +2,8 @@
 
 Where a split is missing, of the different texts of each class a share is drawn at random for it; at least one, and at least
 one is left for training. Texts that differ in case and blanks only are one text; of pairs, all rows with one first text stay
-together. Published splits are not cut anew: a text of training that is also in validation or test is left out of training,
-one of validation that is also in test out of validation.
+together. Published splits are not cut anew: a text (of pairs, both texts) of training that is also in validation or test is
+left out of training, one of validation that is also in test out of validation.
 """
 
 import hashlib
@@ -106,13 +106,16 @@ def _check_classes(parts: Mapping[str, Columns], names: Sequence[str], missing: 
 
 
 def _rule(published: Mapping, missing: Sequence[str], shares: Mapping[str, float], seed: int, rows: Columns) -> str:
-    said = f"{', '.join(split for split in SPLITS if split in published)} as published; " if published else ""
-    if not missing:
-        return f"{said}texts of training that are also in validation or test are left out".strip()
-    drawn = ", ".join(f"{shares[split]:.0%} {split}" for split in missing)
-    which = "first texts" if "text_pair" in rows.lists else "texts of each class"
-    where = "of train " if published else ""
-    return (
-        f"{said}drawn at random {where}(seed {seed}) from the different {which}: {drawn}, the rest train; all rows of one "
-        "text, case and blanks aside, are in one split"
-    )
+    pairs = "text_pair" in rows.lists
+    said = []
+    if published:
+        names = ", ".join(split for split in SPLITS if split in published)
+        said.append(f"{names} as published, less {'pairs' if pairs else 'texts'} of training that another split has too")
+    if missing:
+        drawn = ", ".join(f"{shares[split]:.0%} {split}" for split in missing)
+        which = "first texts" if pairs else "texts of each class"
+        said.append(
+            f"drawn at random{' of train' if published else ''} (seed {seed}) from the different {which}: {drawn}, the rest "
+            f"train; all rows of one {'first ' if pairs else ''}text, case and blanks aside, are in one of them"
+        )
+    return "; ".join(said)
