@@ -149,21 +149,19 @@ def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tin
 
     check(whole, producer, model, rows)
 
-    # neither the batch, nor the order, nor padding
     alone = [measured(producer, model, tiny_batch([row])) for row in rows]
-    same({name: [one[name][0] for one in alone] for name in whole}, whole)
-    turned = measured(producer, model, tiny_batch(rows[::-1]))
-    same({name: values[::-1] for name, values in turned.items()}, whole)
-    padded = {k: torch.nn.functional.pad(v, (0, 5)) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
-    same(measured(producer, model, padded), whole)
+    same({name: [one[name][0] for one in alone] for name in whole}, whole)  # the batch is nothing to a text
 
     same(measured(producer, model, batch), whole, exact=True)  # the seed decides
 
-    # a measurement's batch, in which things are kept
+    # neither the order, nor padding, nor that it is a measurement's batch, in which things are kept
     subject = subject_of(model)
-    kept = subject.collate(rows)
+    kept = subject.collate(rows[::-1])
+    for name in {"input_ids", "attention_mask", "token_type_ids"} & set(kept):
+        kept[name] = torch.nn.functional.pad(kept[name], (0, 5))
     subject.attention(kept)
-    same(measured(producer, subject, kept), whole)
+    turned = measured(producer, subject, kept)
+    same({name: values[::-1] for name, values in turned.items()}, whole)
 
 
 SUBJECTS = {  # what a plain batch is tried on
