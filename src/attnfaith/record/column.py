@@ -2,7 +2,8 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -56,7 +57,7 @@ class Column:
     def field(self, name: str) -> pa.Field:
         """The Arrow field, which carries all that this column says. Raises RecordError as `check_name` does."""
         check_name(name)
-        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(asdict(self)).encode()})
+        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(vars(self)).encode()})
 
 
 def check_name(name: str) -> None:
@@ -77,10 +78,15 @@ def column_of(field: pa.Field) -> Column:
     if stored is None:
         return Column()
     try:
-        values = json.loads(stored)
-        known = {one.name for one in fields(Column)}
-        column = Column(**{name: value for name, value in values.items() if name in known})
-        limits = None if column.range is None else tuple(column.range)
-        return Column(**{**asdict(column), "axes": tuple(column.axes), "range": limits})
+        return _read(stored)
     except (ValueError, TypeError, AttributeError) as error:
         raise RecordError(f"column '{field.name}': its description in the file cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=1024)  # every step of a report asks what a column is, and records share most of theirs
+def _read(stored: bytes) -> Column:
+    values = json.loads(stored)
+    known = {one.name for one in fields(Column)}
+    column = Column(**{name: value for name, value in values.items() if name in known})
+    limits = None if column.range is None else tuple(column.range)
+    return replace(column, axes=tuple(column.axes), range=limits)
