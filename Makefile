@@ -16,14 +16,15 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/accelerate launch --quiet recipes/train.py --config recipes/quickstart.yaml --overwrite_output_dir
 
-# transformers' own model tests are fetched once, at the pinned version; they are run, not kept here.
+# transformers' own model tests are fetched once, at the pinned version; they are run, not kept here. What pytest makes of
+# a test file is written to __pycache__, also where Python is told to write nothing there: the next run need not make it.
 test: $(READY)
 	$(BIN)/python tests/models/fetch_conformance.py
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 # All but the tests that are marked slow, which start processes, train, or are transformers' own.
 quick: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests
 
 # Plausible bugs, one at a time, each of which some test must notice.
 mutation: $(READY)

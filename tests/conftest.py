@@ -58,7 +58,7 @@ def tiny_model():
         if by_words := fields.get("hierarchy") == "word":
             fields["hierarchy"] = "sentence"
         config = AttentionClassifierConfig(**{**sizes, "num_labels": num_labels, "embedding_std": 0.5, **fields})
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         model = AttentionClassifierForSequenceClassification(config)
         with torch.no_grad():
             for name, parameter in model.named_parameters():

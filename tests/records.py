@@ -1,6 +1,7 @@
 """Records whose truth is known, for tests of what is made from records."""
 
 from dataclasses import asdict
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -114,6 +115,7 @@ def with_columns(table, columns, axes):
 STATES = ("gradient_norm_hidden", "leave_one_out_hidden", "leave_one_out_reproject_hidden")
 
 
+@lru_cache(maxsize=512)  # many tests ask for the same cells, and none changes one
 def draw_sparse(
     projection,
     seed=10,

@@ -22,7 +22,14 @@ MODELS = (
     {"query": "text", "readout": "tanh", "hierarchy": "sentence", "encoder": "bigru"},
     {"query": "text", "readout": "affine", "hierarchy": "word", "encoder": "bigru"},
 )
-OPTIONS = {"permutation": {"draws": 20}, "adversary_search": {"steps": 20}}
+OPTIONS = {  # of producers that take long with their own
+    "permutation": {"draws": 20},
+    "adversary_search": {"steps": 20},
+    "adversary_exact": {"epsilons": [0.05]},
+    "kernel_shap": {"samples": 32},
+    "lime": {"samples": 32},
+    "integrated_gradients": {"max_steps": 60},
+}
 CHOICES = ("adversary_search_attention", "adversary_search_probs")  # steps in float32, whose rounding differs
 
 

@@ -1,5 +1,6 @@
 """What every measure of importance and every experiment keeps to: tested for a new file because it exists."""
 
+import functools
 import inspect
 import itertools
 import math
@@ -63,6 +64,12 @@ TOLERANCE = {
 @pytest.fixture(params=PRODUCERS)
 def producer(request):
     return load_producers([request.param])[request.param]
+
+
+@pytest.fixture(scope="module")
+def shared_model(tiny_model):
+    """`tiny_model`, made once for all producers: each leaves a model as it was, as a test here has it."""
+    return functools.cache(tiny_model)
 
 
 def measured(producer, model, batch, seed=0):
@@ -136,11 +143,11 @@ def test_options_and_what_the_metric_compares(producer):
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize(("alignment", "rest"), list(zip(itertools.cycle(ALIGNMENTS), REST, strict=False)))
-def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tiny_batch):
+def test_contract(producer, encoder, alignment, rest, shared_model, tiny_rows, tiny_batch):
     projection, query, readout, hierarchy = rest
     fields = {"encoder": encoder, "alignment": alignment, "projection": projection, "query": query, "readout": readout}
     fields["hierarchy"] = hierarchy
-    model = tiny_model(**fields, num_labels=2 + (encoder == "cnn"), sparsegen_lambda=0.3, entmax_alpha=1.25)
+    model = shared_model(**fields, num_labels=2 + (encoder == "cnn"), sparsegen_lambda=0.3, entmax_alpha=1.25)
     rows = tiny_rows(FEW_TEXTS if hierarchy == "word" else TEXTS, pair=query == "text", hierarchy=hierarchy)
     batch = tiny_batch(rows)
     if refused(producer, model, batch):
@@ -149,21 +156,19 @@ def test_contract(producer, encoder, alignment, rest, tiny_model, tiny_rows, tin
 
     check(whole, producer, model, rows)
 
-    # neither the batch, nor the order, nor padding
     alone = [measured(producer, model, tiny_batch([row])) for row in rows]
-    same({name: [one[name][0] for one in alone] for name in whole}, whole)
-    turned = measured(producer, model, tiny_batch(rows[::-1]))
-    same({name: values[::-1] for name, values in turned.items()}, whole)
-    padded = {k: torch.nn.functional.pad(v, (0, 5)) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
-    same(measured(producer, model, padded), whole)
+    same({name: [one[name][0] for one in alone] for name in whole}, whole)  # the batch is nothing to a text
 
     same(measured(producer, model, batch), whole, exact=True)  # the seed decides
 
-    # a measurement's batch, in which things are kept
+    # neither the order, nor padding, nor that it is a measurement's batch, in which things are kept
     subject = subject_of(model)
-    kept = subject.collate(rows)
+    kept = subject.collate(rows[::-1])
+    for name in {"input_ids", "attention_mask", "token_type_ids"} & set(kept):
+        kept[name] = torch.nn.functional.pad(kept[name], (0, 5))
     subject.attention(kept)
-    same(measured(producer, subject, kept), whole)
+    turned = measured(producer, subject, kept)
+    same({name: values[::-1] for name, values in turned.items()}, whole)
 
 
 SUBJECTS = {  # what a plain batch is tried on
@@ -177,13 +182,13 @@ SUBJECTS = {  # what a plain batch is tried on
 
 
 @pytest.fixture(params=SUBJECTS)
-def a_model(request, tiny_model, tiny_rows):
+def a_model(request, shared_model, tiny_rows):
     """A model and instances that suit it."""
     fields = SUBJECTS[request.param]
     if fields is None:
         return Toy(), tiny_rows(FEW_TEXTS)
     hierarchy = fields.get("hierarchy", "none")
-    return tiny_model(**fields), tiny_rows(FEW_TEXTS, pair="query" in fields, hierarchy=hierarchy)
+    return shared_model(**fields), tiny_rows(FEW_TEXTS, pair="query" in fields, hierarchy=hierarchy)
 
 
 def test_a_plain_batch_of_a_tokenizer(producer, a_model, tiny_batch):
@@ -273,8 +278,8 @@ def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows
 
 
 @pytest.mark.parametrize("hierarchy", LEVELS)
-def test_works_inside_no_grad(producer, hierarchy, tiny_model, tiny_rows, tiny_batch):
-    model, rows = tiny_model(hierarchy=hierarchy), tiny_rows([4, 2], hierarchy=hierarchy)
+def test_works_inside_no_grad(producer, hierarchy, shared_model, tiny_rows, tiny_batch):
+    model, rows = shared_model(hierarchy=hierarchy), tiny_rows([4, 2], hierarchy=hierarchy)
     batch = tiny_batch(rows)
     if refused(producer, model, batch):
         return
@@ -285,10 +290,10 @@ def test_works_inside_no_grad(producer, hierarchy, tiny_model, tiny_rows, tiny_b
 
 @pytest.mark.parametrize("hierarchy", LEVELS)
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_dropout_is_off_in_eval_mode(producer, encoder, hierarchy, tiny_model, tiny_rows, tiny_batch):
+def test_dropout_is_off_in_eval_mode(producer, encoder, hierarchy, shared_model, tiny_rows, tiny_batch):
     rows = tiny_rows([6, 3], hierarchy=hierarchy)
     batch = tiny_batch(rows)
-    plain, dropping = (tiny_model(encoder=encoder, hierarchy=hierarchy, dropout=rate) for rate in (0.0, 0.5))
+    plain, dropping = (shared_model(encoder=encoder, hierarchy=hierarchy, dropout=rate) for rate in (0.0, 0.5))
     for one, other in zip(plain.parameters(), dropping.parameters(), strict=True):
         assert torch.equal(one, other)
     if not refused(producer, plain, batch):
@@ -300,8 +305,8 @@ def test_dropout_is_off_in_eval_mode(producer, encoder, hierarchy, tiny_model, t
     ("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "sentence"), ("learned", "word")]
 )
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_smallest_texts(producer, encoder, query, hierarchy, texts, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(encoder=encoder, query=query, hierarchy=hierarchy)
+def test_smallest_texts(producer, encoder, query, hierarchy, texts, shared_model, tiny_rows, tiny_batch):
+    model = shared_model(encoder=encoder, query=query, hierarchy=hierarchy)
     rows = tiny_rows(texts, pair=query == "text", hierarchy=hierarchy)
     if not refused(producer, model, tiny_batch(rows)):
         check(measured(producer, model, tiny_batch(rows)), producer, model, rows)
@@ -309,29 +314,29 @@ def test_smallest_texts(producer, encoder, query, hierarchy, texts, tiny_model, 
 
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax", "entmax15", "entmax", "uniform"])
 @pytest.mark.parametrize("encoder", ["bilstm", "transformer", "average"])
-def test_constant_vectors(producer, encoder, projection, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(encoder=encoder, projection=projection, embedding_std=0.0)
+def test_constant_vectors(producer, encoder, projection, shared_model, tiny_rows, tiny_batch):
+    model = shared_model(encoder=encoder, projection=projection, embedding_std=0.0)
     rows = tiny_rows([6, 3])
     check(measured(producer, model, tiny_batch(rows)), producer, model, rows)
 
 
 @pytest.mark.parametrize("hierarchy", LEVELS)
-def test_half_precision(producer, hierarchy, tiny_model, tiny_rows, tiny_batch):
-    model = tiny_model(scale=1.0, hierarchy=hierarchy)
+def test_half_precision(producer, hierarchy, shared_model, tiny_rows, tiny_batch):
+    model = shared_model(scale=1.0, hierarchy=hierarchy)
     rows = tiny_rows([6, 3], hierarchy=hierarchy)
     if refused(producer, model, tiny_batch(rows)):
         return
     full = measured(producer, model, tiny_batch(rows))
-    rough = measured(producer, tiny_model(scale=1.0, hierarchy=hierarchy, dtype=torch.bfloat16), tiny_batch(rows))
+    rough = measured(producer, shared_model(scale=1.0, hierarchy=hierarchy, dtype=torch.bfloat16), tiny_batch(rows))
     check(rough, producer, model, rows)
     for name in [name for name in full if name.startswith("importance_")]:  # an experiment may choose other tokens
         for one, other in zip(rough[name], full[name], strict=True):
             np.testing.assert_allclose(one, other, atol=0.05 * max(1, math.ceil(np.abs(other).max())), err_msg=name)
 
 
-def test_columns_make_a_record(producer, tiny_model, tiny_rows, tiny_batch):
+def test_columns_make_a_record(producer, shared_model, tiny_rows, tiny_batch):
     """What a producer returns and what it declares fit together as the record wants it."""
-    model, rows = tiny_model(), tiny_rows(TEXTS)
+    model, rows = shared_model(), tiny_rows(TEXTS)
     attention = model.attend(*model.encode(**{k: v for k, v in tiny_batch(rows).items() if k != "instance_id"}))
     columns = record.as_columns(record.Identity("x", "x", "x", 0), len(rows)) | {
         "instance_id": [row["instance_id"] for row in rows],

@@ -58,7 +58,7 @@ def of_each(
         scores = np.diff(ends.numpy())
         if length > 1 and not value.broken:
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(int(generator(seed, name, purpose).integers(2**63)))
+                torch.default_generator.manual_seed(int(generator(seed, name, purpose).integers(2**63)))
                 scores = fit(value, length)
         if value.broken:
             scores = np.full(length, np.nan)

@@ -143,9 +143,11 @@ def split_cells(record: pa.Table) -> list[Cell]:
     if record.num_rows == 0:
         return []
     names = list(records.IDENTITY_COLUMNS)
-    identity = pd.DataFrame({name: record.column(name).to_pylist() for name in names}, dtype=object)
-    groups = identity.groupby(names, sort=False, dropna=False).indices
-    parts = sorted(groups.values(), key=lambda rows: rows[0])
+    parts = [np.arange(record.num_rows)]
+    if different := [name for name in names if len(record.column(name).unify_dictionaries().unique()) > 1]:
+        identity = pd.DataFrame({name: record.column(name).to_pylist() for name in different}, dtype=object)
+        parts = identity.groupby(different, sort=False, dropna=False).indices.values()
+        parts = sorted(parts, key=lambda rows: rows[0])
     return [
         Cell(
             records.from_row(record.slice(int(rows[0]), 1).select(names).to_pylist()[0]),

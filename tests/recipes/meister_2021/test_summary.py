@@ -237,7 +237,7 @@ def test_states_agree_better_when_attention_is_sparse(make):
 
 
 def test_without_any_null_the_claim_says_so(make):
-    bare = make(without=["random_support_attention"], seeds=[10])
+    bare = make(without=("random_support_attention",), seeds=[10])
     assert verdicts(bare, "5a") == {"holds here"}
     assert "no null was measured" in words(bare)
     assert "no null was measured" not in words(make(seeds=[10]))
