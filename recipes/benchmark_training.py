@@ -58,8 +58,8 @@ def train(folder: Path) -> Trained:
     sizes = {split: len(texts.loaded.splits[split]) for split in ("train", "test")}
     said = (
         f"Trained weights: {texts.loaded.entry.name}, {sizes['train']:,} training texts, seed {recipe.seed}, {EPOCHS} "
-        f"epochs, accuracy {accuracy:.3f} on {sizes['test']:,} test texts, whose words, joined, are the texts they are timed "
-        "on."
+        f"epochs, accuracy {accuracy:.3f} on {sizes['test']:,} test texts, whose words, joined, are the texts they "
+        "are timed on."
     )
     model = AttentionClassifierForSequenceClassification.from_pretrained(folder / "run" / MODEL).eval()
     return Trained(model, texts.rows("test"), genuine, said)
