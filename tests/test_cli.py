@@ -205,10 +205,10 @@ def test_mistakes_are_one_line(fails, arguments, says, tmp_path):
 
 
 def test_mistakes_of_the_other_commands(fails, tmp_path):
-    fails("measure", "nowhere", says="no recipe at nowhere/recipe.yaml")
-    fails("report", "bad.parquet", says="--output is needed: the folder of the report")
-    fails("report", "nowhere.parquet", "--output", "r", says="no record at nowhere.parquet")
+    fails("measure", "nowhere", says="no folder of a run at nowhere")
+    fails("report", "nowhere.parquet", "--output", "r", says="no run or record at nowhere.parquet")
     (tmp_path / "bad.parquet").write_text("bad")
+    fails("report", "bad.parquet", says="--output is needed: the folder of the report")
     fails("report", "bad.parquet", "--output", "r", says="bad.parquet is not a readable record")
 
 
@@ -227,7 +227,7 @@ def test_mistakes_about_reports(fails, tmp_path, monkeypatch):
     fails("report", "run", "--examples", "0", says="n_examples is 0; a report shows at least 1 text")
     (tmp_path / "file").write_text("mine")
     fails("report", "run", "--output", "file", says="file is a file; a report is a folder: give another path")
-    fails("report", "run/model", says="no recipe at run/model/recipe.yaml")
+    fails("report", "run/model", says=r"run/model holds no record.parquet, .*; did you mean the run run\?")
     fails("cards", ".", "--to", "somebody", says="no recipe at recipe.yaml")
     fails("cards", "run", "run", "--to", "somebody", says="two of the runs are called tiny")
     for module in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
@@ -507,7 +507,7 @@ def test_a_mistake_is_told_before_processes_are_started(fails, monkeypatch):
         "train", "--config", "tiny.yaml", "--processes", "2", "--sed", "4", says="unknown option --sed; did you mean --seed"
     )
     fails("train", "--config", "tiny.yaml", "--processes", "0", says="--processes 0: at least 1")
-    fails("measure", "nowhere", "--processes=2", says="no recipe at nowhere/recipe.yaml")
+    fails("measure", "nowhere", "--processes=2", says="no folder of a run at nowhere")
 
 
 @pytest.mark.parametrize("words", [["--processes", "2"], ["--processes=2"]])

@@ -101,3 +101,17 @@ def test_draws_in_parts_are_those_of_one_part(monkeypatch):
     whole = panel(values).draws
     monkeypatch.setattr(stats, "BLOCK", 1000)
     assert panel(values).draws == pytest.approx(whole, rel=1e-13)
+
+
+def test_p_values_of_a_panel_are_the_share_of_draws_beyond_0():
+    generator = np.random.default_rng(0)
+    values = np.stack([generator.normal(shift, 1, (3, 40)) for shift in (5.0, 0.0, -5.0)])
+    values = np.concatenate([values, np.zeros((1, 3, 40)), np.full((1, 3, 40), np.nan)])
+    drawn = Panel(values, np.ones(values.shape, bool), 400)
+    assert drawn.draws.shape == (5, 400)
+    above, none, below, zero, nothing = drawn.p_values()
+    assert above == below == pytest.approx(2 / 401), "no draw lies beyond 0"
+    rarer = min((drawn.draws[1] <= 0).sum(), (drawn.draws[1] >= 0).sum())
+    assert none == pytest.approx(2 * (1 + rarer) / 401) and none > 0.05
+    assert zero == 1 and np.isnan(nothing)
+    assert drawn.minus(drawn).n_draws == drawn.where(drawn).n_draws == 400

@@ -123,6 +123,8 @@ def _near(path: Path) -> str:
     """The end of a message: what lies there of a name like it, or of any."""
     if near := _alike(path):
         return f"; did you mean {path.parent / near}?"
+    if (path.parent / RECORD).is_file() and (path.parent / STATE).is_file():
+        return f"; did you mean the run {path.parent}?"
     there = _there(path)
     return f"; in {path.parent} there are {', '.join(there[:MOST_NAMED])}" if there else ""
 

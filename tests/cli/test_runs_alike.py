@@ -89,7 +89,9 @@ def test_what_is_not_there(runs_there, word, says, capsys):
     assert re.search(says, error(capsys, "show", word, "1"))
 
 
-@pytest.mark.parametrize("command", [["measure"], ["push", "--to", "x", "--dry-run"], ["cards", "--to", "x"]])
+@pytest.mark.parametrize(
+    "command", [["measure"], ["push", "--to", "x", "--dry-run"], ["cards", "--to", "x"], ["roar", "--output", "x"]]
+)
 def test_commands_that_need_a_run_say_so(runs_there, command, capsys):
     said = error(capsys, command[0], "soft/seed_1/record.parquet", *command[1:])
     assert re.search(r"record.parquet is a file; \S+( \S+)? needs the folder of a run, with its model and recipe", said)

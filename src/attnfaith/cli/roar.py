@@ -16,7 +16,7 @@ def parser() -> Parser:
         "knows what mattered costs more accuracy than words taken at random.",
         examples=EXAMPLES,
     )
-    made.add_argument("run", type=Path, metavar="RUN", help="the folder of a finished run")
+    made.add_argument("run", metavar="RUN", help="the folder of a finished run")
     made.add_argument("--output", type=Path, required=True, help="the folder of scores and results")
     made.add_argument("--measures", nargs="+", default=["attention", "gradient", "leave_one_out"], metavar="NAME")
     made.add_argument("--shares", nargs="+", type=float, metavar="SHARE", help="of the words (default: .1 .3 .5 .7 .9)")
@@ -26,6 +26,9 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     known = parser().parse_args(arguments)
+    from attnfaith.locate import locate_folder
+
+    folder = locate_folder(known.run, "retraining")
     from attnfaith.roar import command
 
-    command(known.run, known.output, known.measures, known.shares, known.seeds)
+    command(folder, known.output, known.measures, known.shares, known.seeds)
