@@ -144,7 +144,7 @@ def test_all_ways_to_give_texts(run, texts, tmp_path):
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.permutations(range(6)))
 def test_the_order_of_texts_does_not_matter(order, run, some):
-    """Each text keeps its numbers, to the bit: batches are made by length, and shorter texts than one batch share it."""
+    """Each text keeps its numbers, but for rounding where it stands elsewhere in its batch."""
     first = attnfaith.measure(run, some, **CHEAP).table
     other = attnfaith.measure(run, [some[place] for place in order], **CHEAP).table
     back = other.take(np.argsort(order))
