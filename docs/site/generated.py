@@ -73,8 +73,8 @@ def record_page() -> str:
         READING.read_text(encoding="utf-8").rstrip(),
         "## The rules",
         f"This is version {record.VERSION} of the format, kept in the file's metadata. Axes: T tokens (of hierarchical "
-        "models sentences, or words), C classes, K draws or attentions, M measures, S shares, W words of a sentence, Q words "
-        "of a second text.",
+        "models sentences, or words), C classes, K draws or attentions, M measures, S shares, W words of a sentence, Q "
+        "words of a second text.",
         "In each row all [T] columns have one length, and all [C] columns another. A column with a range that sums to 1 is "
         "a distribution along its last axis. Files that break a rule are refused with column and row.",
         "## Columns of every record",
