@@ -35,8 +35,8 @@ class Entry:
     """One measure or experiment.
 
     kind: "measure" or "experiment". what: a line on it. needs: capabilities that it asks of a model, by name. options:
-    {keyword: default as it is written}. cost: one of COSTS. signed: a negative score of the measure is evidence against what is explained.
-    source: the paper, "" where there is none. module: its full name.
+    {keyword: default as it is written}. cost: one of COSTS. signed: of a measure, whether a negative score is evidence
+    against what is explained. source: the paper, "" where there is none. module: its full name.
     """
 
     name: str
