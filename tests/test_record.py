@@ -586,9 +586,9 @@ def test_another_parquet_file_is_no_record(tmp_path):
 def test_a_record_of_an_older_schema_gets_one_line(tmp_path):
     record.save(table(), tmp_path / "r.parquet")
     old = pq.read_table(tmp_path / "r.parquet").drop_columns(["texts", "level"])
-    for version, metadata in (("1", {}), ("3", {b"attnfaith_schema": b"3"})):
+    for version, metadata in (("1", {}), ("2", {b"attnfaith_schema": b"2"})):
         pq.write_table(old.replace_schema_metadata(metadata), tmp_path / "old.parquet")
-        with pytest.raises(RecordError, match=f"version {version} of the record's schema.*reads 2: measure the model anew$"):
+        with pytest.raises(RecordError, match=f"version {version} of the record's schema.*reads 3: measure the model anew$"):
             record.load(tmp_path / "old.parquet")
 
 

@@ -12,7 +12,7 @@ import scipy.stats
 from attnfaith import cli, measurement, record
 from attnfaith.record.words import RULES
 from attnfaith.reporting import eraser
-from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.errors import ReportError
 from tests.records import draw
 from tests.subword_tokenizers import train
@@ -148,7 +148,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("subwords")
     tokenizer = train("wordpiece", folder / "tokenizer", texts=["the abcdefghijklmnopqrstuvwxyz . great awful film"])
     sizes = "{length: [4, 8], vocabulary_size: 40, sizes: {train: 32, validation: 16, test: 16}}"
-    cli.train(
+    cli.COMMANDS["train"](
         [
             *("--name", "subwords", "--output_dir", str(folder / "run"), "--data.tokenizer", str(tokenizer)),
             *("--data.arguments", sizes, "--model.embedding_size", "8", "--model.hidden_size", "8"),
@@ -164,6 +164,12 @@ def test_a_run_over_subwords(run):
     (part,) = record.settings(table)
     assert part["run"]["tokenizer"]["name"] == "tokenizer" and part["run"]["tokenizer"]["revision"] == "local"
     assert re.fullmatch("[0-9a-f]{12}", part["run"]["tokenizer"]["digest"])
+    (cell,) = split_cells(table)
+    assert cell.heading["encoder"] == f"bilstm(tokenizer {part['run']['tokenizer']['digest']})"
+    place = table.schema.get_field_index("tokenizer_digest")
+    other = pa.array(["0123456789ab"] * len(table)).dictionary_encode()
+    twin = table.set_column(place, table.schema.field(place), other)
+    assert [len(one) for one in split_cells(record.concatenate([table, twin]))] == [16, 16]  # told apart by that alone
     marks, owners = record.rows(table, "rationale"), record.rows(table, "word_of_token")
     assert any(row.any() for row in marks)
     for row, owner in zip(marks, owners, strict=True):  # all tokens of a word are evidence, or none
@@ -172,7 +178,7 @@ def test_a_run_over_subwords(run):
 
 
 def test_its_report_on_words(run, capsys):
-    page = cli.report([str(run), "--words"])
+    page = cli.COMMANDS["report"]([str(run), "--words"])
     assert page == run / "report_words" / "index.html"
     html = page.read_text()
     assert "words, each made of its subwords: " in html

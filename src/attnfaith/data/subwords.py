@@ -113,15 +113,19 @@ def _guard(backend, markers: Sequence[str]) -> None:
     backend.normalizer = guard if backend.normalizer is None else normalizers.Sequence([backend.normalizer, guard])
 
 
+def tokenizer_digest(tokenizer) -> str:
+    """A digest of all that decides how a tokenizer reads a text, 12 hexadecimal digits."""
+    settings = json.loads(tokenizer.backend_tokenizer.to_str())
+    settings = {key: value for key, value in settings.items() if key not in ("truncation", "padding")}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
 def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[str, str]:
     """Which tokenizer this is: its name (of a folder, its last part), the commit that its file in the Hub's cache is of
-    ("local" for a folder), and a digest of all that decides how it reads a text, 12 hexadecimal digits.
+    ("local" for a folder), and its digest.
     """
     from huggingface_hub import try_to_load_from_cache
 
-    settings = json.loads(tokenizer.backend_tokenizer.to_str())
-    settings = {key: value for key, value in settings.items() if key not in ("truncation", "padding")}
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     if Path(name).is_dir():
         name, commit = Path(name).resolve().name, "local"
     else:
@@ -130,7 +134,7 @@ def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[s
         ]
         snapshots = [Path(file).parts for file in files if isinstance(file, str)]
         commit = next((parts[parts.index("snapshots") + 1] for parts in snapshots if "snapshots" in parts), "unknown")
-    return {"name": name, "revision": commit, "digest": digest}
+    return {"name": name, "revision": commit, "digest": tokenizer_digest(tokenizer)}
 
 
 # ------------------------------------------------------------------------------------------------ encoding

@@ -50,6 +50,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
     vectors: the word vectors at the start, random or pretrained; embedding_std: standard deviation of random ones;
         vectors_digest: 12 hexadecimal digits of the file of pretrained ones. All are part of a result: the scale of random
         vectors moves the agreement of gradient and leave-one-out.
+    tokenizer_digest: 12 hexadecimal digits of the tokenizer that divided the texts; None: the words of the training texts.
     """
 
     _auto_class = "AutoConfig"  # what register_for_auto_class sets: save the code with the configuration
@@ -78,6 +79,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
     markers: bool = True
     vectors: str = "random"
     vectors_digest: str | None = None
+    tokenizer_digest: str | None = None
     embedding_std: float | int = 0.25
     pad_token_id: int | None = 0
     unk_token_id: int | None = 1

@@ -55,6 +55,9 @@ class Identity:
     vectors: str = _field("word vectors at the start: random or pretrained", "random")
     vectors_scale: float | None = _field("standard deviation of random vectors", None)
     vectors_digest: str | None = _field("digest of the file of pretrained vectors, 12 hexadecimal digits", None)
+    tokenizer_digest: str | None = _field(
+        "digest of the tokenizer that divided the texts, 12 hexadecimal digits; null: by words of the training texts", None
+    )
     objective: str = _field(
         "what the model was trained for: classification, untrained, adversarial, guided, or unknown", "classification"
     )
@@ -83,7 +86,7 @@ class Identity:
             "texts": self.texts,
             "training_texts": self.training_texts or UNKNOWN,
             "split": self.split,
-            "encoder": encoder_label(self.encoder, self.hierarchy, self.level),
+            "encoder": encoder_label(self.encoder, self.hierarchy, self.level, self.tokenizer_digest),
             "alignment": alignment_label(self.alignment, self.score_scale),
             "projection": projection_label(self.projection, self.projection_parameter),
             "vectors": self.vectors_label,
@@ -139,11 +142,11 @@ def _adversary_parts(weight: float, divergence: str, frozen: bool) -> list[str]:
     return [divergence, f"{weight:g}", *(["frozen"] if frozen else [])]
 
 
-def encoder_label(encoder: str, hierarchy: str, level: str = "sentence") -> str:
-    """Such as "bigru", "bigru(sentence)", "bigru(sentence, words)"."""
-    if hierarchy == "none":
-        return encoder
-    return f"{encoder}({hierarchy}, words)" if level == "word" else f"{encoder}({hierarchy})"
+def encoder_label(encoder: str, hierarchy: str, level: str = "sentence", tokenizer_digest: str | None = None) -> str:
+    """Such as "bigru", "bigru(sentence)", "bigru(sentence, words)", "bigru(tokenizer 0123456789ab)"."""
+    parts = [] if hierarchy == "none" else [hierarchy, *(["words"] if level == "word" else [])]
+    parts += [f"tokenizer {tokenizer_digest}"] if tokenizer_digest else []
+    return f"{encoder}({', '.join(parts)})" if parts else encoder
 
 
 def alignment_label(alignment: str, score_scale: float | None) -> str:

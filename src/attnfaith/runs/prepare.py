@@ -16,7 +16,7 @@ from attnfaith.data.loading import LoadedDataset, Source, read_source
 from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.data.sources import ROOT_VARIABLE
-from attnfaith.data.subwords import adopt_tokenizer
+from attnfaith.data.subwords import adopt_tokenizer, tokenizer_digest
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.errors import DatasetError, cut, excerpt
@@ -241,6 +241,8 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionCla
     }
     if recipe.model.hierarchy != "none":
         fields["sentence_token_id"] = tokenizer.sentence_token_id
+    if data.tokenizer is not None:
+        fields["tokenizer_digest"] = tokenizer_digest(tokenizer)
     vectors = None
     if data.vectors:
         path = vectors_path(data.vectors)

@@ -94,6 +94,7 @@ class Pooled:
             "projection_parameter": config.projection_parameter,
             "vectors_scale": config.embedding_std if config.vectors == "random" else None,
             "vectors_digest": config.vectors_digest,
+            "tokenizer_digest": config.tokenizer_digest,
         }
 
     def digest(self) -> str:

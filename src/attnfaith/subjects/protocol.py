@@ -37,7 +37,7 @@ RECORDED = ("rows", "identity", "digest", "level", "class_names")
 
 FIELDS = (
     *("model", "encoder", "hierarchy", "level", "alignment", "score_scale", "projection", "projection_parameter"),
-    *("readout", "vectors", "vectors_scale", "vectors_digest"),
+    *("readout", "vectors", "vectors_scale", "vectors_digest", "tokenizer_digest"),
 )
 """The fields of `attnfaith.record.Identity` that a model decides."""
 
