@@ -500,8 +500,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
         (
             "seeds are not resampled",
-            "chosen = np.concatenate(list(_drawn(seeds, DRAWS, 1))).T",
-            "chosen = np.ones((seeds, DRAWS))",
+            "chosen = np.concatenate(list(_drawn(seeds, self.n_draws, 1))).T",
+            "chosen = np.ones((seeds, self.n_draws))",
         ),
         ("a threshold moved", "FEWEST = 0.1", "FEWEST = 0.3"),
         ("undefined texts are 0 in a draw", "counts[gaps] = known_gaps @ part.T", "pass"),
