@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = PurePosixPath("docs")
 ELSEWHERE = PurePosixPath("repository")  # below the site: files from outside of docs/
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+NOTEBOOK = re.compile(r"(\]\((?:\.\./)*notebooks/\w+)\.ipynb\)")
 FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 
 
@@ -87,6 +88,7 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     """Links that cross the border of docs/ lead to where the site has what they lead to; one to a folder is an error."""
+    markdown = NOTEBOOK.sub(r"\1.md)", markdown)  # a notebook is a page here, with its outputs
     targets = crossing(source_of(page.file.src_uri), markdown)
     here = PurePosixPath(page.file.src_uri).parent
 

@@ -20,12 +20,22 @@ def notebooks() -> list[Path]:
 
 
 def carried_out(path: Path, folder: Path) -> NotebookNode:
-    """The notebook with the outputs of today's code; it works in `folder`. Raises CellExecutionError where a cell fails."""
+    """The notebook with the outputs of today's code, but for standard error; it works in `folder`, whose name is left out.
+
+    Raises CellExecutionError where a cell fails.
+    """
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     quiet = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
-    return client.execute(env={**os.environ, "PATH": commands, **quiet})
+    client.execute(env={**os.environ, "PATH": commands, **quiet})
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]  # bars of progress
+            for output in cell.outputs:
+                if output.output_type == "stream":
+                    output.text = output.text.replace(f"{folder.resolve()}/", "")
+    return notebook
 
 
 def page(notebook: NotebookNode, folder: str) -> tuple[str, dict[str, bytes]]:
