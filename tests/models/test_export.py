@@ -1,7 +1,7 @@
 """Models as graphs: torch.export, torch.compile and ONNX give what the model itself gives, at other sizes too."""
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ SIZES = {
     "embedding_size": 8,
     "hidden_size": 8,
     "intermediate_size": 8,
+    "num_hidden_layers": 1,  # a second would be the same nodes once more
     "num_labels": 3,
     "embedding_std": 1.0,
 }
@@ -37,9 +38,11 @@ SLOW = {
     "bisection": {"encoder": "average", "projection": "entmax", "entmax_alpha": 1.25},
 }
 every_model = pytest.mark.parametrize(
-    "fields", [*MODELS.values(), *(pytest.param(fields, marks=pytest.mark.slow) for fields in SLOW.values())],
+    "fields",
+    [*MODELS.values(), *(pytest.param(fields, marks=pytest.mark.slow) for fields in SLOW.values())],
     ids=[*MODELS, *SLOW],
-)  # fmt: skip
+    scope="module",  # tests of one model follow one another, so that it is exported once
+)
 
 pytestmark = [  # of torch's own loops, and of its own way into functions with a slope of their own
     pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),
@@ -47,14 +50,23 @@ pytestmark = [  # of torch's own loops, and of its own way into functions with a
 ]
 
 
+@contextmanager
+def quiet():
+    """Within, torch keeps the story of its tracing to itself: pytest would collect a novel of it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(logging.getLogger("torch.__trace"), "disabled", True)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
+def _fresh():
     torch._dynamo.reset()
-    monkeypatch.setattr(logging.getLogger("torch.__trace"), "disabled", True)  # pytest would collect a novel of it
+    with quiet():
+        yield
 
 
 def build(fields):
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     return (
         AttentionClassifierForSequenceClassification(AttentionClassifierConfig(**SIZES, **fields))
         .eval()
@@ -118,14 +130,19 @@ def test_every_encoder_is_among_them():
     assert {fields.get("projection", "softmax") for fields in (MODELS | SLOW).values()} == set(projections.PROJECTIONS)
 
 
+@pytest.fixture(scope="module")
+def exported(fields):
+    """The model as a program, made once for all that is asked of it: also torch.onnx.export would make it as its first step."""
+    torch._dynamo.reset()
+    example = batch(fields, 4)
+    shapes = dynamic(example, Dim("rows"), Dim("positions", min=3))
+    with quiet(), of_any_length():
+        return torch.export.export(build(fields), (), example, dynamic_shapes=shapes)
+
+
 @every_model
-def test_exported(fields):
-    model, example = build(fields), batch(fields, 4)
-    with of_any_length():
-        program = torch.export.export(
-            model, (), example, dynamic_shapes=dynamic(example, Dim("rows"), Dim("positions", min=3))
-        )
-    graph = program.module()
+def test_exported(fields, exported):
+    model, graph = build(fields), exported.module()
     for inputs in others(fields):
         same(graph(**inputs), model(**inputs))
     with pytest.raises(RuntimeError, match="padding must be on the right"):
@@ -181,11 +198,12 @@ def test_compiled_projections_have_their_slopes(projection):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # those of the exporter are its own
 @every_model
-def test_onnx(fields, tmp_path):
+def test_onnx(fields, exported, tmp_path):
     import onnxruntime
 
-    model, example = build(fields), batch(fields, 4)
-    program = torch.onnx.export(model, kwargs=example, dynamic_shapes=dynamic(example), dynamo=True, verbose=False)
+    model = build(fields)
+    with of_any_length():  # as the program is made: else its recurrent layers are written out step by step, then thrown away
+        program = torch.onnx.export(exported, dynamo=True, verbose=False)
     program.save(tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
     names = ("logits", "attention", "word_attention")
