@@ -1,5 +1,6 @@
 """The published data sets themselves, where ATTNFAITH_DATA holds them: sizes, vocabulary, disjoint splits."""
 
+import functools
 import hashlib
 import json
 import os
@@ -20,6 +21,12 @@ from attnfaith.errors import DatasetError
 ROOT = os.environ.get(ROOT_VARIABLE)
 
 
+@functools.cache
+def genuine(name):
+    """A data set as a recipe reads it, once for all tests: none changes what it reads."""
+    return load_splits(name)
+
+
 def needs(folder):
     there = ROOT is not None and (Path(ROOT) / folder).exists()
     return pytest.mark.skipif(not there, reason=f"{ROOT_VARIABLE} names no folder with {folder}")
@@ -32,7 +39,7 @@ def sizes(loaded):
 @needs("SetFit/sst2")
 def test_sst_is_the_papers():
     """6355 / 821 / 1725 sentences, 3034 + 3321 and 863 + 862 by class, 13826 ids, and their share of unknown words."""
-    loaded = load_splits("sst")
+    loaded = genuine("sst")
     assert sizes(loaded) == {"train": 6355, "validation": 821, "test": 1725}
     assert np.bincount(loaded.splits["train"]["label"]).tolist() == [3034, 3321]
     assert np.bincount(loaded.splits["test"]["label"]).tolist() == [863, 862]
@@ -50,7 +57,7 @@ def test_sst_is_the_papers():
 @pytest.mark.slow
 def test_imdb_is_near_the_papers():
     """17200 / 4297 / 4356 there, from a preparation of their own and another random draw."""
-    loaded = load_splits("imdb")
+    loaded = genuine("imdb")
     for split, n in {"train": 17200, "validation": 4297, "test": 4356}.items():
         assert len(loaded.splits[split]) == pytest.approx(n, rel=0.01)
     ids = [i for rows in loaded.splits.values() for i in rows["instance_id"]]
@@ -60,18 +67,18 @@ def test_imdb_is_near_the_papers():
 @needs("SetFit/20_newsgroups")
 def test_20news_is_near_the_papers():
     """1426 with validation and 334 there: 1760 in all."""
-    assert sum(sizes(load_splits("20news_sports")).values()) == pytest.approx(1760, rel=0.01)
+    assert sum(sizes(genuine("20news_sports")).values()) == pytest.approx(1760, rel=0.01)
 
 
 @needs("fancyzhx/ag_news")
 def test_ag_news_test_split_is_whole():
-    loaded = load_splits("ag_news")
+    loaded = genuine("ag_news")
     assert len(loaded.splits["test"]) + sum(loaded.dropped["test"].values()) == 3800
 
 
 @needs("eraser-benchmark/movie_rationales")
 def test_movie_rationales_mark_the_published_share():
-    loaded = load_splits("movie_reviews")
+    loaded = genuine("movie_reviews")
     assert sizes(loaded) == {"train": 1600, "validation": 200, "test": 199}
     share = {s: np.mean(np.concatenate(rows["rationale"][:])) for s, rows in loaded.splits.items()}
     assert share["train"] == pytest.approx(0.09, abs=0.01)
@@ -82,7 +89,7 @@ def test_movie_rationales_mark_the_published_share():
 @needs("stanfordnlp/snli")
 def test_snli_test_split_is_the_papers():
     """9824 pairs: 3368, 3219 and 3237 by class, none filtered; of training a part."""
-    loaded = load_splits("snli")
+    loaded = genuine("snli")
     assert np.bincount(loaded.splits["test"]["label"]).tolist() == [3368, 3219, 3237]
     assert loaded.dropped == {"source": {"no_label": 0}, "train": {}, "validation": {}, "test": {}}
     assert len(loaded.splits["train"]) + len(loaded.splits["validation"]) == 21605
@@ -102,7 +109,7 @@ def test_snli_test_split_is_the_papers():
 )
 def test_babi_is_the_published_one(name, train, supported):
     """Questions as published, each with an answer of training and as many supporting statements as the task says."""
-    loaded = load_splits(name)
+    loaded = genuine(name)
     found = sizes(loaded)
     assert found["train"] + found["validation"] == train and found["test"] == 1000
     assert abs(found["validation"] - 0.15 * train) <= 0.005 * train  # whole stories, those that begin alike together
@@ -120,7 +127,7 @@ def test_babi_is_the_published_one(name, train, supported):
 def test_babi_3_of_10000_lacks_training(name):
     if not list(Path(ROOT).glob(DATASETS[name].original_files["train"])):
         with pytest.raises(DatasetError, match=f"'{name}' has no train split: nothing is called facebook/babi_qa/"):
-            load_splits(name)
+            genuine(name)
 
 
 @needs("facebook/babi_qa/en-valid-10k/qa3_valid.txt")
@@ -140,7 +147,7 @@ def test_babi_validation_file_is_read():
     ],
 )
 def test_deceptive_sets_are_the_published_ones(name, expected, share):
-    loaded = load_splits(name)
+    loaded = genuine(name)
     assert sizes(loaded) == expected
     assert np.mean(np.concatenate(loaded.splits["test"]["impermissible"][:])) == pytest.approx(share, rel=1e-12)
     tokenizer = build_tokenizer(loaded.vocabulary_texts, preprocessing="whitespace")
@@ -178,7 +185,7 @@ def digest(loaded):
 )
 def test_rows_are_those_that_results_were_measured_on(name, revision, content):
     """Records name a revision; the files it names must go on giving the same rows."""
-    loaded = load_splits(name)
+    loaded = genuine(name)
     assert (loaded.revision, digest(loaded)) == (revision, content) or loaded.revision != revision
 
 
@@ -217,7 +224,7 @@ def readable(entry):
     ],
 )
 def test_splits_are_disjoint(name):
-    loaded = load_splits(name)
+    loaded = genuine(name)
     ids = [i for rows in loaded.splits.values() for i in rows["instance_id"]]
     assert len(ids) == len(set(ids))
     if DATASETS[name].distinct:
@@ -228,7 +235,7 @@ def test_splits_are_disjoint(name):
 @needs("glove/vectors.parquet")
 @needs("SetFit/sst2")
 def test_genuine_vectors_cover_the_vocabulary():
-    loaded = load_splits("sst")
+    loaded = genuine("sst")
     tokenizer = build_tokenizer(loaded.vocabulary_texts, preprocessing="sst")
     matrix, found = load_vectors(Path(ROOT) / "glove/vectors.parquet", tokenizer.get_vocab())
     assert matrix.shape == (13826, 25)
