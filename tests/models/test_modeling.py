@@ -57,7 +57,7 @@ def config(**fields):
 
 
 def build(**fields):
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     if fields.get("hierarchy", "none") != "none":
         fields["sentence_token_id"] = MARK
     return AttentionClassifierForSequenceClassification(

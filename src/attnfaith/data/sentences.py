@@ -10,6 +10,7 @@ Not told apart: `U.S.` at the end of a sentence and within one (taken as within)
 lower-case and not split into words. No language but those with these marks is provided for.
 """
 
+import functools
 import re
 
 
@@ -52,15 +53,16 @@ def _ends() -> list[str]:
     return [attached, alone, ellipsis]
 
 
-def mark_places() -> list:
+@functools.cache  # the patterns are long, and compiling them takes longer than to prepare many texts
+def mark_places() -> tuple:
     """Normalizers that put a letter that stands for MARK between sentences; the first steps of a preparation."""
     from tokenizers import Regex, normalizers
 
-    return [
+    return (
         normalizers.Replace(_PLACE, " "),
         normalizers.Replace(Regex(rf"<[Bb][Rr]\s*/?>|[\n\r\v\f\x85\u2028\u2029]++(?!\s*[{_NO_START}])"), f" {_PLACE} "),
         *(normalizers.Replace(Regex(pattern), f" {_PLACE} ") for pattern in _ends()),
-    ]
+    )
 
 
 def set_marks(max_sentence_length: int | None = None, max_sentences: int | None = None) -> list:
