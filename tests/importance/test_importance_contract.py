@@ -11,6 +11,7 @@ import torch
 from transformers import BatchEncoding
 
 from attnfaith import record
+from attnfaith.experiments import _climb
 from attnfaith.importance._fast import state_gradients
 from attnfaith.measurement import load_producers, producers
 from attnfaith.models.encoders import ENCODERS
@@ -39,7 +40,7 @@ FEW_TEXTS = (7, 0, [9])  # where the model is asked about every attention
 TEXTS = (7, 0, [9], [UNKNOWN] * 4, 3, [12] * 5, 6)
 OPTIONS = {  # of producers that take long with their own
     "permutation": {"draws": 20},
-    "adversary_search": {"steps": 20},
+    "adversary_search": {"steps": 6},
     "adversary_exact": {"epsilons": [0.05]},
     "kernel_shap": {"samples": 8},
     "lime": {"samples": 8},
@@ -64,6 +65,15 @@ TOLERANCE = {
 @pytest.fixture(params=PRODUCERS)
 def producer(request):
     return load_producers([request.param])[request.param]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_searches():
+    """Halvings of a segment: the search goes every way it has, to fewer digits, which are other tests' business."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_climb, "STEPS", 12)
+        patched.setattr(_climb, "STEPS_ASKED", 8)
+        yield
 
 
 @pytest.fixture(scope="module")
