@@ -151,14 +151,35 @@ def test_options_and_what_the_metric_compares(producer):
         assert set(producer.METRIC.values()) <= set(producer.COLUMNS)
 
 
+@pytest.fixture(scope="module")
+def cell(shared_model, tiny_rows):
+    """Factory of a model, instances that suit it, and a measurement's batches of them, in which things are kept.
+
+    Made once for all producers, as a measurement has it: what one of them did to a batch, the next would show.
+    """
+
+    @functools.cache
+    def make(encoder, alignment, rest):
+        projection, query, readout, hierarchy = rest
+        fields = {"encoder": encoder, "alignment": alignment, "projection": projection, "query": query, "readout": readout}
+        fields["hierarchy"] = hierarchy
+        model = shared_model(**fields, num_labels=2 + (encoder == "cnn"), sparsegen_lambda=0.3, entmax_alpha=1.25)
+        rows = tiny_rows(FEW_TEXTS if hierarchy == "word" else TEXTS, pair=query == "text", hierarchy=hierarchy)
+        subject = subject_of(model)
+        alone, turned = [subject.collate([row]) for row in rows], subject.collate(rows[::-1])
+        for name in {"input_ids", "attention_mask", "token_type_ids"} & set(turned):
+            turned[name] = torch.nn.functional.pad(turned[name], (0, 5))
+        for batch in (*alone, turned):
+            subject.attention(batch)
+        return model, rows, subject, alone, turned
+
+    return make
+
+
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize(("alignment", "rest"), list(zip(itertools.cycle(ALIGNMENTS), REST, strict=False)))
-def test_contract(producer, encoder, alignment, rest, shared_model, tiny_rows, tiny_batch):
-    projection, query, readout, hierarchy = rest
-    fields = {"encoder": encoder, "alignment": alignment, "projection": projection, "query": query, "readout": readout}
-    fields["hierarchy"] = hierarchy
-    model = shared_model(**fields, num_labels=2 + (encoder == "cnn"), sparsegen_lambda=0.3, entmax_alpha=1.25)
-    rows = tiny_rows(FEW_TEXTS if hierarchy == "word" else TEXTS, pair=query == "text", hierarchy=hierarchy)
+def test_contract(producer, encoder, alignment, rest, cell, tiny_batch):
+    model, rows, subject, alone, turned = cell(encoder, alignment, rest)
     batch = tiny_batch(rows)
     if refused(producer, model, batch):
         return
@@ -166,19 +187,14 @@ def test_contract(producer, encoder, alignment, rest, shared_model, tiny_rows, t
 
     check(whole, producer, model, rows)
 
-    alone = [measured(producer, model, tiny_batch([row])) for row in rows]
-    same({name: [one[name][0] for one in alone] for name in whole}, whole)  # the batch is nothing to a text
+    each = [measured(producer, subject, one) for one in alone]
+    same({name: [values[name][0] for values in each] for name in whole}, whole)  # the batch is nothing to a text
 
     same(measured(producer, model, batch), whole, exact=True)  # the seed decides
 
     # neither the order, nor padding, nor that it is a measurement's batch, in which things are kept
-    subject = subject_of(model)
-    kept = subject.collate(rows[::-1])
-    for name in {"input_ids", "attention_mask", "token_type_ids"} & set(kept):
-        kept[name] = torch.nn.functional.pad(kept[name], (0, 5))
-    subject.attention(kept)
-    turned = measured(producer, subject, kept)
-    same({name: values[::-1] for name, values in turned.items()}, whole)
+    backwards = measured(producer, subject, turned)
+    same({name: values[::-1] for name, values in backwards.items()}, whole)
 
 
 SUBJECTS = {  # what a plain batch is tried on
