@@ -84,7 +84,8 @@ class TinyModel:
 class Conformance(ModelTesterMixin, TrainingTesterMixin):
     all_model_classes = (AttentionClassifierModel, AttentionClassifierForSequenceClassification)
     test_resize_embeddings = True
-    training_overfit_learning_rate = 1e-2  # at 1e-3 the suite's 300 steps end before the gradients have become small
+    # to fall as far as the suite asks; at its own rate, 1e-3, its 300 steps of 64 tokens end before gradients are small
+    training_overfit_seq_length = 32
     encoder, query, projection, hierarchy = "bilstm", "learned", "softmax", "none"
 
     def setUp(self):
@@ -92,8 +93,12 @@ class Conformance(ModelTesterMixin, TrainingTesterMixin):
         self.config_tester = ConfigTester(self, config_class=AttentionClassifierConfig, hidden_size=32)
 
     @property
-    def training_overfit_steps(self):  # of the suite's 300 all others need fewer to fall as far
-        return 300 if (self.encoder, self.hierarchy) == ("transformer", "sentence") else 100
+    def training_overfit_steps(self):
+        return 100 if (self.encoder, self.hierarchy) == ("transformer", "sentence") else 60
+
+    @property
+    def training_overfit_learning_rate(self):
+        return 5e-3 if (self.encoder, self.hierarchy) == ("transformer", "sentence") else 2e-2
 
     @property
     def has_attentions(self):
