@@ -230,7 +230,7 @@ def test_a_very_long_text_is_cut_and_counted(tmp_path):
         ({"path": "a.csv", "revision": "v1"}, "data.revision='v1' with data.path='a.csv': it is for data sets of the Hub"),
         (
             {"path": "a.csv", "preprocessing": "wrds"},
-            "data.preprocessing='wrds' does not exist; choose one of characters, default,",
+            "data.preprocessing='wrds' does not exist; choose one of characters, d",
         ),
         ({"path": "a.csv", "arguments": {"length": 3}}, "data.arguments=.* are of generated data"),
         ({"path": "a.csv", "test_share": 0.5, "validation_share": 0.5}, "leave nothing for training"),
