@@ -40,6 +40,7 @@ _STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 10,
 }
+_DPI = 150
 TEXT_COLOUR, QUIET_COLOUR = "#1a1a1a", "#555555"
 
 
@@ -137,14 +138,28 @@ def class_groups(cell: Cell) -> list[tuple[str, np.ndarray]]:
 
 
 @own_style
-def _rendered(figure: "Figure", kind: str) -> bytes:
-    """The figure as "png" or "svg" bytes, without dates or versions: the same figure gives the same bytes."""
-    buffer = io.BytesIO()
-    unset = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+def _rendered(figure: "Figure") -> dict[str, bytes]:
+    """The figure as "png" and "svg", without dates or versions: the same figure gives the same bytes.
+
+    It is laid out once, for the PNG. `savefig` would do so for each kind, and draw all of it one more time to that end.
+    """
+    engine, own_dpi = figure.get_layout_engine(), figure.dpi
+    made = {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # `cover` has said it
-        figure.savefig(buffer, format=kind, dpi=150, facecolor="white", metadata=unset)
-    return buffer.getvalue()
+        try:
+            if engine is not None and figure.axes:
+                figure.dpi = _DPI
+                engine.execute(figure)
+                figure.set_layout_engine(None)  # under our settings that is none at all
+            for kind, unset in (("png", ("Software",)), ("svg", ("Date", "Creator"))):
+                buffer = io.BytesIO()
+                figure.savefig(buffer, format=kind, dpi=_DPI, facecolor="white", metadata=dict.fromkeys(unset))
+                made[kind] = buffer.getvalue()
+        finally:
+            figure.dpi = own_dpi
+            figure.set_layout_engine(engine)
+    return made
 
 
 def save_figure(figure: "Figure", stem: str | os.PathLike) -> list[Path]:
@@ -155,4 +170,5 @@ def save_figure(figure: "Figure", stem: str | os.PathLike) -> list[Path]:
     """
     stem = Path(stem)
     cover(figure)
-    return [write_atomically(stem.with_name(f"{stem.name}.{kind}"), _rendered(figure, kind)) for kind in ("png", "svg")]
+    made = _rendered(figure)
+    return [write_atomically(stem.with_name(f"{stem.name}.{kind}"), content) for kind, content in made.items()]
