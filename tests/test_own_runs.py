@@ -228,7 +228,10 @@ def test_a_very_long_text_is_cut_and_counted(tmp_path):
         ({"split_seed": 1}, "data.split_seed=1 with no own data"),
         ({"hub_id": "a/b", "encoding": "cp1252"}, "data.encoding='cp1252' with data.hub_id='a/b': it is for files"),
         ({"path": "a.csv", "revision": "v1"}, "data.revision='v1' with data.path='a.csv': it is for data sets of the Hub"),
-        ({"path": "a.csv", "preprocessing": "wrds"}, "data.preprocessing='wrds' does not exist; choose one of default,"),
+        (
+            {"path": "a.csv", "preprocessing": "wrds"},
+            "data.preprocessing='wrds' does not exist; choose one of characters, d",
+        ),
         ({"path": "a.csv", "arguments": {"length": 3}}, "data.arguments=.* are of generated data"),
         ({"path": "a.csv", "test_share": 0.5, "validation_share": 0.5}, "leave nothing for training"),
         ({"path": "a.csv", "test_share": 1.0}, "recipe.data.test_share=1.0 must be below 1"),

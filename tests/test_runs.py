@@ -1111,7 +1111,9 @@ def read_and_encoded(monkeypatch):
     read, encoded = [], []
     read_source, encode = runs.prepare.read_source, runs.prepare.encode
     monkeypatch.setattr(runs.prepare, "read_source", lambda name, **how: read.append(name) or read_source(name, **how))
-    monkeypatch.setattr(runs.prepare, "encode", lambda rows, *more: encoded.append(len(rows)) or encode(rows, *more))
+    monkeypatch.setattr(
+        runs.prepare, "encode", lambda rows, *more, **how: encoded.append(len(rows)) or encode(rows, *more, **how)
+    )
     return read, encoded
 
 

@@ -170,7 +170,7 @@ def test_bash_completes(tmp_path, capsys):
         'attnfaith() { echo "asked $*" >&2; echo bilstm cnn; }\n'
         'try() { COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); COMPREPLY=(); '
         '_shtab_attnfaith attnfaith "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"; echo "${COMPREPLY[@]}"; }\n'
-        "try attnfaith tra; try attnfaith train --enc; try attnfaith train --encoder b; try attnfaith list enc\n"
+        "try attnfaith tra; try attnfaith train --encode; try attnfaith train --encoder b; try attnfaith list enc\n"
     )
     done = subprocess.run(["bash", "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["train", "--encoder", "bilstm", "encoders"]

@@ -13,7 +13,7 @@ NOTEBOOKS = notebooks.notebooks()
 SHOWN = {
     "model_opened": ("attention (1, ", "exact maximum", "permutation_tvd", "It may be used"),
     "own_data": ("delivery", "It may be used", "tau attention–leave_one_out"),
-    "two_projections": ("of a text's tokens", "the second is"),
+    "two_projections": ("of a text's tokens", "second is"),
 }
 """What each notebook's outputs hold, besides a heat map."""
 

@@ -4,10 +4,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pyarrow as pa
 import pytest
+from markupsafe import escape
 
 from attnfaith import record as records
 from attnfaith.errors import AttnfaithError
 from attnfaith.reporting import agreement_table, sections, write_report
+from attnfaith.reporting.cards.verdicts import verdicts
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.page import heatmap
@@ -232,7 +234,8 @@ def test_every_measure_of_inputs_has_a_row(build_record, page_of):
     page = Page(html)
     assert page.open == [] and len(page.with_class("many")) == 3
     names = [data for where, data in page.texts if where == "th"]
-    assert names[-6:] == ["attention", "gradient", "leave-one-out", "LRP", "occlusion", "gold evidence"]
+    end = names.index("gold evidence") + 1
+    assert names[end - 6 : end] == ["attention", "gradient", "leave-one-out", "LRP", "occlusion", "gold evidence"]
     negative = len(HUES) + 1
     assert f'class="m{negative}s10" title="LRP: -4, −100 % of the largest">−100</td>' in html
     assert f'class="m{negative - 1}s2" title="LRP: 1, 25 % of the largest">25</td>' in html
@@ -439,3 +442,17 @@ def test_summary_of_nothing_defined(build_record):
     record = build_record([{"attention": [1.0], "gradient": [1.0]}], measures=("gradient",))
     (sentence,) = summarise(one_cell(record), agreement_table(record).to_dict("records"))
     assert sentence == "Between attention and gradient no text has a defined rank correlation (1 undefined)."
+
+
+def test_the_answer_comes_first(build_record, page_of):
+    """What attention may be shown for, with the numbers that say so, and the texts; then tables and figures."""
+    instances = [{"attention": [0.7, 0.2, 0.1], "gradient": [3, 2, 1], "leave_one_out": [1, 2, 3]}] * 4
+    record = build_record(instances, measures=("gradient", "leave_one_out"))
+    html = page_of(record)
+    places = [html.index(head) for head in ("What this attention may be shown for", ">Texts<", ">Tables<", ">Figures<")]
+    assert places == sorted(places)
+    cell = one_cell(record)
+    for words, uses in verdicts([cell]):
+        assert f"<dt>{words}</dt>" in html
+        assert all(f"<dd>{use.what}<small>{escape(use.reason)}</small></dd>" in html for use in uses)
+    assert sum(len(uses) for _, uses in verdicts([cell])) > 4 and verdicts([cell, cell]) == []

@@ -1,7 +1,7 @@
 """A script that completes commands, options and names in bash, zsh or fish."""
 
 from argparse import Action, ArgumentParser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from attnfaith.errors import AttnfaithError
 from attnfaith.usage import Parser
@@ -58,7 +58,7 @@ def _whole() -> ArgumentParser:
     commands = whole.add_subparsers(dest="command", parser_class=ArgumentParser)
     for command in (command for group in GROUPS.values() for command in group):
         one = command.parser()
-        for name, doc in _keys(command.name):
+        for name, doc in _keys(command.name, one._option_string_actions):
             one.add_argument(f"--{name}", help=doc)
         for action in one._actions:
             _say_what_completes(action)
@@ -66,12 +66,12 @@ def _whole() -> ArgumentParser:
     return whole
 
 
-def _keys(command: str) -> Iterator[tuple[str, str]]:
-    """Keys of a recipe that a command takes, short where that is clear, and what they mean."""
+def _keys(command: str, options: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Keys of a recipe that a command with these options takes, short where that is clear, and what they mean."""
     from attnfaith.recipes.overrides import keys
 
     sections = {"train": (), "measure": ("measure",)}.get(command)
-    yield from () if sections is None else keys(*sections)
+    yield from () if sections is None else keys(*sections, taken=options)
 
 
 def _say_what_completes(action: Action) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import sys
 import types
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -58,9 +58,13 @@ def split(arguments: Sequence[str], options: Collection[str]) -> tuple[list[str]
     return own, overrides
 
 
-def keys(*names: str) -> Iterator[tuple[str, str]]:
-    """Every key of a recipe, or of the sections named, as it is written on a command line, and what it means."""
+def keys(*names: str, taken: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+    """Every key of a recipe, or of the sections named, as it is written on a command line, and what it means.
+
+    taken: options of the command itself; a key of such a name is written in full.
+    """
     short = [name for kind in (Recipe, *SECTIONS.values()) for name in kind.__pydantic_fields__]
+    short += [option.removeprefix("--") for option in taken]
     for section, kind in {"": Recipe, **SECTIONS}.items():
         if not names or section in names:
             for name, key in kind.__pydantic_fields__.items():

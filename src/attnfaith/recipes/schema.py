@@ -54,7 +54,7 @@ class Data:
     quotes: bool | None = None
     """own data: whether a field of a csv may stand in quotation marks; null: true; false: they are characters like others"""
     preprocessing: str | None = None
-    """own data: default, words, whitespace, imdb or sst; null: words"""
+    """own data: words, default, characters (of scripts without blanks), whitespace, imdb or sst; null: words"""
     validation_share: Part | None = None
     """own data: share of the texts of each class that is validation where there is none; null: 0.15"""
     test_share: Part | None = None

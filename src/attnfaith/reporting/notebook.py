@@ -13,8 +13,7 @@ import numpy as np
 from attnfaith import terminal
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
-from attnfaith.reporting.cards.findings import Checkpoint
-from attnfaith.reporting.cards.model import VERDICTS
+from attnfaith.reporting.cards.verdicts import verdicts
 from attnfaith.reporting.cells import Cell, describe, measure_label
 from attnfaith.reporting.explained import class_label, explained
 from attnfaith.reporting.page.heatmap import (
@@ -139,11 +138,7 @@ class Overview:
     @cached_property
     def verdicts(self) -> list[tuple[str, list[str]]]:
         """What the cards say attention may be used for, of one cell: (verdict, uses)."""
-        if len(self.cells) != 1:
-            return []
-        uses = Checkpoint({}, self.cells[0].table).uses
-        grouped = [(words, [use.what for use in uses if use.verdict == verdict]) for verdict, words in VERDICTS.items()]
-        return [(words, of_verdict) for words, of_verdict in grouped if of_verdict]
+        return [(words, [use.what for use in uses]) for words, uses in verdicts(self.cells)]
 
     @property
     def heads(self) -> list[str]:

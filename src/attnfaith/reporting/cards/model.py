@@ -14,8 +14,9 @@ from attnfaith import __version__
 from attnfaith.record import Identity
 from attnfaith.reporting.blocks import MOST_CLASSES
 from attnfaith.reporting.cards import citations
-from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, RULES, UNKNOWN, Checkpoint, Number
+from attnfaith.reporting.cards.findings import RULES, Checkpoint, Number
 from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
+from attnfaith.reporting.cards.verdicts import VERDICTS
 from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.tables import format_number
@@ -36,7 +37,6 @@ PROJECTIONS = {
     "softmax": "softmax: every word gets some weight",
     "uniform": "none: all words get the same weight",
 }
-VERDICTS = {MAY: "It may be used", CARE: "With care", MAY_NOT: "It may not be used", UNKNOWN: "Not known"}
 UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
 DECODERS = {"affine": "an affine layer", "tanh": "a layer with tanh and an affine one"}
 # what each number of the card is called in the metadata: its kind -> metric

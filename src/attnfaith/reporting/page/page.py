@@ -15,6 +15,7 @@ from markupsafe import Markup
 from attnfaith import __version__
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, Picture, largest_classes, template
+from attnfaith.reporting.cards.verdicts import verdicts
 from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, name_class
 from attnfaith.reporting.page.heatmap import (
     HUES,
@@ -79,6 +80,7 @@ def render_page(
         grids=[_with_class_names(_of_classes(grid, cells), names) for grid in grids if grid.rows],
         conventions=_conventions(tables),
         lead=parts[0].summary if len(cells) == 1 else _across(tables, len(cells)),
+        verdicts=verdicts(cells),
         sections=parts,
         themes={theme: [(place, shades(hue, theme)) for place, hue in hues] for theme in PAPER},
         paper=PAPER,
