@@ -2,9 +2,10 @@
 and whatever else takes seconds to import and reads nothing of where or for whom it is imported.
 
 Nothing of Hugging Face and nothing of attnfaith is among that: when those are imported, what from the environment they read
-and what they register is what tests are about. Where they are not, `start` takes what else is to be imported. The path that `start` gives is used in place of `sys.executable`; what such a
-program starts by its own `sys.executable` starts as fast. Signals are passed on and the exit code is handed back; a program
-ends when the process that was started for it is killed. Its process id is another, and a lock that it holds names that.
+and what they register is what tests are about. Where that is not so, `start` takes what else is to be imported. The path
+that it gives is used in place of `sys.executable`; what such a program starts by its own `sys.executable` starts as fast.
+Signals are passed on and the exit code is handed back; a program ends when the process that was started for it is killed.
+Its process id is another, and a lock that it holds names that.
 """
 
 import contextlib

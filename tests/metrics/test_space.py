@@ -11,7 +11,6 @@ import pickle
 import re
 import shutil
 import subprocess
-import sys
 import unicodedata
 from html.parser import HTMLParser
 from importlib.metadata import version
