@@ -43,6 +43,15 @@ def warm_python():
 
 
 @pytest.fixture(scope="session")
+def warm_attnfaith(warm_python):
+    """The same, having imported attnfaith and all that its commands do: where how these are imported is not in question."""
+    from tests.warm_python import start
+
+    with start(warm_python, ["attnfaith.cli.train", "attnfaith.runs.execute", "attnfaith.api.models"]) as executable:
+        yield executable
+
+
+@pytest.fixture(scope="session")
 def tiny_model():
     """Factory of tiny models in eval mode, their weights scaled up so that attention and predictions are far from flat.
 

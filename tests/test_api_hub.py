@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def alice(tmp_path_factory):
+def alice(tmp_path_factory, warm_python):
     """Runs Python as a user of the Hub, with two records beside it."""
     from tests.hub_server import HubServer
 
@@ -28,7 +28,7 @@ def alice(tmp_path_factory):
         server.add_user("alice", "hf_alice_kept_secret")
         environment = server.environment(folder / "home", token="hf_alice_kept_secret")
         environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(folder)}
-        with Forks(environment, folder, "import attnfaith, datasets\nattnfaith.Record\n") as forks:
+        with Forks(environment, folder, "import attnfaith, datasets\nattnfaith.Record\n", warm_python) as forks:
 
             def do(script):
                 with forks.running((), folder, environment={}, clean=False, script=textwrap.dedent(script)) as command:

@@ -532,11 +532,11 @@ def test_an_error_of_several_processes_is_one_line(tmp_path, warm_python):
 
 
 @pytest.mark.slow
-def test_interrupted_and_gone_on(tmp_path, repository):
+def test_interrupted_and_gone_on(tmp_path, repository, warm_python):
     """Ctrl-C while training: code 130 and a hint; then the same weights as without it."""
     arguments = ["--config", "tiny.yaml", "--num_train_epochs", "60"]
     process = subprocess.Popen(
-        [sys.executable, str(repository / "recipes" / "train.py"), *arguments],
+        [warm_python, str(repository / "recipes" / "train.py"), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     )  # fmt: skip
     deadline = time.monotonic() + 120

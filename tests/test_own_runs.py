@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 import yaml
@@ -256,7 +255,7 @@ def test_a_run_of_own_data_has_a_name():
 
 
 @pytest.mark.slow
-def test_a_data_set_of_the_hub(hub, tmp_path):
+def test_a_data_set_of_the_hub(hub, tmp_path, warm_python):
     """Its commit is read and recorded, its classes keep their names; what is not there is one line."""
     code = """if True:
         import json, sys
@@ -274,7 +273,7 @@ def test_a_data_set_of_the_hub(hub, tmp_path):
         assert cli.main([*where, "--data.config", "nope", "--output_dir", "c"]) == 2
     """
     done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(SMALL)],
+        [warm_python, "-c", code, json.dumps(SMALL)],
         env=hub.environment(tmp_path / "home"),
         cwd=tmp_path,
         capture_output=True,

@@ -56,7 +56,7 @@ def test_the_source_distribution_holds_the_recipes(wheel, tmp_path):
 
 
 @pytest.mark.slow
-def test_installed_it_trains_in_an_empty_folder(wheel, tmp_path):
+def test_installed_it_trains_in_an_empty_folder(wheel, tmp_path, warm_python):
     (path,) = wheel.glob("*.whl")
     zipfile.ZipFile(path).extractall(tmp_path / "site")
     (tmp_path / "empty").mkdir()
@@ -64,7 +64,7 @@ def test_installed_it_trains_in_an_empty_folder(wheel, tmp_path):
 
     def attnfaith(*arguments):
         done = subprocess.run(
-            [sys.executable, "-m", "attnfaith", *arguments],
+            [warm_python, "-m", "attnfaith", *arguments],
             cwd=tmp_path / "empty", env=environment, capture_output=True, text=True,
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr

@@ -2,9 +2,10 @@
 and whatever else takes seconds to import and reads nothing of where or for whom it is imported.
 
 Nothing of Hugging Face and nothing of attnfaith is among that: when those are imported, what from the environment they read
-and what they register is what tests are about. The path that `start` gives is used in place of `sys.executable`; what such a
-program starts by its own `sys.executable` starts as fast. Signals are passed on and the exit code is handed back; a program
-ends when the process that was started for it is killed. Its process id is another, and a lock that it holds names that.
+and what they register is what tests are about. Where that is not so, `start` takes what else is to be imported. The path
+that it gives is used in place of `sys.executable`; what such a program starts by its own `sys.executable` starts as fast.
+Signals are passed on and the exit code is handed back; a program ends when the process that was started for it is killed.
+Its process id is another, and a lock that it holds names that.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
@@ -50,17 +51,19 @@ os._exit(code)
 
 
 @contextlib.contextmanager
-def start() -> Iterator[str]:
-    """The path of the executable, for the time of the block."""
+def start(python: str = sys.executable, more: Sequence[str] = ()) -> Iterator[str]:
+    """The path of the executable, for the time of the block. python: what runs the process that forks, which may be such an
+    executable itself. more: modules that are imported besides, as they are found from here.
+    """
     with tempfile.TemporaryDirectory() as folder:
         executable, place = Path(folder, "python"), Path(folder, "socket")
         Path(folder, "client.py").write_text(CLIENT)
         words = shlex.join([sys.executable, "-SE", str(Path(folder, "client.py")), str(place)])
         executable.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         executable.chmod(0o755)
-        own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        own = {name: value for name, value in os.environ.items() if more or name != "PYTHONPATH"}
         own |= {"OMP_NUM_THREADS": "1"}  # a fork of a process with threads may stand still
-        command = [sys.executable, __file__, str(executable), str(place)]
+        command = [python, __file__, str(executable), str(place), *more]
         parent = subprocess.Popen(command, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             assert parent.stdout.readline() == "ready\n"
@@ -222,7 +225,7 @@ def run_to_end(program: dict, executable: str, path: list[str]) -> None:
     os._exit((code or 0) & 255)
 
 
-def main(executable: str, place: str) -> None:
+def main(executable: str, place: str, *more: str) -> None:
     """The process that forks."""
     import gc
     import warnings
@@ -232,10 +235,10 @@ def main(executable: str, place: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ResourceWarning)
-        for name in IMPORTS:
+        for name in (*IMPORTS, *more):
             importlib.import_module(name)
     ours = {"attnfaith", "tests", "transformers", "huggingface_hub", "datasets", "evaluate", "accelerate", "tokenizers"}
-    assert not (ours | {"entmax"}) & {name.partition(".")[0] for name in sys.modules}
+    assert more or not (ours | {"entmax"}) & {name.partition(".")[0] for name in sys.modules}
     threads = {Path(task, "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
     assert len(threads - {"jemalloc_bg_thd"}) == 1, threads  # which a fork stops and starts anew
     gc.collect()

@@ -18,19 +18,18 @@ has not begun to leave tokens out, a handful of texts has a support to speak of,
 
 
 def bootstrap_interval(
-    values: np.ndarray, *, seed: int = 0, draws: int = 1000, statistic: Callable[[np.ndarray], float] = np.mean
+    values: np.ndarray, *, seed: int = 0, draws: int = 1000, statistic: Callable[..., np.ndarray] = np.mean
 ) -> tuple[float, float]:
-    """The 95 % percentile interval of the mean over instances, or of another statistic of them; values [N] without NaN. NaN
-    below two values.
+    """The 95 % percentile interval of the mean over instances, or of another statistic of them, which as numpy's takes an
+    axis; values [N] without NaN. NaN below two values.
     """
     if len(values) < 2:
         return np.nan, np.nan
     if statistic is np.mean:
         low, high = bootstrap_intervals(np.reshape(values, (-1, 1)), seed=seed, draws=draws)[0]
         return float(low), float(high)
-    generator = np.random.default_rng(seed)
-    statistics = [statistic(values[generator.integers(0, len(values), len(values))]) for _ in range(draws)]
-    low, high = np.quantile(statistics, (0.025, 0.975))
+    statistics = [statistic(values[part], axis=1) for part in _members(len(values), draws, seed)]
+    low, high = np.quantile(np.concatenate(statistics), (0.025, 0.975))
     return float(low), float(high)
 
 
@@ -61,10 +60,15 @@ def _drawn(count: int, draws: int, seed: int) -> Iterable[np.ndarray]:
 
 def _draws(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
     """The same, made anew."""
+    return map(_how_often, _members(count, draws, seed))
+
+
+def _members(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
+    """Which of `count` things are drawn, as many and with replacement, [draws, count], in parts of at most BLOCK numbers."""
     generator = np.random.default_rng(seed)
     at_once = max(1, BLOCK // count)
     for done in range(0, draws, at_once):
-        yield _resampled(generator, min(at_once, draws - done), count)
+        yield generator.integers(0, count, (min(at_once, draws - done), count))
 
 
 @lru_cache(maxsize=4)
@@ -73,9 +77,11 @@ def _kept_draws(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
     return tuple(_draws(count, draws, seed))
 
 
-def _resampled(generator: np.random.Generator, draws: int, count: int) -> np.ndarray:
-    """How often each of `count` things is among as many drawn with replacement, [draws, count] float64."""
-    drawn = generator.integers(0, count, (draws, count))
+def _how_often(drawn: np.ndarray) -> np.ndarray:
+    """How often each of N things is among as many that were drawn, [draws, N] float64. drawn: their numbers [draws, N]; used
+    up.
+    """
+    draws, count = drawn.shape
     drawn += count * np.arange(draws)[:, None]
     return np.bincount(drawn.ravel(), minlength=draws * count).reshape(draws, count).astype(np.float64)
 
@@ -124,7 +130,8 @@ def correlations(
     whole = _coefficients(x, y, np.ones((1, n)))[:, 0]
     if len(number_of) < 2:
         return row | empty | dict(zip(COEFFICIENTS, whole.tolist(), strict=True)) | {"n_draws_undefined": 0}
-    counts = _resampled(np.random.default_rng(seed), draws, len(number_of))[:, member_of]
+    drawn = np.random.default_rng(seed).integers(0, len(number_of), (draws, len(number_of)))
+    counts = _how_often(drawn)[:, member_of]
     resampled = _coefficients(x, y, counts)
     defined = ~np.isnan(resampled[0])
     bounds = np.full((2, len(COEFFICIENTS)), np.nan)

@@ -126,7 +126,7 @@ show("alice/tiny")
 """
 
 
-def test_repositories_of_a_hub(tmp_path):
+def test_repositories_of_a_hub(tmp_path, warm_python):
     """A model, whose card names its records, and a data set of records; once read, they are there without the Hub too."""
     table = draw(24, seed=1)
     parts = {"a": table.slice(0, 10), "b": table.slice(10), "c": draw(24, seed=2, encoder="cnn")}
@@ -134,7 +134,7 @@ def test_repositories_of_a_hub(tmp_path):
         record.save(part, f"{name}.parquet")
     with HubServer() as hub:
         environment = {**hub.environment(tmp_path, token="hf_alice"), "PYTHONPATH": os.pathsep.join(sys.path)}
-        words = [sys.executable, "-c", HUB, *(f"{name}.parquet" for name in parts)]
+        words = [warm_python, "-c", HUB, *(f"{name}.parquet" for name in parts)]
         done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -1,5 +1,7 @@
 """The notebooks of the documentation are carried out as they stand, and hold nothing that was typed as a result."""
 
+import sys
+
 import nbformat
 import notebooks
 import pytest
@@ -29,11 +31,24 @@ def test_results_are_not_kept(path):
     assert untied(prose, ("set to 0 and", "interval holds 0", "10 11 12", "ln 2")) == []
 
 
+@pytest.fixture
+def warm(warm_attnfaith, tmp_path, monkeypatch):
+    """Kernels, and the commands that they find, start at once."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "python").symlink_to(warm_attnfaith)
+    (programs / "attnfaith").write_text(f'#!/bin/sh\nexec {warm_attnfaith} -m attnfaith "$@"\n')
+    (programs / "attnfaith").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 @pytest.mark.filterwarnings("ignore:.*without encryption")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_carried_out(path, tmp_path):
-    text, _ = notebooks.page(notebooks.carried_out(path, tmp_path), "pictures")
+    (work := tmp_path / "work").mkdir()
+    text, _ = notebooks.page(notebooks.carried_out(path, work), "pictures")
     for part in (*SHOWN[path.stem], 'class="attnfaith"'):
         assert part in text
     assert "Traceback" not in text and "error:" not in text

@@ -11,7 +11,6 @@ import pickle
 import re
 import shutil
 import subprocess
-import sys
 import unicodedata
 from html.parser import HTMLParser
 from importlib.metadata import version
@@ -577,7 +576,7 @@ def test_the_metric_loads_from_a_folder_of_any_name(evaluate, tmp_path):
     assert metric.compute(attention=ATTENTION, importance=IMPORTANCE)["kendall_tau"] == pytest.approx(np.nanmean(TAU))
 
 
-def test_the_page_runs_as_a_script(tmp_path):
+def test_the_page_runs_as_a_script(tmp_path, warm_python):
     """As a Space runs it: by its file, in a folder of any name, and not as a part of a package."""
     folder = shutil.copytree(METRIC_DIR, tmp_path / "my.space", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "two.parquet").write_bytes(parquet({"attention": [[0.5, 0.5]], "importance": [[1.0, 2.0]]}))
@@ -588,6 +587,6 @@ def test_the_page_runs_as_a_script(tmp_path):
         "print([row.tolist() for row in columns['importance']], choices['used'])\n"
         "print(sys.modules[page['columns_of_file'].__module__].__file__)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([warm_python, "-c", program], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[[1.0, 2.0]] ['attention', 'importance']", str(folder / "reading.py")]

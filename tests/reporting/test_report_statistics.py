@@ -117,6 +117,15 @@ def test_bootstrap_interval_against_the_normal_one():
     assert np.isnan(bootstrap_interval(values[:1])).all()
 
 
+@pytest.mark.parametrize("count", [2, 7, 24, 3001])
+def test_bootstrap_interval_of_medians_is_that_of_one_draw_after_another(count, monkeypatch):
+    monkeypatch.setattr("attnfaith.stats.BLOCK", 50_000)  # several parts
+    values, generator = np.random.default_rng(count).normal(size=count), np.random.default_rng(5)
+    medians = [np.median(values[generator.integers(0, count, count)]) for _ in range(100)]
+    interval = bootstrap_interval(values, seed=5, draws=100, statistic=np.median)
+    assert interval == tuple(np.quantile(medians, (0.025, 0.975)))
+
+
 # ------------------------------------------------------------------------------------------------ comparisons
 
 

@@ -13,7 +13,7 @@ from attnfaith.reporting import render, sections
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
-from attnfaith.reporting.style import own_style
+from attnfaith.reporting.style import laid_out, own_style
 from attnfaith.reporting.tables import seed_summary
 
 
@@ -122,5 +122,6 @@ def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.
 def save_png(figure: "Figure", path: str | os.PathLike) -> Path:  # noqa: F821
     """Write a figure whole or not at all, as PNG of 90 dpi: small enough for a repository to keep."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=90, facecolor="white", metadata={"Software": None})
+    with laid_out(figure, 90):
+        figure.savefig(buffer, format="png", dpi=90, facecolor="white", metadata={"Software": None})
     return write_atomically(path, buffer.getvalue())

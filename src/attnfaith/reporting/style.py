@@ -4,12 +4,13 @@ matplotlib is an optional extra and is imported where a figure is drawn. Figures
 pyplot, so a report changes no setting of the program that asks for it.
 """
 
+import contextlib
 import functools
 import io
 import os
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ _STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 10,
 }
+_DPI = 150
 TEXT_COLOUR, QUIET_COLOUR = "#1a1a1a", "#555555"
 
 
@@ -136,15 +138,35 @@ def class_groups(cell: Cell) -> list[tuple[str, np.ndarray]]:
     return [*groups, (f"{len(classes) - len(largest)} others", ~np.isin(predicted, largest))]
 
 
+@contextlib.contextmanager
+def laid_out(figure: "Figure", dpi: float) -> Iterator[None]:
+    """Within it `savefig` draws a figure as it is laid out for `dpi`, under our style. By itself it would do the layout for
+    each kind of file, and draw all of the figure one more time to that end.
+    """
+    engine, own_dpi = figure.get_layout_engine(), figure.dpi
+    try:
+        if engine is not None and figure.axes:
+            figure.dpi = dpi
+            engine.execute(figure)
+            figure.set_layout_engine(None)  # under our style that is none at all
+        yield
+    finally:
+        figure.dpi = own_dpi
+        figure.set_layout_engine(engine)
+
+
 @own_style
-def _rendered(figure: "Figure", kind: str) -> bytes:
-    """The figure as "png" or "svg" bytes, without dates or versions: the same figure gives the same bytes."""
-    buffer = io.BytesIO()
-    unset = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+def _rendered(figure: "Figure") -> dict[str, bytes]:
+    """The figure as "png" and "svg", without dates or versions: the same figure gives the same bytes."""
+    made = {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # `cover` has said it
-        figure.savefig(buffer, format=kind, dpi=150, facecolor="white", metadata=unset)
-    return buffer.getvalue()
+        with laid_out(figure, _DPI):
+            for kind, unset in (("png", ("Software",)), ("svg", ("Date", "Creator"))):
+                buffer = io.BytesIO()
+                figure.savefig(buffer, format=kind, dpi=_DPI, facecolor="white", metadata=dict.fromkeys(unset))
+                made[kind] = buffer.getvalue()
+    return made
 
 
 def save_figure(figure: "Figure", stem: str | os.PathLike) -> list[Path]:
@@ -155,4 +177,5 @@ def save_figure(figure: "Figure", stem: str | os.PathLike) -> list[Path]:
     """
     stem = Path(stem)
     cover(figure)
-    return [write_atomically(stem.with_name(f"{stem.name}.{kind}"), _rendered(figure, kind)) for kind in ("png", "svg")]
+    made = _rendered(figure)
+    return [write_atomically(stem.with_name(f"{stem.name}.{kind}"), content) for kind, content in made.items()]
