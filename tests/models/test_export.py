@@ -132,7 +132,7 @@ def test_every_encoder_is_among_them():
 
 @pytest.fixture(scope="module")
 def exported(fields):
-    """The model as a program, made once for all that is asked of it; torch.onnx.export would make it as its first step, too."""
+    """The model as a program, made once for all that is asked of it, as torch.onnx.export would as its first step."""
     torch._dynamo.reset()
     example = batch(fields, 4)
     shapes = dynamic(example, Dim("rows"), Dim("positions", min=3))
