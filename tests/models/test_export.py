@@ -19,14 +19,14 @@ SIZES = {
     "embedding_size": 8,
     "hidden_size": 8,
     "intermediate_size": 8,
-    "num_hidden_layers": 1,  # a second would be the same nodes once more
+    "num_hidden_layers": 1,  # of the transformer of words alone there are two
     "num_labels": 3,
     "embedding_std": 1.0,
 }
 MODELS = {
     "bilstm": {"encoder": "bilstm"},
     "bigru of pairs": {"encoder": "bigru", "query": "text", "readout": "tanh", "projection": "sparsemax"},
-    "transformer": {"encoder": "transformer", "projection": "entmax15"},
+    "transformer": {"encoder": "transformer", "projection": "entmax15", "num_hidden_layers": 2},
     "cnn of pairs": {"encoder": "cnn", "query": "text", "alignment": "dot", "projection": "sparsegen"},
     "average": {"encoder": "average", "projection": "uniform"},
     "embedding": {"encoder": "embedding", "score_scale": 1.0, "markers": False},
@@ -68,7 +68,7 @@ def _fresh():
 def build(fields):
     torch.default_generator.manual_seed(0)
     return (
-        AttentionClassifierForSequenceClassification(AttentionClassifierConfig(**SIZES, **fields))
+        AttentionClassifierForSequenceClassification(AttentionClassifierConfig(**{**SIZES, **fields}))
         .eval()
         .requires_grad_(False)
     )
