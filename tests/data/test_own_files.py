@@ -247,3 +247,11 @@ def test_a_limit_bounds_memory(written):
     tracemalloc.stop()
     assert len(table) == 10 and table.schema.metadata[b"rows"] == b"30000"
     assert peak < 4_000_000 < path.stat().st_size
+
+
+def test_the_limit_of_a_field_is_that_of_others_again(written):
+    import csv
+
+    before = csv.field_size_limit()
+    assert rows_of(read_file(written("a.csv", f'text,label\n"{"a " * before}",1\n'), ["text", "label"]))
+    assert csv.field_size_limit() == before

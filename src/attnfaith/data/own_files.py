@@ -196,11 +196,11 @@ class OwnFile:
 
     def _records(self, stream) -> Iterator[tuple[int, list[str]]]:
         """(first line of the record, its fields); blank lines are none."""
-        csv.field_size_limit(LONGEST)
         how = {"quoting": csv.QUOTE_MINIMAL if self.quotes else csv.QUOTE_NONE}
         reader = csv.reader(lines(self.path, stream), delimiter=self.delimiter, strict=True, **how)
         line = 1
         while True:
+            others = csv.field_size_limit(LONGEST)  # of the whole process: given back after each record
             try:
                 fields = next(reader)
             except StopIteration:
@@ -210,6 +210,8 @@ class OwnFile:
                     f"{self.path}, from line {line}: {error}. Inside a field in quotation marks a quotation mark is written "
                     "twice; where quotation marks are characters like others, set quotes to false (--data.quotes false)"
                 ) from error
+            finally:
+                csv.field_size_limit(others)
             if fields:
                 yield line, fields
             line = reader.line_num + 1
