@@ -1,7 +1,9 @@
 """Where the record of a word on the command line lies: the folder of a run, a record file, or a repository on the Hub."""
 
 import difflib
+import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,8 @@ from attnfaith import record
 from attnfaith.errors import AttnfaithError, cut, excerpt
 
 
+FETCHED = Path("runs") / "hub"
+MODEL, CHECKPOINT = "model", ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 RECORD, RECIPE, STATE, CARD = "record.parquet", "recipe.yaml", "run.json", "README.md"
 REPOSITORY = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+?)(:(?P<configuration>[\w.-]+))?")
 MOST_NAMED = 8
@@ -86,6 +90,41 @@ def locate_folder(word: str | Path, needs: str) -> Path:
             f"{cut(str(word))}` makes one"
         )
     raise LocateError(f"no folder of a run at {cut(str(word))}{_near(path)}")
+
+
+def fetch_folder(repo_id: str) -> Path:
+    """The folder, here, of a run that was pushed: its recipe, its state and its model, below runs/hub. What lies there from
+    before is taken as it is. Nothing pickled, and no code, is fetched.
+
+    Raises LocateError where the Hub does not give it, or it is no run.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    folder = FETCHED / repo_id.replace("/", "--")
+    if (folder / RECIPE).is_file():
+        return folder
+    try:
+        snapshot = Path(snapshot_download(repo_id, allow_patterns=[RECIPE, STATE, *CHECKPOINT]))
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        raise LocateError(f"no folder of a run at {cut(repo_id)}, and on the Hub {_why(error, repo_id)}") from error
+    if missing := [name for name in (RECIPE, STATE, *CHECKPOINT) if not (snapshot / name).is_file()]:
+        raise LocateError(f"{repo_id} on the Hub is no run of this package: it lacks {', '.join(missing)}")
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    (temporary / MODEL).mkdir(parents=True)
+    for name in (RECIPE, STATE, *CHECKPOINT):
+        shutil.copyfile(snapshot / name, (temporary / MODEL if name in CHECKPOINT else temporary) / name)
+    try:
+        temporary.replace(folder)
+    except OSError:  # another process has put it there
+        shutil.rmtree(temporary)
+    return folder
+
+
+def is_repository(word: str | Path) -> bool:
+    """Whether a word can only be the name of a model on the Hub: it looks like one, and nothing like it lies here."""
+    path = Path(word)
+    return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", str(word))) and not path.exists() and not path.parent.is_dir()
 
 
 def _in_folder(folder: Path) -> Iterator[Source]:

@@ -96,6 +96,9 @@ def test_commands_that_need_a_run_say_so(runs_there, command, capsys):
     said = error(capsys, command[0], "soft/seed_1/record.parquet", *command[1:])
     assert re.search(r"record.parquet is a file; \S+( \S+)? needs the folder of a run, with its model and recipe", said)
     said = error(capsys, command[0], "alice/tiny", *command[1:])
+    if command == ["measure"]:  # which takes one of the Hub, too
+        assert said.startswith("no folder of a run at alice/tiny, and on the Hub alice/tiny cannot be looked up")
+        return
     assert "needs that of a run: of a model on the Hub `attnfaith reproduce alice/tiny` makes one" in said
 
 
@@ -146,6 +149,46 @@ def test_repositories_of_a_hub(tmp_path, warm_python):
     assert errors[0].startswith("alice/attnfaith-records holds 2 records: name one of alice/attnfaith-records:other, ")
     assert "no run or record at alice/tny, and on the Hub " in errors[1]
     assert errors[2] == "the data set alice/attnfaith-records holds no record of oter; it has other, tiny"
+
+
+MEASURED = """
+from huggingface_hub import HfApi
+from pathlib import Path
+from attnfaith import cli
+api = HfApi()
+assert cli.main(["train", "--config", "tiny.yaml"]) == 0
+for name in ("alice/tiny", "alice/of_a_file", "alice/no_run"):
+    api.create_repo(name)
+    api.upload_folder(repo_id=name, folder_path="run/model")
+    if name != "alice/no_run":
+        recipe = Path("run/recipe.yaml").read_text()
+        if name == "alice/of_a_file":
+            recipe = recipe.replace("name: planted_evidence", "name: null").replace("path: null", "path: /etc/passwd")
+            recipe = recipe.replace("preprocessing: null", "preprocessing: words")
+            recipe = recipe.replace("max_length: null", "max_length: 9")
+            recipe = recipe[: recipe.index("  arguments:")] + recipe[recipe.index("  limits:"):]
+        api.upload_file(path_or_fileobj=recipe.encode(), path_in_repo="recipe.yaml", repo_id=name)
+        api.upload_file(path_or_fileobj="run/run.json", path_in_repo="run.json", repo_id=name)
+for words in (["alice/tiny", "--producers", "occlusion"], ["alice/tiny", "--producers", "occlusion"], ["alice/of_a_file"],
+              ["alice/no_run"], ["alice/tny"]):
+    print("code", cli.main(["measure", *words]))
+"""
+
+
+def test_a_run_of_the_hub_is_measured(tmp_path, warm_python):
+    """Its model and its texts, by its recipe; the run is put below runs/hub. One that was made of a file reads none here."""
+    with HubServer() as hub:
+        environment = {**hub.environment(tmp_path, token="hf_alice"), "PYTHONPATH": os.pathsep.join(sys.path)}
+        words = [warm_python, "-c", MEASURED]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.findall("code (.)", done.stdout) == ["0", "0", "2", "2", "2"], done.stderr
+    made, first = (record.load(folder / "record.parquet") for folder in (locate.FETCHED / "alice--tiny", tmp_path / "run"))
+    assert made["attention"].equals(first["attention"]) and "importance_occlusion" in made.column_names
+    errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "`attnfaith reproduce alice/of_a_file --data.path FILE` makes it anew" in errors[0]
+    assert errors[1].startswith("alice/no_run on the Hub is no run of this package: it lacks recipe.yaml, run.json")
+    assert errors[2].startswith("no folder of a run at alice/tny, and on the Hub ")
 
 
 # ------------------------------------------------------------------------------------------------ the commands

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnfaith.cli import common
+from attnfaith.errors import AttnfaithError
 from attnfaith.usage import Parser
 
 
 EXAMPLES = (
     "measure runs/quickstart --add integrated_gradients lime",
+    "measure OWNER/NAME --add occlusion --limit 100",
     "measure runs/quickstart --producers gradient --split validation --limit 500 --output part.parquet",
 )
 
@@ -21,7 +23,9 @@ def parser() -> Parser:
         "measure",
         examples=EXAMPLES,
     )
-    made.add_argument("run", metavar="RUN", help="folder of a run")
+    made.add_argument(
+        "run", metavar="RUN", help="folder of a run, or OWNER/NAME of one on the Hub, which is put below runs/hub"
+    )
     common.add_producers(made)
     made.add_argument(
         "--output", type=Path, help="path of the record (default: the run's own, and its report is written anew)"
@@ -36,12 +40,17 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> Path | None:
     known, overrides = common.read(parser(), arguments)
     from attnfaith import recipes
-    from attnfaith.locate import locate_folder
+    from attnfaith.locate import fetch_folder, is_repository, locate_folder
 
-    folder = locate_folder(known.run, "measuring")
+    of_hub = is_repository(known.run)
+    folder = fetch_folder(known.run) if of_hub else locate_folder(known.run, "measuring")
     path = folder / common.RECIPE
     overrides = common.with_producers(known, path, overrides)
     recipe = recipes.load(path, overrides)
+    if of_hub and recipe.data.path is not None:  # a recipe of a stranger names no file of this machine
+        raise AttnfaithError(
+            f"{known.run} was trained on a file; with that, `attnfaith reproduce {known.run} --data.path FILE` makes it anew"
+        )
     if known.processes is not None:
         return common.in_processes("measure", known.processes, arguments)
     from attnfaith import runs
