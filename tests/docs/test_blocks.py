@@ -62,6 +62,7 @@ def recipe_of(script, arguments, monkeypatch):
     monkeypatch.setattr(runs, "measure_run", lambda folder, recipe, output, **how: called.append(recipe) or Path("record"))
     monkeypatch.setattr(train, "_destination", lambda known, recipe: None)  # would ask the Hub
     monkeypatch.setattr(locate, "locate_folder", lambda word, needs: Path(word))  # it is not there before it has run
+    monkeypatch.setattr(locate, "is_repository", lambda word: False)
     load = recipes.load
     # the run's own recipe is not there before it has run
     monkeypatch.setattr(
