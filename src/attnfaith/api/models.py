@@ -9,12 +9,11 @@ from pathlib import Path
 from attnfaith import planned_identity, recipes, record
 from attnfaith.errors import AttnfaithError, FileError, excerpt
 from attnfaith.files import read_object
+from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE
 from attnfaith.models.registration import MODEL_TYPE
 from attnfaith.subjects import Pooled, Subject, SubjectError, subject_of
 
 
-CHECKPOINT = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-STATE, RECIPE, MODEL = "run.json", "recipe.yaml", "model"  # in the folder of a run, or of a repository made of one
 MODELS = "an attention classifier of this package, a pipeline with one, a folder, a run, a name on the Hub, or a Subject"
 
 

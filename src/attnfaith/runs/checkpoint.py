@@ -6,11 +6,9 @@ from pathlib import Path
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from attnfaith.errors import excerpt
+from attnfaith.locate import CHECKPOINT
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.runs.folder import MODEL, RunError
-
-
-FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 
 
 def load_model(run: Path) -> AttentionClassifierForSequenceClassification:
@@ -25,7 +23,7 @@ def load_tokenizer(run: Path) -> PreTrainedTokenizerBase:
 
 def _load(folder: Path, load: Callable):
     try:
-        if missing := [name for name in FILES if not (folder / name).is_file()]:
+        if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
             raise FileNotFoundError(f"{', '.join(missing)} missing")  # without some of them others would be guessed
         return load(folder)
     except Exception as error:  # transformers, tokenizers and safetensors raise many kinds
