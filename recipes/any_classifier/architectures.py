@@ -86,6 +86,7 @@ OWN = {  # what a type needs besides
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "layoutlmv3": {"coordinate_size": 4, "shape_size": 8},
     "lilt": {"hidden_size": 48, "max_2d_position_embeddings": 1024},
+    "mobilebert": {"intra_bottleneck_size": 32, "initializer_range": 0.05},
     "minicpm3": LATENT,
     "minimax": HYBRID,
     "mistral4": LATENT | {"head_dim": 16},

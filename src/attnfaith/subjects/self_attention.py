@@ -237,6 +237,11 @@ class SelfAttention:
         numbers = {self.sites.layers[layer] for layer in layers}
         read = self.read(batch, keep=numbers.__contains__, rows=True)
         weights = self.reduction([one.weights for one in read.maps], read.rows).double()
+        if bool((nothing := ~read.rows.any(1)).any()):
+            raise SubjectError(
+                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says (such "
+                "as where a tanh gives exactly 1): no row of its attention can be shown"
+            )
         inside = self.attendable(batch)
         on_text = torch.where(inside, weights, 0.0)
         total = on_text.sum(1, keepdim=True)
