@@ -165,7 +165,8 @@ def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
         torch.save({}, path / "pytorch_model.bin")
         (path / "mine.py").write_text("raise SystemExit\n")
         given = {"ENDPOINT": server.endpoint, "HF_HUB_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": False}
-        for name, value in (given | {"HF_HUB_DISABLE_XET": True}).items():
+        template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        for name, value in (given | {"HF_HUB_DISABLE_XET": True, "HUGGINGFACE_CO_URL_TEMPLATE": template}).items():
             monkeypatch.setattr(constants, name, value)
         api.create_repo("alice/plain")
         api.upload_folder(repo_id="alice/plain", folder_path=path)
