@@ -183,16 +183,21 @@ def hub(tmp_path):
 
 
 @pytest.fixture
-def quick_report(monkeypatch):
-    """Reports with one small empty picture: drawing the real ones takes most of a tiny run's time."""
+def quick_figures(monkeypatch):
+    """Reports with one small empty picture in place of the two largest, for tests of pages: the others are real files."""
     from tests.figures import REPORT, one_small_figure
 
     monkeypatch.setattr(REPORT, one_small_figure())
 
 
 @pytest.fixture
-def quick_figures(quick_report):
-    """The same, by the name that tests of pages know."""
+def quick_report(quick_figures, monkeypatch):
+    """The same, for tests of whole runs: the others are drawn and laid out too, and their files hold an empty picture. That
+    all can be saved is what tests of reports have.
+    """
+    from tests.figures import without_pixels
+
+    monkeypatch.setattr("attnfaith.reporting.style._rendered", without_pixels)
 
 
 class _Logged(logging.Handler):
