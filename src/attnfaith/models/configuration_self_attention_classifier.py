@@ -41,7 +41,8 @@ class SelfAttentionClassifierConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         inner = self.text_config
         if own_labels:
-            self.id2label, self.label2id = dict(inner.id2label), dict(inner.label2id)
+            self.id2label = dict(inner.id2label)
+            self.label2id = {label: number for number, label in self.id2label.items()}
         if self.pad_token_id is None:
             self.pad_token_id = getattr(inner, "pad_token_id", None)
         self.is_encoder_decoder = inner.is_encoder_decoder

@@ -8,6 +8,7 @@ Shapes: B instances, N heads, Q queries, K keys, L input positions, C classes.
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial, wraps
 
 import torch
@@ -44,7 +45,10 @@ attention_projection.is_attention = True
 
 
 class Projecting(TorchFunctionMode):
-    """Within, each softmax of 4-dimensional scores along their last dimension is `attention_projection`; they are counted."""
+    """Within, each softmax of 4-dimensional scores along their last dimension is `attention_projection`.
+
+    They are counted, with those that the same mode within this one replaced.
+    """
 
     def __init__(self, config: SelfAttentionClassifierConfig):
         super().__init__()
@@ -52,6 +56,7 @@ class Projecting(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        self.count += function is attention_projection
         if function not in SOFTMAX:
             return function(*args, **kwargs)
         scores, dim, dtype = _softmax_arguments(*args, **kwargs)
@@ -96,7 +101,7 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
     does, with the same arguments and outputs; `attentions` are those that were projected. Its maps are computed by "eager"
     attention.
 
-    Raises ValueError in `forward` for a classifier none of whose attention is such a softmax: nothing would be projected.
+    Raises ValueError for a model that cannot change to "eager" attention, and in `forward` for a classifier none of whose attention is such a softmax: nothing would be projected.
     """
 
     _auto_class = "AutoModelForSequenceClassification"  # what register_for_auto_class sets: save the code with the weights
@@ -106,20 +111,26 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
         inner.id2label, inner.label2id, inner.problem_type = config.id2label, config.label2id, config.problem_type
         if config.pad_token_id is not None:
             inner.pad_token_id = config.pad_token_id
+        if model is not None and inner._attn_implementation != "eager":
+            model.set_attn_implementation("eager")
+            if inner._attn_implementation != "eager":
+                raise ValueError(
+                    f"{type(model).__name__} cannot change to 'eager' attention, the one that can be projected: load it with "
+                    "attn_implementation='eager'"
+                )
         config.text_config = inner
         super().__init__(config)
-        if model is None:
-            model = AutoModelForSequenceClassification.from_config(inner, attn_implementation="eager")
-        else:
-            model.set_attn_implementation("eager")
-        self.model = model
-        self.config.text_config = model.config
+        self.model = model or AutoModelForSequenceClassification.from_config(inner, attn_implementation="eager")
+        config.text_config = self.model.config
+        config._attn_implementation = "eager"  # of both: a classifier makes its mask by it
         self.post_init()
 
     @classmethod
     def of(cls, model: PreTrainedModel, projection: str, **parameters):
         """A classifier with another projection: its own weights, not copied. parameters: sparsegen_lambda, entmax_alpha."""
-        return cls(SelfAttentionClassifierConfig(text_config=model.config, projection=projection, **parameters), model)
+        # a configuration decides how its parts attend, so that of the model itself is not taken before it is known
+        config = SelfAttentionClassifierConfig(text_config=deepcopy(model.config), projection=projection, **parameters)
+        return cls(config, model)
 
     def get_input_embeddings(self):
         return self.model.get_input_embeddings()
