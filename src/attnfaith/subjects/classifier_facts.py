@@ -69,7 +69,7 @@ def identity_of(subject) -> dict[str, object]:
         "projection": getattr(config, "projection", "softmax"),
         "projection_parameter": getattr(config, "projection_parameter", None),
         "readout": "network",
-        "reduction": reduction.kind,
+        "reduction": reduction.way,
         "reduction_layers": str(reduction.layers),
         "reduction_head": reduction.head,
         "tokenizer_digest": None if tokenizer is None else tokenizer_digest(tokenizer),

@@ -11,14 +11,14 @@ import torch
 from attnfaith.subjects.protocol import SubjectError
 
 
-KINDS = ("mean", "rollout", "flow")
+WAYS = ("mean", "rollout", "flow")
 
 
 @dataclass(frozen=True)
 class Reduction:
     """A named way from maps to weights over tokens; every one takes the mean of the rows that matter to the logits.
 
-    kind: "mean" of the chosen layers and heads; "rollout", the product over layers of (A + I) / 2, A the mean of a layer's
+    way: "mean" of the chosen layers and heads; "rollout", the product over layers of (A + I) / 2, A the mean of a layer's
     heads, and "flow", the most that flows from a token to such a row when these are capacities (both Abnar & Zuidema 2020).
     layers: "last", "all", or the number of one, counted from 0. head: the number of one, or None for the mean of them; both
     for "mean" alone.
@@ -26,31 +26,31 @@ class Reduction:
     Raises SubjectError for what there is not.
     """
 
-    kind: str = "mean"
+    way: str = "mean"
     layers: str | int = "last"
     head: int | None = None
 
     def __post_init__(self):
-        if self.kind not in KINDS:
-            raise SubjectError(f"reduction {self.kind!r} is not known; choose one of {', '.join(KINDS)}")
+        if self.way not in WAYS:
+            raise SubjectError(f"reduction {self.way!r} is not known; choose one of {', '.join(WAYS)}")
         number = isinstance(self.layers, int) and not isinstance(self.layers, bool) and self.layers >= 0
         if self.layers not in ("last", "all") and not number:
             raise SubjectError(f"layers={self.layers!r}; give 'last', 'all', or the number of a layer from 0 on")
         if self.head is not None and not (isinstance(self.head, int) and not isinstance(self.head, bool) and self.head >= 0):
             raise SubjectError(f"head={self.head!r}; give the number of a head from 0 on, or None for the mean of all")
-        if self.kind != "mean" and (self.layers, self.head) != ("last", None):
-            raise SubjectError(f"reduction {self.kind!r} takes all layers and heads: leave layers and head out")
+        if self.way != "mean" and (self.layers, self.head) != ("last", None):
+            raise SubjectError(f"reduction {self.way!r} takes all layers and heads: leave layers and head out")
 
     @classmethod
     def of(cls, given) -> "Reduction":
-        """A Reduction as it is; "last", "all", "rollout" or "flow"; or {"layers": …, "head": …, "kind": …}."""
+        """A Reduction as it is; "last", "all", "rollout" or "flow"; or {"layers": …, "head": …, "way": …}."""
         if isinstance(given, cls):
             return given
         if isinstance(given, str) and given in ("last", "all"):
             return cls(layers=given)
-        if isinstance(given, str) and given in KINDS:
+        if isinstance(given, str) and given in WAYS:
             return cls(given)
-        if isinstance(given, dict) and set(given) <= {"kind", "layers", "head"}:
+        if isinstance(given, dict) and set(given) <= {"way", "layers", "head"}:
             return cls(**given)
         raise SubjectError(
             f"attention={given!r} is no reduction; give 'last', 'all', 'rollout', 'flow', or {{'layers': 'last', 'all' or a "
@@ -64,7 +64,7 @@ class Reduction:
 
     def chosen(self, count: int) -> list[int]:
         """The layers, of so many, that it reads. Raises SubjectError for one that there is not."""
-        if self.kind != "mean" or self.layers == "all":
+        if self.way != "mean" or self.layers == "all":
             return list(range(count))
         number = count - 1 if self.layers == "last" else self.layers
         if number >= count:
@@ -77,12 +77,12 @@ class Reduction:
         They are over all input positions, markers included; of an instance without a row that matters NaN.
         """
         layers = [one.mean(1) if self.head is None else one[:, self._own(one)] for one in maps]
-        if self.kind == "flow":
+        if self.way == "flow":
             return flow(layers, rows)
-        whole = layers[0] if self.kind == "mean" else rollout(layers)
-        for one in layers[1:] if self.kind == "mean" else ():
+        whole = layers[0] if self.way == "mean" else rollout(layers)
+        for one in layers[1:] if self.way == "mean" else ():
             whole = whole + one
-        weights = whole / (len(layers) if self.kind == "mean" else 1)
+        weights = whole / (len(layers) if self.way == "mean" else 1)
         return (weights * rows.unsqueeze(2)).sum(1) / rows.sum(1, keepdim=True)
 
     def _own(self, one: torch.Tensor) -> int:

@@ -1,6 +1,7 @@
 """Any text classifier of transformers as a subject: the attention of its layers and heads, read and edited by one hook.
 
-Shapes: B instances, L input positions, the places of attention, H heads, C classes, K attentions per instance, E embedding, D the size of a head's values.
+Shapes: B instances, L input positions, which are the places of attention, H heads, C classes, K attentions per instance, E
+embedding, D the size of a head's values.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Hook, Map
 from attnfaith.subjects.classifier_facts import check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.self_checks import Sites, checked
@@ -250,8 +252,7 @@ class SelfAttention:
         what follows it.
         """
         if attention.dim() == 3:
-            parts = [self.intervene(batch, one) for one in attention.unbind(1)]
-            return torch.stack(parts, 1) if parts else attention.new_zeros(*attention.shape[:2], self.num_labels)
+            return self._under_several(batch, attention)
         if "matter" not in batch:
             with torch.no_grad():
                 batch["matter"] = self.read(batch, keep=lambda number: False, rows=True).rows
@@ -259,6 +260,15 @@ class SelfAttention:
         inside = self.attendable(batch)
         edit = _Given(self.sites.layers[layer], self.reduction.head, attention, inside, batch["matter"])
         return self.read(batch, edit, keep=lambda number: False).logits
+
+    def _under_several(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
+        """Logits (B,K,C) under attentions (B,K,L): the texts are read K times, as many as fit at once."""
+        count, draws, width = attention.shape
+        owner = torch.arange(count, device=attention.device).repeat_interleave(draws)
+        flat, parts = attention.flatten(0, 1), [attention.new_zeros(0, self.num_labels)]
+        for some in torch.arange(len(owner), device=attention.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
+            parts.append(self.intervene(batch.take(owner[some]), flat[some]))
+        return torch.cat(parts).unflatten(0, (count, draws))
 
     def read(
         self,
