@@ -68,18 +68,18 @@ def check_pretrained(recipe) -> None:
     for key, what in ITS_OWN.items():
         if getattr(recipe.data, key) is not None:
             raise RecipeError(f"data.{key}={excerpt(getattr(recipe.data, key))} with {given}, which has {what}: leave it out")
-    kind, training = recipe.objective.kind, recipe.training
+    kind = recipe.objective.kind
     if kind not in ("classification", "untrained"):
         raise RecipeError(
             f"objective.kind={kind!r} with {given}: what is given to such models, or compared with a base's, is the attention "
             "that pools states; choose classification or untrained"
         )
-    if training.amsgrad or training.attention_learning_rate_factor != 1 or training.random_erasure:
-        key = next(key for key in ("amsgrad", "attention_learning_rate_factor", "random_erasure") if getattr(training, key))
-        raise RecipeError(
-            f"training.{key}={excerpt(getattr(training, key))} with {given}, which is trained by AdamW on whole texts, with "
-            "one learning rate: leave it out"
-        )
+    for key, usual in {"amsgrad": False, "attention_learning_rate_factor": 1, "random_erasure": 0}.items():
+        if (value := getattr(recipe.training, key)) != usual:
+            raise RecipeError(
+                f"training.{key}={excerpt(value)} with {given}, which is trained by AdamW on whole texts, with one learning "
+                "rate: leave it out"
+            )
     if recipe.measure.outputs:
         raise RecipeError(
             f"measure.outputs={excerpt(recipe.measure.outputs)} with {given}: outputs are kept for models trained against "

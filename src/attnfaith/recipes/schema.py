@@ -121,10 +121,6 @@ class Data:
 class Model:
     """The fields of AttentionClassifierConfig, which says what each may be; or a pretrained model, and its projection."""
 
-    pretrained: str | None = None
-    """to be fine-tuned: a model of the Hub by its name, or its folder, with its tokenizer; null: a model of this package"""
-    revision: str | None = None
-    """of a pretrained model on the Hub: branch, tag or commit; null: main"""
     encoder: str = "bilstm"
     """bilstm, bigru, transformer, cnn, average or embedding"""
     alignment: str = "additive"
@@ -161,6 +157,10 @@ class Model:
     """share of values dropped in training, below 1"""
     embedding_std: float = 0.25
     """standard deviation of random word vectors"""
+    pretrained: str | None = None
+    """to be fine-tuned: a model of the Hub by its name, or its folder, with its tokenizer; null: a model of this package"""
+    revision: str | None = None
+    """of a pretrained model on the Hub: branch, tag or commit; null: main"""
 
 
 @section

@@ -21,8 +21,9 @@ from attnfaith.subjects.classifier_facts import position_limit
 
 
 WEIGHTS = "model*.safetensors"
-FILES = ("config.json", WEIGHTS, "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json")
-FILES += ("special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "*.model")
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+FILES = ("config.json", WEIGHTS, "model.safetensors.index.json", "tokenizer_config.json", "special_tokens_map.json")
+FILES += ("added_tokens.json", "merges.txt", *VOCABULARIES)
 LOADED_AT_LEAST = 0.5
 """Share of a model's numbers that its files must hold; the rest is drawn anew."""
 
@@ -62,6 +63,11 @@ def tokenizer_of(recipe: Recipe):
     Raises RecipeError where it cannot be loaded without code of the repository, or is not of the tokenizers library.
     """
     name, folder = recipe.model.pretrained, files_of(recipe.model.pretrained, recipe.model.revision)
+    if not any(next(folder.glob(pattern), None) for pattern in VOCABULARIES):  # transformers would make an empty one
+        raise RecipeError(
+            f"model.pretrained={excerpt(name)} holds no tokenizer ({', '.join(VOCABULARIES)}): give the folder of a model with "
+            "its tokenizer"
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # transformers and tokenizers raise many kinds
@@ -90,7 +96,8 @@ def tokenizer_of(recipe: Recipe):
 def model_of(recipe: Recipe, label_names: list[str], tokenizer) -> torch.nn.Module:
     """The classifier as training begins: the weights of the files, a head drawn anew, and the recipe's projection.
 
-    Under softmax it is the model itself, as transformers has it. Raises RecipeError where the files hold no such model.
+    Under softmax it is the model itself, as transformers has it. Raises RecipeError where the files hold no such model, or
+    the tokenizer of another one.
     """
     name, folder = recipe.model.pretrained, files_of(recipe.model.pretrained, recipe.model.revision)
     config = _configuration(recipe)
@@ -119,8 +126,14 @@ def model_of(recipe: Recipe, label_names: list[str], tokenizer) -> torch.nn.Modu
             f"model.pretrained={excerpt(name)}: its files hold {held:.0%} of the numbers of a {type(model).__name__}: they are "
             "of another model than its config.json says"
         )
-    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    known, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
+    if largest == known == tokenizer.pad_token_id:  # the padding token that it lacked
+        model.resize_token_embeddings(largest + 1, mean_resizing=False)
+    elif largest >= known:
+        raise RecipeError(
+            f"model.pretrained={excerpt(name)}: its tokenizer has tokens up to {largest}, and the model knows {known}, from 0 "
+            "on: the tokenizer is not the model's"
+        )
     model.config.pad_token_id = tokenizer.pad_token_id
     if recipe.model.projection == "softmax":
         return model
