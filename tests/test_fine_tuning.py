@@ -68,7 +68,7 @@ def pretrain(folder: Path, kind: str = "bert", **fields) -> Path:
     with torch.no_grad():  # as it is drawn, attention is too even for zeros
         for name, values in model.named_parameters():
             if "query.weight" in name or "key.weight" in name:
-                values *= 40
+                values *= 20
     model.save_pretrained(folder)
     return folder
 
@@ -99,7 +99,7 @@ def recipe_of(encoder, texts, output_dir, **changes):
         "data": {"path": str(texts)},
         "model": {"pretrained": str(encoder)},
         "training": {
-            "num_train_epochs": 4,
+            "num_train_epochs": 6,
             "per_device_train_batch_size": 8,
             "learning_rate": 1e-2,
             "arguments": {"disable_tqdm": True},
