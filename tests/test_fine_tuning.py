@@ -173,8 +173,10 @@ def test_a_run_is_measured_anew_and_gone_on_with(finished, tmp_path):
     folder, recipe = finished
     other = tmp_path / "again.parquet"
     runs.measure_run(folder, recipe, other)
-    assert record.load(other).column("importance_gradient").equals(
-        record.load(folder / "record.parquet").column("importance_gradient")
+    assert (
+        record.load(other)
+        .column("importance_gradient")
+        .equals(record.load(folder / "record.parquet").column("importance_gradient"))
     )
     weights = (folder / "model" / "model.safetensors").read_bytes()
     runs.run(recipe, resume=True)
@@ -268,7 +270,9 @@ def test_a_model_without_padding_is_given_some(texts, tmp_path):
     assert tokenizer.pad_token is None
     fields = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 40}
     AutoModel.from_config(AutoConfig.for_model("gpt2", vocab_size=len(tokenizer), **fields)).save_pretrained(folder)
-    recipe = recipe_of(folder, texts, tmp_path / "run", training={"num_train_epochs": 1}, measure={"producers": ["gradient"]})
+    recipe = recipe_of(
+        folder, texts, tmp_path / "run", training={"num_train_epochs": 1}, measure={"producers": ["gradient"]}
+    )
     runs.run(recipe)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
     assert model.config.pad_token_id == len(tokenizer)
@@ -297,7 +301,7 @@ def test_settings_where_a_recipe_is_silent():
     arguments = runs.training_arguments(recipe)
     assert (str(arguments.lr_scheduler_type.value), arguments.warmup_steps, arguments.learning_rate) == ("linear", 0.1, 5e-5)
     other = recipes.parse(
-        "name: a\noutput_dir: b\nmodel: {pretrained: some/model}\ntraining: {learning_rate: 1e-3, arguments: {warmup_steps: 7}}"
+        "name: a\noutput_dir: b\nmodel: {pretrained: a/b}\ntraining: {learning_rate: 1e-3, arguments: {warmup_steps: 7}}"
     )
     assert other.training.learning_rate == 1e-3
     assert other.training.arguments == {"lr_scheduler_type": "linear", "warmup_steps": 7}
@@ -334,12 +338,24 @@ def test_the_optimiser_is_the_trainers_own(encoder, texts, tmp_path, monkeypatch
     ("text", "message"),
     [
         ("model: {revision: v1}", r"model.revision='v1' is of model.pretrained, which is not given"),
-        ("model: {pretrained: a/b, encoder: cnn}", r"model.encoder='cnn' with model.pretrained='a/b', which is made as it was"),
+        (
+            "model: {pretrained: a/b, encoder: cnn}",
+            r"model.encoder='cnn' with model.pretrained='a/b', which is made as it was",
+        ),
         ("model: {pretrained: a/b, kernel_sizes: [3]}", r"model.kernel_sizes=\[3\] with model.pretrained='a/b'"),
         ("model: {pretrained: a/b, hierarchy: sentence}", r"model.hierarchy='sentence' with model.pretrained"),
-        ("model: {pretrained: a/b}\ndata: {tokenizer: c/d}", r"data.tokenizer='c/d' with model.pretrained='a/b', which has its"),
-        ("model: {pretrained: a/b}\ndata: {vectors: v.vec}", r"data.vectors='v.vec' with model.pretrained='a/b', which has its"),
-        ("model: {pretrained: a/b}\ndata: {min_df: 2}", r"data.min_df=2 with model.pretrained='a/b', which has its vocabulary"),
+        (
+            "model: {pretrained: a/b}\ndata: {tokenizer: c/d}",
+            r"data.tokenizer='c/d' with model.pretrained='a/b', which has its",
+        ),
+        (
+            "model: {pretrained: a/b}\ndata: {vectors: v.vec}",
+            r"data.vectors='v.vec' with model.pretrained='a/b', which has its",
+        ),
+        (
+            "model: {pretrained: a/b}\ndata: {min_df: 2}",
+            r"data.min_df=2 with model.pretrained='a/b', which has its vocabulary",
+        ),
         (
             "model: {pretrained: a/b}\nobjective: {kind: guided, base: runs/c}\nmeasure: {producers: []}",
             r"objective.kind='guided' with model.pretrained='a/b': .* choose classification or untrained",
@@ -350,7 +366,10 @@ def test_the_optimiser_is_the_trainers_own(encoder, texts, tmp_path, monkeypatch
             "model: {pretrained: a/b}\ntraining: {attention_learning_rate_factor: 0.0}",
             r"training.attention_learning_rate_factor=0.0 with model.pretrained",
         ),
-        ("model: {pretrained: a/b}\nmeasure: {outputs: [train]}", r"measure.outputs=\['train'\] with model.pretrained='a/b'"),
+        (
+            "model: {pretrained: a/b}\nmeasure: {outputs: [train]}",
+            r"measure.outputs=\['train'\] with model.pretrained='a/b'",
+        ),
         ("model: {pretrained: 3}", r"recipe.model.pretrained=3 must be a text"),
     ],
 )
@@ -387,7 +406,10 @@ def empty(folder):
 
 
 def another_model(folder):
-    save_file({f"other.{name}": values for name, values in load_file(folder / "model.safetensors").items()}, folder / "model.safetensors")
+    save_file(
+        {f"other.{name}": values for name, values in load_file(folder / "model.safetensors").items()},
+        folder / "model.safetensors",
+    )
     return r"its files hold 0% of the numbers of a BertForSequenceClassification: they are of another model"
 
 
@@ -440,7 +462,9 @@ def test_files_that_cannot_be_used(copied, texts, tmp_path, spoil):
 
 
 def test_a_name_that_nobody_has(texts, tmp_path):
-    with pytest.raises(RecipeError, match=r"model.pretrained='no/such-model': there is no such folder, and the Hub gives no"):
+    with pytest.raises(
+        RecipeError, match=r"model.pretrained='no/such-model': there is no such folder, and the Hub gives no"
+    ):
         runs.run(recipe_of("no/such-model", texts, tmp_path / "run"))
 
 

@@ -48,7 +48,17 @@ COUNTS = re.compile(r"(_undefined|_class_\d+_n)$")
 SHARES = re.compile(r"(_significant|flip_fraction|share_of_zeros)$")
 SCALED = re.compile(r"kendall_tau|tie_ceiling|top_k_overlap|normalised_entropy")
 # of run.json: numbers that the recipe decides; not seconds, versions and places
-NUMBERS = ("dataset", "sizes", "truncated", "vocabulary", "tokenizer", "pretrained", "epochs", "best", "attention_faithfulness")
+NUMBERS = (
+    "dataset",
+    "sizes",
+    "truncated",
+    "vocabulary",
+    "tokenizer",
+    "pretrained",
+    "epochs",
+    "best",
+    "attention_faithfulness",
+)
 NAMES = (
     "dataset.name",
     "dataset.revision",

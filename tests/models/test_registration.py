@@ -296,7 +296,7 @@ def test_remote_code_of_a_classifier_of_transformers(python, tmp_path):
 )
 def test_a_sparse_classifier_is_loaded_without_a_flag(order, python, tmp_path):
     build_sparse().save_pretrained(tmp_path / "checkpoint")
-    script = f"""
+    script = """
         from transformers import AutoConfig, AutoModelForSequenceClassification
         model = AutoModelForSequenceClassification.from_pretrained("checkpoint")
         kinds = [type(model), type(AutoConfig.for_model("self_attention_classifier")), type(model.model)]

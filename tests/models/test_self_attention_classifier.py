@@ -30,7 +30,14 @@ KINDS = {
     "roberta": BERT,
     "electra": BERT | {"embedding_size": 12},
     "albert": BERT | {"embedding_size": 12},
-    "distilbert": {"vocab_size": 40, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 20, "max_position_embeddings": 24},
+    "distilbert": {
+        "vocab_size": 40,
+        "dim": 16,
+        "n_layers": 2,
+        "n_heads": 2,
+        "hidden_dim": 20,
+        "max_position_embeddings": 24,
+    },
     "deberta": BERT | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
     "deberta-v2": BERT | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "pooler_hidden_size": 16},
     "mpnet": BERT,
@@ -183,8 +190,9 @@ def test_rows_are_sparse_distributions(kind, projection):
     assert zeros > (sum(weights[0].numel() for weights in maps) // 2 if kind in ("gpt2", "llama") else 20)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"xlnet"}))  # whose classifier reads its last position, padding or not
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"xlnet"}))
 def test_padding_changes_nothing(kind):
+    """Not of XLNet, whose classifier reads its last position, be it padding or not."""
     model = sparse(kind)
     both = model(input_ids=IDS, attention_mask=MASK).logits
     alone = model(input_ids=IDS[1:, :4], attention_mask=MASK[1:, :4]).logits
@@ -299,7 +307,10 @@ def test_another_implementation_of_attention_is_left():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"projection": "uniform"}, "projection='uniform' is not known; choose one of softmax, sparsemax, sparsegen, entmax15"),
+        (
+            {"projection": "uniform"},
+            "projection='uniform' is not known; choose one of softmax, sparsemax, sparsegen, entmax15",
+        ),
         ({"projection": "sparsegen", "sparsegen_lambda": 1}, "sparsegen_lambda=1: sparsegen needs a finite lambda < 1"),
         ({"projection": "entmax", "entmax_alpha": 0.5}, "entmax_alpha=0.5: entmax needs a finite alpha >= 1"),
     ],
@@ -311,7 +322,9 @@ def test_what_the_configuration_refuses(fields, message):
 
 
 def test_parameter_of_the_projection():
-    parameters = {name: SelfAttentionClassifierConfig(projection=name).projection_parameter for name in SELF_ATTENTION_PROJECTIONS}
+    parameters = {
+        name: SelfAttentionClassifierConfig(projection=name).projection_parameter for name in SELF_ATTENTION_PROJECTIONS
+    }
     assert parameters == {"softmax": None, "sparsemax": None, "sparsegen": 0.0, "entmax15": None, "entmax": 1.5}
 
 
@@ -359,8 +372,9 @@ def test_resized(tmp_path):
 
 
 def test_pipeline(tmp_path):
-    from tests.subword_tokenizers import train
     from transformers import AutoTokenizer, pipeline
+
+    from tests.subword_tokenizers import train
 
     train("wordpiece", tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)

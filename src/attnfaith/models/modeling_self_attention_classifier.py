@@ -101,7 +101,8 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
     does, with the same arguments and outputs; `attentions` are those that were projected. Its maps are computed by "eager"
     attention.
 
-    Raises ValueError for a model that cannot change to "eager" attention, and in `forward` for a classifier none of whose attention is such a softmax: nothing would be projected.
+    Raises ValueError for a model that cannot change to "eager" attention, and in `forward` for a classifier none of whose
+    attention is such a softmax: nothing would be projected.
     """
 
     _auto_class = "AutoModelForSequenceClassification"  # what register_for_auto_class sets: save the code with the weights
@@ -115,8 +116,8 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
             model.set_attn_implementation("eager")
             if inner._attn_implementation != "eager":
                 raise ValueError(
-                    f"{type(model).__name__} cannot change to 'eager' attention, the one that can be projected: load it with "
-                    "attn_implementation='eager'"
+                    f"{type(model).__name__} cannot change to 'eager' attention, which alone can be projected: load it "
+                    "with attn_implementation='eager'"
                 )
         config.text_config = inner
         super().__init__(config)
@@ -181,8 +182,8 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
             outputs = run()
         if not mode.count:
             raise ValueError(
-                f"projection={self.config.projection!r} has nothing to project: {self.config.text_config.model_type} makes no "
-                "attention by a softmax over 4-dimensional scores"
+                f"projection={self.config.projection!r} has nothing to project: {self.config.text_config.model_type} makes "
+                "no attention by a softmax over 4-dimensional scores"
             )
         return outputs
 

@@ -47,13 +47,13 @@ def completed(training, pretrained: bool):
 
 
 def check_pretrained(recipe) -> None:
-    """Raise RecipeError for the first key that a pretrained model leaves no room for, or that is of one and none is named."""
+    """Raise RecipeError for the first key that a pretrained model leaves no room for, or that is of one where none is."""
     model, name = recipe.model, recipe.model.pretrained
     if name is None:
         if model.revision is not None:
             raise RecipeError(
-                f"model.revision={excerpt(model.revision)} is of model.pretrained, which is not given: give it, or leave out "
-                "the revision"
+                f"model.revision={excerpt(model.revision)} is of model.pretrained, which is not given: give it, or leave "
+                "out the revision"
             )
         return
     given = f"model.pretrained={excerpt(name)}"
@@ -62,17 +62,19 @@ def check_pretrained(recipe) -> None:
         default = key.default if key.default is not MISSING else key.default_factory()
         if key.name not in OWN_FIELDS and value != default:
             raise RecipeError(
-                f"model.{key.name}={excerpt(value)} with {given}, which is made as it was trained: leave it out; its attention "
-                "may have another model.projection"
+                f"model.{key.name}={excerpt(value)} with {given}, which is made as it was trained: leave it out; its "
+                "attention may have another model.projection"
             )
     for key, what in ITS_OWN.items():
         if getattr(recipe.data, key) is not None:
-            raise RecipeError(f"data.{key}={excerpt(getattr(recipe.data, key))} with {given}, which has {what}: leave it out")
+            raise RecipeError(
+                f"data.{key}={excerpt(getattr(recipe.data, key))} with {given}, which has {what}: leave it out"
+            )
     kind = recipe.objective.kind
     if kind not in ("classification", "untrained"):
         raise RecipeError(
-            f"objective.kind={kind!r} with {given}: what is given to such models, or compared with a base's, is the attention "
-            "that pools states; choose classification or untrained"
+            f"objective.kind={kind!r} with {given}: what is given to such models, or compared with a base's, is the "
+            "attention that pools states; choose classification or untrained"
         )
     for key, usual in {"amsgrad": False, "attention_learning_rate_factor": 1, "random_erasure": 0}.items():
         if (value := getattr(recipe.training, key)) != usual:

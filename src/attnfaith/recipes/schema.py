@@ -181,7 +181,7 @@ class Training:
     gradient_accumulation_steps: Count = 1
     """batches of an update"""
     learning_rate: NotNegative | None = None
-    """of Adam, constant unless arguments says otherwise; null: 0.001, of a pretrained model 0.00005, which rises and falls"""
+    """of Adam, constant unless arguments says otherwise; null: 0.001, of a pretrained model 0.00005, rising and falling"""
     weight_decay: NotNegative | None = None
     """L2 on all but the alignment, of a pretrained model AdamW's on all but biases and norms; null: 0.00001, and 0.01"""
     max_grad_norm: NotNegative | None = None

@@ -24,7 +24,7 @@ def _classifier(folder: Path) -> PreTrainedModel:
 
 
 def measurable(model, tokenizer):
-    """What `attnfaith.measurement` takes of a run: a model of this package as it is, another as a subject that reads texts."""
+    """What `attnfaith.measurement` takes of a run: a model of this package as it is, another as a subject."""
     if getattr(model.config, "model_type", None) == MODEL_TYPE:
         return model
     return SelfAttention(model, tokenizer)

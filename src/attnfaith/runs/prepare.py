@@ -237,7 +237,7 @@ def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
 
 
 def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> PreTrainedModel:
-    """A fresh model of the recipe for this data set, on the word vectors it names; or its pretrained one, with a new head."""
+    """A fresh model of the recipe for this data set, on the word vectors it names; or its pretrained one, its head new."""
     data, names = recipe.data, loaded.label_names
     if recipe.model.pretrained is not None:
         return pretrained.model_of(recipe, names, tokenizer)

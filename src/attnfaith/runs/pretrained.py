@@ -44,14 +44,14 @@ def files_of(name: str, revision: str | None = None) -> Path:
             folder = Path(snapshot_download(name, revision=revision, allow_patterns=FILES))
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
             raise RecipeError(
-                f"{given}: there is no such folder, and the Hub gives no model of that name ({type(error).__name__}); is the "
-                "name right, and the token one that may read it?"
+                f"{given}: there is no such folder, and the Hub gives no model of that name ({type(error).__name__}); is "
+                "the name right, and the token one that may read it?"
             ) from error
     if not (folder / "config.json").is_file():
         raise RecipeError(f"{given} holds no config.json: give the folder of a model, or its name on the Hub")
     if not list(folder.glob(WEIGHTS)):
         raise RecipeError(
-            f"{given} holds no {WEIGHTS}: weights are read as safetensors alone, for to read pickled ones (.bin, .pt, .ckpt) "
+            f"{given} holds no {WEIGHTS}: weights are read as safetensors alone, for to read pickled ones (.bin, .pt) "
             "is to run code that they bring; give a model, or a revision of it, that has them"
         )
     return folder
@@ -65,8 +65,8 @@ def tokenizer_of(recipe: Recipe):
     name, folder = recipe.model.pretrained, files_of(recipe.model.pretrained, recipe.model.revision)
     if not any(next(folder.glob(pattern), None) for pattern in VOCABULARIES):  # transformers would make an empty one
         raise RecipeError(
-            f"model.pretrained={excerpt(name)} holds no tokenizer ({', '.join(VOCABULARIES)}): give the folder of a model with "
-            "its tokenizer"
+            f"model.pretrained={excerpt(name)} holds no tokenizer ({', '.join(VOCABULARIES)}): give the folder of a model "
+            "with its tokenizer"
         )
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -76,8 +76,8 @@ def tokenizer_of(recipe: Recipe):
         ) from error
     if not getattr(tokenizer, "is_fast", False):
         raise RecipeError(
-            f"model.pretrained={excerpt(name)}: its tokenizer is a {type(tokenizer).__name__}, written in Python, which does "
-            "not say which characters a token is of: give a model with a tokenizer.json"
+            f"model.pretrained={excerpt(name)}: its tokenizer is a {type(tokenizer).__name__}, written in Python, which "
+            "does not say which characters a token is of: give a model with a tokenizer.json"
         )
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
@@ -123,16 +123,16 @@ def model_of(recipe: Recipe, label_names: list[str], tokenizer) -> torch.nn.Modu
     held = 1 - sum(sizes.get(key, 0) for key in drawn) / sum(sizes.values())
     if held < LOADED_AT_LEAST:
         raise RecipeError(
-            f"model.pretrained={excerpt(name)}: its files hold {held:.0%} of the numbers of a {type(model).__name__}: they are "
-            "of another model than its config.json says"
+            f"model.pretrained={excerpt(name)}: its files hold {held:.0%} of the numbers of a {type(model).__name__}: they "
+            "are of another model than its config.json says"
         )
     known, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
     if largest == known == tokenizer.pad_token_id:  # the padding token that it lacked
         model.resize_token_embeddings(largest + 1, mean_resizing=False)
     elif largest >= known:
         raise RecipeError(
-            f"model.pretrained={excerpt(name)}: its tokenizer has tokens up to {largest}, and the model knows {known}, from 0 "
-            "on: the tokenizer is not the model's"
+            f"model.pretrained={excerpt(name)}: its tokenizer has tokens up to {largest}, and the model knows {known}, from "
+            "0 on: the tokenizer is not the model's"
         )
     model.config.pad_token_id = tokenizer.pad_token_id
     if recipe.model.projection == "softmax":
@@ -141,8 +141,8 @@ def model_of(recipe: Recipe, label_names: list[str], tokenizer) -> torch.nn.Modu
 
 
 def facts_of(recipe: Recipe) -> dict[str, str]:
-    """Which model it is: its name (of a folder, its last part), its commit ("local" of a folder), and a digest of its weights,
-    12 hexadecimal digits.
+    """Which model it is: its name (of a folder its path, where that is relative, else its last part), its commit ("local" of a
+    folder), and a digest of its weights, 12 hexadecimal digits.
     """
     name, folder = recipe.model.pretrained, files_of(recipe.model.pretrained, recipe.model.revision)
     digest = hashlib.sha256()
@@ -151,7 +151,7 @@ def facts_of(recipe: Recipe) -> dict[str, str]:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     local = Path(name).is_dir()
     return {
-        "name": Path(name).resolve().name if local else name,
+        "name": folder.name if folder.is_absolute() and local else name,
         "revision": "local" if local else folder.name,
         "digest": digest.hexdigest()[:12],
     }

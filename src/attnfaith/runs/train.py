@@ -119,7 +119,7 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
 
 
 def _tokenizer(recipe: Recipe, texts: Texts) -> dict[str, dict]:
-    """Which tokenizer was taken over, and of which pretrained model; nothing where it is one of the training texts' words."""
+    """Which tokenizer was taken over, and of which pretrained model; nothing where it is of the training texts' words."""
     data, model = recipe.data, recipe.model
     if model.pretrained is not None:
         return {
