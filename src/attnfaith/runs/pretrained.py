@@ -141,8 +141,8 @@ def model_of(recipe: Recipe, label_names: list[str], tokenizer) -> torch.nn.Modu
 
 
 def facts_of(recipe: Recipe) -> dict[str, str]:
-    """Which model it is: its name (of a folder its path, where that is relative, else its last part), its commit ("local" of a
-    folder), and a digest of its weights, 12 hexadecimal digits.
+    """Which model it is: its name (of a folder its path, where that is relative, else its last part), its commit ("local" of
+    a folder), and a digest of its weights, 12 hexadecimal digits.
     """
     name, folder = recipe.model.pretrained, files_of(recipe.model.pretrained, recipe.model.revision)
     digest = hashlib.sha256()
