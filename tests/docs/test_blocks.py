@@ -199,7 +199,7 @@ def test_what_is_measured_or_reported_was_made_before(monkeypatch):
             for before, script, after in zip(words, words[1:], words[2:], strict=False):
                 if script in READERS and not before.startswith("--"):
                     used.add(after)
-    assert used and used <= made
+    assert used and used - {"OWNER/MODEL"} <= made  # the reader has that model
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
