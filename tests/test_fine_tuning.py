@@ -479,6 +479,16 @@ def test_no_base_for_others(finished, texts, tmp_path):
         runs.run(recipes.build(tree))
 
 
+def test_it_is_not_pushed_with_a_card(encoder, texts, tmp_path, capsys):
+    """Said before hours of training."""
+    from attnfaith import cli
+
+    words = ["train", "--data.path", str(texts), "--model.pretrained", str(encoder), "--output_dir", str(tmp_path / "run")]
+    assert cli.main([*words, "--push_to_hub"]) == 2
+    assert "--push_to_hub: only classifiers of this package are pushed with card and records" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_words_are_not_removed_in_training(finished, tmp_path):
     from attnfaith.roar import roar
 

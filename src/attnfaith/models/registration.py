@@ -13,9 +13,11 @@ from attnfaith._import_hooks import when_imported
 
 MODEL_TYPE = "attention_classifier"
 SELF_ATTENTION = "self_attention_classifier"
+CONFIG = "AttentionClassifierConfig"
+MODEL = "AttentionClassifierModel"
 CLASSIFIER = "AttentionClassifierForSequenceClassification"
-CONFIGS = {MODEL_TYPE: "AttentionClassifierConfig", SELF_ATTENTION: "SelfAttentionClassifierConfig"}
-MODELS = {MODEL_TYPE: "AttentionClassifierModel"}
+CONFIGS = {MODEL_TYPE: CONFIG, SELF_ATTENTION: "SelfAttentionClassifierConfig"}
+MODELS = {MODEL_TYPE: MODEL}
 CLASSIFIERS = {MODEL_TYPE: CLASSIFIER, SELF_ATTENTION: "SelfAttentionClassifierForSequenceClassification"}
 WITHOUT = f"Auto classes and pipelines do not know its models; load them by attnfaith.{CLASSIFIER}.from_pretrained"
 
