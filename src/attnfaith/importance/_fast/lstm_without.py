@@ -9,40 +9,39 @@ N deletions of the longest text, C classes.
 
 import torch
 
+from attnfaith.importance._fast.entering import Gates
 from attnfaith.importance._fast.lstm_deletion import CHECKS, forgotten, gate_scale
 from attnfaith.importance._fast.views import Reading
-from attnfaith.models.encoders import reverse_by_length
 
 
-def readings_without(encoder, gates, states, rows, lengths, start: int, end: int, reading: Reading) -> torch.Tensor:
+def readings_without(encoder, gates: Gates, states, lengths, start: int, end: int, reading: Reading) -> torch.Tensor:
     """Scores and class values (N,B,T-1,1+C) of the tokens that stay when token start + n of each text is deleted.
 
-    gates: what enters those of the LSTMs and what they recall, each (R,L,8D), see `entering`. states (R,L,2D) of the whole
-    texts. rows (B,): which of the R texts these are; lengths (B,): of them, falling. start and end: how many tokens at
-    either end of a text are not deleted. A text has no tokens behind its length less one, and no more deletions than tokens
-    between start and end: what is there beyond means nothing.
+    gates: of B of R texts. states (R,L,2D) of the whole texts. lengths (B,): of those of the gates, falling. start and end:
+    how many tokens at either end of a text are not deleted. A text has no tokens behind its length less one, and no more
+    deletions than tokens between start and end: what is there beyond means nothing.
     """
     size, longest = encoder.forward_lstm.hidden_size, int(lengths[0])
-    mask = torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)
-    orders = torch.arange(longest, device=lengths.device).expand_as(mask), reverse_by_length(mask)
     weights = reading.view.weight.split(size, 1)
     bias = reading.view.bias if reading.view.bias.dim() == 1 else reading.view.bias.unsqueeze(1)
-    halves = [part @ weight.t() for part, weight in zip(states[rows, :longest].split(size, -1), weights, strict=True)]
-    every = torch.arange(len(rows), device=rows.device)
+    states = states[gates.texts, :longest].split(size, -1)
+    halves = [part @ weight.t() for part, weight in zip(states, weights, strict=True)]
     ends, made = ((start, end), (end, start)), []
-    for lstm, order, parts, weight, other, (skipped, unread) in zip(
+    for lstm, places, brought, recalled, weight, other, (skipped, unread) in zip(
         encoder.directions,
-        orders,
-        zip(*(part.chunk(2, -1) for part in gates), strict=True),
+        gates.places[:, :longest],
+        gates.brought,
+        gates.recalled,
         weights,
         reversed(halves),
         ends,
         strict=True,
     ):
-        whole, other = _as_read(halves[0] + halves[1] + bias, every, order), _as_read(other + bias, every, order)
-        # no state is asked for of what is not deleted
-        brought, recalled = (_as_read(part, rows, order[:, : longest - unread]) for part in parts)
-        made.append(_one_direction(lstm, brought, recalled, lengths - unread, skipped, weight, whole, other, reading))
+        whole, other = _as_read(halves[0] + halves[1] + bias, places), _as_read(other + bias, places)
+        read = slice(0, longest - unread)  # no state is asked for of what is not deleted
+        made.append(
+            _one_direction(lstm, brought[read], recalled[read], lengths - unread, skipped, weight, whole, other, reading)
+        )
     # Either direction has read what it meets behind the deleted token and holds 0 elsewhere, and the backward one holds
     # all in reverse, as far as a text goes.
     onward, backward = made
@@ -54,9 +53,9 @@ def readings_without(encoder, gates, states, rows, lengths, start: int, end: int
     return without
 
 
-def _as_read(values: torch.Tensor, rows: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """Values (R,L,D) of some rows (B,) at the places order (B,T): (T,B,D)."""
-    return values[rows, order.t()]
+def _as_read(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Values (B,L,D) at places (T,B): (T,B,D)."""
+    return values[torch.arange(len(values), device=values.device), places]
 
 
 def _one_direction(lstm, brought, recalled, lengths, start, weight, whole, other, reading) -> torch.Tensor:
