@@ -37,11 +37,9 @@ def readings_without(encoder, gates: Gates, states, lengths, start: int, end: in
         ends,
         strict=True,
     ):
-        whole, other = _as_read(halves[0] + halves[1] + bias, places), _as_read(other + bias, places)
+        other = (other + bias)[torch.arange(len(other), device=other.device), places]
         read = slice(0, longest - unread)  # no state is asked for of what is not deleted
-        made.append(
-            _one_direction(lstm, brought[read], recalled[read], lengths - unread, skipped, weight, whole, other, reading)
-        )
+        made.append(_one_direction(lstm, brought[read], recalled[read], lengths - unread, skipped, weight, other, reading))
     # Either direction has read what it meets behind the deleted token and holds 0 elsewhere, and the backward one holds
     # all in reverse, as far as a text goes.
     onward, backward = made
@@ -53,29 +51,24 @@ def readings_without(encoder, gates: Gates, states, lengths, start: int, end: in
     return without
 
 
-def _as_read(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Values (B,L,D) at places (T,B): (T,B,D)."""
-    return values[torch.arange(len(values), device=values.device), places]
-
-
-def _one_direction(lstm, brought, recalled, lengths, start, weight, whole, other, reading) -> torch.Tensor:
+def _one_direction(lstm, brought, recalled, lengths, start, weight, other, reading) -> torch.Tensor:
     """Scores and class values (N,B,T,1+C) at token t, as read, of the texts without token start + n, for all t behind it;
     elsewhere 0.
 
     brought and recalled (t,B,4D): what enters the gates of the whole texts at the tokens that are read, and what the states
     before bring to them; lengths (B,): how many these are. weight (O,D): what the view reads of this direction's states.
-    whole and other (T,B,O): what it reads of the whole text, in all and of the other direction. All as this direction reads.
+    other (T,B,O): what it reads of those of the other direction. All as this direction reads.
     """
     size, (length, texts, _) = lstm.hidden_size, brought.shape
     scale = gate_scale(lstm)
     recurrent, weight = (lstm.weight_hh_l0 * (2 * scale).unsqueeze(1)).t(), 2 * weight.t()
     inputs = brought + (lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale
     deletions = max(length - start - 1, 0)
-    made = inputs.new_zeros(length - start, texts, len(whole), 1 + len(reading.weight))
+    made = inputs.new_zeros(length - start, texts, len(other), 1 + len(reading.weight))
     hidden = inputs.new_zeros(deletions + 1, texts, size)
     cell = torch.zeros_like(hidden)
     buffer = inputs.new_empty((deletions + 1) * texts, 4 * size)
-    first, of_whole = 0, torch.cat([part.reshape(len(whole), texts, -1) for part in reading.of(whole)], -1)
+    first = 0
     counts = (lengths > torch.arange(length, device=lengths.device).unsqueeze(1)).sum(1).tolist()
     for position, count in enumerate(counts):
         if count < texts:  # some texts have ended
@@ -94,15 +87,16 @@ def _one_direction(lstm, brought, recalled, lengths, start, weight, whole, other
             torch.mm(state[1:-1].view(-1, size), recurrent, out=under_way.view(-1, 4 * size))
             under_way.add_(inputs[position, :texts])
         enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
-        memory.mul_(keep).addcmul_(enter, candidate, value=4).sub_(enter, alpha=2)
+        memory.mul_(keep).addcmul_(enter, candidate.sub_(0.5), value=4)
         torch.sigmoid(memory, out=state).sub_(0.5).mul_(leave)
         if position % CHECKS == 0:
             while first + 1 < rows and forgotten(hidden, cell, first, first + 1):
                 first += 1  # the row of the oldest deletion is that of the whole text from here on
-        if first:
-            made[:first, :texts, position] = of_whole[position, :texts]
-        if first + 1 < rows:
-            seen = (hidden[first + 1 : rows].view(-1, size) @ weight).view(-1, texts, len(weight[0]))
+        oldest = max(first, 1)
+        if oldest < rows:
+            seen = (hidden[oldest:rows].view(-1, size) @ weight).view(-1, texts, len(weight[0]))
             scores, values = reading.of(seen.add_(other[position, :texts]))
-            made[first : rows - 1, :texts, position, 0], made[first : rows - 1, :texts, position, 1:] = scores, values
+            read = made[oldest - 1 : rows - 1, :texts, position]
+            read[..., 0], read[..., 1:] = scores, values
+            made[: oldest - 1, :texts, position] = read[0]  # those that were forgotten before
     return made
