@@ -12,8 +12,9 @@ import yaml
 from accelerate.commands.launch import launch_command_parser
 from packaging.requirements import Requirement
 
-from attnfaith import cli, locate, recipes, record, runs
+from attnfaith import cli, files, locate, recipes, record, runs
 from attnfaith.cli import common, train
+from attnfaith.data import own_data
 from attnfaith.data.registry import entry_of, read_entries
 from attnfaith.study import plan
 from tests.docs.documents import DOCUMENTS, ROOT, blocks, text_of
@@ -78,6 +79,20 @@ def recipe_of(script, arguments, monkeypatch):
     (recipe,) = called
     runs.training_arguments(recipe)
     recipes.model_config(recipe, entry_of(recipe.data).pair)
+
+
+def model_measured(arguments, monkeypatch):
+    """A model measured on a reader's own texts, up to the point where these are read."""
+
+    def stop(data, split, limit, seed):
+        raise Parsed(data)
+
+    monkeypatch.setattr(own_data, "read_texts", stop)
+    monkeypatch.setattr(Path, "mkdir", lambda *given, **how: None)
+    monkeypatch.setattr(files, "folder_lock", lambda folder, work: contextlib.nullcontext())
+    with pytest.raises(Parsed) as parsed:
+        cli.COMMANDS["measure"](arguments)
+    assert parsed.value.args[0].path == arguments[arguments.index("--data.path") + 1]
 
 
 def parse(call, arguments, monkeypatch):
@@ -146,6 +161,8 @@ def test_command(document, words, monkeypatch):
     if rest == ["--help"]:
         with pytest.raises(SystemExit, match="^0$"):
             cli.COMMANDS[name](rest)
+    elif name == "measure" and "--data.path" in rest:
+        model_measured(rest, monkeypatch)
     elif name in ("train", "measure"):
         recipe_of(name, rest, monkeypatch)
     elif name in cli.COMMANDS:
