@@ -255,11 +255,13 @@ def test_a_hook_around_it_edits_scores_and_weights():
     assert torch.allclose(hook.maps[0].weights, (MASK / MASK.sum(1, keepdim=True))[:, None, None].expand(2, 2, 7, 7))
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "deberta-v2"])
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "deberta-v2", "llama"])
 def test_it_is_a_subject(kind):
     subject = SelfAttention(sparse(kind, "entmax", entmax_alpha=1.4))
     assert len(subject.sites.layers) == 2
-    assert [subject.identity()[name] for name in ("projection", "projection_parameter")] == ["entmax", 1.4]
+    names = ("encoder", "projection", "projection_parameter")
+    assert [subject.identity()[name] for name in names] == [kind, "entmax", 1.4]
+    assert subject.max_length == 24
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
