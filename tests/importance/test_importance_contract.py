@@ -95,7 +95,7 @@ def measured(producer, model, batch, seed=0):
 
 
 NOT_AFFINE = {"exact_contribution"}
-TOY = {"attention_norm", "exact_contribution", "gradient_hidden_to_input", "lrp"}
+TOY = {"attention_norm", "identifiability", "exact_contribution", "gradient_hidden_to_input", "lrp"}
 """All that refuses a subject: logits that are not affine in attention; the toy, without states and without our layers."""
 
 
