@@ -65,11 +65,11 @@ def alternatives(
 
     values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4 (it is divided by its sum). epsilon: how
     far each number of V'x may be from V'a, in units of the values; 0 for nowhere. free (T,) bool: tokens whose weights may
-    change; those of others stay what they are. groups (T,) int: tokens that are summed together, where there are several sums;
-    the weight of each group stays too. top: of how many tokens, those with the largest weights, top_mass is the
-    least. nodes: how many nodes a branch-and-bound search may visit for a proof that the furthest is the furthest, 0 for
-    none, and beyond 500 tokens x equations none is tried. rounding: relative precision to which the values are known, 1.2e-7 for those of a float32 model: directions that
-    they span by no more than that count as none.
+    change; those of others stay what they are. groups (T,) int: tokens that are summed together, where there are several
+    sums; the weight of each group stays too. top: of how many tokens, those with the largest weights, top_mass is the least.
+    nodes: how many nodes a branch-and-bound search may visit for a proof that the furthest is the furthest, 0 for none, and
+    beyond 500 tokens x equations none is tried. rounding: relative precision to which the values are known, 1.2e-7 for those
+    of a float32 model: directions that they span by no more than that count as none.
 
     Raises ValueError for other shapes or sums and values that are not finite.
 

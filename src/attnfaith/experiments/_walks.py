@@ -1,6 +1,7 @@
 """A far alternative of many attentions at once, in closed form: a walk along the polytope of each to one of its vertices.
 
-All of them weigh the same values, as the query rows of one head do. n attentions, T tokens, d numbers of a value, r equations.
+All of them weigh the same values, as the query rows of one head do. n attentions, T tokens, d numbers of a value, r
+equations.
 """
 
 import numpy as np
