@@ -16,7 +16,13 @@ from attnfaith import record
 from attnfaith.errors import AttnfaithError
 
 
-KEPT = ("word_of_token", "rationale", "impermissible", "query_tokens")  # columns of the data that a record keeps as they are
+KEPT = (
+    "word_of_token",
+    "text_of_token",
+    "rationale",
+    "impermissible",
+    "query_tokens",
+)  # columns of the data that a record keeps as they are
 
 
 class OutputsError(AttnfaithError):

@@ -36,6 +36,7 @@ def measure(
     text_pair: str | None = None,
     label: str | None = None,
     level: str = "sentence",
+    attention=None,
     seed: int = 0,
     name: str | None = None,
     split: str = "measured",
@@ -48,7 +49,8 @@ def measure(
     The numbers are those of `attnfaith measure`, to the bit: the same code measures the same encoded texts.
 
     Args:
-        model: an attention classifier of this package, a text classification pipeline with one, the folder of a checkpoint
+        model: a text classifier of transformers (…ForSequenceClassification) or an attention classifier of this package, a
+            text classification pipeline with one, the folder of a checkpoint
             or of a run, a name on the Hub, or an object of your own that answers `attnfaith.subjects.Subject`.
         texts: a list of strings or of pairs (text, second text), a pandas frame, a `datasets.Dataset`, or the path of a CSV,
             TSV, JSON lines or parquet file.
@@ -60,6 +62,9 @@ def measure(
         text, text_pair, label: names of the columns of a frame, data set or file. Columns "text_pair" and "label" are used
             where they are there; "instance_id" names the texts.
         level: "sentence", or "word" for the words of a hierarchical model.
+        attention: of a classifier of transformers, how its layers and heads become the attention that is shown: "last", the
+            mean of the last layer's heads (None is the same); "all", of all layers; "rollout"; "flow"; or
+            {"layers": 3, "head": 5}.
         seed: of what is drawn at random, such as permutations.
         name, split: what the record calls the texts.
         output: path of the record (parquet). A measurement that was stopped goes on when it is called again with the same
@@ -77,7 +82,7 @@ def measure(
     for keyword, value in (("name", read.name), ("split", split)):
         if not isinstance(value, str) or not value:
             raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
-    opened = open_model(model, tokenizer, level)
+    opened = open_model(model, tokenizer, level, attention)
     subject = opened.subject
     measurement.check_recorded(subject)
     dataset = read.labelled(tuple(subject.class_names), subject.num_labels)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attnfaith import planned_identity, recipes, record
@@ -11,10 +11,23 @@ from attnfaith.errors import AttnfaithError, FileError, excerpt
 from attnfaith.files import read_object
 from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE
 from attnfaith.models.registration import MODEL_TYPE
-from attnfaith.subjects import Pooled, Subject, SubjectError, subject_of
+from attnfaith.subjects import Pooled, Subject, subject_of
 
 
-MODELS = "an attention classifier of this package, a pipeline with one, a folder, a run, a name on the Hub, or a Subject"
+MODELS = (
+    "a text classifier of transformers or an attention classifier of this package, a pipeline with one, a folder, a run, a "
+    "name on the Hub, or a Subject"
+)
+
+OF_CLASSIFIERS = (
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "vocab*",
+    "merges.txt",
+)
+"""What a checkpoint of transformers may hold besides; no weights but safetensors."""
 
 
 class ModelError(AttnfaithError):
@@ -32,15 +45,28 @@ class Opened:
     training: Mapping[str, object] = field(default_factory=dict)
 
 
-def open_model(model, tokenizer=None, level: str = "sentence") -> Opened:
+def open_model(model, tokenizer=None, level: str = "sentence", attention=None) -> Opened:
     """A model to be measured.
 
     model: one of MODELS. tokenizer: of a model object, or the name or folder of one; None takes that of the folder which the
-    object was loaded from. level: as `attnfaith.measurement.measure` takes it.
+    object was loaded from. level: as `attnfaith.measurement.measure` takes it. attention: of a classifier of transformers,
+    how its layers and heads become the attention that is shown (`attnfaith.subjects.reduction.Reduction.of`); None: the last
+    layer's, the mean of heads.
 
     Raises ModelError for what is no model, a folder without a checkpoint of this package, a name that the Hub does not have,
     and an object whose tokenizer is not known; SubjectError for a model of a kind that cannot be measured.
     """
+    opened = _opened(model, tokenizer, level)
+    if attention is None:
+        return opened
+    if not hasattr(opened.subject, "shown_by"):
+        raise ModelError(
+            f"attention={excerpt(attention)}: {opened.subject.kind} have one attention, which is shown: leave it out"
+        )
+    return replace(opened, subject=opened.subject.shown_by(attention))
+
+
+def _opened(model, tokenizer, level: str) -> Opened:
     if isinstance(model, str | os.PathLike):
         if tokenizer is not None:
             raise ModelError("tokenizer: a folder, a run and a name on the Hub have their own; leave it out")
@@ -103,7 +129,7 @@ def _of_hub(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=[*CHECKPOINT, STATE, RECIPE]))
+        return Path(snapshot_download(name, allow_patterns=[*CHECKPOINT, *OF_CLASSIFIERS, STATE, RECIPE]))
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise ModelError(
             f"no model {excerpt(name)}: there is no such folder, and the Hub gives none of that name "
@@ -111,18 +137,15 @@ def _of_hub(name: str) -> Path:
         ) from error
 
 
-def _load(folder: Path, level: str) -> Pooled:
+def _load(folder: Path, level: str) -> Subject:
     from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 
     try:
-        kind = read_object(folder / CHECKPOINT[0]).get("model_type")
+        config = read_object(folder / CHECKPOINT[0])
     except FileError as error:
         raise ModelError(f"{folder} holds no model that can be read: {excerpt(error, 200)}") from error
-    if kind != MODEL_TYPE:
-        raise SubjectError(
-            f"{folder} holds a model of type {excerpt(kind)}, which cannot be measured yet: give one of type "
-            f"'{MODEL_TYPE}', or an object of your own that answers attnfaith.subjects.Subject"
-        )
+    if config.get("model_type") != MODEL_TYPE:
+        return _classifier(folder, config, level)
     if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
         raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
     with quiet():
@@ -130,6 +153,32 @@ def _load(folder: Path, level: str) -> Pooled:
             model = AttentionClassifierForSequenceClassification.from_pretrained(folder, use_safetensors=True)
         except Exception as error:  # transformers and safetensors raise many kinds
             raise ModelError(f"{folder} cannot be loaded ({excerpt(error, 300)}): copy the model anew") from error
+    subject = subject_of(model.to(_device()).eval(), level)
+    subject.tokenizer = _tokenizer(folder)
+    return subject
+
+
+def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
+    """A checkpoint of transformers. Nothing pickled is read, and no code of the checkpoint runs.
+
+    Raises ModelError for a model of another task, whose head would be drawn at random, and for files that cannot be loaded.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    made = config.get("architectures") or []
+    if not any(str(name).endswith("ForSequenceClassification") for name in made):
+        raise ModelError(
+            f"{folder} holds {excerpt(', '.join(map(str, made)) or config.get('model_type'))}, which is no text "
+            "classifier (…ForSequenceClassification): its head would be drawn at random; fine-tune it first"
+        )
+    with quiet():
+        try:
+            model = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True, trust_remote_code=False)
+        except Exception as error:  # transformers and safetensors raise many kinds
+            raise ModelError(
+                f"{folder} cannot be loaded ({excerpt(error, 300)}): it needs config.json and weights in safetensors "
+                "(model.save_pretrained writes them), of an architecture that transformers has"
+            ) from error
     subject = subject_of(model.to(_device()).eval(), level)
     subject.tokenizer = _tokenizer(folder)
     return subject

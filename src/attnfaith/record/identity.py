@@ -58,6 +58,11 @@ class Identity:
     tokenizer_digest: str | None = _field(
         "digest of the tokenizer that divided the texts, 12 hexadecimal digits; null: by words of the training texts", None
     )
+    reduction: str | None = _field(
+        "of many layers and heads, how they became the attention that is shown: mean, rollout or flow", None
+    )
+    reduction_layers: str | None = _field("the layers that were taken: last, all, or the number of one, from 0", None)
+    reduction_head: int | None = _field("the head that was taken, from 0; null: the mean of all", None)
     objective: str = _field(
         "what the model was trained for: classification, untrained, adversarial, guided, or unknown", "classification"
     )
@@ -87,7 +92,7 @@ class Identity:
             "training_texts": self.training_texts or UNKNOWN,
             "split": self.split,
             "encoder": encoder_label(self.encoder, self.hierarchy, self.level, self.tokenizer_digest),
-            "alignment": alignment_label(self.alignment, self.score_scale),
+            "alignment": alignment_label(self.alignment, self.score_scale, self.reduction_label),
             "projection": projection_label(self.projection, self.projection_parameter),
             "vectors": self.vectors_label,
             "objective": self.objective_label,
@@ -101,6 +106,16 @@ class Identity:
         Not at a fixed scale, which is that of the remaining scores, nor over words, whose sentences become others.
         """
         return self.projection in ("softmax", "uniform") and self.score_scale is None and self.level != "word"
+
+    @property
+    def reduction_label(self) -> str:
+        """Such as "last layer", "all layers", "layer 3, head 5", "rollout"; "" where attention is one vector anyway."""
+        if self.reduction is None:
+            return ""
+        if self.reduction != "mean":
+            return self.reduction
+        named = {"last": "last layer", "all": "all layers"}.get(self.reduction_layers, f"layer {self.reduction_layers}")
+        return named if self.reduction_head is None else f"{named}, head {self.reduction_head}"
 
     @property
     def vectors_label(self) -> str:
@@ -149,9 +164,11 @@ def encoder_label(encoder: str, hierarchy: str, level: str = "sentence", tokeniz
     return f"{encoder}({', '.join(parts)})" if parts else encoder
 
 
-def alignment_label(alignment: str, score_scale: float | None) -> str:
-    """Such as "additive", "additive(scale 1)"."""
-    return alignment if score_scale is None else f"{alignment}(scale {score_scale:g})"
+def alignment_label(alignment: str, score_scale: float | None, reduction: str = "") -> str:
+    """Such as "additive", "additive(scale 1)", "dot(last layer)"."""
+    parts = [] if score_scale is None else [f"scale {score_scale:g}"]
+    parts += [reduction] if reduction else []
+    return f"{alignment}({', '.join(parts)})" if parts else alignment
 
 
 def projection_label(projection: str, parameter: float | None) -> str:

@@ -17,7 +17,7 @@ from attnfaith.record.column import Column, RecordError, check_name, column_of
 from attnfaith.record.identity import IDENTITY_COLUMNS, from_row
 
 
-VERSION = 3
+VERSION = 4
 """Version of the schema; a file of another one is refused."""
 VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
@@ -42,6 +42,7 @@ OPTIONAL_COLUMNS = {
     "word_of_token": Column(
         ("T",), "int64", tolerance=0, doc="of subwords: the number of the word that a token is part of, from 0 in each text"
     ),
+    "text_of_token": Column(("T",), "int64", tolerance=0, doc="of pairs, whose texts are both attended: 0 first, 1 second"),
     "rationale": Column(("T",), tolerance=0, doc="gold evidence, 1 on tokens that decide the label and 0 elsewhere"),
     "impermissible": Column(
         ("T",),

@@ -1,9 +1,9 @@
 """Subjects: models as measures of importance and experiments see them, one file per kind of model.
 
-`protocol` says what may be asked, `pooled` has the classifiers of this package. To add a kind of model: one file with a
-class that answers `Subject` and has `kind`, a few words for people; `can`, the capabilities that it may have; and
-`of(model, level)`, which gives a subject for a model that is of its kind, and None for any other. The contract of the tests
-runs every measure and experiment on it.
+`protocol` says what may be asked, `pooled` has the classifiers of this package, `self_attention` those of transformers. To
+add a kind of model: one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the
+capabilities that it may have; and `of(model, level)`, which gives a subject for a model that is of its kind, and None for
+any other. The contract of the tests runs every measure and experiment on it.
 """
 
 import functools
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from attnfaith.subjects.pooled import Pooled
 from attnfaith.subjects.protocol import CAPABILITIES, Batch, Subject, SubjectError, require
+from attnfaith.subjects.self_attention import SelfAttention
 from attnfaith.subjects.word_level import WordLevel
 
 
@@ -90,6 +91,7 @@ def columns_of(producer, subject: Subject) -> dict:
 __all__ = [
     "Batch",
     "Pooled",
+    "SelfAttention",
     "Subject",
     "SubjectError",
     "WordLevel",

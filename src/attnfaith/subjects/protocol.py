@@ -21,6 +21,7 @@ CAPABILITIES = {
     "states": "its attention is one sum of states, in the stages encoded, attend and decode",
     "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights; not affine in attention are "
     "a readout of tanh and the words of a hierarchical model",
+    "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites",
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
 """What a subject may be able to do, and the methods that do it. A producer names those it NEEDS."""
@@ -28,7 +29,7 @@ CAPABILITIES = {
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
 """What a batch holds of each input position."""
 
-COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores")
+COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter")
 """What a subject or a producer keeps in a batch, so that it is made once."""
 
 
@@ -38,6 +39,7 @@ RECORDED = ("rows", "identity", "digest", "level", "class_names")
 FIELDS = (
     *("model", "encoder", "hierarchy", "level", "alignment", "score_scale", "projection", "projection_parameter"),
     *("readout", "vectors", "vectors_scale", "vectors_digest", "tokenizer_digest"),
+    *("reduction", "reduction_layers", "reduction_head"),
 )
 """The fields of `attnfaith.record.Identity` that a model decides."""
 

@@ -1,0 +1,94 @@
+"""Texts as a Hugging Face classifier reads them: by its own tokenizer, with its own markers, cut at its own limit.
+
+Shapes: L input positions of a text, markers included; T its tokens.
+"""
+
+from collections.abc import Collection
+
+from attnfaith.data.subwords import read_tokens
+from attnfaith.errors import DatasetError
+
+
+ROLES = ("cls", "sep", "bos", "eos", "pad")
+"""Special tokens that are no part of a text; an unknown word and a mask stand for one."""
+
+
+def markers_of(tokenizer) -> frozenset[int]:
+    """The ids of the tokens that a tokenizer puts around and behind texts."""
+    ids = (getattr(tokenizer, f"{role}_token_id", None) for role in ROLES)
+    return frozenset(number for number in ids if number is not None)
+
+
+def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers: Collection[int]):
+    """Encoded instances, a `datasets.Dataset`, from one with the columns instance_id, text and perhaps text_pair and label.
+
+    max_length: the most input positions that the model reads; longer texts are cut (of a pair the longer one first) and
+    `truncated`. Columns: instance_id; input_ids and token_type_ids (where the tokenizer makes them) [L]; tokens and
+    word_of_token [T], of a pair those of the second text behind those of the first; text_of_token [T] (of pairs), 0 and 1;
+    labels, where there are any; length; truncated.
+
+    Raises DatasetError for a tokenizer that is not of the tokenizers library.
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        raise DatasetError(
+            f"the tokenizer is a {type(tokenizer).__name__}, which does not say which characters a token is of: give the "
+            "fast one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
+        )
+    markers = frozenset(markers)
+    return dataset.map(
+        _encode,
+        batched=True,
+        remove_columns=[name for name in dataset.column_names if name != "instance_id"],
+        fn_kwargs={"tokenizer": tokenizer, "max_length": max_length, "markers": markers},
+        features=_features("text_pair" in dataset.column_names, "label" in dataset.column_names, tokenizer),
+        keep_in_memory=True,
+        new_fingerprint="encoded",
+    )
+
+
+def _features(pair: bool, labels: bool, tokenizer):
+    from datasets import Features, List, Value
+
+    ids, words = List(Value("int64")), List(Value("int64"))
+    kinds = {"instance_id": Value("string"), "input_ids": ids, "tokens": List(Value("string")), "word_of_token": words}
+    kinds |= {"text_of_token": words} if pair else {}
+    kinds |= {"token_type_ids": ids} if "token_type_ids" in tokenizer.model_input_names else {}
+    kinds |= {"labels": Value("int64")} if labels else {}
+    return Features({**kinds, "length": Value("int64"), "truncated": Value("bool")})
+
+
+def _encode(rows, tokenizer, max_length, markers) -> dict[str, list]:
+    parts = [rows[name] for name in ("text", "text_pair") if name in rows]
+    whole = tokenizer(*parts, truncation=False, padding=False, verbose=False)
+    counts = list(map(len, whole["input_ids"]))
+    cut = whole
+    if max_length is not None and max(counts, default=0) > max_length:
+        cut = tokenizer(*parts, truncation=True, max_length=max_length, padding=False, verbose=False)
+    made = {"input_ids": cut["input_ids"], "tokens": [], "word_of_token": [], "text_of_token": []}
+    if "token_type_ids" in tokenizer.model_input_names:
+        made["token_type_ids"] = [one.type_ids for one in cut.encodings]
+    for row, encoding in enumerate(cut.encodings):
+        tokens, words, texts = [], [], []
+        for number, part in enumerate(parts):
+            places = [
+                place
+                for place, (token, sequence) in enumerate(zip(encoding.ids, encoding.sequence_ids, strict=True))
+                if token not in markers and (sequence or 0) == number
+            ]
+            taken = (
+                [values[place] for place in places] for values in (encoding.tokens, encoding.offsets, encoding.word_ids)
+            )
+            read, owner = read_tokens(part[row], *taken)
+            tokens += read
+            words += [word + 1 + max(words, default=-1) for word in owner] if number else owner
+            texts += [number] * len(read)
+        made["tokens"].append(tokens)
+        made["word_of_token"].append(words)
+        made["text_of_token"].append(texts)
+    if len(parts) < 2:
+        del made["text_of_token"]
+    if "label" in rows:
+        made["labels"] = rows["label"]
+    made["length"] = list(map(len, cut["input_ids"]))
+    made["truncated"] = [count > length for count, length in zip(counts, made["length"], strict=True)]
+    return {"instance_id": rows["instance_id"], **made}

@@ -1,0 +1,88 @@
+"""What a text classifier of transformers says of itself: whether it is one, how far it reads, its identity and digest."""
+
+import hashlib
+import json
+
+import torch
+
+from attnfaith.subjects.protocol import SubjectError
+
+
+BOUNDLESS = 10**9
+"""A tokenizer's limit from here on means that it has none."""
+LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "auto_map")
+"""What a configuration says that does not change what the model computes."""
+
+
+def check_kind(model) -> None:
+    """Raises SubjectError for a classifier that has no classes to choose from, or whose numbers are too coarse."""
+    config, name = model.config, type(model).__name__
+    if getattr(config, "problem_type", None) == "multi_label_classification":
+        raise SubjectError(
+            f"{name} has problem_type='multi_label_classification': its classes do not exclude each other, and measures "
+            "compare one distribution over classes with another; give a model of one label a text"
+        )
+    if getattr(config, "problem_type", None) == "regression" or config.num_labels < 2:
+        raise SubjectError(
+            f"{name} has num_labels={config.num_labels}: a regression has no class that could change; give a classifier of "
+            "two classes or more"
+        )
+    if getattr(model, "is_quantized", False) or getattr(config, "quantization_config", None) is not None:
+        raise SubjectError(f"{name} has quantised weights, where gradients end: load it without quantization_config")
+    kinds = {values.dtype for values in model.parameters()}
+    if coarse := sorted(str(kind) for kind in kinds if kind in (torch.float16, torch.bfloat16)):
+        raise SubjectError(
+            f"{name} has weights in {', '.join(coarse)}, whose rounding (about 1 in 1000) is as large as what is measured: "
+            "use model.float()"
+        )
+    places = {values.device for values in model.parameters()}
+    if len(places) > 1 or torch.device("meta") in places:
+        raise SubjectError(
+            f"{name} lies on {', '.join(sorted(map(str, places)))}: put the whole model on one device, model.to('cpu')"
+        )
+
+
+def position_limit(subject) -> int | None:
+    """The most input positions that a model reads; None where there is no bound."""
+    limits = [getattr(subject.tokenizer, "model_max_length", None)]
+    for name, module in subject.model.named_modules():
+        if isinstance(module, torch.nn.Embedding) and "position" in name.rpartition(".")[2] and "relative" not in name:
+            before = getattr(module, "offset", 0) if module.padding_idx is None else module.padding_idx + 1
+            limits.append(module.num_embeddings - before)
+    try:
+        limits.append(subject.config.max_position_embeddings)
+    except (AttributeError, NotImplementedError):
+        pass
+    known = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < BOUNDLESS]
+    return min(known, default=None)
+
+
+def identity_of(subject) -> dict[str, object]:
+    """The fields of an identity that the model decides."""
+    from attnfaith.data.subwords import tokenizer_digest
+
+    config, reduction, tokenizer = subject.config, subject.reduction, subject.tokenizer
+    return {
+        "model": "self_attention",
+        "encoder": config.model_type,
+        "alignment": "dot",
+        "projection": getattr(config, "projection", "softmax"),
+        "projection_parameter": getattr(config, "projection_parameter", None),
+        "readout": "network",
+        "reduction": reduction.way,
+        "reduction_layers": str(reduction.layers),
+        "reduction_head": reduction.head,
+        "tokenizer_digest": None if tokenizer is None else tokenizer_digest(tokenizer),
+    }
+
+
+def digest_classifier(subject) -> str:
+    """SHA-256 of weights, configuration and reduction."""
+    digest = hashlib.sha256()
+    for name, values in sorted(subject.model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    config = {key: value for key, value in subject.config.to_dict().items() if key not in LEFT_OUT}
+    digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+    digest.update(repr(subject.reduction).encode())
+    return digest.hexdigest()

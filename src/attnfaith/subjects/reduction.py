@@ -1,0 +1,148 @@
+"""How the attention of many layers and heads becomes the one vector that a person is shown.
+
+Shapes: B instances, H heads, L input positions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from attnfaith.subjects.protocol import SubjectError
+
+
+WAYS = ("mean", "rollout", "flow")
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A named way from maps to weights over tokens; every one takes the mean of the rows that matter to the logits.
+
+    way: "mean" of the chosen layers and heads; "rollout", the product over layers of (A + I) / 2, A the mean of a layer's
+    heads, and "flow", the most that flows from a token to such a row when these are capacities (both Abnar & Zuidema 2020).
+    layers: "last", "all", or the number of one, counted from 0. head: the number of one, or None for the mean of them; both
+    for "mean" alone.
+
+    Raises SubjectError for what there is not.
+    """
+
+    way: str = "mean"
+    layers: str | int = "last"
+    head: int | None = None
+
+    def __post_init__(self):
+        if self.way not in WAYS:
+            raise SubjectError(f"reduction {self.way!r} is not known; choose one of {', '.join(WAYS)}")
+        number = isinstance(self.layers, int) and not isinstance(self.layers, bool) and self.layers >= 0
+        if self.layers not in ("last", "all") and not number:
+            raise SubjectError(f"layers={self.layers!r}; give 'last', 'all', or the number of a layer from 0 on")
+        if self.head is not None and not (isinstance(self.head, int) and not isinstance(self.head, bool) and self.head >= 0):
+            raise SubjectError(f"head={self.head!r}; give the number of a head from 0 on, or None for the mean of all")
+        if self.way != "mean" and (self.layers, self.head) != ("last", None):
+            raise SubjectError(f"reduction {self.way!r} takes all layers and heads: leave layers and head out")
+
+    @classmethod
+    def of(cls, given) -> "Reduction":
+        """A Reduction as it is; "last", "all", "rollout" or "flow"; or {"layers": …, "head": …, "way": …}."""
+        if isinstance(given, cls):
+            return given
+        if isinstance(given, str) and given in ("last", "all"):
+            return cls(layers=given)
+        if isinstance(given, str) and given in WAYS:
+            return cls(given)
+        if isinstance(given, dict) and set(given) <= {"way", "layers", "head"}:
+            return cls(**given)
+        raise SubjectError(
+            f"attention={given!r} is no reduction; give 'last', 'all', 'rollout', 'flow', or {{'layers': 'last', 'all' or a "
+            "number, 'head': a number}"
+        )
+
+    @property
+    def one_head(self) -> bool:
+        """Whether it is the attention of one head of one layer, so that another one can take its place."""
+        return self.head is not None and self.layers != "all"
+
+    def chosen(self, count: int) -> list[int]:
+        """The layers, of so many, that it reads. Raises SubjectError for one that there is not."""
+        if self.way != "mean" or self.layers == "all":
+            return list(range(count))
+        number = count - 1 if self.layers == "last" else self.layers
+        if number >= count:
+            raise SubjectError(f"there is no layer {number}; the model has {count}, counted from 0")
+        return [number]
+
+    def __call__(self, maps: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
+        """Weights (B,L) from the maps (B,H,L,L) of `chosen` layers, in order, and the rows (B,L) bool that matter.
+
+        They are over all input positions, markers included; of an instance without a row that matters NaN.
+        """
+        layers = [one.mean(1) if self.head is None else one[:, self._own(one)] for one in maps]
+        if self.way == "flow":
+            return flow(layers, rows)
+        whole = layers[0] if self.way == "mean" else rollout(layers)
+        for one in layers[1:] if self.way == "mean" else ():
+            whole = whole + one
+        weights = whole / (len(layers) if self.way == "mean" else 1)
+        return (weights * rows.unsqueeze(2)).sum(1) / rows.sum(1, keepdim=True)
+
+    def _own(self, one: torch.Tensor) -> int:
+        if self.head >= one.shape[1]:
+            raise SubjectError(f"there is no head {self.head}; the layer has {one.shape[1]}, counted from 0")
+        return self.head
+
+
+def rollout(layers: Sequence[torch.Tensor], residual: float = 0.5) -> torch.Tensor:
+    """The product over layers of residual I + (1 - residual) A, (B,L,L), of attentions A (B,L,L), the last one leftmost.
+
+    Row i says how much of each input reaches position i when attention and residual connections are all there is. Rows sum
+    to 1 where those of A do. residual 0: without the residual connections (Mrini et al. 2019).
+
+    Source: Abnar & Zuidema 2020, section 3.
+    """
+    whole = None
+    for one in layers:
+        mixed = residual * torch.eye(one.shape[1], dtype=one.dtype, device=one.device) + (1 - residual) * one
+        whole = mixed if whole is None else mixed @ whole
+    return whole
+
+
+def flow(layers: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
+    """The largest flow from each input to the rows that matter (B,L), the mean of these, divided by its sum.
+
+    The graph has a node for each position of each layer, and an edge from a row to what it attends to, of capacity
+    (A + I) / 2. Flows are those of scipy, in whole numbers of 2^-30; so a weight is right to about 1e-8.
+
+    Source: Abnar & Zuidema 2020, section 3 (attention flow).
+    """
+    import numpy as np
+
+    capacities = [rollout([one]).double().cpu().numpy() for one in layers]
+    matter = rows.cpu().numpy()
+    weights = np.full(matter.shape, np.nan)
+    for row, tops in enumerate(matter):
+        if tops.any():
+            flows = np.mean([_flows([one[row] for one in capacities], top) for top in np.flatnonzero(tops)], axis=0)
+            weights[row] = flows / flows.sum()
+    return torch.from_numpy(weights).to(layers[0].device)
+
+
+def _flows(capacities, top: int):
+    import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    width, units = len(capacities[0]), 2**30
+    inside = np.flatnonzero(capacities[-1].sum(0) > 0)
+    heads, tails, sizes = [], [], []
+    for layer, one in enumerate(reversed(capacities)):
+        head, tail = np.nonzero(one)
+        heads.append(layer * width + head)
+        tails.append((layer + 1) * width + tail)
+        sizes.append(np.round(one[head, tail] * units).astype(np.int32))
+    nodes = (len(capacities) + 1) * width
+    edges = (np.concatenate(sizes), (np.concatenate(heads), np.concatenate(tails)))
+    graph = coo_array(edges, shape=(nodes, nodes)).tocsr()
+    flows = np.zeros(width)
+    for place in inside:
+        flows[place] = maximum_flow(graph, top, len(capacities) * width + place).flow_value / units
+    return flows

@@ -1,0 +1,420 @@
+"""Any text classifier of transformers as a subject: the attention of its layers and heads, read and edited by one hook.
+
+Shapes: B instances, L input positions, which are the places of attention, H heads, C classes, K attentions per instance, E
+embedding, D the size of a head's values.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from attnfaith.data.classifier_text import encode_for_classifier, markers_of
+from attnfaith.data.collation import keep_positions, pad_batch
+from attnfaith.subjects.attention_hook import Edit, Hook, Map
+from attnfaith.subjects.classifier_facts import check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.parts import TOKENS_AT_ONCE
+from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
+from attnfaith.subjects.reduction import Reduction
+from attnfaith.subjects.self_checks import Sites, checked
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a model makes of a batch: logits (B,C), and its maps over input positions, first layer first; weights
+    (B,H,L,L), values (B,H,L,D) and outputs (B,H,L,D), 0 behind shorter texts. rows (B,L): the rows of the last of them that
+    matter, None where they were not asked for.
+    """
+
+    logits: torch.Tensor
+    maps: list[Map] = field(default_factory=list)
+    rows: torch.Tensor | None = None
+
+
+class Held(Edit):
+    """Attention that no gradient flows through."""
+
+    def weights(self, number, weights):
+        return weights.detach()
+
+
+class SelfAttention:
+    """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
+
+    model: the classifier. Its attention is set to "eager": other implementations keep their weights to themselves; logits
+    stay the same up to rounding, which is checked. tokenizer: of the model, for `encode` and `rows`, and for what in a batch
+    is no text. reduction: what a person would be shown, see `Reduction.of`.
+
+    Layers are those whose attention is over input positions: self-attention; of an encoder–decoder, the decoder's attention
+    over the encoder. Rows that matter are those of the last layer whose output the logits depend on: the first token's of a
+    BERT, the last one's of a GPT, all where states are averaged.
+
+    Raises SubjectError for a model that is no classifier of this kind, and where its attention cannot be trusted: the
+    message names the check that failed (`attnfaith.subjects.self_checks`).
+    """
+
+    kind = "text classifiers of transformers"
+    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "intervention"})
+    contextual = True
+    level = "token"
+
+    def __init__(self, model, tokenizer=None, reduction="last"):
+        check_kind(model)
+        self.model, self.tokenizer = model, tokenizer
+        self.reduction = Reduction.of(reduction)
+        self.config, self.num_labels = model.config, model.config.num_labels
+        own = model.config._attn_implementation
+        if own != "eager":
+            try:
+                model.set_attn_implementation("eager")
+            except (ValueError, AttributeError) as error:
+                raise SubjectError(
+                    f"{type(model).__name__} has no 'eager' attention, the one that says its weights"
+                ) from error
+        self.sites: Sites = checked(self, own)
+        self.reduction.chosen(len(self.sites.layers))
+        self.capabilities = self.can - (set() if self.reduction.one_head else {"intervention"})
+        self.capabilities -= set() if self.sites.embeddings else {"embeddings", "held attention"}
+
+    @classmethod
+    def of(cls, model, level: str | None = None) -> "SelfAttention | None":
+        """A sequence classifier of transformers as a subject; None for anything else, and for those of this package."""
+        name = getattr(getattr(model, "config", None), "model_type", "")
+        if name == "attention_classifier" or not type(model).__name__.endswith("ForSequenceClassification"):
+            return None
+        if level == "word":
+            raise SubjectError(
+                "level='word' is of hierarchical models; leave it out: `attnfaith report --words` sums to words"
+            )
+        return cls(model)
+
+    def shown_by(self, reduction) -> "SelfAttention":
+        """The same model under another reduction; what was checked is not checked again."""
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__
+        other.reduction = Reduction.of(reduction)
+        other.reduction.chosen(len(self.sites.layers))
+        other.capabilities = self.capabilities - {"intervention"} | ({"intervention"} if other.reduction.one_head else set())
+        return other
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def max_length(self) -> int | None:
+        """The most input positions of a text; None where there is no bound."""
+        return position_limit(self)
+
+    @property
+    def pad_token_id(self) -> int:
+        for owner in (self.tokenizer, self.model.config, getattr(self.model.config, "text_config", None)):
+            number = getattr(owner, "pad_token_id", None)
+            if number is not None:
+                return int(number)
+        return 0  # behind the mask; a model that does not know its padding reads texts of one length at a time
+
+    @property
+    def unknown_token_id(self) -> int:
+        number = getattr(self.tokenizer, "unk_token_id", None)
+        return self.pad_token_id if number is None else number
+
+    @property
+    def markers(self) -> frozenset[int]:
+        """The ids that are no part of a text."""
+        return markers_of(self.model.config if self.tokenizer is None else self.tokenizer) | {self.pad_token_id}
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """As `Subject` says; () where the configuration has only those that transformers makes up."""
+        names = tuple(str(self.config.id2label[number]) for number in range(self.num_labels))
+        return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+
+    # ---------------------------------------------------------------------------------------- texts
+
+    def rows(self, texts):
+        """As `Subject` says; of pairs the tokens of both texts."""
+        if self.tokenizer is None:
+            raise SubjectError("texts need the model's tokenizer: SelfAttention(model, tokenizer)")
+        rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length, markers=self.markers)
+        largest = max((max(ids, default=0) for ids in rows["input_ids"]), default=0)
+        size = self.model.get_input_embeddings().num_embeddings if self.sites.embeddings else None
+        if size is not None and largest >= size:
+            raise SubjectError(
+                f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
+            )
+        return rows
+
+    def encode(self, texts: Sequence) -> Batch:
+        """A batch from texts, or from pairs (text, second text)."""
+        from datasets import Dataset
+
+        rows = {"instance_id": [str(row) for row in range(len(texts))]}
+        if texts and not isinstance(texts[0], str):
+            rows["text"], rows["text_pair"] = (list(part) for part in zip(*texts, strict=True))
+        else:
+            rows["text"] = list(texts)
+        return self.collate(self.rows(Dataset.from_dict(rows)).to_list())
+
+    def collate(self, rows: Sequence[Mapping]) -> Batch:
+        """A batch from rows of `rows`, on the model's device."""
+        names = ("input_ids", "token_type_ids")
+        batch = pad_batch(
+            [{name: row[name] for name in names if row.get(name) is not None} for row in rows], self.pad_token_id
+        )
+        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        return Batch.of(batch, self)
+
+    def check(self, dataset) -> None:
+        """Raises SubjectError for texts that no token is of, a model whose weights are not finite, and longer texts than
+        its positions.
+        """
+        for name, values in self.model.state_dict().items():
+            if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+                raise SubjectError(
+                    f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
+                )
+        longest = max(dataset["length"], default=0)
+        if self.max_length is not None and longest > self.max_length:
+            raise SubjectError(
+                f"a text of {longest} tokens, and the model has {self.max_length} positions: encode the texts by `rows`, "
+                "which cuts them and says so"
+            )
+
+    def attendable(self, batch: Batch) -> torch.Tensor:
+        """(B,L) bool: the tokens of a text, of a pair those of both; no markers, no padding."""
+        markers = torch.tensor(sorted(self.markers), device=batch["input_ids"].device)
+        return batch["attention_mask"].bool() & ~torch.isin(batch["input_ids"], markers)
+
+    def items(self, batch: Batch) -> None:
+        """None: places are positions."""
+
+    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """As `Subject` says: ids are taken away, and texts are not divided into tokens anew."""
+        rest = {name: values for name, values in batch.items() if name in ("instance_id", "label")}
+        return Batch.of({**keep_positions(batch, stays, self.pad_token_id), **rest}, self)
+
+    # ---------------------------------------------------------------------------------------- model
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within, the model is in eval mode."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            yield
+        finally:
+            self.model.train(training)
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        """As `Subject` says."""
+        return self.model.parameters()
+
+    def embed(self, batch: Batch) -> torch.Tensor:
+        """As `Subject` says: what the table of tokens gives, before positions are added."""
+        return self.model.get_input_embeddings()(batch["input_ids"])
+
+    def vocabulary(self) -> torch.Tensor:
+        """As `Subject` says."""
+        return self.model.get_input_embeddings().weight
+
+    def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
+        """As `Subject` says."""
+        return self.read(batch, Held() if hold else None, embedded, keep=lambda number: False).logits
+
+    @torch.no_grad()
+    def attention(self, batch: Batch) -> torch.Tensor:
+        """(B,L): the reduction's weights on tokens of the text, divided by their sum; kept in the batch.
+
+        What of the reduced row lies on markers is left out. A text without a token has none.
+        """
+        if batch.get("attention") is None:
+            batch["attention"] = self.reduced(batch)[0]
+        return batch["attention"]
+
+    @torch.no_grad()
+    def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row that lies on markers."""
+        layers = self.reduction.chosen(len(self.sites.layers))
+        numbers = {self.sites.layers[layer] for layer in layers}
+        read = self.read(batch, keep=numbers.__contains__, rows=True)
+        weights = self.reduction([one.weights for one in read.maps], read.rows).double()
+        inside = self.attendable(batch)
+        on_text = torch.where(inside, weights, 0.0)
+        total = on_text.sum(1, keepdim=True)
+        return torch.where(total > 0, on_text / total, inside / inside.sum(1, keepdim=True).clamp(min=1)), 1 - total[:, 0]
+
+    def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
+        """Logits (B,C) with the weights (B,L) in the rows that matter of the reduction's one head, or (B,K,C) with (B,K,L).
+
+        Tokens share what the head gives tokens of the text; markers keep theirs. All other attention is the model's own, but
+        what follows it.
+        """
+        if attention.dim() == 3:
+            return self._under_several(batch, attention)
+        if "matter" not in batch:
+            with torch.no_grad():
+                batch["matter"] = self.read(batch, keep=lambda number: False, rows=True).rows
+        (layer,) = self.reduction.chosen(len(self.sites.layers))
+        inside = self.attendable(batch)
+        edit = _Given(self.sites.layers[layer], self.reduction.head, attention, inside, batch["matter"])
+        return self.read(batch, edit, keep=lambda number: False).logits
+
+    def _under_several(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
+        """Logits (B,K,C) under attentions (B,K,L): the texts are read K times, as many as fit at once."""
+        count, draws, width = attention.shape
+        owner = torch.arange(count, device=attention.device).repeat_interleave(draws)
+        flat, parts = attention.flatten(0, 1), [attention.new_zeros(0, self.num_labels)]
+        for some in torch.arange(len(owner), device=attention.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
+            parts.append(self.intervene(batch.take(owner[some]), flat[some]))
+        return torch.cat(parts).unflatten(0, (count, draws))
+
+    def read(
+        self,
+        batch: Batch,
+        edit: Edit | None = None,
+        embedded: torch.Tensor | None = None,
+        *,
+        keep: Callable[[int], bool] | None = None,
+        rows: bool = False,
+    ) -> Read:
+        """One forward pass, edited and read: see `Read`.
+
+        edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, which alone
+        come back. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps that
+        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter.
+
+        A model that padding disturbs reads texts of one length at a time; `Edit.take` is asked for the part of an
+        edit that is of them.
+        """
+        edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
+        if self.sites.together == "padded" or len(batch["input_ids"]) == 1:
+            return self._read(batch, edit, embedded, keep, rows)
+        lengths = batch["attention_mask"].sum(1)
+        groups = [(lengths == length).nonzero().squeeze(1) for length in lengths.unique()]
+        if self.sites.together == "one at a time":
+            groups = [row for group in groups for row in group.split(1)]
+        parts = []
+        for chosen in groups:
+            length = int(lengths[chosen[0]])
+            of_group = None if embedded is None else embedded[chosen, :length]
+            parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
+        return _joined(parts, torch.cat(groups), batch["input_ids"].shape[1])
+
+    def _read(self, batch, edit, embedded, keep, rows) -> Read:
+        given = {name: batch[name] for name in TEXT if batch.get(name) is not None}
+        if not self.sites.token_types:
+            given.pop("token_type_ids", None)
+        last = self.sites.layers[-1]
+        watched = _Watched(edit, last) if rows else edit
+        hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))
+        with ExitStack() as stack:
+            if embedded is not None:
+                stack.enter_context(embedding(self.model, given["input_ids"], embedded))
+            if rows:
+                stack.enter_context(torch.enable_grad())
+            stack.enter_context(hook)
+            logits = self.model(**given).logits
+        matter = watched.rows(logits) if rows else None
+        return Read(logits, hook.maps, matter)
+
+    def identity(self) -> dict[str, object]:
+        """As `Subject` says."""
+        return identity_of(self)
+
+    def digest(self) -> str:
+        """As `Subject` says: of weights, configuration and reduction."""
+        return digest_classifier(self)
+
+
+class _Given(Edit):
+    """Other weights on the tokens of a text, in rows of one head."""
+
+    def __init__(self, layer, head, attention, inside, rows):
+        self.layer, self.head, self.attention, self.inside, self.rows = layer, head, attention, inside, rows
+
+    def take(self, chosen, length):
+        parts = (part[chosen, :length] for part in (self.attention, self.inside, self.rows))
+        return _Given(self.layer, self.head, *parts)
+
+    def weights(self, number, weights):
+        if number != self.layer:
+            return weights
+        own, inside = weights[:, self.head], self.inside.unsqueeze(1)
+        share = own.masked_fill(~inside, 0).sum(2, keepdim=True)
+        other = torch.where(inside, self.attention.unsqueeze(1).to(own) * share, own)
+        other = torch.where(self.rows.unsqueeze(2), other, own)
+        return torch.cat([weights[:, : self.head], other.unsqueeze(1), weights[:, self.head + 1 :]], 1)
+
+
+class _Watched(Edit):
+    """An edit, and the output of one layer as a leaf that gradients are taken of."""
+
+    def __init__(self, edit: Edit, last: int):
+        self.edit, self.last, self.leaf = edit, last, None
+
+    def scores(self, number, scores):
+        return self.edit.scores(number, scores)
+
+    def weights(self, number, weights):
+        return self.edit.weights(number, weights)
+
+    def values(self, number, values):
+        return self.edit.values(number, values)
+
+    def output(self, number, output):
+        output = self.edit.output(number, output)
+        if number != self.last:
+            return output
+        self.leaf = output if output.requires_grad else output.detach().requires_grad_()
+        return self.leaf
+
+    def rows(self, logits: torch.Tensor) -> torch.Tensor:
+        """(B,Q) bool: the rows whose output the logits depend on."""
+        weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
+        (slope,) = torch.autograd.grad([logits], [self.leaf], [weights.expand_as(logits)], retain_graph=True)
+        return (slope != 0).any(3).any(1)
+
+
+@contextmanager
+def embedding(model, ids: torch.Tensor, embedded: torch.Tensor) -> Iterator[None]:
+    """Within, the table of tokens gives these embeddings for these ids, also where a decoder reads them one place later."""
+
+    def given(module, args, output):
+        asked = args[0]
+        if asked.shape != ids.shape and asked.shape == ids.T.shape and torch.equal(asked, ids.T):
+            return embedded.to(output.dtype).transpose(0, 1)
+        if asked.shape != ids.shape:
+            return output
+        if torch.equal(asked, ids):
+            return embedded.to(output.dtype)
+        if torch.equal(asked[:, 1:], ids[:, :-1]):
+            return torch.cat([output[:, :1], embedded[:, :-1].to(output.dtype)], 1)
+        return output
+
+    handle = model.get_input_embeddings().register_forward_hook(given)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:
+    """Parts of a batch as one, whose instances `order` names."""
+    back = order.argsort()
+
+    def padded(values: torch.Tensor, *axes: int) -> torch.Tensor:
+        missing = width - values.shape[axes[0]]
+        sizes = [0, 0] * values.dim()
+        for axis in axes:
+            sizes[2 * (values.dim() - 1 - axis) + 1] = missing
+        return torch.nn.functional.pad(values, sizes)
+
+    maps = []
+    for same in zip(*(part.maps for part in parts), strict=True):
+        weights = torch.cat([padded(one.weights, 2, 3) for one in same])[back]
+        values, output = (torch.cat([padded(getattr(one, name), 2) for one in same])[back] for name in ("values", "output"))
+        maps.append(replace(same[0], weights=weights, values=values, output=output))
+    rows = None if parts[0].rows is None else torch.cat([padded(part.rows, 1) for part in parts])[back]
+    return Read(torch.cat([part.logits for part in parts])[back], maps, rows)
