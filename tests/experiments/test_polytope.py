@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from attnfaith.experiments import _polytope
-from attnfaith.experiments._polytope import alternatives, equations
+from attnfaith.experiments._alternatives import alternatives
+from attnfaith.experiments._polytope import equations
 from attnfaith.experiments._walks import far
 
 

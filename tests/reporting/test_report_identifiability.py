@@ -74,7 +74,7 @@ def test_the_tables_by_hand(by_hand):
     }
     for name, value in expected.items():
         assert row[name] == pytest.approx(value, rel=1e-5), name
-    lengths = frames["identifiability_by_length"].set_index("tokens")
+    lengths = frames["identifiability_by_length"].set_index("length")
     assert lengths["n"].tolist() == [3, 0, 0, 0, 0, 0] and lengths["n_undefined"].tolist() == [2, 0, 0, 0, 0, 0]
 
 

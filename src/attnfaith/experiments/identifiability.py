@@ -6,7 +6,7 @@ Shapes: B instances, T tokens, H hidden, C classes.
 import numpy as np
 import torch
 
-from attnfaith.experiments._polytope import Alternatives, alternatives
+from attnfaith.experiments._alternatives import Alternatives, alternatives
 from attnfaith.experiments._readout import AFFINE, OfStates, under
 from attnfaith.record import Column
 from attnfaith.subjects import asks, require

@@ -99,13 +99,13 @@ WHOLE = Table(
     ),
     caption="Identifiability of attention",
     note="Other attentions that leave what the model reads of attention as it is, so that no prediction changes. TVD "
-    "reached: total variation distance between the model’s attention and the furthest such one that was reached, 0 the same, 1 no "
-    "weight in common; the proved bound: none is further; exact: texts where the two are known to meet. Only one attention: "
-    "texts whose attention is determined. Largest weight: of the most attended token, and the ends of its interval, means "
-    "over texts; could be 0: texts where that token needs no weight at all. Tokens that suffice: the fewest with weight in "
-    "an equivalent attention that was met. Largest change of a logit: measured, when the model is given the furthest one; "
-    "what is not 0 is rounding, unless the record was made with an epsilon. Undefined: texts of fewer than two tokens; they "
-    "are in no mean.",
+    "reached: total variation distance between the model’s attention and the furthest such one that was reached, 0 the "
+    "same, 1 no weight in common; the proved bound: none is further; exact: texts where the two are known to meet. Only one "
+    "attention: texts whose attention is determined. Largest weight: of the most attended token, and the ends of its "
+    "interval, means over texts; could be 0: texts where that token needs no weight at all. Tokens that suffice: the "
+    "fewest with weight in an equivalent attention that was met. Largest change of a logit: measured, when the model is "
+    "given the furthest one; what is not 0 is rounding, unless the record was made with an epsilon. Undefined: texts of "
+    "fewer than two tokens; they are in no mean.",
 )
 BY_LENGTH = Table(
     name="identifiability_by_length",
