@@ -270,6 +270,22 @@ def test_walks_change_nothing(instance, count):
         assert (np.abs(others - attention).sum(1) > 1e-6).all()
 
 
+@pytest.mark.parametrize(("length", "size"), [(12, 2), (9, 6), (90, 3)])
+def test_walks_keep_to_the_tokens_that_are_allowed(length, size):
+    """As under a causal mask: row q on the tokens up to q; the first ones have no choice."""
+    values, allowed = drawn(length, size)[0], np.tri(length, dtype=bool)
+    attention = np.array([drawn(length, 1, seed)[1] for seed in range(length)]) * allowed
+    attention /= attention.sum(1, keepdims=True)
+    others = far(values, attention, allowed=allowed)
+    assert not others[~allowed].any()
+    for row, (own, other) in enumerate(zip(attention, others, strict=True)):
+        stays(values, own, other)
+        if row <= size:
+            np.testing.assert_allclose(other, own, atol=1e-10)
+        else:
+            assert np.abs(other - own).max() > 1e-4
+
+
 def test_walks_of_many_tokens_change_those_with_the_largest_weights(monkeypatch):
     values = drawn(120, 2)[0]
     attention = np.array([drawn(120, 1, seed)[1] for seed in range(5)])

@@ -12,9 +12,12 @@ from attnfaith.experiments._polytope import DOUBLE, equations
 PLACES = 64  # that an attention may change at beyond two for each equation: with more a walk is longer and gains little
 NUMBERS_AT_ONCE = 2**22  # of the directions of walks that go on together: 32 MiB
 LEVEL = 1e-12  # a direction that falls by no more than this does not fall
+NO_LENGTH = 1e-10  # an equation, of length 1 over all tokens, that is so short over some of them says nothing of these
 
 
-def far(values: np.ndarray, attention: np.ndarray, *, rounding: float = DOUBLE) -> np.ndarray:
+def far(
+    values: np.ndarray, attention: np.ndarray, *, allowed: np.ndarray | None = None, rounding: float = DOUBLE
+) -> np.ndarray:
     """Attentions (n,T), each far from its own and with the same sum of values, and of weights.
 
     values (T,d); attention (n,T): non-negative. From x = a each walk goes in the direction that takes weight from the
@@ -23,38 +26,52 @@ def far(values: np.ndarray, attention: np.ndarray, *, rounding: float = DOUBLE) 
     vertex, on r tokens at most. Of more than 2 r + 64 tokens only those with the largest weights are changed. It is no
     maximum: `alternatives` comes nearer to it by linear programmes, one attention at a time.
 
-    Nothing is random and no solver is asked. x >= 0 holds exactly; the sums stay to rounding, about 1e-12. rounding: as
-    `alternatives` says.
+    allowed (n,T) bool: the tokens that may have weight, and those that have some; all by default. rounding: as
+    `alternatives` says. Nothing is random and no solver is asked. x >= 0 holds exactly; the sums stay to rounding, about
+    1e-12.
     """
     rows = equations(values, rounding)
     count, length = attention.shape
     width = min(length, 2 * len(rows) + PLACES)
     if length <= len(rows):
         return attention.copy()
+    if allowed is not None and allowed.all():
+        allowed = None
     others = attention.copy()
     at_once = max(1, NUMBERS_AT_ONCE // width**2)
     for start in range(0, count, at_once):
-        own = attention[start : start + at_once]
+        part = slice(start, start + at_once)
+        own, of_own = attention[part], rows[None]
+        if width < length:
+            places = np.sort(np.argpartition(-own, width - 1, axis=1)[:, :width], axis=1)
+            of_own, own = rows.T[places].transpose(0, 2, 1), np.take_along_axis(own, places, 1)
+        if allowed is not None:
+            inside = allowed[part] if width == length else np.take_along_axis(allowed[part], places, 1)
+            of_own = of_own * inside[:, None]
+        if width < length or allowed is not None:  # orthonormal again; what has no length any more is no equation
+            _, sizes, of_own = np.linalg.svd(of_own, full_matrices=False)
+            of_own = of_own * (sizes > NO_LENGTH)[:, :, None]
+        walked = _walked(of_own, own, None if allowed is None else inside)
         if width == length:
-            others[start : start + at_once] = _walked(rows[None], own)
-            continue
-        places = np.sort(np.argpartition(-own, width - 1, axis=1)[:, :width], axis=1)
-        some = np.linalg.qr(rows.T[places])[0].transpose(0, 2, 1)  # of these places alone, orthonormal again
-        walked = _walked(some, np.take_along_axis(own, places, 1))
-        np.put_along_axis(others[start : start + at_once], places, walked, 1)
+            others[part] = walked
+        else:
+            np.put_along_axis(others[part], places, walked, 1)
     return others
 
 
-def _walked(rows: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """The vertices (n,T) that walks from own (n,T) end at; rows (n,r,T) orthonormal, or (1,r,T) of all.
+def _walked(rows: np.ndarray, own: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
+    """The vertices (n,T) that walks from own (n,T) end at; rows (n,r,T) orthonormal or 0, or (1,r,T) of all.
 
     closed (n,k,T): an orthonormal basis of what the k places closed so far take from the free directions, so that the
     projection onto what is left is x - rows' rows x - closed' closed x.
     """
     count, length = own.shape
-    steps, each = length - rows.shape[1], np.arange(count)
+    each = np.arange(count)
     of_rows = np.zeros_like(each) if len(rows) == 1 else each
+    steps = length - int(rows.any(2).sum(1).min())
     goal, other = -np.sqrt(own), own.copy()
+    if allowed is not None:
+        goal *= allowed
     closed = np.zeros((count, steps, length))
     direction = goal - _combined(_products(rows, goal), rows)
     for step in range(steps):

@@ -55,7 +55,7 @@ class SelfAttention:
     """
 
     kind = "text classifiers of transformers"
-    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "intervention"})
+    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "weighted sums", "intervention"})
     contextual = True
     level = "token"
 
