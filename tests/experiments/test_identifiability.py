@@ -10,7 +10,7 @@ from attnfaith.measurement import MeasurementError, check_options
 from attnfaith.subjects import SubjectError, opened, subject_of
 
 
-LOW, HIGH, ATTENTION, TVD, BOUND, CERTAINTY, SUPPORT, TOP, TOP_LOW, CHANGE = identifiability.COLUMNS
+LOW, HIGH, ATTENTION, TVD, BOUND, CERTAINTY, SUPPORT, TOP, TOP_LOW, CHANGE, *OF_MAPS = identifiability.COLUMNS
 
 
 def sums(model, batch, row):
@@ -32,6 +32,7 @@ def interval(values, attention, token):
 def test_up_to_as_many_tokens_as_numbers_there_is_one_attention(readout, tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(readout=readout), tiny_batch(tiny_rows([9, 4]))
     made = identifiability.measure(model, batch)
+    assert not set(OF_MAPS) & set(made)
     for row in range(2):
         _, attention = sums(model, batch, row)
         for name in (LOW, HIGH, ATTENTION):

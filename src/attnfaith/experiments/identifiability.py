@@ -1,12 +1,13 @@
 """Which other attentions a model could not tell from its own: exact limits of every weight, and the furthest of them.
 
-Shapes: B instances, T tokens, H hidden, C classes.
+Shapes: B instances, T tokens, H hidden, C classes, D layers.
 """
 
 import numpy as np
 import torch
 
 from attnfaith.experiments._alternatives import Alternatives, alternatives
+from attnfaith.experiments._heads import Heads, check_reduction
 from attnfaith.experiments._readout import AFFINE, OfStates, under
 from attnfaith.record import Column
 from attnfaith.subjects import asks, require
@@ -42,10 +43,25 @@ COLUMNS = {
         unit="logits",
         range=(0.0, None),
         undefined=_FEW,
-        doc="largest change of a logit when the model is given that furthest attention, in its own arithmetic",
+        doc="largest change of a logit when the model is given that furthest attention, in its own arithmetic; of a model "
+        "with attention maps other attention in every row, head and layer at once",
     ),
+    "identifiability_logit_change_double": Column(
+        dtype="float64", unit="logits", range=(0.0, None), undefined=_FEW, doc="the same in float64"
+    ),
+    "identifiability_layer_tvd": Column(
+        ("D",),
+        "float64",
+        range=(0.0, 1.0),
+        undefined=_FEW,
+        doc="total variation distance of the other attention from the model's own, mean over heads and rows that matter",
+    ),
+    "identifiability_layer_rows": Column(("D",), "int32", undefined=_FEW, doc="rows that matter times heads of each layer"),
 }
-NEEDS = frozenset({"states"})
+NEEDS = frozenset({"weighted sums"})
+COLUMN_NEEDS = dict.fromkeys(
+    [name for name in COLUMNS if "_layer_" in name or "_double" in name], frozenset({"attention maps"})
+)
 COST = "reading"
 METRIC: dict[str, str] = {}  # the prediction stays, by construction
 OF = ("context", "logits")
@@ -63,13 +79,13 @@ def check(*, of: str = "context", epsilon: float = 0.0, top: int = 3, nodes: int
 
 
 def check_model(subject, dataset, *, of: str = "context", **_options) -> None:
-    """Raises ValueError where logits have to stay and are not affine in attention."""
-    _require_affine(subject, of)
-
-
-def _require_affine(subject, of: str) -> None:
+    """Raises SubjectError where logits have to stay and are not affine in attention, and for a reduction of maps that is no
+    mean of rows.
+    """
     if of == "logits":
         require(subject, {AFFINE}, "identifiability with of='logits'")
+    if "states" not in subject.capabilities:
+        check_reduction(subject)
 
 
 @asks(NEEDS)
@@ -79,25 +95,52 @@ def measure(
 ) -> dict[str, list]:
     """The limits that the model's own sums leave to every weight: within them something else could be shown.
 
-    Attention a acts through the context c = sum_t a_t h_t alone, H numbers. Every x >= 0 with sum 1 and the same context is
-    followed by the same prediction, whatever comes after; so what a token's weight says about the model is no more than its
-    interval. Up to H + 1 tokens with independent states a is the only one; with more tokens it never is.
+    Attention a acts through a sum of values alone, V'a. Every x >= 0 of the same sum, and sum 1, is followed by the same
+    prediction, whatever comes after; so what a token's weight says about the model is no more than its interval. Up to one
+    token more than a value has numbers, a is the only one if values are independent; with more tokens it never is.
+
+    A pooled model has one sum, the context, of H numbers. Over the words of a hierarchical model each sentence has a sum of
+    its own, and the sum of its weights stays as well. A model with attention maps has one for every layer, head and row: the
+    attention that is shown is the mean of some of them, and its limits are the means of theirs. Tokens of the text exchange
+    weights, markers keep theirs. All rows that the logits depend on, of all layers, are replaced at once for the measured
+    change: those that are shown by the furthest, the others by a far one in closed form.
 
     of: what has to stay: "context", which nothing behind it can tell apart; or "logits", C numbers where they are affine in
-    attention. epsilon: how far each of these numbers may be off, 0 for not at all. top: how many of the tokens with the
-    largest weights identifiability_top_... is about. nodes: how far a proof that the furthest is the furthest is looked for,
-    see `_polytope.alternatives`; it is of no use beyond 500 tokens x equations and not tried there. Over the words of a
-    hierarchical model each sentence has a sum of its own, and the sum of its weights stays as well.
+    attention. epsilon: how far each of these numbers may be off, 0 for not at all; with attention maps each number of the
+    outputs of heads behind the attention shown. top: how many of the tokens with the largest weights identifiability_top_...
+    is about. nodes: how far a proof that the furthest is the furthest is looked for, see `_alternatives.of_parts`; beyond
+    500 tokens x equations it is of no use and not tried, nor of more than one row.
 
-    Limits come from rank or linear programmes, each with a proof to 1e-7; states are known to the rounding of the model, and
-    what only rounding tells apart is the same. Nothing is random. Raises ValueError as `check` says, SubjectError as
-    `check_model`.
+    Limits come from rank or linear programmes, each with a proof to 1e-7. States of a pooled model are known to its
+    rounding, and what only rounding tells apart is the same; maps are read in float64. Nothing is random. Raises ValueError
+    as `check` says, SubjectError as `check_model`.
 
     Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
     intervals are this package's.
     """
     check(of=of, epsilon=epsilon, top=top, nodes=nodes)
-    _require_affine(subject, of)
+    check_model(subject, None, of=of)
+    if "states" in subject.capabilities:
+        return _of_states(subject, batch, of, epsilon, top, nodes)
+    return _of_maps(subject, batch, epsilon, top)
+
+
+def _of_maps(subject, batch, epsilon: float, top: int) -> dict[str, list]:
+    columns = {name: [] for name in COLUMNS}
+    inside, present = subject.attendable(batch), batch["attention_mask"].bool()
+    attention, heads = subject.attention(batch), Heads(subject)
+    for row in range(len(inside)):
+        if int(inside[row].sum()) < 2:
+            own = attention[row][inside[row]].double().cpu().numpy()
+            _append(columns, own, None, top, (np.nan, np.nan, np.zeros(0), np.zeros(0, np.int32)))
+            continue
+        chosen = torch.tensor([row], device=inside.device)
+        told = heads.told(subject.keep(batch.take(chosen), present[chosen]), epsilon=epsilon, top=top)
+        _append(columns, told.own, told.shown, top, (told.change, told.change_double, told.tvd, told.rows.astype(np.int32)))
+    return columns
+
+
+def _of_states(subject, batch, of: str, epsilon: float, top: int, nodes: int) -> dict[str, list]:
     asked = under(subject, batch)
     mask = subject.attendable(batch)
     weights = [row[keep].double().cpu().numpy() for row, keep in zip(subject.attention(batch), mask, strict=True)]
@@ -106,9 +149,11 @@ def measure(
     for own, values, groups in zip(weights, *_sums(subject, asked, of), strict=True):
         length = len(own)
         group = None if groups is None else groups[:length]
-        told.append(alternatives(values[:length], own, groups=group, **given) if length else None)
-    changes = _changes(asked, weights, told)
-    return _columns(weights, told, changes, top)
+        told.append(alternatives(values[:length], own, groups=group, **given) if length > 1 else None)
+    columns = {name: [] for name in COLUMNS if name not in COLUMN_NEEDS}
+    for own, one, change in zip(weights, told, _changes(asked, weights, told), strict=True):
+        _append(columns, own, one, top, (float(change),))
+    return columns
 
 
 def _sums(subject, asked: OfStates, of: str) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
@@ -123,7 +168,7 @@ def _sums(subject, asked: OfStates, of: str) -> tuple[list[np.ndarray], list[np.
 
 
 def _changes(asked: OfStates, weights: list[np.ndarray], told: list[Alternatives | None]) -> np.ndarray:
-    """(B,): the largest change of a logit from a text's own attention to its alternative."""
+    """(B,): the largest change of a logit from a text's own attention to its alternative, where there is one."""
     both = np.zeros((len(weights), 2, asked.states.shape[1]))
     for row, (own, one) in enumerate(zip(weights, told, strict=True)):
         if one is not None:
@@ -133,16 +178,13 @@ def _changes(asked: OfStates, weights: list[np.ndarray], told: list[Alternatives
     return difference.nan_to_num(0.0).amax(1).cpu().numpy()  # a class that is barred stays at -inf
 
 
-def _columns(weights: list[np.ndarray], told: list[Alternatives | None], changes: np.ndarray, top: int) -> dict[str, list]:
-    columns = {name: [] for name in COLUMNS}
-    for own, one, change in zip(weights, told, changes, strict=True):
-        nothing = np.zeros(0, np.float32)
-        limits = (nothing,) * 3 if one is None else (one.low, one.high, one.attention)
-        if len(own) < 2:
-            numbers = (np.nan, np.nan, "undefined", *(np.nan,) * 4)
-        else:
-            largest = np.sort(own / own.sum())[::-1][:top].sum()
-            numbers = (one.tvd, one.bound, one.certainty, one.support, min(largest, 1.0), one.top_mass, float(change))
-        for name, value in zip(COLUMNS, (*(np.float32(limit) for limit in limits), *numbers), strict=True):
-            columns[name].append(value)
-    return columns
+def _append(columns: dict[str, list], own: np.ndarray, one: Alternatives | None, top: int, measured: tuple) -> None:
+    """A text's values to the columns: own attention (T,), what it could be, None below two tokens, and what was measured."""
+    if one is None:
+        values = (own, own, own, np.nan, np.nan, "undefined", *(np.nan,) * (3 + len(measured[:2])), *measured[2:])
+    else:
+        largest = min(float(np.sort(own / own.sum())[::-1][:top].sum()), 1.0)
+        numbers = (one.tvd, one.bound, one.certainty, one.support, largest, one.top_mass)
+        values = (one.low, one.high, one.attention, *numbers, *measured)
+    for name, value in zip(columns, values, strict=True):
+        columns[name].append(np.float32(value) if COLUMNS[name].axes == ("T",) else value)
