@@ -114,7 +114,7 @@ def facts_of(record: pa.Table) -> dict[str, object] | None:
     if more or "recipe" in made or "source" not in made:
         return None
     return {
-        "what it is": "texts measured from Python",
+        "what it is": "texts measured with a given model",
         "model is from": made["source"],
         "classes": _classes(made["label_names"]) or "without names",
         "measured by": ", ".join(made["producers"]),
