@@ -389,5 +389,6 @@ def test_columns_make_a_record(producer, shared_model, tiny_rows, tiny_batch):
         "attention": [a[1 : 1 + len(row["tokens"])].tolist() for a, row in zip(attention.detach(), rows, strict=True)],
     }
     columns |= producer.measure(model, tiny_batch(rows), seed=0, **OPTIONS.get(producer.__name__.rpartition(".")[2], {}))
-    made = record.build(columns, producer.COLUMNS)
-    assert set(producer.COLUMNS) <= set(made.column_names)
+    declared = columns_of(producer, subject_of(model))
+    made = record.build(columns, declared)
+    assert set(declared) <= set(made.column_names)

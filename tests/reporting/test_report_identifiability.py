@@ -15,6 +15,8 @@ from tests.sections import check_columns
 def with_columns(record, **columns):
     """The record with the experiment's columns, given by their names without the beginning."""
     for name, declared in experiment.COLUMNS.items():
+        if name.removeprefix("identifiability_") not in columns:
+            continue
         values = [np.asarray(value).tolist() for value in columns[name.removeprefix("identifiability_")]]
         plain = pa.array(values, pa.string() if declared.dtype == "category" else None)
         field = declared.field(name)
@@ -76,6 +78,29 @@ def test_the_tables_by_hand(by_hand):
         assert row[name] == pytest.approx(value, rel=1e-5), name
     lengths = frames["identifiability_by_length"].set_index("length")
     assert lengths["n"].tolist() == [3, 0, 0, 0, 0, 0] and lengths["n_undefined"].tolist() == [2, 0, 0, 0, 0, 0]
+
+
+def test_layers_by_hand(by_hand):
+    """Two layers; a text that has none is undefined in both."""
+    assert "identifiability_by_layer" not in render.frames(identifiability.SECTION, split_cells(by_hand))
+    cell = one_cell(
+        with_columns(
+            by_hand,
+            logit_change_double=[1e-12, 0.0, 2e-12, NAN, NAN],
+            layer_tvd=([0.1, 0.4], [0.0, 0.0], [0.2, 0.3], [], []),
+            layer_rows=([30, 3], [20, 3], [40, 3], [], []),
+        )
+    )
+    frames = render.frames(identifiability.SECTION, [cell])
+    layers = frames["identifiability_by_layer"].set_index("layer")
+    assert layers["n"].tolist() == [3, 3] and layers["n_undefined"].tolist() == [2, 2]
+    np.testing.assert_allclose(layers["tvd_mean"], [0.1, 0.7 / 3])
+    np.testing.assert_allclose(layers["share_determined"], [1 / 3, 1 / 3])
+    np.testing.assert_allclose(layers["rows_mean"], [30, 3])
+    assert frames["identifiability"]["logit_change_double_max"][0] == 2e-12
+    check_columns(
+        identifiability.SECTION, one_cell(cell.table.append_column("importance_x", cell.table.column("attention")))
+    )
 
 
 def test_what_is_said(by_hand):

@@ -22,6 +22,7 @@ from attnfaith.reporting.spec import (
     Bins,
     Case,
     Classes,
+    Key,
     Largest,
     Mean,
     Median,
@@ -38,6 +39,8 @@ from attnfaith.reporting.style import ATTENTION, PALETTE, mean_in_words, note, o
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BEGIN = "identifiability_"
+LAYERS = f"{BEGIN}layer_tvd"
 COLUMNS = ("low", "high", "attention", "tvd", "bound", "certainty", "support", "top_attention", "top_low", "logit_change")
 NUMBERS = ("tvd", "bound", "support", "top_attention", "top_low", "logit_change")
 DETERMINED = 1e-6  # TVD: attention is the only one, to what float32 keeps
@@ -51,26 +54,28 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """identifiability_tvd and identifiability_bound of each text; identifiability_weight, _low, _high and _width: weight of
     its most attended token (the first of equal ones), the ends of the interval and its width.
     """
-    values = {f"identifiability_{name}": _numbers(cell, name) for name in NUMBERS}
-    low, high = (records.rows(cell.table, f"identifiability_{name}") for name in ("low", "high"))
+    values = {f"{BEGIN}{name}": _numbers(cell, name) for name in NUMBERS}
+    low, high = (records.rows(cell.table, f"{BEGIN}{name}") for name in ("low", "high"))
     of_top = np.full((len(cell), 3), np.nan)
     for row, own in enumerate(cell.attention):
         if len(own) > 1:
             token = int(own.argmax())
             of_top[row] = own[token], low[row][token], high[row][token]
     names = ("weight", "low", "high")
-    values |= {f"identifiability_{name}": column for name, column in zip(names, of_top.T, strict=True)}
+    values |= {f"{BEGIN}{name}": column for name, column in zip(names, of_top.T, strict=True)}
     return values | {"identifiability_width": of_top[:, 2] - of_top[:, 1]}
 
 
 def _numbers(cell: Cell, name: str) -> np.ndarray:
-    return cell.table.column(f"identifiability_{name}").to_numpy(zero_copy_only=False).astype(np.float64)
+    return cell.table.column(f"{BEGIN}{name}").to_numpy(zero_copy_only=False).astype(np.float64)
 
 
 def _cases(cell: Cell) -> Iterator[Case]:
-    values = {name.removeprefix("identifiability_"): numbers for name, numbers in per_text(cell).items()}
+    values = {name.removeprefix(BEGIN): numbers for name, numbers in per_text(cell).items()}
     certainty = np.array(cell.table.column("identifiability_certainty").to_pylist(), dtype=object)
     defined = ~np.isnan(values["tvd"])
+    if f"{BEGIN}logit_change_double" in cell.table.column_names:
+        values["logit_change_double"] = _numbers(cell, "logit_change_double")
     values["exact"] = np.where(defined, certainty == "exact", np.nan)
     yield Case({**values, "length": cell.lengths.astype(np.float64)})
 
@@ -96,6 +101,7 @@ WHOLE = Table(
         Mean("top_low_mean", of="top_low", interval=None),
         Mean("support_mean", "tokens that suffice", of="support", interval=None),
         Largest("logit_change_max", "largest change of a logit", of="logit_change"),
+        Largest("logit_change_double_max", "in float64", of="logit_change_double", optional=True),
     ),
     caption="Identifiability of attention",
     note="Other attentions that leave what the model reads of attention as it is, so that no prediction changes. TVD "
@@ -126,6 +132,37 @@ BY_LENGTH = Table(
 )
 
 
+def _layer_cases(cell: Cell) -> Iterator[Case]:
+    """A case for each layer of a model with attention maps; none of another model."""
+    if LAYERS not in cell.table.column_names:
+        return
+    distances, counts = (records.rows(cell.table, name) for name in (LAYERS, f"{BEGIN}layer_rows"))
+    for layer in range(max(map(len, distances), default=0)):
+        values = {"tvd": distances, "rows": counts}
+        yield Case(
+            {name: np.array([one[layer] if len(one) else np.nan for one in rows], float) for name, rows in values.items()},
+            {"layer": layer},
+        )
+
+
+BY_LAYER = Table(
+    name="identifiability_by_layer",
+    cases=_layer_cases,
+    by=(Key("layer", "layer"),),
+    columns=(
+        *counts("tvd"),
+        Mean("tvd_mean", "mean TVD reached [95 % interval]", of="tvd", interval=MAIN),
+        Median("tvd_median", "median", of="tvd"),
+        _DETERMINED,
+        Mean("rows_mean", "rows replaced", of="rows", interval=None),
+    ),
+    caption="Identifiability by layer",
+    note="Per text and layer, the total variation distance between the attention of a row and another one that leaves the "
+    "output of its head as it is, mean over all heads and all rows that the logits depend on. All of them, in all layers, "
+    "were replaced at once when the change of the logits was measured. Layers are counted from 0.",
+)
+
+
 @own_style
 def by_length(record) -> "Figure":
     """The TVD reached by each text against its number of tokens; and the interval of its largest weight.
@@ -138,7 +175,7 @@ def by_length(record) -> "Figure":
     upper, lower = figure.subplots(2, 1, sharex=True)
     defined = ~np.isnan(values["identifiability_tvd"])
     lengths = cell.lengths[defined]
-    tvd, own, low, high = (values[f"identifiability_{name}"][defined] for name in ("tvd", "weight", "low", "high"))
+    tvd, own, low, high = (values[f"{BEGIN}{name}"][defined] for name in ("tvd", "weight", "low", "high"))
     upper.scatter(lengths, tvd, s=14, color=PALETTE[1], alpha=0.6, linewidths=0)
     upper.set_ylabel("TVD to the furthest reached")
     lower.vlines(lengths, low, high, color=PALETTE[1], alpha=0.35, linewidth=1.2)
@@ -196,7 +233,7 @@ def _part(cell: Cell, n_examples: int) -> str:
 
     Shown are the texts with the widest intervals of the most attended token. Equal ones: by instance id.
     """
-    width, tvd = (per_text(cell)[f"identifiability_{name}"] for name in ("width", "tvd"))
+    width, tvd = (per_text(cell)[f"{BEGIN}{name}"] for name in ("width", "tvd"))
     candidates = np.flatnonzero(tvd > DETERMINED)
     long_enough = candidates[cell.lengths[candidates] >= SHORTEST_EXAMPLE]
     shortest = SHORTEST_EXAMPLE if len(long_enough) >= n_examples else 2
@@ -218,7 +255,7 @@ def _part(cell: Cell, n_examples: int) -> str:
 
 def _alternative(cell: Cell, row: int) -> Alternative:
     part, own = cell.table.slice(row, 1), cell.attention[row]
-    low, high, other = (records.rows(part, f"identifiability_{name}")[0] for name in ("low", "high", "attention"))
+    low, high, other = (records.rows(part, f"{BEGIN}{name}")[0] for name in ("low", "high", "attention"))
     tokens = [visible(token) for token in part.column("tokens")[0].as_py()]
     largest = np.argsort(-own, kind="stable")[:SENTENCES]
     exact = part.column("identifiability_certainty")[0].as_py() == "exact"
@@ -239,10 +276,11 @@ SECTION = Section(
     name="identifiability",
     source="after Brunner et al. (2020), section 3",
     place=65,
-    needs=("probs", "attention", *(f"identifiability_{name}" for name in COLUMNS)),
+    needs=("probs", "attention", *(f"{BEGIN}{name}" for name in COLUMNS)),
+    uses=(f"{BEGIN}layer_*", f"{BEGIN}logit_change_double"),
     per_text=per_text,
     compared=True,
-    tables=(WHOLE, BY_LENGTH),
+    tables=(WHOLE, BY_LENGTH, BY_LAYER),
     figures=(Drawn("identifiability_by_length", figure=by_length, describe=_figure_words),),
     sentences=Sentence(
         WHOLE,
