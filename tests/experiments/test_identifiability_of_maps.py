@@ -1,7 +1,5 @@
 """What heads' own sums leave open of a Transformer's attention: every row, head and layer replaced at once."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -104,9 +102,7 @@ def test_intervals_are_means_of_intervals_of_heads(make, reduction):
     subject = make(reduction)
     batch = texts(subject, 12)
     made = identifiability.measure(subject, batch)
-    twin = copy.copy(subject)
-    twin.model = copy.deepcopy(subject.model).double()
-    read = twin.read(batch, rows=True)
+    read = subject.in_double().read(batch, rows=True)
     inside = subject.attendable(batch)[0].numpy()
     heads = range(3) if subject.reduction.head is None else [subject.reduction.head]
     bounds, total = np.zeros((2, 12)), 0.0

@@ -6,7 +6,6 @@ and layers are independent of one another: where each keeps its output, the valu
 L: input positions of a text, T of them its tokens, D: layers, H: heads.
 """
 
-import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,9 +46,7 @@ class Heads:
     def __init__(self, subject):
         check_reduction(subject)
         self.subject = subject
-        self.twin = object.__new__(type(subject))
-        self.twin.__dict__ |= subject.__dict__
-        self.twin.model = copy.deepcopy(subject.model).double()
+        self.twin = subject.in_double()
 
     def told(self, text: Batch, *, epsilon: float, top: int) -> Told:
         """Of one text, a batch without padding. Tokens of the text exchange weights; markers keep theirs, in every row.
