@@ -48,9 +48,11 @@ def far(
         if allowed is not None:
             inside = allowed[part] if width == length else np.take_along_axis(allowed[part], places, 1)
             of_own = of_own * inside[:, None]
-        if width < length or allowed is not None:  # orthonormal again; what has no length any more is no equation
+        if allowed is not None:  # orthonormal again; what has no length any more is no equation
             _, sizes, of_own = np.linalg.svd(of_own, full_matrices=False)
             of_own = of_own * (sizes > NO_LENGTH)[:, :, None]
+        elif width < length:
+            of_own = np.linalg.qr(of_own.transpose(0, 2, 1))[0].transpose(0, 2, 1)
         walked = _walked(of_own, own, None if allowed is None else inside)
         if width == length:
             others[part] = walked
