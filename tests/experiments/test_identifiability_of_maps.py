@@ -196,6 +196,35 @@ def test_frozen_parameters_are_no_matter():
         np.testing.assert_array_equal(identifiability.measure(frozen, texts(frozen, 11))[name], values, err_msg=name)
 
 
+@pytest.mark.parametrize("where", ["in_double", "read"])
+def test_a_model_that_does_not_run_in_float64(where, monkeypatch):
+    """Its own precision has to do: the limits are the same to rounding, and no change in float64 is claimed."""
+    subject = bert()
+    batch = texts(subject, 14, 9)
+    exact = identifiability.measure(subject, batch)
+    read = SelfAttention.read
+
+    def refusing(self, *given, **options):
+        if where == "in_double" or self.model.dtype == torch.float64:
+            raise RuntimeError("expected Float32, got Double")
+        return read(self, *given, **options)
+
+    monkeypatch.setattr(SelfAttention, where, refusing)
+    made = identifiability.measure(subject, batch)
+    for row in range(2):
+        np.testing.assert_allclose(made[HIGH][row], exact[HIGH][row], atol=1e-4)
+        assert made[CHANGE][row] < 1e-5 and np.isnan(made[DOUBLE][row]) and made[TVD][row] > 0.01
+
+
+def test_an_error_of_the_model_is_not_hidden(monkeypatch):
+    subject = bert()
+    batch = texts(subject, 5)
+    subject.attention(batch)
+    monkeypatch.setattr(SelfAttention, "read", lambda *given, **options: (_ for _ in ()).throw(RuntimeError("broken")))
+    with pytest.raises(RuntimeError, match="broken"):
+        identifiability.measure(subject, batch)
+
+
 @pytest.mark.parametrize("reduction", ["rollout", "flow"])
 def test_a_reduction_that_is_no_mean_is_refused(reduction):
     subject = bert(reduction)

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 
 from attnfaith.experiments._alternatives import Alternatives, Part, of_parts
-from attnfaith.experiments._polytope import Polytope
+from attnfaith.experiments._polytope import DOUBLE, Polytope
 from attnfaith.experiments._walks import far
 from attnfaith.subjects import Batch, SubjectError
 from attnfaith.subjects.attention_hook import Edit, Map
 
 
+NO_DOUBLE = (RuntimeError, TypeError, ValueError)  # what models raise that have kernels of one precision alone
 MASKED = -5e3  # scores up to here are those of places that a row may not look at; some models add -10000 to them
 
 
@@ -26,7 +27,7 @@ class Told:
     """Of one text: own (T,), the attention that is shown, in float64; `shown`, what it could be; of every layer, over the
     rows that matter and all heads: `tvd` (D,), mean distance that was reached, and `rows` (D,), their number. change and
     change_double: the largest change of a logit when all rows have other attention, in the model's own arithmetic and in
-    float64.
+    float64, NaN of a model that does not run in it.
     """
 
     own: np.ndarray
@@ -38,7 +39,9 @@ class Told:
 
 
 class Heads:
-    """A subject with attention maps and a twin of it in float64: to float64 alternatives change nothing, to about 1e-12.
+    """A subject with attention maps and a twin of it in float64, to which alternatives change nothing, to about 1e-12.
+
+    Without a twin, of a model that does not run in float64, the subject itself is read: its rounding is what remains.
 
     Raises SubjectError for a subject whose reduction is no mean of rows, such as rollout.
     """
@@ -46,7 +49,10 @@ class Heads:
     def __init__(self, subject):
         check_reduction(subject)
         self.subject = subject
-        self.twin = subject.in_double()
+        try:
+            self.twin = subject.in_double()
+        except NO_DOUBLE:
+            self.twin = None
 
     def told(self, text: Batch, *, epsilon: float, top: int) -> Told:
         """Of one text, a batch without padding. Tokens of the text exchange weights; markers keep theirs, in every row.
@@ -55,12 +61,15 @@ class Heads:
         that the logits depend on get one far alternative, by a walk (`_walks.far`).
         """
         inside = self.subject.attendable(text)[0].cpu().numpy()
-        with torch.enable_grad():
-            watching = _Watching(self.subject.sites.layers)
-            read = self.twin.read(text, watching)
-            matter = watching.rows(read.logits)
-        weights = [one.weights[0].detach().cpu().numpy() for one in read.maps]
-        values = [one.values[0].detach().cpu().numpy()[:, inside] for one in read.maps]
+        try:
+            read, matter = self._read(text)
+        except NO_DOUBLE:
+            if self.twin is None:
+                raise
+            self.twin = None
+            read, matter = self._read(text)
+        weights = [one.weights[0].detach().double().cpu().numpy() for one in read.maps]
+        values = [one.values[0].detach().double().cpu().numpy()[:, inside] for one in read.maps]
         allowed = [_allowed(one)[:, :, inside] for one in read.maps]
         others = [self._far(*one, inside) for one in zip(weights, values, allowed, matter, strict=True)]
         own, shown, rows = self._shown(weights, values, allowed, matter[-1], inside, epsilon, top)
@@ -74,8 +83,20 @@ class Heads:
             np.array([one.mean() if one.size else 0.0 for one in distances]),
             np.array([one.size for one in distances]),
             self._change(self.subject, text, others),
-            self._change(self.twin, text, others),
+            self._change(self.twin, text, others) if self.twin else np.nan,
         )
+
+    def _read(self, text: Batch):
+        """Maps, and of each layer the rows (L,) bool that logits depend on."""
+        watching = _Watching(self.subject.sites.layers)
+        with torch.enable_grad():
+            read = (self.twin or self.subject).read(text, watching)
+            return read, watching.rows(read.logits)
+
+    @property
+    def rounding(self) -> float:
+        """Relative precision to which values are known."""
+        return DOUBLE if self.twin else float(torch.finfo(next(iter(self.subject.parameters())).dtype).eps)
 
     def _far(self, weights, values, allowed, matter, inside) -> np.ndarray:
         """Other weights (H,L,L) of a layer, in the rows that matter."""
@@ -87,7 +108,7 @@ class Heads:
             some = mass > 0
             if its_values.size and some.any():
                 given = own[some] / mass[some, None]
-                new = far(its_values, given, allowed=may[rows[some]] | (given > 0))
+                new = far(its_values, given, allowed=may[rows[some]] | (given > 0), rounding=self.rounding)
                 others[head][np.ix_(rows[some], inside)] = mass[some, None] * new
         return others
 
@@ -110,7 +131,8 @@ class Heads:
         for layer, head, row, mass in rows:
             places = allowed[layer][head, row].nonzero()[0]
             own = weights[layer][head, row, inside][places] / mass
-            polytope = Polytope.of(values[layer][head][places], own / own.sum(), epsilon=epsilon / mass)
+            given = {"epsilon": epsilon / mass, "rounding": self.rounding}
+            polytope = Polytope.of(values[layer][head][places], own / own.sum(), **given)
             parts.append(Part(polytope, places, float(mass / total)))
         shown = of_parts(parts, held, top=top)
         for part in parts:

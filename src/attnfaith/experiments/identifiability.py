@@ -47,7 +47,11 @@ COLUMNS = {
         "with attention maps other attention in every row, head and layer at once",
     ),
     "identifiability_logit_change_double": Column(
-        dtype="float64", unit="logits", range=(0.0, None), undefined=_FEW, doc="the same in float64"
+        dtype="float64",
+        unit="logits",
+        range=(0.0, None),
+        undefined=f"{_FEW}, and where the model does not run in float64",
+        doc="the same in float64",
     ),
     "identifiability_layer_tvd": Column(
         ("D",),
@@ -112,8 +116,8 @@ def measure(
     500 tokens x equations it is of no use and not tried, nor of more than one row.
 
     Limits come from rank or linear programmes, each with a proof to 1e-7. States of a pooled model are known to its
-    rounding, and what only rounding tells apart is the same; maps are read in float64. Nothing is random. Raises ValueError
-    as `check` says, SubjectError as `check_model`.
+    rounding, and what only rounding tells apart is the same; maps are read in float64, if the model runs in it. Nothing is
+    random. Raises ValueError as `check` says, SubjectError as `check_model`.
 
     Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
     intervals are this package's.
