@@ -16,9 +16,10 @@ ROWS_AT_ONCE = 1000
 
 
 def markers_of(tokenizer) -> frozenset[int]:
-    """The ids of the tokens that a tokenizer puts around and behind texts."""
+    """The ids of the tokens that a tokenizer, or a configuration, puts around and behind texts."""
     ids = (getattr(tokenizer, f"{role}_token_id", None) for role in ROLES)
-    return frozenset(number for number in ids if number is not None)
+    several = (number if isinstance(number, list | tuple) else [number] for number in ids)  # an end may be one of many
+    return frozenset(number for numbers in several for number in numbers if number is not None)
 
 
 def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers: Collection[int]):
