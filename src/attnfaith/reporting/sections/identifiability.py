@@ -182,8 +182,8 @@ def by_length(record) -> "Figure":
     lower.scatter(lengths, own, s=14, color=ATTENTION, alpha=0.8, linewidths=0)
     lower.set_ylabel("largest weight and its interval")
     lower.set_xlabel("tokens of the text")
-    for axes in (upper, lower):
-        axes.set_ylim(-0.02, 1.02)
+    for axes, top in ((upper, 1.0), (lower, max(high.max(initial=0.0), 1e-3))):
+        axes.set_ylim(-0.02 * top, 1.02 * top)
         axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
         axes.set_axisbelow(True)
     if not defined.any():
