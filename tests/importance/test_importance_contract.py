@@ -96,7 +96,7 @@ def measured(producer, model, batch, seed=0):
 
 
 NOT_AFFINE = {"exact_contribution"}
-TOY = {"attention_norm", "exact_contribution", "gradient_hidden_to_input", "lrp"}
+TOY = {"attention_norm", "identifiability", "exact_contribution", "gradient_hidden_to_input", "lrp"}
 CLASSIFIER = {"attention_norm", "exact_contribution", "gradient_hidden_to_input", "lrp"}
 """All that refuses a subject: logits that are not affine in attention; the toy, without states and without our layers; and
 classifiers of transformers, of which one head of one layer is shown.
@@ -433,5 +433,6 @@ def test_columns_make_a_record(producer, shared_model, tiny_rows, tiny_batch):
         "attention": [a[1 : 1 + len(row["tokens"])].tolist() for a, row in zip(attention.detach(), rows, strict=True)],
     }
     columns |= producer.measure(model, tiny_batch(rows), seed=0, **OPTIONS.get(producer.__name__.rpartition(".")[2], {}))
-    made = record.build(columns, producer.COLUMNS)
-    assert set(producer.COLUMNS) <= set(made.column_names)
+    declared = columns_of(producer, subject_of(model))
+    made = record.build(columns, declared)
+    assert set(declared) <= set(made.column_names)

@@ -21,7 +21,9 @@ CAPABILITIES = {
     "states": "its attention is one sum of states, in the stages encoded, attend and decode",
     "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights; not affine in attention are "
     "a readout of tanh and the words of a hierarchical model",
-    "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites",
+    "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites, in_double",
+    "weighted sums": "what its attention weighs is known, and that nothing else is made of attention: states, or attention "
+    "maps",
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
 """What a subject may be able to do, and the methods that do it. A producer names those it NEEDS."""

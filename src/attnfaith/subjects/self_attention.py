@@ -4,6 +4,7 @@ Shapes: B instances, L input positions, which are the places of attention, H hea
 embedding, D the size of a head's values.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -56,7 +57,7 @@ class SelfAttention:
     """
 
     kind = "text classifiers of transformers"
-    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "intervention"})
+    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "weighted sums", "intervention"})
     contextual = True
     level = "token"
 
@@ -89,6 +90,13 @@ class SelfAttention:
         other.reduction = Reduction.of(reduction)
         other.reduction.chosen(len(self.sites.layers))
         other.capabilities = self.capabilities - {"intervention"} | ({"intervention"} if other.reduction.one_head else set())
+        return other
+
+    def in_double(self) -> "SelfAttention":
+        """A copy of the model in float64, beside which it is seen what rounding does."""
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__
+        other.model = copy.deepcopy(self.model).double()
         return other
 
     @property
