@@ -29,7 +29,7 @@ CAPABILITIES = {
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
 """What a batch holds of each input position."""
 
-COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter")
+COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced")
 """What a subject or a producer keeps in a batch, so that it is made once."""
 
 
