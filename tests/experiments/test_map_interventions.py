@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.experiments import _maps, map_erasure, map_permutation, map_uniform
+from attnfaith.experiments import _maps, map_erasure, map_permutation, map_uniform, marker_attention
 from attnfaith.experiments._maps import Asked
 from attnfaith.measurement import MeasurementError, check_options
 from attnfaith.subjects import SubjectError
@@ -252,7 +252,7 @@ def named(batch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_orders_and_flips(kind):
     """Each number of tokens is where the decision first changes, read anew one removal at a time."""
-    subject = classifier(kind)
+    subject = classifier(kind, scale=30.0 if kind == "bert" else 12.0)
     batch = named(batch_of(subject, [6, 4, 7, 8, 9, 5], seed=3))
     made = map_erasure.measure(subject, batch, layers="all", draws=3)
     own, shown = said(subject, batch).argmax(1).tolist(), subject.attention(batch).double().numpy()
@@ -363,3 +363,20 @@ def test_a_layer_that_there_is_not(name):
 def test_a_model_of_one_attention_has_no_maps(tiny_model, tiny_rows, tiny_batch):
     with pytest.raises(SubjectError, match="'map_uniform' needs 'attention maps'"):
         map_uniform.measure(tiny_model(), tiny_batch(tiny_rows([3])))
+
+
+@pytest.mark.parametrize("reduction", ["last", "all", "rollout", {"layers": 0, "head": 1}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_share_on_markers(kind, reduction):
+    """1 less what the reduced row has on the text; nothing where a model has no markers."""
+    subject = classifier(kind, reduction=reduction)
+    batch = batch_of(subject, [5, 3, 1])
+    shares = marker_attention.measure(subject, batch)["marker_attention"]
+    read = subject.read(batch, rows=True)
+    chosen = subject.reduction.chosen(2)
+    whole = subject.reduction([read.maps[layer].weights for layer in chosen], read.rows).detach().numpy()
+    outside = ~subject.attendable(batch).numpy()
+    np.testing.assert_allclose(shares, (whole * outside).sum(1), atol=1e-6)
+    assert (np.array(shares) > 0.01).all() or kind == "gpt2"
+    if kind == "gpt2":
+        np.testing.assert_allclose(shares, 0, atol=1e-6)
