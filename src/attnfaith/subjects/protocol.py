@@ -103,8 +103,9 @@ class Batch(dict):
         return batch
 
     def alone(self, row: int) -> "Batch":
-        """One instance, without padding."""
-        return self.take(torch.tensor([row], device=self["input_ids"].device), int(self["attention_mask"][row].sum()))
+        """One instance, without padding, but for one position of a text of none."""
+        length = max(1, int(self["attention_mask"][row].sum()))
+        return self.take(torch.tensor([row], device=self["input_ids"].device), length)
 
 
 class Subject(Protocol):

@@ -312,7 +312,7 @@ class SelfAttention:
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
         if self.sites.together == "padded" or len(batch["input_ids"]) == 1:
             return self._read(batch, edit, embedded, keep, rows, after)
-        lengths = batch["attention_mask"].sum(1)
+        lengths = batch["attention_mask"].sum(1).clamp(min=1)
         groups = [(lengths == length).nonzero().squeeze(1) for length in lengths.unique()]
         if self.sites.together == "one at a time":
             groups = [row for group in groups for row in group.split(1)]
@@ -334,8 +334,14 @@ class SelfAttention:
         return prefix_of(self.model, self._given(batch), self.sites.layers[layer])
 
     def _given(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """What the model is called with. A text of no position, such as one without markers, is read as one of padding."""
         names = TEXT if self.sites.token_types else TEXT[:2]
-        return {name: batch[name] for name in names if batch.get(name) is not None}
+        given = {name: batch[name] for name in names if batch.get(name) is not None}
+        mask = given["attention_mask"]
+        if bool((empty := ~mask.bool().any(1)).any()):
+            given["attention_mask"] = mask.clone()
+            given["attention_mask"][empty, 0] = 1
+        return given
 
     def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
         given = self._given(batch)
