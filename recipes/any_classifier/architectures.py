@@ -178,11 +178,16 @@ def tried_within(kind: str, seconds: float) -> dict[str, object]:
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(tried(kind)), daemon=True)
     process.start()
-    row = receiver.recv() if receiver.poll(seconds) else None
+    sender.close()  # so that the end of the process is seen
+    row = {"type": kind, "class": types()[kind], "verdict": "not built", "reason": f"nothing came of it within {seconds:g} s"}
+    try:
+        if receiver.poll(seconds):
+            row = receiver.recv()
+    except EOFError:
+        row["reason"] = "its process ended"
     process.kill()
     process.join()
-    said = f"nothing came of it within {seconds:g} s"
-    return row or {"type": kind, "class": types()[kind], "verdict": "not built", "reason": said}
+    return row
 
 
 def page(table: pd.DataFrame) -> str:

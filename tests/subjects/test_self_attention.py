@@ -272,6 +272,18 @@ def test_a_text_that_spells_a_marker_has_one_as_the_model_reads_it():
     assert of.attendable(some).sum() == 2 and of.attention(some).count_nonzero() == 2
 
 
+def test_an_encoder_and_decoder_answers_at_the_one_end_of_a_text():
+    of = subject("t5", {"layers": "last", "head": 0})
+    some = of.encode(["the old ship sank", "a film", ""])
+    assert of.read(some, rows=True).rows.nonzero().tolist() == [[0, 5], [1, 3], [2, 1]]
+    close(of.predict(of.encode(["a film"]))[0], of.predict(some)[1])
+    with pytest.raises(SubjectError, match=r"^text '1' has 2 end markers \(token 2\), and T5ForSequenceClassification answers"):
+        of.encode(["a film", "the [SEP] ship"])
+    without = SelfAttention(of.model, tokenizer(markers=False))
+    with pytest.raises(SubjectError, match=r"^text '0' has 0 end markers"):
+        without.encode(["a film"])
+
+
 def test_pairs_have_the_tokens_of_both_texts():
     of = subject("bert")
     some = of.encode([("the old ship", "a film"), ("ship", "")])

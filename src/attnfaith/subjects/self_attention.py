@@ -136,7 +136,20 @@ class SelfAttention:
             raise SubjectError(
                 f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
             )
+        self._check_ends(rows)
         return rows
+
+    def _check_ends(self, rows) -> None:
+        """An encoder–decoder reads its answer at the last end marker of a text, and wants as many in each."""
+        end = self.config.eos_token_id
+        if not (self.config.is_encoder_decoder and isinstance(end, int)):
+            return
+        for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
+            if ids.count(end) != 1:
+                raise SubjectError(
+                    f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(self.model).__name__} answers at "
+                    "the one that its tokenizer puts behind a text: take the spelled ones out, or give the model's own tokenizer"
+                )
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
