@@ -145,7 +145,20 @@ class SelfAttention:
             raise SubjectError(
                 f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
             )
+        self._check_ends(rows)
         return rows
+
+    def _check_ends(self, rows) -> None:
+        """An encoder–decoder reads its answer at the last end marker of a text, and wants as many in each."""
+        end = self.config.eos_token_id
+        if not (self.config.is_encoder_decoder and isinstance(end, int)):
+            return
+        for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
+            if ids.count(end) != 1:
+                raise SubjectError(
+                    f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(self.model).__name__} answers "
+                    "at the one behind a text: take spelled ones out, or give the model's own tokenizer, which puts it there"
+                )
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
@@ -254,8 +267,8 @@ class SelfAttention:
         weights = self.reduction([one.weights for one in read.maps], read.rows).double()
         if bool((nothing := ~read.rows.any(1)).any()):
             raise SubjectError(
-                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says (such "
-                "as where a tanh gives exactly 1): no row of its attention can be shown"
+                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says ("
+                "such as where a tanh gives exactly 1): no row of its attention can be shown"
             )
         inside = self.attendable(batch)
         on_text = torch.where(inside, weights, 0.0)
@@ -344,7 +357,7 @@ class SelfAttention:
         return prefix_of(self.model, self._given(batch), self.sites.layers[layer])
 
     def _given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
+        """What the model is called with: behind texts its own padding, by which some find ends; of no text one such token.
 
         Raises SubjectError for padding on the left, which would shift positions.
         """
@@ -353,8 +366,8 @@ class SelfAttention:
         ids, mask = given["input_ids"], given["attention_mask"]
         if bool(mask.all()):
             return given
-        padding = torch.tensor(sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None) or 0})).to(ids.device)
-        left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], padding) & mask.any(1)
+        padding = sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None)} - {None})
+        left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], torch.tensor(padding, device=ids.device)) & mask.any(1)
         if bool(left.any()):
             raise SubjectError(
                 f"{int(left.sum())} of {len(ids)} texts are padded on the left, which shifts their positions: give what "

@@ -103,7 +103,7 @@ class _Named(Edit):
 
 @contextmanager
 def eager(model) -> Iterator[None]:
-    """Within, a model computes attention step by step ("eager"), so that its weights are there to be read; after it as before."""
+    """Within, a model computes attention step by step ("eager"), so that its weights are there; after it as before."""
     configurations = {id(config): config for config in _configurations(model)}.values()
     own = [(config, config._attn_implementation) for config in configurations]
     try:
@@ -250,8 +250,8 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     """Compare what the model returns as its attention, if it does, with the maps; None: look at the shapes alone.
 
     Every layer's map has to be among what is returned, of a decoder that keeps those over the encoder to itself any map; and
-    what is returned and has rows of sum 1 has to be a map. Scores count as their map: so SqueezeBERT has it. Layers of linear
-    attention return other things.
+    what is returned and has rows of sum 1 has to be a map. Scores count as their map: so SqueezeBERT has it. Layers of
+    linear attention return other things.
     """
     try:
         output = model(**text, output_attentions=True)
