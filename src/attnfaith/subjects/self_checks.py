@@ -59,7 +59,10 @@ class Uniform(Edit):
 
 
 class Least(Edit):
-    """Every row of one layer puts all its weight where it put the least of what it attends to: far from what it was."""
+    """Every row of one layer puts all its weight where it put the least of what it attends to: far from what it was.
+
+    One that attends to a single key, as rows of a sparse projection may, attends to the next one.
+    """
 
     def __init__(self, layer: int):
         self.layer = layer
@@ -68,6 +71,7 @@ class Least(Edit):
         if number != self.layer:
             return weights
         place = weights.masked_fill(weights <= 0, torch.inf).argmin(-1, keepdim=True)
+        place = (place + ((weights > 0).sum(-1, keepdim=True) == 1)) % weights.shape[-1]
         return torch.zeros_like(weights).scatter_(-1, place, 1)
 
 
