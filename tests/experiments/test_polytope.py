@@ -124,12 +124,12 @@ def test_against_programmes_one_at_a_time(length, size):
     stays(values, attention, told.attention)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_the_search_ends_where_no_step_goes_further(seed):
     """x has the largest sum of sign(x - a) x of all; and what it is at least: the furthest vertex of an interval's end."""
-    values, attention = drawn(25, 4, seed)
+    values, attention = drawn(40, 15, seed)
     told = alternatives(values, attention)
-    matrix, kept = np.vstack([values.T, np.ones(25)]), np.append(values.T @ attention, 1)
+    matrix, kept = np.vstack([values.T, np.ones(40)]), np.append(values.T @ attention, 1)
     signs = np.where(told.attention > attention, 1.0, -1.0)
     assert signs @ told.attention == pytest.approx(-linprog(-signs, A_eq=matrix, b_eq=kept).fun, abs=1e-7)
 
