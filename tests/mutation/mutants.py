@@ -64,6 +64,7 @@ TESTS = {
     f"{IMPORTANCE}/_removal.py": ("tests/importance/test_leave_one_out.py",),
     f"{IMPORTANCE}/_fast/lrp_rules.py": ("tests/importance/test_lrp.py",),
     f"{MODELS}/projections.py": ("tests/models/test_projections.py",),
+    f"{MODELS}/modeling_self_attention_classifier.py": ("tests/models/test_self_attention_classifier.py",),
     f"{MODELS}/alignments.py": ("tests/models/test_alignments.py", "tests/models/test_golden.py"),
     f"{MODELS}/encoders.py": ("tests/models/test_encoders.py", "tests/models/test_modeling.py"),
     "src/attnfaith/data/own_cut.py": ("tests/data/test_own_data.py",),
@@ -445,6 +446,13 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "torch.where(values == 0, 1.0, values.tanh() / values)",
             "1 - values.tanh().square()",
         ),
+    ),
+    f"{MODELS}/modeling_self_attention_classifier.py": (
+        ("a precision asked for and not given", ".to(dtype or scores.dtype)", ".to(scores.dtype)"),
+        ("every softmax of sequences", "scores.dim() != 4 or", "scores.dim() < 3 or"),
+        ("softmax where layers run again", "self._projecting(function), *args", "function, *args"),
+        ("the mask of another attention", "deepcopy(model.config)", "model.config"),
+        ("a broken score that nobody sees", "project(last, ~masked, config)", "project(last, ~masked & ~last.isnan(), config)"),
     ),
     f"{MODELS}/projections.py": (
         (

@@ -31,7 +31,7 @@ CAPABILITIES = {
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
 """What a batch holds of each input position."""
 
-COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter")
+COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced")
 """What a subject or a producer keeps in a batch, so that it is made once."""
 
 
@@ -105,8 +105,9 @@ class Batch(dict):
         return batch
 
     def alone(self, row: int) -> "Batch":
-        """One instance, without padding."""
-        return self.take(torch.tensor([row], device=self["input_ids"].device), int(self["attention_mask"][row].sum()))
+        """One instance, without padding, but for one position of a text of none."""
+        length = max(1, int(self["attention_mask"][row].sum()))
+        return self.take(torch.tensor([row], device=self["input_ids"].device), length)
 
 
 class Subject(Protocol):

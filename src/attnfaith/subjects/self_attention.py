@@ -16,6 +16,7 @@ from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
+from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.self_checks import Sites, checked, eager, vocabulary_size
@@ -240,10 +241,16 @@ class SelfAttention:
 
     @torch.no_grad()
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of `attention` (B,L), and the share (B,) of the reduced row that lies on markers."""
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row that lies on markers; kept in the batch."""
+        if "reduced" not in batch:
+            batch["reduced"] = self._reduced(batch)
+        return batch["reduced"]
+
+    def _reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         layers = self.reduction.chosen(len(self.sites.layers))
         numbers = {self.sites.layers[layer] for layer in layers}
         read = self.read(batch, keep=numbers.__contains__, rows=True)
+        batch["matter"] = read.rows
         weights = self.reduction([one.weights for one in read.maps], read.rows).double()
         if bool((nothing := ~read.rows.any(1)).any()):
             raise SubjectError(
@@ -255,30 +262,42 @@ class SelfAttention:
         total = on_text.sum(1, keepdim=True)
         return torch.where(total > 0, on_text / total, inside / inside.sum(1, keepdim=True).clamp(min=1)), 1 - total[:, 0]
 
+    @torch.no_grad()
+    def matter(self, batch: Batch) -> torch.Tensor:
+        """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
+        if "matter" not in batch:
+            batch["matter"] = self.read(batch, keep=lambda number: False, rows=True).rows
+        return batch["matter"]
+
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) with the weights (B,L) in the rows that matter of the reduction's one head, or (B,K,C) with (B,K,L).
 
         Tokens share what the head gives tokens of the text; markers keep theirs. All other attention is the model's own, but
         what follows it.
         """
-        if attention.dim() == 3:
-            return self._under_several(batch, attention)
-        if "matter" not in batch:
-            with torch.no_grad():
-                batch["matter"] = self.read(batch, keep=lambda number: False, rows=True).rows
         (layer,) = self.reduction.chosen(len(self.sites.layers))
-        inside = self.attendable(batch)
-        edit = _Given(self.sites.layers[layer], self.reduction.head, attention, inside, batch["matter"])
-        return self.read(batch, edit, keep=lambda number: False).logits
+        count, draws = len(attention), attention.shape[1] if attention.dim() == 3 else 1
+        if draws > 1 and "prefix" not in batch:
+            batch["prefix"] = self.prefix(batch, layer)
+        owner = torch.arange(count, device=self.device).repeat_interleave(draws)
+        of_text = (part[owner] for part in (self.attendable(batch), self.matter(batch)))
+        edit = _Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), *of_text)
+        logits = self.edited(batch, owner, edit, batch.get("prefix"))
+        return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
 
-    def _under_several(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
-        """Logits (B,K,C) under attentions (B,K,L): the texts are read K times, as many as fit at once."""
-        count, draws, width = attention.shape
-        owner = torch.arange(count, device=attention.device).repeat_interleave(draws)
-        flat, parts = attention.flatten(0, 1), [attention.new_zeros(0, self.num_labels)]
-        for some in torch.arange(len(owner), device=attention.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
-            parts.append(self.intervene(batch.take(owner[some]), flat[some]))
-        return torch.cat(parts).unflatten(0, (count, draws))
+    def edited(self, batch: Batch, owner: torch.Tensor, edit: Edit, prefix: Prefix | None = None) -> torch.Tensor:
+        """Logits (N,C) of copies `owner` (N,) of a batch's instances under an edit of these copies, as many as fit at once.
+
+        edit: its `take` is asked for the part that is of some of the copies. prefix: see `prefix`; of this very batch.
+        """
+        width = batch["input_ids"].shape[1]
+        parts = [torch.zeros(0, self.num_labels, device=self.device)]
+        step = max(1, TOKENS_AT_ONCE // max(1, width))
+        for some in torch.arange(len(owner), device=self.device).split(step) if len(owner) else ():
+            after = None if prefix is None else (prefix, owner[some])
+            part = edit.take(some, width)
+            parts.append(self.read(batch.take(owner[some]), part, keep=lambda number: False, after=after).logits)
+        return torch.cat(parts)
 
     def read(
         self,
@@ -288,19 +307,21 @@ class SelfAttention:
         *,
         keep: Callable[[int], bool] | None = None,
         rows: bool = False,
+        after: tuple[Prefix, torch.Tensor] | None = None,
     ) -> Read:
         """One forward pass, edited and read: see `Read`.
 
         edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, which alone
         come back. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps that
-        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter.
+        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter. after: what is
+        known of the texts, see `prefix`, and which of its instances those of the batch are; maps before it are not made.
 
         A model that padding disturbs reads texts of one length at a time; `Edit.take` is asked for the part of an
         edit that is of them.
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
         if self.sites.together == "padded":
-            return self._read(batch, edit, embedded, keep, rows)
+            return self._read(batch, edit, embedded, keep, rows, after)
         lengths = _lengths(batch["attention_mask"])
         groups = [(lengths == length).nonzero().squeeze(1) for length in lengths.unique()]
         if self.sites.together == "one at a time":
@@ -311,6 +332,16 @@ class SelfAttention:
             of_group = None if embedded is None else embedded[chosen, :length]
             parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
         return _joined(parts, torch.cat(groups), batch["input_ids"].shape[1])
+
+    def prefix(self, batch: Batch, layer: int) -> Prefix | None:
+        """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
+        read(copies, edit, after=(prefix, rows)) says the same as read(copies, edit), copies being batch.take(rows).
+
+        None where nothing is saved: a model that cannot be read so, or that reads texts of one length at a time.
+        """
+        if self.sites.together != "padded":
+            return None
+        return prefix_of(self.model, self._given(batch), self.sites.layers[layer])
 
     def _given(self, batch: Batch) -> dict[str, torch.Tensor]:
         """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
@@ -334,7 +365,7 @@ class SelfAttention:
         given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
 
-    def _read(self, batch, edit, embedded, keep, rows) -> Read:
+    def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
         given = self._given(batch)
         last = self.sites.layers[-1]
         watched = _Watched(edit, last) if rows else edit
@@ -345,6 +376,10 @@ class SelfAttention:
                 stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
             if rows:
                 stack.enter_context(torch.enable_grad())
+            if after is not None:
+                prefix, chosen = after
+                hook.number = prefix.skipped
+                stack.enter_context(prefix.given(chosen))
             stack.enter_context(hook)
             logits = self.model(**given).logits
         if hook.number != self.sites.maps or any(one.weights.shape[2] != one.weights.shape[3] for one in hook.maps):
