@@ -95,17 +95,20 @@ def measured(producer, model, batch, seed=0):
 
 
 NOT_AFFINE = {"exact_contribution"}
+LAYERED = {"alti", "flow", "globenc", "rollout", "value_zeroing"}
 TOY = {"attention_norm", "exact_contribution", "gradient_hidden_to_input", "lrp"}
-"""All that refuses a subject: logits that are not affine in attention; the toy, without states and without our layers."""
+"""All that refuses a subject: logits that are not affine in attention; attention that is no stack of layers, which neither
+the toy nor our classifiers have; the toy besides, without states and without our layers.
+"""
 
 
 def refused(producer, model, batch):
     """Whether the producer is one of those that cannot measure this model, and says so."""
     subject, name = subject_of(model), producer.__name__.rpartition(".")[2]
     if isinstance(subject, Toy):
-        refusing = TOY
+        refusing = LAYERED | TOY
     else:
-        refusing = NOT_AFFINE if subject.level == "word" or subject.config.readout != "affine" else set()
+        refusing = LAYERED | (NOT_AFFINE if subject.level == "word" or subject.config.readout != "affine" else set())
     if name in refusing:
         with pytest.raises(
             SubjectError, match=f"^'{name}' needs '.*, which this subject .* lacks; subjects that can have it"
@@ -262,10 +265,10 @@ def test_what_a_subject_lacks_is_named(tiny_model, tiny_rows):
         assert set(module.COLUMNS) >= set(needs := getattr(module, "COLUMN_NEEDS", {}))
         assert all(set(CAPABILITIES) >= one for one in needs.values())
     for subject, refusing in (
-        (Toy(), TOY),
-        (subject_of(tiny_model(readout="tanh")), NOT_AFFINE),
-        (subject_of(tiny_model(hierarchy="word")), NOT_AFFINE),
-        (subject_of(tiny_model()), set()),
+        (Toy(), LAYERED | TOY),
+        (subject_of(tiny_model(readout="tanh")), LAYERED | NOT_AFFINE),
+        (subject_of(tiny_model(hierarchy="word")), LAYERED | NOT_AFFINE),
+        (subject_of(tiny_model()), LAYERED),
     ):
         assert {name for name, module in modules.items() if not module.NEEDS <= subject.capabilities} == refusing
 
