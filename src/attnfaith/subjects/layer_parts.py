@@ -66,6 +66,7 @@ class Norm:
     centred: bool
 
     @classmethod
+    @torch.no_grad()
     def of(cls, call: Call) -> "Norm":
         """Of what a module made of (1,L,E). Raises SubjectError for a module that computes something else."""
         ones = call.given.new_ones(1, 1, call.given.shape[-1])
