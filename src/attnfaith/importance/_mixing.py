@@ -13,8 +13,8 @@ from attnfaith.subjects.reduction import Reduction
 
 
 def rolled_out(subject: Subject, batch: Batch, mixing: Callable[[Batch, list], Iterable[torch.Tensor]]) -> list:
-    """(T,) of each instance: the mean of the rows that matter of M_n ... M_1, at the tokens; M_l are the matrices (L,L) in
-    float64 that `mixing` makes of a text and its layers. What lies on markers is left out.
+    """(T,) of each instance: the mean of the rows that matter of M_n ... M_1, divided by its sum, at the tokens; M_l are the
+    matrices (L,L) in float64 that `mixing` makes of a text and its layers. What lies on markers is left out.
 
     Each text is read alone, so without padding.
     """
@@ -27,10 +27,11 @@ def rolled_out(subject: Subject, batch: Batch, mixing: Callable[[Batch, list], I
 
 
 def carried(matrices: Iterable[torch.Tensor], matter: torch.Tensor) -> torch.Tensor:
-    """(L,): the mean of the rows `matter` (L,) bool of the product of matrices (L,L), first layer first."""
+    """(L,): the mean of the rows `matter` (L,) bool of the product of matrices (L,L), first layer first, over its sum."""
     rows = matter.double() / matter.sum()
     for one in reversed(list(matrices)):
         rows = rows @ one
+        rows = rows / rows.sum()  # at every step: products of many layers are too large for any number
     return rows
 
 

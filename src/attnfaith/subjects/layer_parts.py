@@ -21,7 +21,7 @@ from attnfaith.subjects.layers import Call, Layer
 from attnfaith.subjects.protocol import SubjectError
 
 
-NUMBERS_AT_ONCE = 2**24
+NUMBERS_AT_ONCE = 2**20
 """Of the vectors of rows that are made together."""
 ROUNDING = 2e-6
 """Of the largest of numbers, how far their sums may be off; besides one in 10,000 of the least part, so that none lacks."""
@@ -87,9 +87,8 @@ class Norm:
 
     def __call__(self, vectors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Vectors (R,L,E) of rows."""
-        if self.centred:
-            vectors = vectors - vectors.mean(-1, keepdim=True)
-        return vectors * self.gain / self.scale[rows].unsqueeze(1)
+        factor = (self.gain / self.scale[rows]).unsqueeze(1)
+        return (vectors - vectors.mean(-1, keepdim=True)).mul_(factor) if self.centred else vectors * factor
 
 
 class LayerParts:
