@@ -15,9 +15,11 @@ from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
+from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.prefix import Prefix, prefix_of
-from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
+from attnfaith.subjects.protocol import MAPS, TEXT, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.self_checks import Sites, checked, eager, vocabulary_size
 
@@ -58,7 +60,7 @@ class SelfAttention:
     """
 
     kind = "text classifiers of transformers"
-    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "weighted sums", "intervention"})
+    can = MAPS | {"embeddings", "held attention", "token deletion", "intervention", "weighed vectors", "weighted sums"}
     contextual = True
     level = "token"
 
@@ -69,8 +71,6 @@ class SelfAttention:
         self.config, self.num_labels = model.config, model.config.num_labels
         self.sites: Sites = checked(self)
         self.reduction.chosen(len(self.sites.layers))
-        self.capabilities = self.can - (set() if self.reduction.one_head else {"intervention"})
-        self.capabilities -= set() if self.sites.embeddings else {"embeddings", "held attention"}
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
@@ -90,7 +90,6 @@ class SelfAttention:
         other.__dict__ |= self.__dict__
         other.reduction = Reduction.of(reduction)
         other.reduction.chosen(len(self.sites.layers))
-        other.capabilities = self.capabilities - {"intervention"} | ({"intervention"} if other.reduction.one_head else set())
         return other
 
     def in_double(self) -> "SelfAttention":
@@ -99,6 +98,23 @@ class SelfAttention:
         other.__dict__ |= self.__dict__
         other.model = copy.deepcopy(self.model).double()
         return other
+
+    @property
+    def lacks(self) -> dict[str, str]:
+        """As `Subject` says."""
+        lacks = dict(self.sites.lacks)
+        if not self.reduction.one_head:
+            lacks["intervention"] = "what is shown is not the attention of one head"
+        if not self.sites.embeddings:
+            lacks |= dict.fromkeys(("embeddings", "held attention"), "no table of tokens is asked for the ids as they are")
+        if self.reduction.way != "mean":
+            lacks["weighed vectors"] = f"what {self.reduction.way} gives weighs no vectors"
+        return lacks
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """As `Subject` says."""
+        return self.can - set(self.lacks)
 
     @property
     def device(self) -> torch.device:
@@ -402,6 +418,34 @@ class SelfAttention:
             )
         matter = watched.rows(logits) if rows else None
         return Read(logits, hook.maps, matter)
+
+    def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
+        """The layers of a batch of one instance, and the rows (L,) bool of the last one that matter ("layer states")."""
+        with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
+            read = self.read(batch, recorded, keep=lambda number: False, rows=True)
+        return recorded.layers, read.rows[0]
+
+    def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
+        """What each layer gives (N,L,E) when it is given its state (L,E), in an edited pass of N copies of an instance
+        ("layer states"): so an edit of all layers changes each as if it were the only one.
+        """
+        with Fed(self.model, self.sites.blocks, states) as fed:
+            self.read(batch, edit, keep=lambda number: False)
+        return [torch.cat(fed.results[layer :: len(states)]) for layer in range(len(states))]
+
+    def parts(self, layer: Layer) -> LayerParts:
+        """What a layer of one instance adds up ("layer parts")."""
+        return LayerParts(layer)
+
+    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
+        """As `Subject` says: what the heads of the reduction add to each row that matters, projected, without bias."""
+        for row in range(len(batch["input_ids"])):
+            text = batch.alone(row)
+            (layers, matter), inside = self.layers(text), self.attendable(text)[0]
+            for one in (layers[number] for number in self.reduction.chosen(len(layers))):
+                values = projected(one)
+                for rows in rows_at_once(matter.nonzero().squeeze(1), values[0]):
+                    yield row, summands(one, values, rows, head=self.reduction.head)[:, inside].double()
 
     def identity(self) -> dict[str, object]:
         """As `Subject` says."""

@@ -8,13 +8,15 @@ import inspect
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.classifier_facts import check_finite
+from attnfaith.subjects.layer_parts import LayerParts, projected
+from attnfaith.subjects.layers import blocks_of, recorded_layers
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -33,7 +35,8 @@ class Sites:
     layers: the numbers of the maps over input positions that `SelfAttention` calls layers. names: the module of each.
     maps: how many maps there are in all. together: one of TOGETHER, the best that changes nothing. embeddings: whether
     embeddings can be given, and gradients reach them. token_types: whether token_type_ids are read. difference: the largest
-    of logits read by the hook and of the model's own, in its own implementation of attention.
+    of logits read by the hook and of the model's own, in its own implementation of attention. blocks: the name of each
+    layer's module, () where there are none. lacks: the capabilities that it has not, and why.
     """
 
     layers: tuple[int, ...]
@@ -43,6 +46,8 @@ class Sites:
     embeddings: bool
     token_types: bool
     difference: float
+    blocks: tuple[str, ...] = ()
+    lacks: dict[str, str] = field(default_factory=dict)
 
 
 class Uniform(Edit):
@@ -163,9 +168,32 @@ def checked(subject) -> Sites:
             _check_returned(model, first, maps, layers)
             together = _together(subject, texts, layers)
             embeddings = _takes_embeddings(subject, first, logits)
+            names = tuple(named.names[number] for number in layers)
+            blocks = blocks_of(model, first, layers, names, len(maps))
+            lacks = _lacks(model, first, layers, blocks)
         _check_returned(model, first, None)
-    names = tuple(named.names[number] for number in layers)
-    return Sites(tuple(layers), names, len(maps), together, embeddings, types, difference)
+    return Sites(tuple(layers), names, len(maps), together, embeddings, types, difference, blocks, lacks)
+
+
+def _lacks(model, text, layers, blocks) -> dict[str, str]:
+    """What cannot be had of its layers, and why."""
+    lacks = {}
+    read = recorded_layers(model, text, layers, blocks)
+    try:
+        for one in read:
+            projected(one)
+    except SubjectError as error:
+        lacks["weighed vectors"] = lacks["layer parts"] = str(error)
+    if not blocks:
+        two = model.config.is_encoder_decoder
+        why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
+        return lacks | dict.fromkeys(("layer states", "layer parts", *["stacked maps"] * two), why)
+    try:
+        for one in read:
+            LayerParts(one)
+    except SubjectError as error:
+        lacks["layer parts"] = str(error)
+    return lacks
 
 
 def _check(holds: bool, model, name: str, what: str) -> None:
