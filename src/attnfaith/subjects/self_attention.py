@@ -5,8 +5,9 @@ embedding, D the size of a head's values.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 
@@ -17,7 +18,8 @@ from attnfaith.subjects.classifier_facts import check_kind, digest_classifier, i
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.self_checks import Sites, checked
+from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
+from attnfaith.subjects.self_checks import Sites, checked, probe
 
 
 @dataclass(frozen=True)
@@ -289,23 +291,59 @@ class SelfAttention:
         edit that is of them.
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
-        if self.sites.together == "padded" or len(batch["input_ids"]) == 1:
+        groups = self.groups(batch)
+        if len(groups) == 1:
             return self._read(batch, edit, embedded, keep, rows)
-        lengths = batch["attention_mask"].sum(1)
-        groups = [(lengths == length).nonzero().squeeze(1) for length in lengths.unique()]
-        if self.sites.together == "one at a time":
-            groups = [row for group in groups for row in group.split(1)]
         parts = []
-        for chosen in groups:
-            length = int(lengths[chosen[0]])
+        for chosen, length in groups:
             of_group = None if embedded is None else embedded[chosen, :length]
             parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
-        return _joined(parts, torch.cat(groups), batch["input_ids"].shape[1])
+        return _joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
 
-    def _read(self, batch, edit, embedded, keep, rows) -> Read:
+    def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
+        """The instances that can be read together, as rows (n,), and how many input positions they have."""
+        lengths, width = batch["attention_mask"].sum(1), batch["input_ids"].shape[1]
+        rows = torch.arange(len(lengths), device=lengths.device)
+        if self.sites.together == "padded":
+            return [(rows, width)]
+        if len(rows) == 1:
+            return [(rows, max(1, int(lengths[0])))]
+        groups = [(rows[lengths == length], max(1, int(length))) for length in lengths.unique()]
+        if self.sites.together == "one at a time":
+            groups = [(row, length) for group, length in groups for row in group.split(1)]
+        return groups
+
+    def given(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """What the model itself is given of a batch."""
         given = {name: batch[name] for name in TEXT if batch.get(name) is not None}
         if not self.sites.token_types:
             given.pop("token_type_ids", None)
+        return given
+
+    def embedding(self, ids: torch.Tensor, embedded: torch.Tensor) -> AbstractContextManager:
+        """Within, the model reads these embeddings (B,L,E) for these ids (B,L)."""
+        return embedding(self.model, ids, embedded)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Where its stacks of layers begin, see `relevance.find_entries`."""
+        with self.evaluating():
+            return find_entries(self, *probe(self))
+
+    def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
+        """As `Subject` says."""
+        return shares(self, batch, explain, rules, inputs)
+
+    def check_rules(self, inputs: str = "layer") -> None:
+        """As `Subject` says; random text is read."""
+        if inputs == "layer":
+            self.entries  # noqa: B018  # which raises where there is none
+        if not self.__dict__.get("ruled"):
+            check_rules(self, probe(self)[0])
+            self.ruled = True
+
+    def _read(self, batch, edit, embedded, keep, rows) -> Read:
+        given = self.given(batch)
         last = self.sites.layers[-1]
         watched = _Watched(edit, last) if rows else edit
         hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))
@@ -379,25 +417,31 @@ class _Watched(Edit):
 
 @contextmanager
 def embedding(model, ids: torch.Tensor, embedded: torch.Tensor) -> Iterator[None]:
-    """Within, the table of tokens gives these embeddings for these ids, also where a decoder reads them one place later."""
+    """Within, the table of tokens gives these embeddings for these ids, also where a decoder reads them one place later.
+
+    A model may have the table several times, over the same weights, each time with a factor of its own (BART).
+    """
 
     def given(module, args, output):
-        asked = args[0]
+        asked, values = args[0], embedded * (getattr(module, "embed_scale", 1.0) / getattr(table, "embed_scale", 1.0))
         if asked.shape != ids.shape and asked.shape == ids.T.shape and torch.equal(asked, ids.T):
-            return embedded.to(output.dtype).transpose(0, 1)
+            return values.to(output.dtype).transpose(0, 1)
         if asked.shape != ids.shape:
             return output
         if torch.equal(asked, ids):
-            return embedded.to(output.dtype)
+            return values.to(output.dtype)
         if torch.equal(asked[:, 1:], ids[:, :-1]):
-            return torch.cat([output[:, :1], embedded[:, :-1].to(output.dtype)], 1)
+            return torch.cat([output[:, :1], values[:, :-1].to(output.dtype)], 1)
         return output
 
-    handle = model.get_input_embeddings().register_forward_hook(given)
+    table = model.get_input_embeddings()
+    tables = [one for one in model.modules() if isinstance(one, torch.nn.Embedding) and one.weight is table.weight]
+    handles = [one.register_forward_hook(given) for one in tables or [table]]
     try:
         yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
 def _joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:

@@ -111,6 +111,14 @@ def checked(subject, own: str | None) -> Sites:
     return Sites(tuple(layers), names, len(maps), together, embeddings, types, difference)
 
 
+def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """A random text (1,L), as the model takes it, and the names of the modules that make its maps, in their order."""
+    text = _text(subject, LENGTHS[0], 0)
+    with torch.no_grad(), _Named(subject.model) as named:
+        _hooked(subject.model, text, named)
+    return text, named.names
+
+
 def _check(holds: bool, model, name: str, what: str) -> None:
     if not holds:
         raise SubjectError(
