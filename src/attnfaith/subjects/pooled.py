@@ -13,6 +13,7 @@ from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.outputs import digest_model
+from attnfaith.subjects.attention_products import products_of_intervention
 from attnfaith.subjects.protocol import CAPABILITIES, TEXT, Batch, SubjectError
 from attnfaith.subjects.word_level import WordLevel
 
@@ -27,7 +28,7 @@ class Pooled:
     """
 
     kind = "attention classifiers of this package"
-    can = frozenset(CAPABILITIES)
+    can = frozenset(CAPABILITIES) - {"attention maps", "backward rules", "mask token", "token hiding", "texts"}
 
     def __init__(self, stages, tokenizer=None):
         self.stages, self.tokenizer = stages, tokenizer
@@ -179,6 +180,10 @@ class Pooled:
         """As `Subject` says: states held fixed."""
         encoded = self.encoded(batch)
         return self.decode(encoded.hidden, attention, encoded.query)
+
+    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
+        """As `Subject` says: states held fixed, and nothing renormalised."""
+        return products_of_intervention(self, batch, explain)
 
     def encoded(self, batch: Batch, embedded: torch.Tensor | None = None) -> Encoded:
         """Stage 1: states (B,T,H), which places there are (B,T), and what the decoder is told besides; kept in the batch.

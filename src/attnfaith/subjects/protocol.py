@@ -22,6 +22,13 @@ CAPABILITIES = {
     "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights; not affine in attention are "
     "a readout of tanh and the words of a hierarchical model",
     "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites",
+    "attention gradients": "gradients reach the attention that it shows: attention_products",
+    "backward rules": "gradients of it can follow rules that share out what is explained: relevance, check_rules",
+    "mask token": "its tokenizer has a token that stands for a hidden one, mask_token_id; where there is none take the unknown "
+    "word, or hide tokens",
+    "token hiding": "its attention can be kept from tokens, which keep their places: its logits do not depend on a token whose "
+    "attention_mask is 0",
+    "texts": "its batches hold their texts, which can be tokenised anew without some of their tokens: retokenised",
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
 """What a subject may be able to do, and the methods that do it. A producer names those it NEEDS."""
@@ -126,6 +133,7 @@ class Subject(Protocol):
     device: torch.device
     pad_token_id: int | None
     unknown_token_id: int
+    mask_token_id: int | None  # "mask token"
     level: str  # what attention is over: "token", "sentence", or "word" of a hierarchical model
     class_names: Sequence[str]  # of a record, () where classes have none
 
@@ -186,11 +194,26 @@ class Subject(Protocol):
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """The texts with the input positions `stays` (B,L) alone; what follows moves up ("token deletion")."""
 
+    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """The texts without the characters of the input positions that do not stay (B,L), tokenised anew ("texts")."""
+
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T) ("intervention").
 
         The subject's own attention gives its prediction.
         """
+
+    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
+        """(B,T): each weight times the slope in it of explain(logits (n,C), rows (n,)) -> (n,) ("attention gradients")."""
+
+    def relevance(self, batch: Batch, explain, rules: str | None, inputs: str):
+        """`attnfaith.subjects.relevance.Shares`: gradient times input, by rules ("backward rules").
+
+        explain(logits (n,C), rows (n,)) -> (n,) or (n,K).
+        """
+
+    def check_rules(self, inputs: str) -> None:
+        """Raises SubjectError for a model that has a part which the rules are not for ("backward rules")."""
 
 
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:

@@ -14,6 +14,7 @@ import torch
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Hook, Map
+from attnfaith.subjects.attention_products import products_of_maps
 from attnfaith.subjects.classifier_facts import check_kind, digest_classifier, identity_of, position_limit
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
@@ -57,7 +58,12 @@ class SelfAttention:
     """
 
     kind = "text classifiers of transformers"
-    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "intervention"})
+    can = frozenset(
+        {
+            *("embeddings", "held attention", "token deletion", "attention maps", "intervention", "attention gradients"),
+            *("backward rules", "mask token", "token hiding", "texts"),
+        }
+    )
     contextual = True
     level = "token"
 
@@ -77,7 +83,10 @@ class SelfAttention:
         self.sites: Sites = checked(self, own)
         self.reduction.chosen(len(self.sites.layers))
         self.capabilities = self.can - (set() if self.reduction.one_head else {"intervention"})
-        self.capabilities -= set() if self.sites.embeddings else {"embeddings", "held attention"}
+        self.capabilities -= set() if self.sites.embeddings else {"embeddings", "held attention", "backward rules"}
+        self.capabilities -= set() if self.mask_token_id is not None else {"mask token"}
+        self.capabilities -= set() if self.sites.hides else {"token hiding"}
+        self.capabilities -= set() if self.tokenizer is not None else {"texts"}
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
@@ -121,6 +130,11 @@ class SelfAttention:
     def unknown_token_id(self) -> int:
         number = getattr(self.tokenizer, "unk_token_id", None)
         return self.pad_token_id if number is None else number
+
+    @property
+    def mask_token_id(self) -> int | None:
+        """The token that stands for a hidden one; None where the tokenizer has none."""
+        return getattr(self.tokenizer, "mask_token_id", None)
 
     @property
     def markers(self) -> frozenset[int]:
@@ -329,6 +343,10 @@ class SelfAttention:
         """Where its stacks of layers begin, see `relevance.find_entries`."""
         with self.evaluating():
             return find_entries(self, *probe(self))
+
+    def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
+        """As `Subject` says: over the layers, heads and rows that its reduction takes."""
+        return products_of_maps(self, batch, explain)
 
     def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
         """As `Subject` says."""

@@ -37,6 +37,7 @@ class Sites:
     maps: int
     together: str
     embeddings: bool
+    hides: bool
     token_types: bool
     difference: float
 
@@ -107,8 +108,9 @@ def checked(subject, own: str | None) -> Sites:
         _check_returned(model, first, maps)
         together = _together(subject, texts, layers)
         embeddings = _takes_embeddings(subject, first, logits)
+        hides = together == TOGETHER[0] and _hides(model, first, texts[2])
     names = tuple(named.names[number] for number in layers)
-    return Sites(tuple(layers), names, len(maps), together, embeddings, types, difference)
+    return Sites(tuple(layers), names, len(maps), together, embeddings, hides, types, difference)
 
 
 def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
@@ -235,6 +237,18 @@ def _together(subject, texts, layers: list[int]) -> str:
         return hidden and float((logits - alone[rows]).abs().max() / scale) <= TOLERANCE
 
     return TOGETHER[0] if same([0, 1]) else TOGETHER[1] if same([0, 2]) else TOGETHER[2]
+
+
+def _hides(model, text, other) -> bool:
+    """Whether a token within a text is nothing to the logits once its mask is 0, the first and the last one apart."""
+    mask = text["attention_mask"].clone()
+    mask[:, 3:5] = 0
+    changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
+    try:
+        one, two = (model(input_ids=ids, attention_mask=mask).logits for ids in (text["input_ids"], changed))
+    except Exception:  # such as a model that takes padding at the end only
+        return False
+    return float((one - two).abs().max()) <= TOLERANCE * float(one.abs().max().clamp(min=1))
 
 
 def _takes_embeddings(subject, text, logits: torch.Tensor) -> bool:
