@@ -3,23 +3,8 @@
 import torch
 
 from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.record import Column, ragged
+from attnfaith.record import ragged
 from attnfaith.subjects.relevance import INPUTS
-
-
-def relevance_columns(name: str, meaning: str) -> dict[str, Column]:
-    """Of a measure: the tokens' scores, and what no token has."""
-    undefined = "where f or its slope is not finite"
-    return {
-        f"importance_{name}": Column(("T",), words="sum", signed=True, undefined=undefined, doc=meaning),
-        f"{name}_markers": Column(dtype="float64", signed=True, undefined=undefined, doc="the same of all markers together"),
-        f"{name}_rest": Column(
-            dtype="float64",
-            signed=True,
-            undefined=undefined,
-            doc="what tokens and markers leave of f, what is explained: the part of biases",
-        ),
-    }
 
 
 def check_relevance(target="predicted", output: str = "logit", inputs: str = "layer") -> None:
@@ -37,7 +22,7 @@ def check_ruled(subject, dataset, *, target="predicted", output: str = "logit", 
 
 
 def ruled(subject, batch, names, rules: str, target, output: str, inputs: str) -> dict[str, list]:
-    """The columns of `relevance_columns`, by these names."""
+    """Three columns, by these names: the tokens' scores, those of all markers together, and what these leave of f."""
     check_relevance(target, output, inputs)
     subject.check_rules(inputs)
     with torch.no_grad():

@@ -29,8 +29,8 @@ def measure(subject, batch, *, seed: int = 0, target="predicted", output: str = 
     f is what `_explained.explaining` makes of target and output. A logit that is affine in attention has df/da_t = w . h_t,
     and this is `exact_contribution`. At the word level of a hierarchical model attention moves the sentence vectors as well.
     Of a stack of
-    layers it is the sum over the layers and heads that the subject's reduction takes, of all of them where that is rollout or
-    flow, and over the rows that matter. Signed; a token without attention has exactly 0.
+    layers it is the sum over the layers and heads that the subject's reduction takes, of all of them where that is rollout
+    or flow, and over the rows that matter. Signed; a token without attention has exactly 0.
 
     Raises ValueError as `_explained.explaining` says.
 

@@ -1,10 +1,28 @@
 """AttnLRP (Achtibat et al. 2024): relevance of tokens in a Transformer, as one gradient by rules. Asked for by name only."""
 
-from attnfaith.importance._relevance import check_relevance, check_ruled, relevance_columns, ruled
+from attnfaith.importance._relevance import check_relevance, check_ruled, ruled
+from attnfaith.record import Column
 from attnfaith.subjects import asks
 
 
-COLUMNS = {**relevance_columns("attn_lrp", "relevance of a token in f, what is explained")}
+COLUMNS = {
+    "importance_attn_lrp": Column(
+        ("T",),
+        words="sum",
+        signed=True,
+        undefined="where f or its slope is not finite",
+        doc="relevance of a token in f, what is explained",
+    ),
+    "attn_lrp_markers": Column(
+        dtype="float64", signed=True, undefined="where a part is", doc="the same of all markers together"
+    ),
+    "attn_lrp_rest": Column(
+        dtype="float64",
+        signed=True,
+        undefined="where a part is",
+        doc="what tokens and markers leave of f, what is explained: the part of biases",
+    ),
+}
 NEEDS = frozenset({"embeddings", "backward rules"})
 COST = "gradient"
 

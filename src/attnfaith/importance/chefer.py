@@ -38,8 +38,8 @@ def measure(subject, batch, *, seed: int = 0, target="predicted", output: str = 
     stands at its own token, which the authors leave out as well. Not negative: evidence against what is explained is cut
     off. f is what `_explained.explaining` makes of target and output.
 
-    Raises ValueError as `_explained.explaining` says; SubjectError for an encoder–decoder, whose attention is of three kinds,
-    for which the authors have other rules.
+    Raises ValueError as `_explained.explaining` says; SubjectError for an encoder–decoder, whose attention is of three
+    kinds, for which the authors have other rules.
 
     Source: Chefer et al. 2021 (ICCV), section 3.2, self-attention.
     """
@@ -64,6 +64,6 @@ def measure(subject, batch, *, seed: int = 0, target="predicted", output: str = 
 def _check_layers(subject) -> None:
     if subject.sites.maps != len(subject.sites.layers):
         raise SubjectError(
-            f"chefer rolls out self-attention, and of the {subject.sites.maps} maps of this model {len(subject.sites.layers)} "
-            "are a decoder's attention over its encoder, the others are not: take attention_x_gradient"
+            f"chefer goes through layers of self-attention, and this model has {subject.sites.maps} maps, of which only "
+            f"{len(subject.sites.layers)}, a decoder's over its encoder, are of its text: take attention_x_gradient"
         )

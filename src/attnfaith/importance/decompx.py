@@ -1,11 +1,27 @@
 """DecompX without biases (Modarressi et al. 2023): what each token adds to what is explained, through a frozen network."""
 
-from attnfaith.importance._relevance import check_relevance, check_ruled, relevance_columns, ruled
+from attnfaith.importance._relevance import check_relevance, check_ruled, ruled
+from attnfaith.record import Column
 from attnfaith.subjects import asks
 
 
 COLUMNS = {
-    **relevance_columns("decompx", "what a token adds to f, what is explained, attention, divisors and slopes held fixed")
+    "importance_decompx": Column(
+        ("T",),
+        words="sum",
+        signed=True,
+        undefined="where f or its slope is not finite",
+        doc="what a token adds to f, what is explained, attention, divisors and slopes held fixed",
+    ),
+    "decompx_markers": Column(
+        dtype="float64", signed=True, undefined="where a part is", doc="the same of all markers together"
+    ),
+    "decompx_rest": Column(
+        dtype="float64",
+        signed=True,
+        undefined="where a part is",
+        doc="what tokens and markers leave of f, what is explained: the part of biases",
+    ),
 }
 NEEDS = frozenset({"embeddings", "backward rules"})
 COST = "gradient"

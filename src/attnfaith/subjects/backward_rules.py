@@ -51,8 +51,8 @@ class Rules(TorchFunctionMode):
     Softmax ("frozen" alone) and sigmoid are held fixed. A normalisation is the subtraction of the mean, where it has one,
     and a division by what it divides by, held fixed. An activation y of x is x times y / x, held fixed, and its slope where
     x is 0; one that is not 0 at 0 is held fixed as a whole. Of a product of two factors that both depend on the text:
-    "frozen": the one that an activation made, the gate, is held fixed; "halved": each has half the gradient. In both, what is
-    1 + tanh or 1 + erf is the slope of an activation that is written out, and held fixed.
+    "frozen": the one that an activation made, the gate, is held fixed; "halved": each has half the gradient. In both,
+    what is 1 + tanh or 1 + erf is the slope of an activation that is written out, and held fixed.
 
     The model is as it was afterwards; other threads that use it meanwhile are not touched.
     """
@@ -123,7 +123,9 @@ class Rules(TorchFunctionMode):
             (slope,) = torch.autograd.grad(start.sum(), [zero], allow_unused=True)
         if float(start) != 0:
             return result
-        factor = torch.where(values.detach() == 0, torch.zeros_like(zero) if slope is None else slope, result / values.detach())
+        factor = torch.where(
+            values.detach() == 0, torch.zeros_like(zero) if slope is None else slope, result / values.detach()
+        )
         result = values * factor
         self._gates[id(result)] = result
         return result

@@ -24,10 +24,10 @@ CAPABILITIES = {
     "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites",
     "attention gradients": "gradients reach the attention that it shows: attention_products",
     "backward rules": "gradients of it can follow rules that share out what is explained: relevance, check_rules",
-    "mask token": "its tokenizer has a token that stands for a hidden one, mask_token_id; where there is none take the unknown "
-    "word, or hide tokens",
-    "token hiding": "its attention can be kept from tokens, which keep their places: its logits do not depend on a token whose "
-    "attention_mask is 0",
+    "mask token": "its tokenizer has a token that stands for a hidden one, mask_token_id; where there is none take the "
+    "unknown word, or hide tokens",
+    "token hiding": "its attention can be kept from tokens, which keep their places: its logits do not depend on a token "
+    "whose attention_mask is 0",
     "texts": "its batches hold their texts, which can be tokenised anew without some of their tokens: retokenised",
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
@@ -35,6 +35,9 @@ CAPABILITIES = {
 
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
 """What a batch holds of each input position."""
+
+TEXTS = ("text", "text_pair")
+"""What a batch holds of each instance where its texts are known."""
 
 COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter")
 """What a subject or a producer keeps in a batch, so that it is made once."""
@@ -59,7 +62,8 @@ class Batch(dict):
     """Instances as a subject reads them, by name.
 
     input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); answer_mask (B,C) bool where instances name their
-    possible classes; the lists instance_id and label (None where unknown). What is in COMPUTED is kept here once it is made:
+    possible classes; the lists instance_id and label (None where unknown) and, of subjects with "texts", text and text_pair.
+    What is in COMPUTED is kept here once it is made:
     such a batch belongs to the subject that it was opened for, its `owner`.
     """
 
@@ -105,7 +109,8 @@ class Batch(dict):
         batch = Batch({name: self[name][rows, :length] for name in TEXT if self.get(name) is not None})
         if self.get("answer_mask") is not None:
             batch["answer_mask"] = self["answer_mask"][rows]
-        batch |= {name: [self[name][row] for row in rows.tolist()] for name in ("instance_id", "label")}
+        names = ("instance_id", "label", *(name for name in TEXTS if self.get(name) is not None))
+        batch |= {name: [self[name][row] for row in rows.tolist()] for name in names}
         batch.owner = self.owner
         return batch
 

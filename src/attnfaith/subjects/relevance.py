@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from attnfaith.subjects.attention_hook import Edit, Hook
+from attnfaith.subjects.attention_hook import Hook
 from attnfaith.subjects.backward_rules import Halves, Rules, check_affine
 from attnfaith.subjects.protocol import SubjectError
 
@@ -21,8 +21,8 @@ INPUTS = ("layer", "table")
 
 @dataclass(frozen=True)
 class Shares:
-    """values (B,K): what is explained. of_places (B,K,L): the part of each input position, 0 behind shorter texts; what
-    these leave of a value is that of biases, and of positions and start tokens where relevance does not end in them. float64.
+    """values (B,K): what is explained. of_places (B,K,L): the part of each input position, 0 behind shorter texts. Both are
+    float64. What the parts leave of a value is that of biases and start tokens and, for inputs "table", of positions.
     """
 
     values: torch.Tensor

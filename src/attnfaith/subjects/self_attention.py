@@ -11,13 +11,14 @@ from functools import cached_property
 
 import torch
 
-from attnfaith.data.classifier_text import encode_for_classifier, markers_of
+from attnfaith.data.classifier_text import encode_for_classifier, markers_of, without_tokens
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Hook, Map
 from attnfaith.subjects.attention_products import products_of_maps
 from attnfaith.subjects.classifier_facts import check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.given_embeddings import embedding
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
-from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
+from attnfaith.subjects.protocol import TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
 from attnfaith.subjects.self_checks import Sites, checked, probe
@@ -180,6 +181,7 @@ class SelfAttention:
             [{name: row[name] for name in names if row.get(name) is not None} for row in rows], self.pad_token_id
         )
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
         return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
@@ -210,6 +212,29 @@ class SelfAttention:
         """As `Subject` says: ids are taken away, and texts are not divided into tokens anew."""
         rest = {name: values for name, values in batch.items() if name in ("instance_id", "label")}
         return Batch.of({**keep_positions(batch, stays, self.pad_token_id), **rest}, self)
+
+    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """As `Subject` says. Raises SubjectError for a batch that does not hold its texts, or not these."""
+        names = [name for name in TEXTS if batch.get(name) is not None]
+        if not names:
+            raise SubjectError(
+                "a text that is tokenised anew has to be known, and this batch holds tokens alone: make it from texts, by "
+                "`encode`, or from what `rows` gives, by `collate`"
+            )
+        ids, places, lengths = batch["input_ids"].tolist(), stays.tolist(), batch["attention_mask"].sum(1).tolist()
+        texts = [
+            without_tokens(parts, ids[row][: lengths[row]], places[row][: lengths[row]], self.tokenizer)
+            for row, parts in enumerate(zip(*(batch[name] for name in names), strict=True))
+        ]
+        encoded = self.tokenizer(*(list(part) for part in zip(*texts, strict=True)), truncation=False, padding=False)
+        given = ("input_ids", *(("token_type_ids",) if batch.get("token_type_ids") is not None else ()))
+        made = pad_batch(
+            [dict(zip(given, row, strict=True)) for row in zip(*(encoded[name] for name in given), strict=True)]
+        )
+        made["input_ids"] = made["input_ids"].masked_fill(made["attention_mask"] == 0, self.pad_token_id)
+        if not made["input_ids"].shape[1]:  # nothing is left of any: one padding, which nothing looks at
+            made = {name: torch.full((len(texts), 1), self.pad_token_id if name == "input_ids" else 0) for name in made}
+        return Batch.of({**made, "instance_id": batch["instance_id"], "label": batch["label"]}, self)
 
     # ---------------------------------------------------------------------------------------- model
 
@@ -431,35 +456,6 @@ class _Watched(Edit):
         weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
         (slope,) = torch.autograd.grad([logits], [self.leaf], [weights.expand_as(logits)], retain_graph=True)
         return (slope != 0).any(3).any(1)
-
-
-@contextmanager
-def embedding(model, ids: torch.Tensor, embedded: torch.Tensor) -> Iterator[None]:
-    """Within, the table of tokens gives these embeddings for these ids, also where a decoder reads them one place later.
-
-    A model may have the table several times, over the same weights, each time with a factor of its own (BART).
-    """
-
-    def given(module, args, output):
-        asked, values = args[0], embedded * (getattr(module, "embed_scale", 1.0) / getattr(table, "embed_scale", 1.0))
-        if asked.shape != ids.shape and asked.shape == ids.T.shape and torch.equal(asked, ids.T):
-            return values.to(output.dtype).transpose(0, 1)
-        if asked.shape != ids.shape:
-            return output
-        if torch.equal(asked, ids):
-            return values.to(output.dtype)
-        if torch.equal(asked[:, 1:], ids[:, :-1]):
-            return torch.cat([output[:, :1], values[:, :-1].to(output.dtype)], 1)
-        return output
-
-    table = model.get_input_embeddings()
-    tables = [one for one in model.modules() if isinstance(one, torch.nn.Embedding) and one.weight is table.weight]
-    handles = [one.register_forward_hook(given) for one in tables or [table]]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from attnfaith.subjects.attention_hook import Edit, Hook, Map
+from attnfaith.subjects.given_embeddings import embedding
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -240,9 +241,9 @@ def _together(subject, texts, layers: list[int]) -> str:
 
 
 def _hides(model, text, other) -> bool:
-    """Whether a token within a text is nothing to the logits once its mask is 0, the first and the last one apart."""
+    """Whether tokens behind the first, the last one too, are nothing to the logits once their mask is 0."""
     mask = text["attention_mask"].clone()
-    mask[:, 3:5] = 0
+    mask[:, [3, 4, -1]] = 0
     changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
     try:
         one, two = (model(input_ids=ids, attention_mask=mask).logits for ids in (text["input_ids"], changed))
@@ -253,8 +254,6 @@ def _hides(model, text, other) -> bool:
 
 def _takes_embeddings(subject, text, logits: torch.Tensor) -> bool:
     """Whether the table's embeddings, given, are read in place of the ids, and gradients reach them."""
-    from attnfaith.subjects.self_attention import embedding
-
     model, ids = subject.model, text["input_ids"]
     try:
         embedded = model.get_input_embeddings()(ids).detach().requires_grad_()
