@@ -23,9 +23,9 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers
     """Encoded instances, a `datasets.Dataset`, from one with the columns instance_id, text and perhaps text_pair and label.
 
     max_length: the most input positions that the model reads; longer texts are cut (of a pair the longer one first) and
-    `truncated`. Columns: instance_id, text, text_pair (of pairs); input_ids and token_type_ids (where the tokenizer makes
-    them) [L]; tokens and word_of_token [T], of a pair those of the second text behind those of the first; text_of_token [T] (of pairs), 0 and 1;
-    labels, where there are any; length; truncated.
+    `truncated`. Columns: instance_id, text and, of pairs, text_pair; input_ids and token_type_ids (where the tokenizer makes
+    them) [L]; tokens and word_of_token [T], of a pair those of the second text behind those of the first; text_of_token [T]
+    (of pairs), 0 and 1; labels, where there are any; length; truncated.
 
     Raises DatasetError for a tokenizer that is not of the tokenizers library.
     """

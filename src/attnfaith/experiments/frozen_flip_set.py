@@ -108,7 +108,7 @@ def measure(
 
 
 def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tuple[np.ndarray, int]:
-    """The fewest tokens (T,) bool to take away so that one of the margins `whole` (J,) is lost, and which one; no token where
+    """The fewest tokens (T,) bool to take away so that one of the margins `whole` (J,) is lost, and which one; none where
     there is no such set.
 
     parts (J,T): of each margin, what the tokens add to it. lower (J,) bool: a margin of 0 is lost already.

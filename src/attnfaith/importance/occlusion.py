@@ -35,8 +35,8 @@ NEEDS = frozenset({"token deletion"})
 COST = "tokens"
 COLUMN_NEEDS = {"importance_occlusion_hidden": STATES}
 WAYS = {
+    **{"delete": "token deletion", "zero": "embeddings", "unknown": "embeddings", "mask": "states"},
     **{way: ABSENT[absent] for way, absent in ABSENCES.items()},
-    **{"zero": "embeddings", "unknown": "embeddings", "mask": "states"},
 }
 """How a token may be taken away, and what a subject must be able to do for it."""
 

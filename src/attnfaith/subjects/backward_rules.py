@@ -121,7 +121,7 @@ class Rules(TorchFunctionMode):
             if not isinstance(start, torch.Tensor):  # such as a quantised one's, with its scale
                 return result
             (slope,) = torch.autograd.grad(start.sum(), [zero], allow_unused=True)
-        if float(start) != 0:
+        if float(start.detach()) != 0:
             return result
         factor = torch.where(
             values.detach() == 0, torch.zeros_like(zero) if slope is None else slope, result / values.detach()

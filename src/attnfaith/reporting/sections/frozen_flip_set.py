@@ -53,8 +53,8 @@ TABLE = Table(
     caption="The fewest tokens that carry the decision",
     note="With attention, divisors and slopes held fixed a logit is a sum of parts of tokens, and the smallest set without "
     "which another class wins is known exactly. The model agrees where its own decision changes when these tokens are taken "
-    "away; at random: where as many tokens, drawn by chance, are. Undefined: no set changes the frozen decision, or the text "
-    "has no tokens; they are in no mean.",
+    "away; at random: where as many tokens, drawn by chance, are. Undefined: no set changes the frozen decision, or the "
+    "text has no tokens; they are in no mean.",
 )
 SECTION = Section(
     name="frozen_flip_set",
@@ -67,9 +67,9 @@ SECTION = Section(
     tables=(TABLE,),
     sentences=Sentence(
         TABLE,
-        text="With attention and slopes held fixed, {row[tokens_median]:.0f} tokens carry the decision of a text (median over "
-        "{row[n]:,} texts, exact); without them the model itself decides otherwise in {row[agreement]:.0%}{interval}, without "
-        "as many at random in {row[random_share]:.0%}.",
+        text="With attention and slopes held fixed, {row[tokens_median]:.0f} tokens carry the decision of a text (median "
+        "over {row[n]:,} texts, exact); without them the model itself decides otherwise in {row[agreement]:.0%}{interval}, "
+        "without as many at random in {row[random_share]:.0%}.",
         left_out="In {row[n_undefined]:,} texts no tokens do.",
         nothing="In no text do tokens carry the decision with attention and slopes held fixed ({row[n_undefined]:,} "
         "undefined).",

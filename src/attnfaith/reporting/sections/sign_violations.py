@@ -41,10 +41,8 @@ def _sentences(cell: Cell) -> list[str]:
     if not shares:
         return ["No measure has a first token whose sign could be violated."]
     least = min(shares, key=shares.get)
-    words = (
-        f"The sign of {measure_label(least)} is contradicted by taking its first token away in {shares[least]:.0%} of the "
-    )
-    words += "texts, the least of all measures"
+    words = f"The sign of {measure_label(least)} is contradicted by taking its first token away in {shares[least]:.0%} of "
+    words += "the texts, the least of all measures"
     if least != "attention" and "attention" in shares:
         words += f"; attention, read as evidence for the class, in {shares['attention']:.0%}"
     return [f"{words}."]
@@ -61,8 +59,9 @@ TABLE = Table(
     ),
     caption="Signs that are violated",
     note="Share of texts whose token of largest score is said to speak for the predicted class while the class is more "
-    "probable without it, or the other way round. A measure without a sign, and “absolute”, the size of a signed one, say of "
-    "every token that it speaks for the class. Undefined: every score is 0, or one is undefined; such texts are in no mean.",
+    "probable without it, or the other way round. A measure without a sign, and “absolute”, the size of a signed one, say "
+    "of every token that it speaks for the class. Undefined: every score is 0, or one is undefined; such texts are in no "
+    "mean.",
 )
 SECTION = Section(
     name="sign_violations",
