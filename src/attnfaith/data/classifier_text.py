@@ -12,11 +12,14 @@ from attnfaith.errors import DatasetError, excerpt
 ROLES = ("cls", "sep", "bos", "eos", "pad")
 """Special tokens that are no part of a text; an unknown word and a mask stand for one."""
 
+ROWS_AT_ONCE = 1000
+
 
 def markers_of(tokenizer) -> frozenset[int]:
-    """The ids of the tokens that a tokenizer puts around and behind texts."""
+    """The ids of the tokens that a tokenizer, or a configuration, puts around and behind texts."""
     ids = (getattr(tokenizer, f"{role}_token_id", None) for role in ROLES)
-    return frozenset(number for number in ids if number is not None)
+    several = (number if isinstance(number, list | tuple) else [number] for number in ids)  # an end may be one of many
+    return frozenset(number for numbers in several for number in numbers if number is not None)
 
 
 def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers: Collection[int]):
@@ -34,16 +37,14 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers
             f"the tokenizer is a {type(tokenizer).__name__}, which does not say which characters a token is of: give the "
             "fast one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
         )
-    markers = frozenset(markers)
-    return dataset.map(
-        _encode,
-        batched=True,
-        remove_columns=[name for name in dataset.column_names if name not in ("instance_id", "text", "text_pair")],
-        fn_kwargs={"tokenizer": tokenizer, "max_length": max_length, "markers": markers},
-        features=_features("text_pair" in dataset.column_names, "label" in dataset.column_names, tokenizer),
-        keep_in_memory=True,
-        new_fingerprint="encoded",
-    )
+    from datasets import Dataset, concatenate_datasets
+
+    features = _features("text_pair" in dataset.column_names, "label" in dataset.column_names, tokenizer)
+    parts = [
+        Dataset.from_dict(_encode(rows, tokenizer, max_length, frozenset(markers)), features)
+        for rows in dataset.iter(batch_size=ROWS_AT_ONCE)
+    ]
+    return concatenate_datasets(parts) if parts else Dataset.from_dict({name: [] for name in features}, features)
 
 
 def _features(pair: bool, labels: bool, tokenizer):

@@ -68,7 +68,7 @@ def check_rules(subject, text: dict) -> None:
     """Raises SubjectError for a model with something that no rule of `backward_rules` is for, naming it."""
     model = subject.model
     with subject.evaluating(), torch.backends.cudnn.flags(enabled=False):
-        embedded = model.get_input_embeddings()(text["input_ids"])
+        embedded = subject.embed(text)
         check_affine(model, text, embedded, lambda leaf: subject.embedding(text["input_ids"], leaf))
 
 
@@ -172,7 +172,7 @@ def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
             layers.append(layer[1])
     entries, ids = [], text["input_ids"]
     with torch.enable_grad():
-        embedded = subject.model.get_input_embeddings()(ids).detach().requires_grad_()
+        embedded = subject.embed({"input_ids": ids}).detach().requires_grad_()
         read: list[torch.Tensor] = []
         with ExitStack() as stack:
             stack.enter_context(subject.embedding(ids, embedded))

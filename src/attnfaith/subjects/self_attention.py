@@ -11,17 +11,17 @@ from functools import cached_property
 
 import torch
 
-from attnfaith.data.classifier_text import encode_for_classifier, markers_of, without_tokens
+from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.subjects.attention_hook import Edit, Hook, Map
+from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.attention_products import products_of_maps
-from attnfaith.subjects.classifier_facts import check_kind, digest_classifier, identity_of, position_limit
-from attnfaith.subjects.given_embeddings import embedding
+from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.protocol import TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
-from attnfaith.subjects.self_checks import Sites, checked, probe
+from attnfaith.subjects.retokenising import retokenised
+from attnfaith.subjects.self_checks import Sites, checked, eager, probe, vocabulary_size
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,10 @@ class Held(Edit):
 class SelfAttention:
     """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
 
-    model: the classifier. Its attention is set to "eager": other implementations keep their weights to themselves; logits
-    stay the same up to rounding, which is checked. tokenizer: of the model, for `encode` and `rows`, and for what in a batch
-    is no text. reduction: what a person would be shown, see `Reduction.of`.
+    model: the classifier. Whenever it is read its attention is "eager", step by step, and after it as before: other
+    implementations keep their weights to themselves. Logits stay the same up to rounding, which is checked. Nothing else of
+    the model is changed. tokenizer: of the model, for `encode` and `rows`, and for what in a batch is no text. reduction:
+    what a person would be shown, see `Reduction.of`.
 
     Layers are those whose attention is over input positions: self-attention; of an encoder–decoder, the decoder's attention
     over the encoder. Rows that matter are those of the last layer whose output the logits depend on: the first token's of a
@@ -73,15 +74,7 @@ class SelfAttention:
         self.model, self.tokenizer = model, tokenizer
         self.reduction = Reduction.of(reduction)
         self.config, self.num_labels = model.config, model.config.num_labels
-        own = model.config._attn_implementation
-        if own != "eager":
-            try:
-                model.set_attn_implementation("eager")
-            except (ValueError, AttributeError) as error:
-                raise SubjectError(
-                    f"{type(model).__name__} has no 'eager' attention, the one that says its weights"
-                ) from error
-        self.sites: Sites = checked(self, own)
+        self.sites: Sites = checked(self)
         self.reduction.chosen(len(self.sites.layers))
         self.capabilities = self.can - (set() if self.reduction.one_head else {"intervention"})
         self.capabilities -= set() if self.sites.embeddings else {"embeddings", "held attention", "backward rules"}
@@ -121,10 +114,10 @@ class SelfAttention:
 
     @property
     def pad_token_id(self) -> int:
-        for owner in (self.tokenizer, self.model.config, getattr(self.model.config, "text_config", None)):
+        for owner in (self.model.config, getattr(self.model.config, "text_config", None), self.tokenizer):
             number = getattr(owner, "pad_token_id", None)
-            if number is not None:
-                return int(number)
+            if number is not None and number >= 0:
+                return int(number)  # the model's own first: by it a decoder finds the end of a text
         return 0  # behind the mask; a model that does not know its padding reads texts of one length at a time
 
     @property
@@ -156,8 +149,7 @@ class SelfAttention:
             raise SubjectError("texts need the model's tokenizer: SelfAttention(model, tokenizer)")
         rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length, markers=self.markers)
         largest = max((max(ids, default=0) for ids in rows["input_ids"]), default=0)
-        size = self.model.get_input_embeddings().num_embeddings if self.sites.embeddings else None
-        if size is not None and largest >= size:
+        if largest >= (size := vocabulary_size(self.model)):
             raise SubjectError(
                 f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
             )
@@ -177,8 +169,10 @@ class SelfAttention:
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `rows`, on the model's device."""
         names = ("input_ids", "token_type_ids")
+        empty = {"input_ids": [self.pad_token_id], "token_type_ids": [0]}  # where a tokenizer makes nothing of nothing
         batch = pad_batch(
-            [{name: row[name] for name in names if row.get(name) is not None} for row in rows], self.pad_token_id
+            [{name: row[name] or empty[name] for name in names if row.get(name) is not None} for row in rows],
+            self.pad_token_id,
         )
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
         batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
@@ -188,11 +182,7 @@ class SelfAttention:
         """Raises SubjectError for texts that no token is of, a model whose weights are not finite, and longer texts than
         its positions.
         """
-        for name, values in self.model.state_dict().items():
-            if values.is_floating_point() and not bool(torch.isfinite(values).all()):
-                raise SubjectError(
-                    f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
-                )
+        check_finite(self.model)
         longest = max(dataset["length"], default=0)
         if self.max_length is not None and longest > self.max_length:
             raise SubjectError(
@@ -215,46 +205,34 @@ class SelfAttention:
 
     def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """As `Subject` says. Raises SubjectError for a batch that does not hold its texts, or not these."""
-        names = [name for name in TEXTS if batch.get(name) is not None]
-        if not names:
-            raise SubjectError(
-                "a text that is tokenised anew has to be known, and this batch holds tokens alone: make it from texts, by "
-                "`encode`, or from what `rows` gives, by `collate`"
-            )
-        ids, places, lengths = batch["input_ids"].tolist(), stays.tolist(), batch["attention_mask"].sum(1).tolist()
-        texts = [
-            without_tokens(parts, ids[row][: lengths[row]], places[row][: lengths[row]], self.tokenizer)
-            for row, parts in enumerate(zip(*(batch[name] for name in names), strict=True))
-        ]
-        encoded = self.tokenizer(*(list(part) for part in zip(*texts, strict=True)), truncation=False, padding=False)
-        given = ("input_ids", *(("token_type_ids",) if batch.get("token_type_ids") is not None else ()))
-        made = pad_batch(
-            [dict(zip(given, row, strict=True)) for row in zip(*(encoded[name] for name in given), strict=True)]
-        )
-        made["input_ids"] = made["input_ids"].masked_fill(made["attention_mask"] == 0, self.pad_token_id)
-        if not made["input_ids"].shape[1]:  # nothing is left of any: one padding, which nothing looks at
-            made = {name: torch.full((len(texts), 1), self.pad_token_id if name == "input_ids" else 0) for name in made}
-        return Batch.of({**made, "instance_id": batch["instance_id"], "label": batch["label"]}, self)
+        return retokenised(self, batch, stays)
 
     # ---------------------------------------------------------------------------------------- model
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Within, the model is in eval mode."""
-        training = self.model.training
-        self.model.eval()
+        """Within, the model is in eval mode and its attention "eager"; after it, both as before."""
+        with self.training(False), eager(self.model):
+            yield
+
+    @contextmanager
+    def training(self, wanted: bool) -> Iterator[None]:
+        """Within, all modules are in training mode, or none; after it, each in its own."""
+        own = {module: module.training for module in self.model.modules()}
+        self.model.train(wanted)
         try:
             yield
         finally:
-            self.model.train(training)
+            for module, training in own.items():
+                module.training = training
 
     def parameters(self) -> Iterator[torch.Tensor]:
         """As `Subject` says."""
         return self.model.parameters()
 
     def embed(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says: what the table of tokens gives, before positions are added."""
-        return self.model.get_input_embeddings()(batch["input_ids"])
+        """As `Subject` says: the rows of the table of tokens, before they are scaled and positions are added."""
+        return torch.nn.functional.embedding(batch["input_ids"], self.vocabulary())
 
     def vocabulary(self) -> torch.Tensor:
         """As `Subject` says."""
@@ -281,6 +259,11 @@ class SelfAttention:
         numbers = {self.sites.layers[layer] for layer in layers}
         read = self.read(batch, keep=numbers.__contains__, rows=True)
         weights = self.reduction([one.weights for one in read.maps], read.rows).double()
+        if bool((nothing := ~read.rows.any(1)).any()):
+            raise SubjectError(
+                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says (such "
+                "as where a tanh gives exactly 1): no row of its attention can be shown"
+            )
         inside = self.attendable(batch)
         on_text = torch.where(inside, weights, 0.0)
         total = on_text.sum(1, keepdim=True)
@@ -341,27 +324,44 @@ class SelfAttention:
 
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
         """The instances that can be read together, as rows (n,), and how many input positions they have."""
-        lengths, width = batch["attention_mask"].sum(1), batch["input_ids"].shape[1]
+        lengths, width = _lengths(batch["attention_mask"]), batch["input_ids"].shape[1]
         rows = torch.arange(len(lengths), device=lengths.device)
         if self.sites.together == "padded":
             return [(rows, width)]
         if len(rows) == 1:
-            return [(rows, max(1, int(lengths[0])))]
-        groups = [(rows[lengths == length], max(1, int(length))) for length in lengths.unique()]
+            return [(rows, int(lengths[0]))]
+        groups = [(rows[lengths == length], int(length)) for length in lengths.unique()]
         if self.sites.together == "one at a time":
             groups = [(row, length) for group, length in groups for row in group.split(1)]
         return groups
 
     def given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """What the model itself is given of a batch."""
-        given = {name: batch[name] for name in TEXT if batch.get(name) is not None}
-        if not self.sites.token_types:
-            given.pop("token_type_ids", None)
+        """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
+
+        Raises SubjectError for padding on the left, which would shift positions.
+        """
+        names = TEXT if self.sites.token_types else TEXT[:2]
+        given = {name: batch[name] for name in names if batch.get(name) is not None}
+        ids, mask = given["input_ids"], given["attention_mask"]
+        if bool(mask.all()):
+            return given
+        padding = torch.tensor(sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None) or 0})).to(
+            ids.device
+        )
+        left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], padding) & mask.any(1)
+        if bool(left.any()):
+            raise SubjectError(
+                f"{int(left.sum())} of {len(ids)} texts are padded on the left, which shifts their positions: give what "
+                "tokenizer(…, padding=True, padding_side='right') makes"
+            )
+        lengths, places = _lengths(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
+        given["input_ids"] = ids.masked_fill(places >= lengths, self.pad_token_id)
+        given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
 
     def embedding(self, ids: torch.Tensor, embedded: torch.Tensor) -> AbstractContextManager:
         """Within, the model reads these embeddings (B,L,E) for these ids (B,L)."""
-        return embedding(self.model, ids, embedded)
+        return Embedded(self.vocabulary(), ids, embedded)
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -382,7 +382,8 @@ class SelfAttention:
         if inputs == "layer":
             self.entries  # noqa: B018  # which raises where there is none
         if not self.__dict__.get("ruled"):
-            check_rules(self, probe(self)[0])
+            with self.evaluating():
+                check_rules(self, probe(self)[0])
             self.ruled = True
 
     def _read(self, batch, edit, embedded, keep, rows) -> Read:
@@ -391,12 +392,18 @@ class SelfAttention:
         watched = _Watched(edit, last) if rows else edit
         hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))
         with ExitStack() as stack:
+            stack.enter_context(eager(self.model))
             if embedded is not None:
-                stack.enter_context(embedding(self.model, given["input_ids"], embedded))
+                stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
             if rows:
                 stack.enter_context(torch.enable_grad())
             stack.enter_context(hook)
             logits = self.model(**given).logits
+        if hook.number != self.sites.maps or any(one.weights.shape[2] != one.weights.shape[3] for one in hook.maps):
+            raise SubjectError(
+                f"texts of {given['input_ids'].shape[1]} positions are read by {hook.number} attentions, shorter ones by "
+                f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
+            )
         matter = watched.rows(logits) if rows else None
         return Read(logits, hook.maps, matter)
 
@@ -407,6 +414,12 @@ class SelfAttention:
     def digest(self) -> str:
         """As `Subject` says: of weights, configuration and reduction."""
         return digest_classifier(self)
+
+
+def _lengths(mask: torch.Tensor) -> torch.Tensor:
+    """(B,): the places up to the last that is attended to, at least 1."""
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return (mask.bool() * places).amax(1).clamp(min=1)
 
 
 class _Given(Edit):
