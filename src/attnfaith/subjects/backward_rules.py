@@ -175,7 +175,7 @@ def check_affine(model, text: dict, embedded: torch.Tensor, reading: Callable) -
         if slope is None or not slope.requires_grad:
             return False
         (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], allow_unused=True, retain_graph=True)
-        return second is not None and float(second.abs().max()) > SAME * float(slope.abs().max())
+        return second is not None and float(second.abs().max()) > SAME * float(slope.detach().abs().max())
 
     with torch.enable_grad(), Rules(model):
         leaf = embedded.detach().requires_grad_()
