@@ -63,7 +63,7 @@ def measure(
     part of markers and biases, which stays. Taking a set away takes its parts away. So the smallest set is a sort for each
     rival class, as in `minimal_flip_set`: of all sets of k tokens the k largest parts of (logit of the predicted class -
     logit of the rival) leave least, and the smallest k over all rivals is the smallest there is. Of rivals that need equally
-    many the lower class is taken, and the lower class wins a tie, as in every decision.
+    many the set of the lower class is taken, and the lower class wins a tie, as in every decision.
 
     The model itself does not stay frozen. So it reads the text without these tokens, and without as many at random, `draws`
     times: how often it agrees is what the exact answer is worth. absent: what becomes of the tokens, see `subjects.parts`.
@@ -101,15 +101,15 @@ def measure(
         [chosen.astype(np.float32) for chosen in sets],
         [float(chosen.sum()) if chosen.any() else np.nan for chosen in sets],
         classes,
-        [of_text[0] if len(of_text) else np.zeros(0) for of_text in said],
+        [of_text[0] if len(of_text) else np.full(subject.num_labels, np.nan) for of_text in said],
         [float(one[1:].mean()) if len(one) else np.nan for one in flipped],
     )
     return dict(zip(COLUMNS, columns, strict=True))
 
 
 def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tuple[np.ndarray, int]:
-    """The fewest tokens (T,) bool to take away so that one of the margins `whole` (J,) is lost, and which one; none where
-    there is no such set.
+    """The fewest tokens (T,) bool to take away so that one of the margins `whole` (J,) is lost, none where there is no such
+    set; and the smallest margin then, the first of equal ones.
 
     parts (J,T): of each margin, what the tokens add to it. lower (J,) bool: a margin of 0 is lost already.
     """
@@ -122,4 +122,4 @@ def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tup
     chosen = np.zeros(never, bool)
     if sizes[rival] < never:
         chosen[order[rival, : sizes[rival] + 1]] = True
-    return chosen, rival
+    return chosen, int((whole - parts[:, chosen].sum(1)).argmin())

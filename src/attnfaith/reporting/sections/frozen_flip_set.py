@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnfaith import record as records
 from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.explanation_tests import stacked
 from attnfaith.reporting.spec import MAIN, Case, Classes, Mean, Median, Section, Sentence, Table, counts, per_cell
 
 
@@ -22,8 +22,7 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     sizes, classes, random = (
         cell.table.column(f"frozen_flip_{name}").to_numpy().astype(np.float64) for name in ("size", "class", "random")
     )
-    said = records.rows(cell.table, "frozen_flip_probs")
-    decided = np.array([row.argmax() if len(row) else np.nan for row in said], np.float64)
+    decided = stacked(cell, "frozen_flip_probs").argmax(1)
     defined = ~np.isnan(sizes)
     return {
         "frozen_flip_tokens": sizes,
@@ -60,7 +59,7 @@ SECTION = Section(
     name="frozen_flip_set",
     source="Modarressi et al. (2023), section 3",
     place=75,
-    needs=("frozen_flip_size", "frozen_flip_class", "frozen_flip_probs", "frozen_flip_random", "probs"),
+    needs=("frozen_flip_size", "frozen_flip_class", "frozen_flip_probs", "frozen_flip_random", "probs", "attention"),
     uses=("frozen_flip_set",),
     per_text=per_text,
     compared=True,
