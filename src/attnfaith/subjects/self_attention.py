@@ -6,22 +6,26 @@ embedding, D the size of a head's values.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
+from attnfaith.subjects.attention_products import products_of_maps
 from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
 from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
 from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.prefix import Prefix, prefix_of
-from attnfaith.subjects.protocol import MAPS, TEXT, Batch, SubjectError
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.self_checks import Sites, checked, eager, vocabulary_size
+from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
+from attnfaith.subjects.retokenising import retokenised
+from attnfaith.subjects.self_checks import Sites, checked, eager, probe, vocabulary_size
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,12 @@ class SelfAttention:
     """
 
     kind = "text classifiers of transformers"
-    can = MAPS | {"embeddings", "held attention", "token deletion", "intervention", "weighed vectors", "weighted sums"}
+    can = (
+        MAPS
+        | OF_TOKENIZERS
+        | {"embeddings", "held attention", "attention gradients", "token deletion"}
+        | {"intervention", "weighed vectors", "weighted sums"}
+    )
     contextual = True
     level = "token"
 
@@ -106,7 +115,14 @@ class SelfAttention:
         if not self.reduction.one_head:
             lacks["intervention"] = "what is shown is not the attention of one head"
         if not self.sites.embeddings:
-            lacks |= dict.fromkeys(("embeddings", "held attention"), "no table of tokens is asked for the ids as they are")
+            needing = ("embeddings", "held attention", "backward rules")
+            lacks |= dict.fromkeys(needing, "no table of tokens is asked for the ids as they are")
+        if self.mask_token_id is None:
+            lacks["mask token"] = "its tokenizer has none"
+        if not self.sites.hides:
+            lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
+        if self.tokenizer is None:
+            lacks["texts"] = "its tokenizer is not known"
         if self.reduction.way != "mean":
             lacks["weighed vectors"] = f"what {self.reduction.way} gives weighs no vectors"
         return lacks
@@ -137,6 +153,11 @@ class SelfAttention:
     def unknown_token_id(self) -> int:
         number = getattr(self.tokenizer, "unk_token_id", None)
         return self.pad_token_id if number is None else number
+
+    @property
+    def mask_token_id(self) -> int | None:
+        """The token that stands for a hidden one; None where the tokenizer has none."""
+        return getattr(self.tokenizer, "mask_token_id", None)
 
     @property
     def markers(self) -> frozenset[int]:
@@ -196,6 +217,7 @@ class SelfAttention:
             self.pad_token_id,
         )
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
         return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
@@ -222,6 +244,10 @@ class SelfAttention:
         """As `Subject` says: ids are taken away, and texts are not divided into tokens anew."""
         rest = {name: values for name, values in batch.items() if name in ("instance_id", "label")}
         return Batch.of({**keep_positions(batch, stays, self.pad_token_id), **rest}, self)
+
+    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """As `Subject` says. Raises SubjectError for a batch that does not hold its texts, or not these."""
+        return retokenised(self, batch, stays)
 
     # ---------------------------------------------------------------------------------------- model
 
@@ -349,18 +375,14 @@ class SelfAttention:
         edit that is of them.
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
-        if self.sites.together == "padded":
+        groups = self.groups(batch)
+        if len(groups) == 1:
             return self._read(batch, edit, embedded, keep, rows, after)
-        lengths = _lengths(batch["attention_mask"])
-        groups = [(lengths == length).nonzero().squeeze(1) for length in lengths.unique()]
-        if self.sites.together == "one at a time":
-            groups = [row for group in groups for row in group.split(1)]
         parts = []
-        for chosen in groups:
-            length = int(lengths[chosen[0]])
+        for chosen, length in groups:
             of_group = None if embedded is None else embedded[chosen, :length]
             parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
-        return _joined(parts, torch.cat(groups), batch["input_ids"].shape[1])
+        return _joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
 
     def prefix(self, batch: Batch, layer: int) -> Prefix | None:
         """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
@@ -370,10 +392,23 @@ class SelfAttention:
         """
         if self.sites.together != "padded":
             return None
-        return prefix_of(self.model, self._given(batch), self.sites.layers[layer])
+        return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
 
-    def _given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """What the model is called with: behind texts its own padding, by which some find ends; of no text one such token.
+    def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
+        """The instances that can be read together, as rows (n,), and how many input positions they have."""
+        lengths, width = _lengths(batch["attention_mask"]), batch["input_ids"].shape[1]
+        rows = torch.arange(len(lengths), device=lengths.device)
+        if self.sites.together == "padded":
+            return [(rows, width)]
+        if len(rows) == 1:
+            return [(rows, int(lengths[0]))]
+        groups = [(rows[lengths == length], int(length)) for length in lengths.unique()]
+        if self.sites.together == "one at a time":
+            groups = [(row, length) for group, length in groups for row in group.split(1)]
+        return groups
+
+    def given(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
 
         Raises SubjectError for padding on the left, which would shift positions.
         """
@@ -394,8 +429,35 @@ class SelfAttention:
         given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
 
+    def embedding(self, ids: torch.Tensor, embedded: torch.Tensor) -> AbstractContextManager:
+        """Within, the model reads these embeddings (B,L,E) for these ids (B,L)."""
+        return Embedded(self.vocabulary(), ids, embedded)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Where its stacks of layers begin, see `relevance.find_entries`."""
+        with self.evaluating():
+            return find_entries(self, *probe(self))
+
+    def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
+        """As `Subject` says: over the layers, heads and rows that its reduction takes."""
+        return products_of_maps(self, batch, explain)
+
+    def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
+        """As `Subject` says."""
+        return shares(self, batch, explain, rules, inputs)
+
+    def check_rules(self, inputs: str = "layer") -> None:
+        """As `Subject` says; random text is read."""
+        if inputs == "layer":
+            self.entries  # noqa: B018  # which raises where there is none
+        if not self.__dict__.get("ruled"):
+            with self.evaluating():
+                check_rules(self, probe(self)[0])
+            self.ruled = True
+
     def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
-        given = self._given(batch)
+        given = self.given(batch)
         last = self.sites.layers[-1]
         watched = _Watched(edit, last) if rows else edit
         hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))

@@ -44,6 +44,7 @@ class Sites:
     maps: int
     together: str
     embeddings: bool
+    hides: bool
     token_types: bool
     difference: float
     blocks: tuple[str, ...] = ()
@@ -168,11 +169,12 @@ def checked(subject) -> Sites:
             _check_returned(model, first, maps, layers)
             together = _together(subject, texts, layers)
             embeddings = _takes_embeddings(subject, first, logits)
+            hides = together == TOGETHER[0] and _hides(model, first, texts[2])
             names = tuple(named.names[number] for number in layers)
             blocks = blocks_of(model, first, layers, names, len(maps))
             lacks = _lacks(model, first, layers, blocks)
         _check_returned(model, first, None)
-    return Sites(tuple(layers), names, len(maps), together, embeddings, types, difference, blocks, lacks)
+    return Sites(tuple(layers), names, len(maps), together, embeddings, hides, types, difference, blocks, lacks)
 
 
 def _lacks(model, text, layers, blocks) -> dict[str, str]:
@@ -194,6 +196,14 @@ def _lacks(model, text, layers, blocks) -> dict[str, str]:
     except SubjectError as error:
         lacks["layer parts"] = str(error)
     return lacks
+
+
+def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """A random text (1,L), as the model takes it, and the names of the modules that make its maps, in their order."""
+    text = _text(subject, LENGTHS[0], 0)
+    with torch.no_grad(), _Named(subject.model) as named:
+        _hooked(subject.model, text, named)
+    return text, named.names
 
 
 def _check(holds: bool, model, name: str, what: str) -> None:
@@ -332,6 +342,18 @@ def _together(subject, texts, layers: list[int]) -> str:
         return hidden and float((logits - alone[rows]).abs().max() / scale) <= TOLERANCE
 
     return TOGETHER[0] if same([0, 1]) else TOGETHER[1] if same([0, 2]) else TOGETHER[2]
+
+
+def _hides(model, text, other) -> bool:
+    """Whether tokens behind the first, the last one too, are nothing to the logits once their mask is 0."""
+    mask = text["attention_mask"].clone()
+    mask[:, [3, 4, -1]] = 0
+    changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
+    try:
+        one, two = (model(input_ids=ids, attention_mask=mask).logits for ids in (text["input_ids"], changed))
+    except Exception:  # such as a model that takes padding at the end only
+        return False
+    return float((one - two).abs().max()) <= TOLERANCE * float(one.abs().max().clamp(min=1))
 
 
 def _takes_embeddings(subject, text, logits: torch.Tensor) -> bool:
