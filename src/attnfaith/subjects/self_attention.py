@@ -376,7 +376,7 @@ class SelfAttention:
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
         groups = self.groups(batch)
-        if len(groups) == 1:
+        if len(groups) == 1 and groups[0][1] == batch["input_ids"].shape[1]:
             return self._read(batch, edit, embedded, keep, rows, after)
         parts = []
         for chosen, length in groups:
