@@ -14,7 +14,6 @@ from attnfaith.subjects.attention_hook import Edit
 from attnfaith.subjects.prefix import Prefix
 
 
-MAPS = frozenset({"attention maps"})
 LAYERS = ("shown", "last", "all")
 ROWS = ("all", "matter")
 MASKED = -5000.0

@@ -8,14 +8,14 @@ import numpy as np
 from attnfaith._random import generator
 from attnfaith.experiments import _subsets
 from attnfaith.experiments._orders import answered, check_search, columns, limits, rank
-from attnfaith.experiments._readout import AFFINE, Readout, read_out, softmax
+from attnfaith.experiments._readout import Readout, read_out, softmax
 from attnfaith.experiments.aopc_limits import as_columns
 from attnfaith.subjects import asks
 
 
 AFTER = True  # the measures whose orders it judges are measured first
 COLUMNS = columns("weight_aopc_limits", "without weight")
-NEEDS = frozenset({AFFINE})
+NEEDS = frozenset({"affine read-out"})
 COST = "reading"
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 ROUNDS = 100  # of Dinkelbach's method, which needs a handful
