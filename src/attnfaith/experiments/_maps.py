@@ -1,4 +1,4 @@
-"""What experiments on attention maps share: which layers and rows are changed, which weights of a row, and what is said then.
+"""What experiments on attention maps share: which layers and rows are changed, which weights of a row, what is said then.
 
 Shapes: B instances, N copies of instances, L input positions, H heads, C classes.
 """

@@ -20,8 +20,8 @@ COLUMNS = {
     "map_adversary_attention": Column(
         ("T",),
         distribution=True,
-        doc="what would be shown under the maps that were found: the furthest from the model's own that keeps the prediction "
-        "within epsilon; the model's own where none was found",
+        doc="what would be shown under the maps that were found: the furthest from the model's own that keeps the "
+        "prediction within epsilon; the model's own where none was found",
     ),
     "map_adversary_probs": Column(("C",), distribution=True, doc="the prediction under these maps"),
     "map_adversary_jsd": Column(

@@ -52,6 +52,6 @@ def seeing(identity: Identity, unit: str) -> tuple[str, str]:
         mean = "" if identity.reduction_head is not None else "as the mean of its heads, "
         reason = f"That is what attention there is, {mean}in the rows that the prediction depends on."
     return what, (
-        f"{reason} A state behind the first layer holds more than its own {unit}, and values, feed-forward layers and residual "
-        "connections act beside attention."
+        f"{reason} A state behind the first layer holds more than its own {unit}, and values, feed-forward layers and "
+        "residual connections act beside attention."
     )
