@@ -322,7 +322,7 @@ def test_kept_and_read_again(made, tmp_path):
 
 def test_a_report_says_where_it_comes_from(made, tmp_path, quick_report):
     page = made.report(tmp_path / "report", title="Mine", examples=1).read_text()
-    assert "<h1>Mine</h1>" in page and "texts measured from Python" in page and "0 negative, 1 positive" in page
+    assert "<h1>Mine</h1>" in page and "texts measured with a given model" in page and "0 negative, 1 positive" in page
 
 
 def test_records_side_by_side(made, run, tmp_path):

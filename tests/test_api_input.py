@@ -112,7 +112,7 @@ def test_pairs_and_documents(model):
 @pytest.mark.parametrize(
     ("given", "more", "said"),
     [
-        (None, {}, "model is None: give an attention classifier"),
+        (None, {}, "model is None: give a text classifier of transformers or an attention classifier"),
         (3, {}, "model is 3"),
         ("no/such-model", {}, "no model 'no/such-model': there is no such folder, and the Hub gives none of that name"),
         ("../../no such folder", {}, "no model '../../no such folder'"),
@@ -134,7 +134,7 @@ def test_folders_that_hold_no_model(tmp_path, idle, model):
 
     refused("holds no model: neither config.json nor model/config.json is there")
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    refused("holds a model of type 'bert', which cannot be measured yet")
+    refused("holds 'bert', which is no text classifier .*: its head would be drawn at random; fine-tune it first")
     (tmp_path / "config.json").write_text("{")
     refused("holds no model that can be read")
     (tmp_path / "config.json").write_text('{"model_type": "attention_classifier"}')
@@ -156,19 +156,19 @@ def test_a_model_object_without_a_tokenizer(idle, model):
         attnfaith.measure(model()["model"], ["the"], progress=False)
 
 
-def test_another_classifier_is_refused_in_a_sentence(idle):
-    from transformers import BertConfig, BertForSequenceClassification
+def test_a_model_of_another_task_is_refused_in_a_sentence(idle):
+    from transformers import BertConfig, BertForMaskedLM
 
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 20}
     with pytest.raises(
-        AttnfaithError, match="BertForSequenceClassification cannot be measured; subjects are attention class"
+        AttnfaithError, match="BertForMaskedLM cannot be measured; subjects are attention classifiers.*, text class"
     ):
-        attnfaith.measure(BertForSequenceClassification(BertConfig(**sizes)), ["the"], progress=False)
+        attnfaith.measure(BertForMaskedLM(BertConfig(**sizes)), ["the"], progress=False)
 
 
 def test_a_measure_that_the_model_is_not_capable_of(idle):
     with pytest.raises(
-        AttnfaithError, match="'attention_norm' needs 'states'.*measures that this subject can have: .*gradient"
+        AttnfaithError, match="'attention_norm' needs 'weighed vectors'.*measures that this subject can have: .*gradient"
     ):
         attnfaith.measure(Toy(), ["7"], measures=["attention_norm"], progress=False)
 

@@ -32,6 +32,12 @@ def name_of(path):
 def builds(recipe):
     """The recipe's model, small, reads a batch; everything that the recipe names exists."""
     entry = entry_of(recipe.data)
+    load_producers(recipe.measure.producers)
+    runs.training_arguments(recipe)
+    assert recipe.measure.split in SPLITS
+    if recipe.model.pretrained is not None:  # its files are elsewhere
+        recipes.check_model(recipe)
+        return
     small = {"embedding_size": 8, "hidden_size": 8, "intermediate_size": 8, "alignment_size": 4}
     fields = {**{name: value for name, value in small.items() if name != "hidden_size"}, "vocab_size": 30}
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
@@ -42,9 +48,6 @@ def builds(recipe):
     if entry.pair:
         batch["token_type_ids"] = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
     assert model(**batch).logits.shape == (1, num_labels)
-    load_producers(recipe.measure.producers)
-    runs.training_arguments(recipe)
-    assert recipe.measure.split in SPLITS
 
 
 def test_there_are_recipes_and_studies():
@@ -256,9 +259,12 @@ def test_the_configuration_says_what_a_model_may_be(section, message):
 
 
 def test_the_model_section_is_the_configuration():
-    """The same fields and defaults, but for what the recipe leaves to the data and to the encoder."""
+    """The same fields and defaults, but for what the recipe leaves to the data and to the encoder, and the two that name a
+    pretrained model in place of them all.
+    """
     section, config = recipes.Model(), AttentionClassifierConfig()
-    for key in dataclasses.fields(section):
+    assert (section.pretrained, section.revision) == (None, None)
+    for key in (key for key in dataclasses.fields(section) if key.name not in ("pretrained", "revision")):
         value = getattr(section, key.name)
         if key.name in ("query", "hidden_size"):
             assert value is None and hasattr(config, key.name)
@@ -485,7 +491,8 @@ def test_the_help_lists_every_key():
                 (place,) = [n for n, line in enumerate(lines) if line.startswith(f"  --{name}{name and '.'}{key}  ")]
                 assert "required" in lines[place] or ", default " in lines[place]
                 assert lines[place + 1] == f"      {field.description}" and len(field.description) > 5
-    assert "  --training.learning_rate  number, default 0.001" in lines
+    assert "  --training.learning_rate  number or null, default null" in lines
+    assert "  --model.embedding_std  number, default 0.25" in lines
     assert "  --measure.producers  list of texts, default [gradient, gradient_norm, leave_one_out]" in lines
     assert "  --data.max_length  whole number or null, default null" in lines
     assert "  --objective.divergence  kl or jsd, default kl" in lines

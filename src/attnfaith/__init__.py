@@ -22,6 +22,8 @@ _MODULES = {
     "AttentionClassifierConfig": "attnfaith.models.configuration_attention_classifier",
     "AttentionClassifierModel": "attnfaith.models.modeling_attention_classifier",
     "AttentionClassifierForSequenceClassification": "attnfaith.models.modeling_attention_classifier",
+    "SelfAttentionClassifierConfig": "attnfaith.models.configuration_self_attention_classifier",
+    "SelfAttentionClassifierForSequenceClassification": "attnfaith.models.modeling_self_attention_classifier",
 }
 
 __all__ = [*_MODULES]

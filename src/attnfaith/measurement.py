@@ -8,6 +8,7 @@ import pkgutil
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -182,7 +183,8 @@ def measure(
                         rows = dataset[batch.tolist()]
                         parts.append(_measure_batch(subject, rows, identity, modules, options, extra, seed, attention))
                         bar.update(len(batch))
-                    record.save(_join(parts), path)
+                    columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
+                    record.save(record.build(columns, extra), path)
                 else:
                     bar.update(count)
     finally:
@@ -372,7 +374,7 @@ def _is_whole(path: Path, count: int) -> bool:
 @torch.no_grad()
 def _measure_batch(
     subject: Subject, rows: Mapping[str, list], identity, modules, options, extra, seed: int, given: Mapping | None = None
-) -> pa.Table:
+) -> dict[str, list]:
     count = len(rows["instance_id"])
     batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
     mask = subject.attendable(batch)
@@ -404,7 +406,7 @@ def _measure_batch(
         if set(made) != set(columns_of(module, subject)):
             raise MeasurementError(f"'{name}' declares {sorted(columns_of(module, subject))} and returned {sorted(made)}")
         columns.update(made)
-    return record.build(columns, extra)
+    return columns
 
 
 def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
@@ -433,14 +435,10 @@ def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.nda
     return sentences
 
 
-def _join(parts: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-
-
 def _merge(folder: Path, shards, output: Path, settings: list[dict]) -> None:
     """All shards as one record in the data set's order; the shards go when it is written."""
     parts = [record.load(_shard_path(folder, number)) for number in range(len(shards))]
     order = np.concatenate([batch for shard in shards for batch in shard])
-    table = _join(parts).take(pa.array(np.argsort(order, kind="stable")))
+    table = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(pa.array(np.argsort(order, kind="stable")))
     record.save(record.with_settings(table, settings), output)
     shutil.rmtree(folder)

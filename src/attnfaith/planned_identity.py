@@ -26,7 +26,10 @@ def model_fields(model: recipes.Model) -> dict[str, object]:
     """The fields of `record.Identity` that the model section decides; not those of the word vectors."""
     parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
     names = ("encoder", "hierarchy", "alignment", "score_scale", "projection", "readout")
-    return {**{name: getattr(model, name) for name in names}, "projection_parameter": parameter}
+    fields = {**{name: getattr(model, name) for name in names}, "projection_parameter": parameter}
+    if model.pretrained is not None:  # its kind is read from its files, when it is trained
+        fields["encoder"] = model.pretrained if model.revision is None else f"{model.pretrained}@{model.revision}"
+    return fields
 
 
 def objective_fields(recipe: Recipe) -> dict[str, object]:

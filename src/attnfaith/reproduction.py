@@ -43,12 +43,22 @@ from attnfaith.recipes import Recipe
 
 EXACTLY, WITHIN, NOT, TOLD = "exactly", "within tolerance", "not", "told"
 ROUNDING, RELATIVE, ON_A_SCALE, SHARE, FEW_TEXTS = 1e-7, 0.05, 0.01, 0.2, 2
-EXACT = re.compile(r"^(dataset|sizes|truncated|vocabulary|tokenizer|epochs)\b|\.n$")
+EXACT = re.compile(r"^(dataset|sizes|truncated|vocabulary|tokenizer|pretrained|epochs)\b|\.n$")
 COUNTS = re.compile(r"(_undefined|_class_\d+_n)$")
 SHARES = re.compile(r"(_significant|flip_fraction|share_of_zeros)$")
 SCALED = re.compile(r"kendall_tau|tie_ceiling|top_k_overlap|normalised_entropy")
 # of run.json: numbers that the recipe decides; not seconds, versions and places
-NUMBERS = ("dataset", "sizes", "truncated", "vocabulary", "tokenizer", "epochs", "best", "attention_faithfulness")
+NUMBERS = (
+    "dataset",
+    "sizes",
+    "truncated",
+    "vocabulary",
+    "tokenizer",
+    "pretrained",
+    "epochs",
+    "best",
+    "attention_faithfulness",
+)
 NAMES = (
     "dataset.name",
     "dataset.revision",

@@ -181,6 +181,17 @@ def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) 
     return {**inputs, **kept}
 
 
+class FineTuningTrainer(AttentionTrainer):
+    """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms."""
+
+    def losses(self, model, inputs):
+        losses, outputs = super().losses(model, inputs)
+        return losses, {"logits": outputs.logits}
+
+    def create_optimizer(self, model=None):
+        return Trainer.create_optimizer(self, model)
+
+
 class GuidedTrainer(AttentionTrainer):
     """Trains on labels under attention that is given: each instance brings weights `base_attention` [T].
 
@@ -300,7 +311,12 @@ def check_selection(
         )
 
 
-TRAINERS = {"classification": AttentionTrainer, "guided": GuidedTrainer, "adversarial": AdversarialTrainer}
+TRAINERS = {
+    "classification": AttentionTrainer,
+    "fine_tuning": FineTuningTrainer,
+    "guided": GuidedTrainer,
+    "adversarial": AdversarialTrainer,
+}
 
 
 def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none", num_labels: int | None = None) -> dict:
@@ -353,7 +369,7 @@ def make_trainer(
         for split in (train, validation):
             if sparse := sum(0 in row for row in split["base_attention"]):
                 raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
-    weights = None
+    weights, hierarchy = None, getattr(model.config, "hierarchy", "none")
     if options.pop("balance_classes", True) and not adversarial:
         weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
     return TRAINERS[objective](
@@ -362,7 +378,7 @@ def make_trainer(
         train_dataset=train,
         eval_dataset=validation,
         processing_class=tokenizer,
-        data_collator=lambda rows: collate(rows, tokenizer.pad_token_id, model.config.hierarchy, model.config.num_labels),
+        data_collator=lambda rows: collate(rows, tokenizer.pad_token_id, hierarchy, model.config.num_labels),
         compute_metrics=adversarial_scores if adversarial else selection_scores,
         callbacks=[EarlyStoppingCallback(patience)] if patience else None,
         class_weights=weights,

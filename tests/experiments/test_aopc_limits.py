@@ -10,7 +10,7 @@ from attnfaith.experiments._orders import answered, limits
 from attnfaith.experiments._subsets import read_parts, whole
 from attnfaith.measurement import MeasurementError, check_options
 from attnfaith.subjects import subject_of
-from tests.small_classifiers import batch_of, classifier
+from tests.loud_classifiers import batch_of, classifier
 
 
 def every_aopc(p, length):

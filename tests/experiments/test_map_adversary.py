@@ -8,7 +8,7 @@ import torch
 
 from attnfaith.experiments import map_adversary
 from attnfaith.measurement import MeasurementError, check_options
-from tests.small_classifiers import batch_of, classifier
+from tests.loud_classifiers import batch_of, classifier
 
 
 QUICK = {"steps": 8, "restarts": 2}

@@ -11,7 +11,7 @@ from attnfaith.experiments._maps import Asked
 from attnfaith.measurement import MeasurementError, check_options
 from attnfaith.subjects import SubjectError
 from attnfaith.subjects.attention_hook import Edit
-from tests.small_classifiers import batch_of, classifier
+from tests.loud_classifiers import batch_of, classifier
 
 
 KINDS = ("bert", "gpt2", "bart")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnfaith.importance._fast.entering import enter
+from attnfaith.importance._fast.entering import Gates, enter
 from attnfaith.importance._fast.products import define_products, input_products
 from attnfaith.models.encoders import ENCODERS, BiLSTM
 from tests.small_encoders import build, build_subclass, close, texts
@@ -22,9 +22,9 @@ def test_gradients_in_the_direction_of_the_embeddings(name, make, padding):
     states, _ = encoder(inputs, mask)
     slopes = slopes_of(states)
     (expected,) = torch.autograd.grad(states, inputs, slopes)
-    entered = enter(encoder, embedded)
-    assert (entered.shape == embedded.shape) == (type(encoder) is not BiLSTM)
-    made = input_products(encoder, entered, mask, states.detach(), slopes)
+    entered = enter(encoder, embedded, mask, states)
+    assert isinstance(entered, Gates) if type(encoder) is BiLSTM else entered.equal(embedded)
+    made = input_products(encoder, entered, mask, slopes)
     assert not made.requires_grad
     close(made[mask], (embedded * expected).sum(-1)[mask])
 
@@ -35,8 +35,8 @@ def test_short_texts(length):
     embedded, mask = embedded[:, :length], mask[:, :length]
     states = encoder(embedded, mask)[0].detach()
     slopes = slopes_of(states)
-    made = input_products(encoder, enter(encoder, embedded), mask, states, slopes)
-    close(made[mask], define_products(encoder, embedded, mask, states, slopes)[mask])
+    made = input_products(encoder, enter(encoder, embedded, mask, states), mask, slopes)
+    close(made[mask], define_products(encoder, embedded, mask, slopes)[mask])
 
 
 def test_a_text_alone_and_in_a_batch():
@@ -46,8 +46,9 @@ def test_a_text_alone_and_in_a_batch():
     mask = torch.nn.functional.pad(mask, (0, 30))
     states = encoder(embedded, mask)[0].detach()
     slopes = slopes_of(states)
-    together = input_products(encoder, enter(encoder, embedded), mask, states, slopes)
+    together = input_products(encoder, enter(encoder, embedded, mask, states), mask, slopes)
     for row, length in enumerate(mask.sum(1).tolist()):
         part = slice(row, row + 1), slice(0, length)
-        alone = input_products(encoder, enter(encoder, embedded[part]), mask[part], states[part], slopes[part])
+        entered = enter(encoder, embedded[part], mask[part], states[part])
+        alone = input_products(encoder, entered, mask[part], slopes[part])
         torch.testing.assert_close(together[part], alone, rtol=1e-5, atol=1e-6)

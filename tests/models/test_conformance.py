@@ -1,4 +1,5 @@
-"""transformers' own common model and configuration tests, over every encoder, flat and hierarchical, and over a pair model.
+"""transformers' own common model and configuration tests, over every encoder, flat and hierarchical, over a pair model, and
+over classifiers of transformers with sparse self-attention.
 
 They are not in its wheel: `python tests/models/fetch_conformance.py` fetches them into .conformance/, which is ignored.
 """
@@ -11,11 +12,14 @@ from unittest import mock
 
 import pytest
 import torch
+from transformers import AutoConfig
 
 from attnfaith import (
     AttentionClassifierConfig,
     AttentionClassifierForSequenceClassification,
     AttentionClassifierModel,
+    SelfAttentionClassifierConfig,
+    SelfAttentionClassifierForSequenceClassification,
 )
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
@@ -134,3 +138,60 @@ for _cell in CELLS:
     _name = "_".join(("Test", *_cell))
     _factors = dict(zip(("encoder", "query", "projection", "hierarchy"), _cell, strict=True), __module__=__name__)
     globals()[_name] = type(_name, (Conformance, unittest.TestCase), _factors)
+
+
+class TinyClassifier(TinyModel):
+    """The same of a classifier of transformers: a BERT."""
+
+    sequence_classification_class = SelfAttentionClassifierForSequenceClassification
+
+    def __init__(self, projection):
+        self.projection, self.encoder_seq_length, self.expected_num_hidden_layers = projection, self.seq_length, 3
+
+    def get_config(self):
+        sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "pad_token_id")
+        inner = AutoConfig.for_model(
+            "bert",
+            **{name: getattr(self, name) for name in sizes},
+            intermediate_size=37,
+            max_position_embeddings=64,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        # the suite asks for vocab_size here, which is the inner configuration's
+        return SelfAttentionClassifierConfig(text_config=inner, projection=self.projection, vocab_size=self.vocab_size)
+
+    def prepare_config_and_inputs_for_common(self):
+        input_ids = ids_tensor([self.batch_size, self.seq_length], self.vocab_size).clamp(min=1)
+        attention_mask = torch.ones_like(input_ids)
+        attention_mask[:, -1] = 0
+        return self.get_config(), {"input_ids": input_ids, "attention_mask": attention_mask}
+
+
+class SelfAttentionConformance(ModelTesterMixin, TrainingTesterMixin):
+    all_model_classes = (SelfAttentionClassifierForSequenceClassification,)
+    test_resize_embeddings = True
+    training_overfit_seq_length, training_overfit_steps, training_overfit_learning_rate = 32, 120, 1e-2
+    projection = "softmax"
+
+    def test_load_with_mismatched_shapes(self):
+        self.skipTest("it loads by AutoModel, and there is no such model without its head")
+
+    def setUp(self):
+        self.model_tester = TinyClassifier(self.projection)
+        self.config_tester = ConfigTester(self, config_class=SelfAttentionClassifierConfig, has_text_modality=False)
+
+    def _create_text_training_batch(self, batch_size, seq_length, vocab_size):
+        batch = super()._create_text_training_batch(batch_size, seq_length, vocab_size)
+        batch["input_ids"][0, 5:30] += 25  # two texts and one label each, in place of a label for each token
+        batch["labels"] = torch.arange(batch_size)
+        return batch
+
+    def test_config(self):
+        self.config_tester.run_common_tests()
+
+
+for _projection in ("softmax", "sparsemax"):
+    _name = f"Test_self_attention_{_projection}"
+    _factors = {"projection": _projection, "__module__": __name__}
+    globals()[_name] = type(_name, (SelfAttentionConformance, unittest.TestCase), _factors)

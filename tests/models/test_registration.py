@@ -13,12 +13,15 @@ import textwrap
 
 import pytest
 import torch
+from transformers import AutoConfig
 
 import attnfaith
 from attnfaith import (
     AttentionClassifierConfig,
     AttentionClassifierForSequenceClassification,
     AttentionClassifierModel,
+    SelfAttentionClassifierConfig,
+    SelfAttentionClassifierForSequenceClassification,
 )
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.models.encoders import ENCODERS
@@ -36,6 +39,11 @@ CODE = {
     "projections.py",
     "queries.py",
 }
+CODE_OF_SPARSE = {
+    "configuration_self_attention_classifier.py",
+    "modeling_self_attention_classifier.py",
+    "projections.py",
+}
 AUTO_MAP = {
     "AutoConfig": "configuration_attention_classifier.AttentionClassifierConfig",
     "AutoModel": "modeling_attention_classifier.AttentionClassifierModel",
@@ -52,6 +60,15 @@ def build(encoder="bilstm", query="learned", projection="softmax", **fields):
     fields = {"vocab_size": 12, "embedding_size": 8, "hidden_size": 8, "intermediate_size": 8, **fields}
     config = AttentionClassifierConfig(encoder=encoder, query=query, projection=projection, **fields)
     return AttentionClassifierForSequenceClassification(config).eval()
+
+
+def build_sparse():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 12, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    inner = AutoConfig.for_model("bert", **sizes)
+    return SelfAttentionClassifierForSequenceClassification(
+        SelfAttentionClassifierConfig(text_config=inner, projection="sparsemax")
+    ).eval()
 
 
 def run_script(executable, script, tmp_path, blocked=()):
@@ -250,6 +267,50 @@ def test_remote_code(blocked, python, tmp_path):
 
 
 @pytest.mark.slow
+def test_remote_code_of_a_classifier_of_transformers(python, tmp_path):
+    """The same for classifiers with sparse self-attention, in which only the projection is ours."""
+    model = build_sparse()
+    model.save_pretrained(tmp_path / "checkpoint")
+    assert {path.name for path in (tmp_path / "checkpoint").glob("*.py")} == CODE_OF_SPARSE
+    script = f"""
+        import torch
+        from pathlib import Path
+        from transformers import AutoModelForSequenceClassification
+
+        for place in ("checkpoint", "again"):
+            model = AutoModelForSequenceClassification.from_pretrained(place, trust_remote_code=True)
+            assert type(model).__module__.startswith("transformers_modules."), type(model)
+            output = model(torch.tensor({IDS.tolist()}), output_attentions=True)
+            model.save_pretrained("again")
+        assert {{path.name for path in Path("again").glob("*.py")}} == {CODE_OF_SPARSE!r}
+        assert "attnfaith" not in sys.modules
+        print(json.dumps([output.logits.tolist(), output.attentions[0].tolist()]))
+    """
+    expected = model(IDS, output_attentions=True)
+    assert python(script, tmp_path, ("attnfaith",)) == [expected.logits.tolist(), expected.attentions[0].tolist()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "order", ["import attnfaith", "from transformers import AutoModelForSequenceClassification; import attnfaith"]
+)
+def test_a_sparse_classifier_is_loaded_without_a_flag(order, python, tmp_path):
+    build_sparse().save_pretrained(tmp_path / "checkpoint")
+    script = """
+        from transformers import AutoConfig, AutoModelForSequenceClassification
+        model = AutoModelForSequenceClassification.from_pretrained("checkpoint")
+        kinds = [type(model), type(AutoConfig.for_model("self_attention_classifier")), type(model.model)]
+        print(json.dumps([kind.__module__ + " " + kind.__name__ for kind in kinds]))
+    """
+    place = "attnfaith.models.{}_self_attention_classifier SelfAttentionClassifier{}"
+    assert python(order + "\n" + textwrap.dedent(script), tmp_path) == [
+        place.format("modeling", "ForSequenceClassification"),
+        place.format("configuration", "Config"),
+        "transformers.models.bert.modeling_bert BertForSequenceClassification",
+    ]
+
+
+@pytest.mark.slow
 def test_sparse_checkpoint_says_that_entmax_is_missing(python, tmp_path):
     build(projection="sparsegen", sparsegen_lambda=0.5).save_pretrained(tmp_path / "checkpoint")
     script = f"""
@@ -284,7 +345,7 @@ def test_loads_again_here_after_saving_from_remote_code(python, tmp_path):
 
 
 @pytest.mark.parametrize(("pair", "hierarchy"), [(False, "none"), (True, "none"), (False, "sentence")])
-def test_pipeline(pair, hierarchy, tmp_path, caplog):
+def test_pipeline(pair, hierarchy, tmp_path, logged):
     from transformers import AutoTokenizer, pipeline
 
     texts = ["A good film. Bad. What a film.", "bad", "what a film"]
@@ -295,7 +356,7 @@ def test_pipeline(pair, hierarchy, tmp_path, caplog):
     tokenizer.save_pretrained(tmp_path)
     classify = pipeline("text-classification", model=str(tmp_path), device="cpu", top_k=None)
     assert type(classify.model) is AttentionClassifierForSequenceClassification
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert not [record for record in logged if record.levelname == "ERROR"]
     given = [{"text": text, "text_pair": "what film"} for text in texts] if pair else texts
     results = classify(given, batch_size=2)
     assert len(results) == 3

@@ -32,6 +32,7 @@ def measure(
     measures: Sequence[str] | None = None,
     experiments: Sequence[str] | None = None,
     *,
+    add: Sequence[str] = (),
     options: Mapping[str, Mapping] | None = None,
     tokenizer=None,
     text: str = "text",
@@ -59,6 +60,7 @@ def measure(
         labels: the gold class of each text, by number or by name; None for a text whose class is not known.
         measures, experiments: names, as `attnfaith.measures()` lists them. None takes the cheap ones that the model is
             capable of; [] none.
+        add: measures and experiments beside those.
         options: {measure or experiment: {keyword: value}}.
         tokenizer: of a model object, or its name or folder; None takes that of the folder it was loaded from.
         text, text_pair, label: names of the columns of a frame, data set or file. Columns "text_pair" and "label" are used
@@ -92,7 +94,7 @@ def measure(
     say = _say if progress else lambda line: None
     for line in _remarks(rows):
         say(line)
-    names = [*_defaults(*chosen, subject, rows, say)]
+    names = [*dict.fromkeys([*_defaults(*chosen, subject, rows, say), *(one.name for one in catalogue.named(add))])]
     cell = identity_of(opened, dataset=read.name, texts=fingerprint(dataset), split=split)
     settings = {"source": opened.source, "label_names": [*subject.class_names]}
     how = {"level": level, "seed": seed, "options": options, "settings": settings, "progress": progress}

@@ -24,8 +24,11 @@ OF_CLASSIFIERS = (
     "model.safetensors.index.json",
     "tokenizer*",
     "special_tokens_map.json",
+    "added_tokens.json",
     "vocab*",
     "merges.txt",
+    "spiece.model",
+    "sentencepiece*.model",
 )
 """What a checkpoint of transformers may hold besides; no weights but safetensors."""
 
@@ -101,9 +104,14 @@ def _tokenizer(given):
 
     with quiet():
         try:
-            return AutoTokenizer.from_pretrained(given, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(given, trust_remote_code=False)
         except (OSError, ValueError, KeyError) as error:
             raise ModelError(f"no tokenizer is loaded from {excerpt(str(given))}: {excerpt(error, 200)}") from error
+    if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # made of nothing where there are no files of it
+        raise ModelError(
+            f"no tokenizer is loaded from {excerpt(str(given))}: it has no words: copy tokenizer.json or its vocabulary"
+        )
+    return tokenizer
 
 
 def _of_path(given: str | os.PathLike, level: str) -> Opened:
@@ -161,9 +169,13 @@ def _load(folder: Path, level: str) -> Subject:
 def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
     """A checkpoint of transformers. Nothing pickled is read, and no code of the checkpoint runs.
 
-    Raises ModelError for a model of another task, whose head would be drawn at random, and for files that cannot be loaded.
+    Weights that are saved in half precision are read as float32, which changes none of them.
+
+    Raises ModelError for a model of another task, whose head would be drawn at random, one that brings its own code, and
+    files that cannot be loaded or lack weights.
     """
-    from transformers import AutoModelForSequenceClassification
+    import torch
+    from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification
 
     made = config.get("architectures") or []
     if not any(str(name).endswith("ForSequenceClassification") for name in made):
@@ -171,14 +183,27 @@ def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
             f"{folder} holds {excerpt(', '.join(map(str, made)) or config.get('model_type'))}, which is no text "
             "classifier (…ForSequenceClassification): its head would be drawn at random; fine-tune it first"
         )
+    kind = config.get("model_type")
+    if config.get("auto_map") and not (kind in CONFIG_MAPPING and CONFIG_MAPPING[kind].__module__.startswith("attnfaith.")):
+        raise ModelError(
+            f"{folder} brings its own code (auto_map in {CHECKPOINT[0]}), which is not run: load it yourself, if you trust "
+            "it, and give the model and its tokenizer as objects"
+        )
     with quiet():
         try:
-            model = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True, trust_remote_code=False)
+            model, loading = AutoModelForSequenceClassification.from_pretrained(
+                folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
+            )
         except Exception as error:  # transformers and safetensors raise many kinds
             raise ModelError(
                 f"{folder} cannot be loaded ({excerpt(error, 300)}): it needs config.json and weights in safetensors "
                 "(model.save_pretrained writes them), of an architecture that transformers has"
             ) from error
+    if lacking := sorted({*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}):
+        raise ModelError(
+            f"{folder} lacks {len(lacking)} weights of {type(model).__name__} ({excerpt(', '.join(lacking), 100)}), which "
+            "would be drawn at random: copy the model anew"
+        )
     subject = subject_of(model.to(_device()).eval(), level)
     subject.tokenizer = _tokenizer(folder)
     return subject

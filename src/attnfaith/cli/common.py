@@ -12,7 +12,7 @@ from attnfaith.launch import launch
 from attnfaith.usage import Parser
 
 
-RECIPE, REPORT = "recipe.yaml", "report"  # in the folder of a run
+RECIPE, RECORD, REPORT = "recipe.yaml", "record.parquet", "report"  # in the folder of a run
 
 
 def is_main_process() -> bool:

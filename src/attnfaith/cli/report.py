@@ -38,8 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
     from attnfaith import recipes, record
     from attnfaith.reporting import run_facts, write_report
+    from attnfaith.reporting.page.report import facts_of
 
-    recipe = recipes.load(own / common.RECIPE) if own else None
+    recipe = recipes.load(own / common.RECIPE) if own and (own / common.RECIPE).is_file() else None
     tables = [source.load() for source in sources]
     if not known.mix_versions:
         record.check_one_code(tables, remedy="measure them anew with one, or give --mix-versions")
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         record.concatenate(tables, mix_versions=True),
         known.output or own / (f"{common.REPORT}_words" if known.words else common.REPORT),
         title=section.title,
-        facts=run_facts(tables[0], recipe.note) if recipe else None,
+        facts=run_facts(tables[0], recipe.note) if recipe else facts_of(tables[0]) if len(tables) == 1 else None,
         n_examples=section.examples if known.examples is None else known.examples,
     )
     print(f"report: {page}")

@@ -106,6 +106,11 @@ def _destination(known: argparse.Namespace, recipe) -> tuple[str, str]:
     from attnfaith import hub, provenance
     from attnfaith.reporting.cards import checkpoint_name
 
+    if recipe.model.pretrained is not None:
+        raise AttnfaithError(
+            "--push_to_hub: only classifiers of this package are pushed with card and records; leave it out, and push the model "
+            "by its own push_to_hub"
+        )
     if provenance.checkout()[1] and not known.resume_from_checkpoint:
         raise AttnfaithError(
             "--push_to_hub: a run by code with uncommitted changes is not pushed: commit them, or leave it out"

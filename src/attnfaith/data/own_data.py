@@ -16,7 +16,7 @@ from attnfaith.data.columns import Columns
 from attnfaith.data.file_text import COMPRESSED
 from attnfaith.data.loading import Source
 from attnfaith.data.own_cut import cut_own, keys
-from attnfaith.data.own_files import KINDS, OwnFile, as_text, draw_rows
+from attnfaith.data.own_files import KINDS, OwnFile, as_text, draw_rows, read_file
 from attnfaith.data.own_labels import alike, class_of, names_of
 from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
 from attnfaith.errors import DatasetError, cut, excerpt
@@ -119,6 +119,40 @@ def _repeated(parts: Mapping[str, Columns]) -> dict[str, int]:
 
 
 _WANTED = {2: ("text", "label"), 3: ("text", "text_pair", "label")}
+
+
+def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0):
+    """The rows of own data that a model is to be measured on, with all their columns: of a file all of them, of a folder or
+    of a data set of the Hub those of one split. An Arrow table, or of the Hub a `datasets.Dataset`.
+
+    data: the data section of a recipe. limit: that many rows, drawn at random by the seed, in their order.
+
+    Raises DatasetError for what cannot be read, and for a split that is not there.
+    """
+    import pyarrow as pa
+
+    if data.hub_id is not None:
+        splits = {name: own.split for name, own in _hub_splits(data)[0].items()}
+        rows = _split_of(splits, split, data.hub_id)
+        return rows if limit is None or limit >= len(rows) else rows.select(_drawn_rows(len(rows), limit, seed))
+    path = Path(data.path).expanduser()
+    paths = _split_of(_folder(path), split, str(path)) if path.is_dir() else [path]
+    how = {"encoding": data.encoding, "delimiter": data.delimiter, "quotes": data.quotes, "limit": limit, "seed": seed}
+    tables = [read_file(one, **how) for one in paths]
+    if len({tuple(table.column_names) for table in tables}) > 1:
+        raise DatasetError(f"the {split} files of {path} have other columns than each other: measure them one by one")
+    table = pa.concat_tables(tables, promote_options="permissive")
+    return table if limit is None or limit >= len(table) else table.take(_drawn_rows(len(table), limit, seed))
+
+
+def _drawn_rows(count: int, limit: int, seed: int) -> np.ndarray:
+    return np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
+
+
+def _split_of(splits: Mapping, split: str, where: str):
+    if split not in splits:
+        raise DatasetError(f"{where} has no split {excerpt(split)}: --split takes one of {', '.join(splits)}")
+    return splits[split]
 
 
 # ------------------------------------------------------------------------------------------------ where rows are

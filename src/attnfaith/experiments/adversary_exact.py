@@ -142,7 +142,7 @@ class _Vertices:
         start, stop = scores.searchsorted(low, "left"), scores.searchsorted(high, "right")
         inside = single[start:stop]
         least = inside.min() if stop > start else math.inf
-        edges = []
+        edges, best = [], []
         for end in (low, high):
             below, above = scores.searchsorted(end, "left"), scores.searchsorted(end, "right")
             if 0 < below and above < len(scores):
@@ -150,23 +150,22 @@ class _Vertices:
                 weight = (right - end) / (right - scores[:below, None])  # of the token below
                 bound = single[above:] + weight * (single[:below, None] - single[above:])
                 row, column = divmod(int(bound.argmin()), len(right))
-                least = min(least, self._loss(row, above + column, weight[row, column]))
+                best.append((row, above + column, weight[row, column]))
                 edges.append((above, weight, bound))
-        lefts, rights, weights, losses = [], [], [], []
-        for above, weight, bound in edges:
-            left, right = (bound <= least + 2 * TIE).nonzero()
-            lefts.append(left)
-            rights.append(right + above)
-            weights.append(weight[left, right])
-            losses.append(self._loss(left, right + above, weights[-1]))
-            least = min(least, losses[-1].min(initial=math.inf))
+        if edges:
+            least = min(least, self._loss(*map(np.array, zip(*best, strict=True))).min())
+            places = [(bound <= least + 2 * TIE).nonzero() for _, _, bound in edges]
+            left = np.concatenate([below for below, _ in places])
+            right = np.concatenate([column + above for (_, column), (above, _, _) in zip(places, edges, strict=True)])
+            weight = np.concatenate([shares[place] for place, (_, shares, _) in zip(places, edges, strict=True)])
+            losses = self._loss(left, right, weight)
+            least = min(least, losses.min(initial=math.inf))
         attention = np.zeros(len(scores))
         if (tied := (inside <= least + 2 * TIE).nonzero()[0]).size:
             attention[self.order[start + tied].min()] = 1.0
             log_odds = scores[start + tied[self.order[start + tied].argmin()]]
         else:
-            left, right, weight = np.concatenate(lefts), np.concatenate(rights), np.concatenate(weights)
-            tied = (np.concatenate(losses) <= least + 2 * TIE).nonzero()[0]
+            tied = (losses <= least + 2 * TIE).nonzero()[0]
             pairs = np.sort([self.order[left[tied]], self.order[right[tied]]], axis=0)
             chosen = tied[np.lexsort((pairs[1], pairs[0]))[0]]
             i, j, x = left[chosen], right[chosen], weight[chosen]
@@ -248,12 +247,11 @@ def _exact(text, epsilons) -> list[tuple]:
         free = _Vertices(text.attention, np.zeros(len(text.attention)), 0.0).between(-math.inf, math.inf)
         return [(free.attention, np.ones(1), free.jsd, free.jsd, free.one_token)] * len(epsilons)
     vertices = _Vertices(text.attention, text.values[:, 1] - text.values[:, 0], text.bias[1] - text.bias[0])
-    results = []
-    for epsilon in epsilons:
-        adversary = vertices.furthest(epsilon)
-        odds = np.array([0.0, adversary.log_odds])
-        results.append((adversary.attention, softmax(odds), adversary.jsd, adversary.jsd, adversary.one_token))
-    return results
+    adversaries = [vertices.furthest(epsilon) for epsilon in epsilons]
+    probs = softmax(np.array([[0.0, adversary.log_odds] for adversary in adversaries]))
+    return [
+        (one.attention, reached, one.jsd, one.jsd, one.one_token) for one, reached in zip(adversaries, probs, strict=True)
+    ]
 
 
 def _bounded(text, epsilons) -> list[tuple]:

@@ -37,8 +37,8 @@ def measure(subject, batch, *, seed: int = 0, exact_tokens: int = 12, beam: int 
     weight, are sum_S m_t / sum_S a_t with m_t = a_t ((w_c - w_j) . h_t + b_c - b_j). Of all S of one size the greatest such
     ratio is found by Dinkelbach's method: x is the greatest ratio when the tokens of largest m_t - x a_t sum to 0; each
     round is a sort. With two classes p rises with the one ratio, and the bounds of each size are exact; with more, p is at
-    most what the rival that does best leaves, and at least what all rivals at their best would. Best sets of different sizes need
-    not contain one another; so the mean over sizes bounds what an order can reach, and need not be reached.
+    most what the rival that does best leaves, and at least what all rivals at their best would. Best sets of different
+    sizes need not contain one another; so the mean over sizes bounds what an order can reach, and need not be reached.
 
     Undefined (NaN): a text without tokens; a measure with a NaN score. Raises ValueError as `check` says.
 

@@ -9,7 +9,7 @@ from .alignments import ALIGNMENTS
 from .decoders import DECODERS
 from .encoders import ENCODERS
 from .hierarchy import HIERARCHIES
-from .projections import PROJECTIONS
+from .projections import check_projection, projection_parameter
 
 
 QUERIES = ("learned", "text")
@@ -95,7 +95,6 @@ class AttentionClassifierConfig(PreTrainedConfig):
     def validate_factors(self):
         _known("encoder", self.encoder, ENCODERS)
         _known("alignment", self.alignment, ALIGNMENTS)
-        _known("projection", self.projection, PROJECTIONS)
         _known("query", self.query, QUERIES)
         _known("readout", self.readout, DECODERS)
         _known("hierarchy", self.hierarchy, HIERARCHIES)
@@ -114,15 +113,10 @@ class AttentionClassifierConfig(PreTrainedConfig):
     @property
     def projection_parameter(self) -> float | None:
         """Lambda of sparsegen, alpha of entmax; None for a projection without a parameter."""
-        return {"sparsegen": self.sparsegen_lambda, "entmax": self.entmax_alpha}.get(self.projection)
+        return projection_parameter(self)
 
     def validate_parameters(self):
-        if not -math.inf < self.sparsegen_lambda < 1:
-            raise ValueError(
-                f"sparsegen_lambda={self.sparsegen_lambda}: sparsegen needs a finite lambda < 1 (0 is sparsemax)"
-            )
-        if not 1 <= self.entmax_alpha < math.inf:
-            raise ValueError(f"entmax_alpha={self.entmax_alpha}: entmax needs a finite alpha >= 1 (1 softmax, 2 sparsemax)")
+        check_projection(self)
         if self.score_scale is not None and not 0 < self.score_scale < math.inf:
             raise ValueError(f"score_scale={self.score_scale}: scores are held at a finite deviation above 0, or none")
         if self.score_scale is not None and self.projection == "uniform":

@@ -12,9 +12,13 @@ from attnfaith._import_hooks import when_imported
 
 
 MODEL_TYPE = "attention_classifier"
+SELF_ATTENTION = "self_attention_classifier"
 CONFIG = "AttentionClassifierConfig"
 MODEL = "AttentionClassifierModel"
 CLASSIFIER = "AttentionClassifierForSequenceClassification"
+CONFIGS = {MODEL_TYPE: CONFIG, SELF_ATTENTION: "SelfAttentionClassifierConfig"}
+MODELS = {MODEL_TYPE: MODEL}
+CLASSIFIERS = {MODEL_TYPE: CLASSIFIER, SELF_ATTENTION: "SelfAttentionClassifierForSequenceClassification"}
 WITHOUT = f"Auto classes and pipelines do not know its models; load them by attnfaith.{CLASSIFIER}.from_pretrained"
 
 
@@ -31,22 +35,31 @@ def register_auto_classes() -> None:
 def _add_config() -> None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
-    _fill([(CONFIG_MAPPING_NAMES, MODEL_TYPE, CONFIG), (CONFIG_MAPPING._modules, MODEL_TYPE, sys.modules["attnfaith"])])
+    package = sys.modules["attnfaith"]
+    _fill(
+        [(CONFIG_MAPPING_NAMES, kind, config) for kind, config in CONFIGS.items()]
+        + [(CONFIG_MAPPING._modules, kind, package) for kind in CONFIGS]
+    )
 
 
 def _add_models() -> None:
     from transformers.models.auto import modeling_auto as auto
 
-    entries = []
-    for mapping, names, model in (
-        (auto.MODEL_MAPPING, auto.MODEL_MAPPING_NAMES, MODEL),
-        (auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES, CLASSIFIER),
+    package, entries = sys.modules["attnfaith"], []
+    for mapping, names, models in (
+        (auto.MODEL_MAPPING, auto.MODEL_MAPPING_NAMES, MODELS),
+        (
+            auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+            auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+            CLASSIFIERS,
+        ),
     ):
-        entries += [
-            (names, MODEL_TYPE, model),
-            (mapping._modules, MODEL_TYPE, sys.modules["attnfaith"]),
-            (mapping._reverse_config_mapping, CONFIG, MODEL_TYPE),
-        ]
+        for kind, model in models.items():
+            entries += [
+                (names, kind, model),
+                (mapping._modules, kind, package),
+                (mapping._reverse_config_mapping, CONFIGS[kind], kind),
+            ]
     _fill(entries)
 
 

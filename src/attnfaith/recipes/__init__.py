@@ -11,7 +11,7 @@ import yaml
 
 from attnfaith.errors import cut
 from attnfaith.recipes.library import QUICKSTART, find
-from attnfaith.recipes.model import check_models, model_config
+from attnfaith.recipes.model import check_model, check_models, model_config, projection_fields
 from attnfaith.recipes.overrides import apply, describe, parse_overrides, value_at
 from attnfaith.recipes.schema import SECTIONS, Data, Measure, Model, Objective, Recipe, Report, Training
 from attnfaith.recipes.sections import RecipeError, make_section, section, unknown
@@ -28,6 +28,7 @@ __all__ = [
     "Report",
     "Training",
     "build",
+    "check_model",
     "check_models",
     "describe",
     "dump",
@@ -38,6 +39,7 @@ __all__ = [
     "named",
     "parse",
     "parse_overrides",
+    "projection_fields",
     "read_text",
     "read_value",
     "section",

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from attnfaith.data.registry import entry_of
 from attnfaith.errors import excerpt
-from attnfaith.recipes.schema import Recipe
+from attnfaith.recipes.schema import Model, Recipe
 from attnfaith.recipes.sections import RecipeError
+
+
+OF_PRETRAINED = ("pretrained", "revision")
 
 
 if TYPE_CHECKING:
@@ -20,26 +23,45 @@ def model_config(recipe: Recipe, pair: bool, **fields) -> "AttentionClassifierCo
     Raises RecipeError where the configuration refuses a field. Loads transformers and torch, which takes seconds: reading a
     recipe does not call it, what starts to work does, before anything is done.
     """
-    from huggingface_hub.errors import StrictDataclassError
-
     from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 
     section = recipe.model
-    fields = {**dataclasses.asdict(section), **fields}
+    fields = {**{name: value for name, value in dataclasses.asdict(section).items() if name not in OF_PRETRAINED}, **fields}
     fields["query"] = section.query or ("text" if pair else "learned")
     sizes = {"transformer": 128, "embedding": fields["embedding_size"]}
     if section.hidden_size is None:
         fields["hidden_size"] = sizes.get(section.encoder, 256)
+    return _asked(AttentionClassifierConfig, fields)
+
+
+def check_model(recipe: Recipe) -> None:
+    """Raise RecipeError where the configuration of the recipe's model refuses a field."""
+    if recipe.model.pretrained is None:
+        model_config(recipe, entry_of(recipe.data).pair)
+    else:
+        from attnfaith.models.configuration_self_attention_classifier import SelfAttentionClassifierConfig
+
+        _asked(SelfAttentionClassifierConfig, projection_fields(recipe.model))
+
+
+def projection_fields(section: Model) -> dict[str, object]:
+    """The fields of a configuration that say which projection a model has."""
+    return {name: getattr(section, name) for name in ("projection", "sparsegen_lambda", "entmax_alpha")}
+
+
+def _asked(kind: type, fields: Mapping[str, object]):
+    from huggingface_hub.errors import StrictDataclassError
+
     try:
-        return AttentionClassifierConfig(**fields)
+        return kind(**fields)
     except StrictDataclassError as error:
         raise RecipeError(f"model: {excerpt(error.__cause__ or error, 300)}") from error
 
 
 def check_models(recipes: Mapping[str, Recipe]) -> None:
-    """Raise RecipeError, naming the recipe, where `model_config` refuses one of many: before the first of them is run."""
+    """Raise RecipeError, naming the recipe, where `check_model` refuses one of many: before the first of them is run."""
     for name, recipe in recipes.items():
         try:
-            model_config(recipe, entry_of(recipe.data).pair)
+            check_model(recipe)
         except RecipeError as error:
             raise RecipeError(f"{name}: {error}") from error

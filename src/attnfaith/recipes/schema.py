@@ -12,6 +12,7 @@ from pydantic import Field
 from attnfaith.data.tokenization import PREPROCESSING
 from attnfaith.errors import excerpt
 from attnfaith.recipes.arguments import check_arguments
+from attnfaith.recipes.pretrained import check_pretrained, completed
 from attnfaith.recipes.sections import LARGEST, Count, NotNegative, Positive, RecipeError, Seed, Share, section
 
 
@@ -118,14 +119,14 @@ class Data:
 
 @section
 class Model:
-    """The fields of AttentionClassifierConfig, which says what each may be."""
+    """The fields of AttentionClassifierConfig, which says what each may be; or a pretrained model, and its projection."""
 
     encoder: str = "bilstm"
     """bilstm, bigru, transformer, cnn, average or embedding"""
     alignment: str = "additive"
     """additive or dot"""
     projection: str = "softmax"
-    """softmax, sparsemax, sparsegen, entmax15, entmax or uniform"""
+    """softmax, sparsemax, sparsegen, entmax15, entmax or uniform (of pretrained models not uniform)"""
     query: str | None = None
     """learned or text; null: text for pairs, else learned"""
     readout: str = "affine"
@@ -156,38 +157,43 @@ class Model:
     """share of values dropped in training, below 1"""
     embedding_std: float = 0.25
     """standard deviation of random word vectors"""
+    pretrained: str | None = None
+    """to be fine-tuned: a model of the Hub by its name, or its folder, with its tokenizer; null: a model of this package"""
+    revision: str | None = None
+    """of a pretrained model on the Hub: branch, tag or commit; null: main"""
 
 
 @section
 class Training:
-    """The papers' settings (Jain & Wallace 2019), by the names of transformers' TrainingArguments where they have one.
+    """Settings of the training, by the names of transformers' TrainingArguments where they have one.
 
+    Those that are null become the papers' (Jain & Wallace 2019), or, of a pretrained model, what is usual for fine-tuning.
     select_on is validation: a checkpoint chosen on test would make every test figure a selected one. random_erasure: the
     tests of explanations which delete words then show the model nothing new.
     """
 
-    num_train_epochs: Annotated[float, Field(gt=0, le=LARGEST)] = 8
-    """passes over the training texts"""
+    num_train_epochs: Annotated[float, Field(gt=0, le=LARGEST)] | None = None
+    """passes over the training texts; null: 8, of a pretrained model 3"""
     per_device_train_batch_size: Count = 32
     """texts of a step and process"""
     per_device_eval_batch_size: Count = 64
     """texts of a step of evaluation"""
     gradient_accumulation_steps: Count = 1
     """batches of an update"""
-    learning_rate: NotNegative = 1e-3
-    """of Adam, constant unless arguments says otherwise"""
-    weight_decay: NotNegative = 1e-5
-    """L2 on all but the alignment"""
-    max_grad_norm: NotNegative = 0.0
-    """gradients are clipped to it; 0: not"""
-    amsgrad: bool = True
-    """Adam with AMSGrad"""
+    learning_rate: NotNegative | None = None
+    """of Adam, constant unless arguments says otherwise; null: 0.001, of a pretrained model 0.00005, rising and falling"""
+    weight_decay: NotNegative | None = None
+    """L2 on all but the alignment, of a pretrained model AdamW's on all but biases and norms; null: 0.00001, and 0.01"""
+    max_grad_norm: NotNegative | None = None
+    """gradients are clipped to it; 0: not; null: 0, of a pretrained model 1"""
+    amsgrad: bool | None = None
+    """Adam with AMSGrad; null: true, of a pretrained model false"""
     attention_learning_rate_factor: NotNegative = 1.0
     """learning rate of the alignment over that of the rest"""
     random_erasure: Share = 0.0
     """largest share of its words that each training text loses at each step; 0: none"""
-    loss_reduction: Literal["sum", "mean"] = "sum"
-    """of the losses of a batch"""
+    loss_reduction: Literal["sum", "mean"] | None = None
+    """of the losses of a batch, sum or mean; null: sum, of a pretrained model mean"""
     balance_classes: bool = True
     """weigh classes by how rare they are"""
     select_on: str = "validation"
@@ -311,6 +317,9 @@ class Recipe:
     report: Report = field(default_factory=Report)
 
     def __post_init__(self):
+        pretrained = self.model.pretrained is not None
+        object.__setattr__(self, "training", completed(self.training, pretrained))  # so that the recipe is complete
+        check_pretrained(self)
         flat, kind = self.model.hierarchy == "none", self.objective.kind
         for name in ("max_sentence_length", "max_sentences"):
             limit = getattr(self.data, name)

@@ -210,7 +210,8 @@ def save(table: pa.Table, path: str | os.PathLike) -> None:
     validate(table)
     metadata = {**(table.schema.metadata or {}), VERSION_KEY: str(VERSION).encode()}
     with atomic_path(path) as temporary:
-        pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
+        # measured values hardly repeat: dictionaries of them are slow to make, and the file is the larger for them
+        pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd", use_dictionary=False)
 
 
 def load(path: str | os.PathLike) -> pa.Table:

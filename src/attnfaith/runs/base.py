@@ -9,6 +9,7 @@ from datasets import Dataset
 
 from attnfaith import recipes, record
 from attnfaith.data.registry import SPLITS
+from attnfaith.errors import excerpt
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.outputs import OutputsError, digest_model, read_outputs
 from attnfaith.recipes import Recipe
@@ -87,6 +88,11 @@ def check_base(recipe: Recipe) -> None:
     if missing := [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]:
         raise RunError(f"{given} is no trained run ({', '.join(missing)} missing there): train it first")
     base = recipes.load(folder / RECIPE)
+    if base.model.pretrained is not None:
+        raise RunError(
+            f"{given} is a fine-tuned {excerpt(base.model.pretrained)}: a model is trained against the attention that pools "
+            "states, which that one has none of; give a run without model.pretrained"
+        )
     if base.objective.kind not in KINDS[objective.kind]:
         raise RunError(
             f"{given} has objective {base.objective.kind}; the base of objective.kind={objective.kind!r} must be "

@@ -3,17 +3,31 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from attnfaith.errors import excerpt
 from attnfaith.locate import CHECKPOINT
-from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.models.registration import MODEL_TYPE
 from attnfaith.runs.folder import MODEL, RunError
+from attnfaith.subjects.self_attention import SelfAttention
 
 
-def load_model(run: Path) -> AttentionClassifierForSequenceClassification:
+def load_model(run: Path) -> PreTrainedModel:
     """The model of a run's folder. Raises RunError where its files are missing or broken."""
-    return _load(run / MODEL, lambda folder: AttentionClassifierForSequenceClassification.from_pretrained(folder))
+    return _load(run / MODEL, _classifier)
+
+
+def _classifier(folder: Path) -> PreTrainedModel:
+    # "eager" attention is what a model was trained with, and is measured with
+    how = {"attn_implementation": "eager", "use_safetensors": True, "trust_remote_code": False}
+    return AutoModelForSequenceClassification.from_pretrained(folder, **how)
+
+
+def measurable(model, tokenizer):
+    """What `attnfaith.measurement` takes of a run: a model of this package as it is, another as a subject."""
+    if getattr(model.config, "model_type", None) == MODEL_TYPE:
+        return model
+    return SelfAttention(model, tokenizer)
 
 
 def load_tokenizer(run: Path) -> PreTrainedTokenizerBase:

@@ -10,9 +10,8 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
-from attnfaith.data.registry import entry_of
 from attnfaith.measurement import check_options, load_producers
-from attnfaith.recipes import Recipe, RecipeError, model_config
+from attnfaith.recipes import Recipe, RecipeError, check_model
 from attnfaith.runs import train
 from attnfaith.runs.base import Base, check_base
 from attnfaith.runs.folder import (
@@ -54,7 +53,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     folder = Path(recipe.output_dir)
     arguments = training_arguments(recipe)
     check_processes(arguments)
-    model_config(recipe, entry_of(recipe.data).pair)
+    check_model(recipe)
     check_base(recipe)
     with opened(folder, recipe, state, overwrite=overwrite, resume=resume):
         try:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from accelerate import PartialState
 from datasets import Dataset
+from transformers import PreTrainedModel
 
 from attnfaith import recipes, record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import excerpt
 from attnfaith.measurement import measure
-from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.outputs import OutputsError, digest_data, digest_model, read_outputs
 from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base
-from attnfaith.runs.checkpoint import load_model
+from attnfaith.runs.checkpoint import load_model, measurable
 from attnfaith.runs.folder import OUTPUTS, RECORD, check_trained, note, origin, read_state
 from attnfaith.runs.prepare import Texts
 
@@ -53,7 +53,7 @@ class Measurement:
         check_trained(folder)
 
     @property
-    def model(self) -> AttentionClassifierForSequenceClassification:
+    def model(self) -> PreTrainedModel:
         if self._model is None:
             self._model = load_model(self.folder).to(self.state.device)
         return self._model
@@ -129,7 +129,7 @@ class Measurement:
             **training_fields(self.recipe),
         )
         return measure(
-            self.model,
+            measurable(self.model, self.texts.tokenizer),
             rows,
             cell,
             producers,

@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import TrainingArguments, get_scheduler
+from transformers import PreTrainedModel, TrainingArguments, get_scheduler
 
+from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.loading import LoadedDataset, Source, read_source
 from attnfaith.data.own_data import read_own
@@ -23,8 +24,10 @@ from attnfaith.errors import DatasetError, cut, excerpt
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError, model_config
 from attnfaith.reporting.own_data import summary
+from attnfaith.runs import pretrained
 from attnfaith.runs.checkpoint import load_tokenizer
 from attnfaith.runs.folder import CHECKPOINTS, MODEL, STATE, RunError, read_state
+from attnfaith.subjects.classifier_facts import BOUNDLESS
 from attnfaith.training import LOWER_IS_BETTER, check_selection
 
 
@@ -54,7 +57,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         "restore_callback_states_from_checkpoint": True,  # how long early stopping has waited
         "remove_unused_columns": False,
         "length_column_name": "length",
-        "ddp_find_unused_parameters": False,
+        "ddp_find_unused_parameters": recipe.model.pretrained is not None,  # some have layers that no classifier uses
         "report_to": "none",
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
@@ -137,6 +140,10 @@ class Texts:
         return self._encoded[split]
 
     def _encode(self, split: Dataset) -> Dataset:
+        if self.recipe.model.pretrained is not None:
+            tokenizer = self.tokenizer
+            limit = tokenizer.model_max_length if tokenizer.model_max_length < BOUNDLESS else None
+            return encode_for_classifier(split, tokenizer, max_length=limit, markers=markers_of(tokenizer))
         return encode(split, self.tokenizer, preprocessing=self.loaded.entry.preprocessing)
 
     @cached_property
@@ -206,8 +213,10 @@ def remarks(loaded: LoadedDataset) -> list[str]:
 
 
 def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
-    """The tokenizer that the recipe names, or one of the words of the training texts."""
+    """The tokenizer that the recipe names, that of its pretrained model, or one of the words of the training texts."""
     entry, data = loaded.entry, recipe.data
+    if recipe.model.pretrained is not None:
+        return pretrained.tokenizer_of(recipe)
     if data.tokenizer is not None:
         how = {"revision": data.tokenizer_revision, "max_length": data.max_length, "pair": entry.pair}
         return adopt_tokenizer(data.tokenizer, **how)
@@ -227,9 +236,11 @@ def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
 # ------------------------------------------------------------------------------------------------ the model
 
 
-def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> AttentionClassifierForSequenceClassification:
-    """A fresh model of the recipe for this data set, on the word vectors it names."""
+def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> PreTrainedModel:
+    """A fresh model of the recipe for this data set, on the word vectors it names; or its pretrained one, its head new."""
     data, names = recipe.data, loaded.label_names
+    if recipe.model.pretrained is not None:
+        return pretrained.model_of(recipe, names, tokenizer)
     fields = {
         "vocab_size": max(tokenizer.get_vocab().values()) + 1,  # of some tokenizers ids are left out
         "unk_token_id": tokenizer.unk_token_id,

@@ -21,8 +21,10 @@ from attnfaith.measurement import check
 from attnfaith.outputs import digest_data
 from attnfaith.recipes import Recipe
 from attnfaith.runs.base import Base, needed_outputs
+from attnfaith.runs.checkpoint import measurable
 from attnfaith.runs.folder import MODEL, note, origin, read_state
 from attnfaith.runs.prepare import Texts, make_model, remarks
+from attnfaith.runs.pretrained import facts_of
 from attnfaith.training import DivergedError, make_trainer
 
 
@@ -45,7 +47,7 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, texts.loaded, texts.tokenizer)
     if section.producers:  # what does not suit the model or its texts is refused before it is trained
-        check(model, measured, section.producers, level=section.level, options=section.options)
+        check(measurable(model, texts.tokenizer), measured, section.producers, level=section.level, options=section.options)
     facts = _facts(recipe, texts, rows, state)
     if state.is_main_process:
         _note_provenance(recipe, folder, texts, rows, state)
@@ -117,8 +119,13 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
 
 
 def _tokenizer(recipe: Recipe, texts: Texts) -> dict[str, dict]:
-    """Which tokenizer was taken over; nothing where it is one of the training texts' words."""
-    data = recipe.data
+    """Which tokenizer was taken over, and of which pretrained model; nothing where it is of the training texts' words."""
+    data, model = recipe.data, recipe.model
+    if model.pretrained is not None:
+        return {
+            "tokenizer": tokenizer_facts(texts.tokenizer, model.pretrained, model.revision),
+            "pretrained": facts_of(recipe),
+        }
     if data.tokenizer is None:
         return {}
     return {"tokenizer": tokenizer_facts(texts.tokenizer, data.tokenizer, data.tokenizer_revision)}
@@ -152,7 +159,7 @@ def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, row
         tokenizer,
         *(rows[split].select_columns(columns) for split in USED),
         arguments,
-        objective=objective.kind,
+        objective=objective.kind if recipe.model.pretrained is None else "fine_tuning",
         patience=section.early_stopping_patience,
         balance_classes=section.balance_classes,
         loss_reduction=section.loss_reduction,

@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 SOFTMAX = frozenset({torch.softmax, torch.nn.functional.softmax, torch.Tensor.softmax, torch.special.softmax})
 PRODUCTS = frozenset({torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm})
+FUSED = torch.nn.functional.scaled_dot_product_attention
+"""One function from queries, keys and values to outputs: its weights are never there to be read."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,15 @@ class Hook(TorchFunctionMode):
     count: instances that the model reads. edit: see `Edit`. keep: which maps are kept, by number; all by default. A function
     that takes the place of softmax, called as it is, is known by an attribute `is_attention` that is true.
 
-    maps: the maps that were kept, in order. softmaxes: how many softmax calls there were.
+    maps: the maps that were kept, in order. number: how many maps there were. softmaxes, fused: how many calls of a softmax,
+    and of attention in one piece, there were.
     """
 
     def __init__(self, count: int, edit: Edit | None = None, keep: Callable[[int], bool] = lambda number: True):
         super().__init__()
         self.count, self.edit, self.keep = count, edit or Edit(), keep
         self.maps: list[Map] = []
-        self.number = self.softmaxes = 0
+        self.number = self.softmaxes = self.fused = 0
         self._tracked: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # tensors that come of a softmax, with its scores
 
     def __exit__(self, *error):
@@ -83,6 +86,7 @@ class Hook(TorchFunctionMode):
         kwargs = kwargs or {}
         if function in SOFTMAX or getattr(function, "is_attention", False):
             return self._softmax(function, args, kwargs)
+        self.fused += function is FUSED
         if not self._tracked:
             return function(*args, **kwargs)
         if function in PRODUCTS and len(args) == 2 and id(args[0]) in self._tracked:
@@ -142,7 +146,7 @@ class Hook(TorchFunctionMode):
             return None
         scores = self._tracked[id(tracked)][1]
         weights = self.edit.weights(self.number, weights)
-        values = self.edit.values(self.number, values)
+        values = self.edit.values(self.number, values.expand(-1, weights.shape[1], -1, -1))  # heads may share theirs
         output = self.edit.output(self.number, torch.matmul(weights, values))
         if self.keep(self.number):
             self.maps.append(Map(self.number, weights, values, output, scores))
@@ -150,3 +154,29 @@ class Hook(TorchFunctionMode):
         # what came of this softmax has served; so tensors are not held to the end of the pass
         self._tracked = {key: kept for key, kept in self._tracked.items() if kept[1] is not scores}
         return output
+
+
+class Embedded(TorchFunctionMode):
+    """A context: within, a table of embeddings gives others (B,L,E) for these ids (B,L), and gradients reach them.
+
+    table: the weight that is looked up, by any module that shares it. What a module does to its rows, such as scaling, is
+    done to the given ones too. A decoder that reads the ids one place later reads them so; what it puts before the first is
+    looked up.
+    """
+
+    def __init__(self, table: torch.Tensor, ids: torch.Tensor, embedded: torch.Tensor):
+        super().__init__()
+        self.table, self.ids, self.embedded = table, ids, embedded
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if function is not torch.nn.functional.embedding or len(args) < 2 or args[1] is not self.table:
+            return result
+        asked, ids = args[0], self.ids
+        if asked.shape == ids.shape and torch.equal(asked, ids):
+            return self.embedded.to(result.dtype, copy=True)  # some scale it in place
+        if asked.shape == ids.T.shape and torch.equal(asked, ids.T):
+            return self.embedded.to(result.dtype, copy=True).transpose(0, 1)
+        if asked.shape == ids.shape and torch.equal(asked[:, 1:], ids[:, :-1]):
+            return torch.cat([result[:, :1], self.embedded[:, :-1].to(result.dtype)], 1)
+        return result

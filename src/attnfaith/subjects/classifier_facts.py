@@ -5,6 +5,7 @@ import json
 
 import torch
 
+from attnfaith.models.registration import SELF_ATTENTION
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -27,7 +28,8 @@ def check_kind(model) -> None:
             f"{name} has num_labels={config.num_labels}: a regression has no class that could change; give a classifier of "
             "two classes or more"
         )
-    if getattr(model, "is_quantized", False) or getattr(config, "quantization_config", None) is not None:
+    packed = any(".quantized" in type(module).__module__ for module in model.modules())  # as torch quantises a model itself
+    if packed or getattr(model, "is_quantized", False) or getattr(config, "quantization_config", None) is not None:
         raise SubjectError(f"{name} has quantised weights, where gradients end: load it without quantization_config")
     kinds = {values.dtype for values in model.parameters()}
     if coarse := sorted(str(kind) for kind in kinds if kind in (torch.float16, torch.bfloat16)):
@@ -42,6 +44,15 @@ def check_kind(model) -> None:
         )
 
 
+def check_finite(model) -> None:
+    """Raises SubjectError for a weight that is not finite."""
+    for name, values in model.state_dict().items():
+        if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+            raise SubjectError(
+                f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
+            )
+
+
 def position_limit(subject) -> int | None:
     """The most input positions that a model reads; None where there is no bound."""
     limits = [getattr(subject.tokenizer, "model_max_length", None)]
@@ -50,9 +61,11 @@ def position_limit(subject) -> int | None:
             before = getattr(module, "offset", 0) if module.padding_idx is None else module.padding_idx + 1
             limits.append(module.num_embeddings - before)
     try:
-        limits.append(subject.config.max_position_embeddings)
+        limits.append(getattr(subject.config, "text_config", subject.config).max_position_embeddings)
     except (AttributeError, NotImplementedError):
         pass
+    if getattr(subject.config, "attention_type", None) == "block_sparse":  # BigBird: shorter texts it reads in full
+        limits.append((5 + 2 * subject.config.num_random_blocks) * subject.config.block_size)
     known = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < BOUNDLESS]
     return min(known, default=None)
 
@@ -64,7 +77,7 @@ def identity_of(subject) -> dict[str, object]:
     config, reduction, tokenizer = subject.config, subject.reduction, subject.tokenizer
     return {
         "model": "self_attention",
-        "encoder": config.model_type,
+        "encoder": (config.text_config if config.model_type == SELF_ATTENTION else config).model_type,
         "alignment": "dot",
         "projection": getattr(config, "projection", "softmax"),
         "projection_parameter": getattr(config, "projection_parameter", None),

@@ -4,21 +4,28 @@ Shapes: B instances, L input positions, which are the places of attention, H hea
 embedding, D the size of a head's values.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.subjects.attention_hook import Edit, Hook, Map
-from attnfaith.subjects.classifier_facts import check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
+from attnfaith.subjects.attention_products import products_of_maps
+from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
+from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.prefix import Prefix, prefix_of
-from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.self_checks import Sites, checked
+from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
+from attnfaith.subjects.retokenising import retokenised
+from attnfaith.subjects.self_checks import Sites, checked, eager, probe, vocabulary_size
 
 
 @dataclass(frozen=True)
@@ -43,9 +50,10 @@ class Held(Edit):
 class SelfAttention:
     """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
 
-    model: the classifier. Its attention is set to "eager": other implementations keep their weights to themselves; logits
-    stay the same up to rounding, which is checked. tokenizer: of the model, for `encode` and `rows`, and for what in a batch
-    is no text. reduction: what a person would be shown, see `Reduction.of`.
+    model: the classifier. Whenever it is read its attention is "eager", step by step, and after it as before: other
+    implementations keep their weights to themselves. Logits stay the same up to rounding, which is checked. Nothing else of
+    the model is changed. tokenizer: of the model, for `encode` and `rows`, and for what in a batch is no text. reduction:
+    what a person would be shown, see `Reduction.of`.
 
     Layers are those whose attention is over input positions: self-attention; of an encoder–decoder, the decoder's attention
     over the encoder. Rows that matter are those of the last layer whose output the logits depend on: the first token's of a
@@ -56,7 +64,12 @@ class SelfAttention:
     """
 
     kind = "text classifiers of transformers"
-    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "intervention"})
+    can = (
+        MAPS
+        | OF_TOKENIZERS
+        | {"embeddings", "held attention", "attention gradients", "token deletion"}
+        | {"intervention", "weighed vectors", "weighted sums"}
+    )
     contextual = True
     level = "token"
 
@@ -65,18 +78,8 @@ class SelfAttention:
         self.model, self.tokenizer = model, tokenizer
         self.reduction = Reduction.of(reduction)
         self.config, self.num_labels = model.config, model.config.num_labels
-        own = model.config._attn_implementation
-        if own != "eager":
-            try:
-                model.set_attn_implementation("eager")
-            except (ValueError, AttributeError) as error:
-                raise SubjectError(
-                    f"{type(model).__name__} has no 'eager' attention, the one that says its weights"
-                ) from error
-        self.sites: Sites = checked(self, own)
+        self.sites: Sites = checked(self)
         self.reduction.chosen(len(self.sites.layers))
-        self.capabilities = self.can - (set() if self.reduction.one_head else {"intervention"})
-        self.capabilities -= set() if self.sites.embeddings else {"embeddings", "held attention"}
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
@@ -96,8 +99,38 @@ class SelfAttention:
         other.__dict__ |= self.__dict__
         other.reduction = Reduction.of(reduction)
         other.reduction.chosen(len(self.sites.layers))
-        other.capabilities = self.capabilities - {"intervention"} | ({"intervention"} if other.reduction.one_head else set())
         return other
+
+    def in_double(self) -> "SelfAttention":
+        """A copy of the model in float64, beside which it is seen what rounding does."""
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__
+        other.model = copy.deepcopy(self.model).double()
+        return other
+
+    @property
+    def lacks(self) -> dict[str, str]:
+        """As `Subject` says."""
+        lacks = dict(self.sites.lacks)
+        if not self.reduction.one_head:
+            lacks["intervention"] = "what is shown is not the attention of one head"
+        if not self.sites.embeddings:
+            needing = ("embeddings", "held attention", "backward rules")
+            lacks |= dict.fromkeys(needing, "no table of tokens is asked for the ids as they are")
+        if self.mask_token_id is None:
+            lacks["mask token"] = "its tokenizer has none"
+        if not self.sites.hides:
+            lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
+        if self.tokenizer is None:
+            lacks["texts"] = "its tokenizer is not known"
+        if self.reduction.way != "mean":
+            lacks["weighed vectors"] = f"what {self.reduction.way} gives weighs no vectors"
+        return lacks
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """As `Subject` says."""
+        return self.can - set(self.lacks)
 
     @property
     def device(self) -> torch.device:
@@ -110,16 +143,21 @@ class SelfAttention:
 
     @property
     def pad_token_id(self) -> int:
-        for owner in (self.tokenizer, self.model.config, getattr(self.model.config, "text_config", None)):
+        for owner in (self.model.config, getattr(self.model.config, "text_config", None), self.tokenizer):
             number = getattr(owner, "pad_token_id", None)
-            if number is not None:
-                return int(number)
+            if number is not None and number >= 0:
+                return int(number)  # the model's own first: by it a decoder finds the end of a text
         return 0  # behind the mask; a model that does not know its padding reads texts of one length at a time
 
     @property
     def unknown_token_id(self) -> int:
         number = getattr(self.tokenizer, "unk_token_id", None)
         return self.pad_token_id if number is None else number
+
+    @property
+    def mask_token_id(self) -> int | None:
+        """The token that stands for a hidden one; None where the tokenizer has none."""
+        return getattr(self.tokenizer, "mask_token_id", None)
 
     @property
     def markers(self) -> frozenset[int]:
@@ -140,12 +178,24 @@ class SelfAttention:
             raise SubjectError("texts need the model's tokenizer: SelfAttention(model, tokenizer)")
         rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length, markers=self.markers)
         largest = max((max(ids, default=0) for ids in rows["input_ids"]), default=0)
-        size = self.model.get_input_embeddings().num_embeddings if self.sites.embeddings else None
-        if size is not None and largest >= size:
+        if largest >= (size := vocabulary_size(self.model)):
             raise SubjectError(
                 f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
             )
+        self._check_ends(rows)
         return rows
+
+    def _check_ends(self, rows) -> None:
+        """An encoder–decoder reads its answer at the last end marker of a text, and wants as many in each."""
+        end = self.config.eos_token_id
+        if not (self.config.is_encoder_decoder and isinstance(end, int)):
+            return
+        for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
+            if ids.count(end) != 1:
+                raise SubjectError(
+                    f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(self.model).__name__} answers "
+                    "at the one behind a text: take spelled ones out, or give the model's own tokenizer, which puts it there"
+                )
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
@@ -161,21 +211,20 @@ class SelfAttention:
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `rows`, on the model's device."""
         names = ("input_ids", "token_type_ids")
+        empty = {"input_ids": [self.pad_token_id], "token_type_ids": [0]}  # where a tokenizer makes nothing of nothing
         batch = pad_batch(
-            [{name: row[name] for name in names if row.get(name) is not None} for row in rows], self.pad_token_id
+            [{name: row[name] or empty[name] for name in names if row.get(name) is not None} for row in rows],
+            self.pad_token_id,
         )
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
         return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
         """Raises SubjectError for texts that no token is of, a model whose weights are not finite, and longer texts than
         its positions.
         """
-        for name, values in self.model.state_dict().items():
-            if values.is_floating_point() and not bool(torch.isfinite(values).all()):
-                raise SubjectError(
-                    f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
-                )
+        check_finite(self.model)
         longest = max(dataset["length"], default=0)
         if self.max_length is not None and longest > self.max_length:
             raise SubjectError(
@@ -196,25 +245,36 @@ class SelfAttention:
         rest = {name: values for name, values in batch.items() if name in ("instance_id", "label")}
         return Batch.of({**keep_positions(batch, stays, self.pad_token_id), **rest}, self)
 
+    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """As `Subject` says. Raises SubjectError for a batch that does not hold its texts, or not these."""
+        return retokenised(self, batch, stays)
+
     # ---------------------------------------------------------------------------------------- model
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Within, the model is in eval mode."""
-        training = self.model.training
-        self.model.eval()
+        """Within, the model is in eval mode and its attention "eager"; after it, both as before."""
+        with self.training(False), eager(self.model):
+            yield
+
+    @contextmanager
+    def training(self, wanted: bool) -> Iterator[None]:
+        """Within, all modules are in training mode, or none; after it, each in its own."""
+        own = {module: module.training for module in self.model.modules()}
+        self.model.train(wanted)
         try:
             yield
         finally:
-            self.model.train(training)
+            for module, training in own.items():
+                module.training = training
 
     def parameters(self) -> Iterator[torch.Tensor]:
         """As `Subject` says."""
         return self.model.parameters()
 
     def embed(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says: what the table of tokens gives, before positions are added."""
-        return self.model.get_input_embeddings()(batch["input_ids"])
+        """As `Subject` says: the rows of the table of tokens, before they are scaled and positions are added."""
+        return torch.nn.functional.embedding(batch["input_ids"], self.vocabulary())
 
     def vocabulary(self) -> torch.Tensor:
         """As `Subject` says."""
@@ -247,6 +307,11 @@ class SelfAttention:
         read = self.read(batch, keep=numbers.__contains__, rows=True)
         batch["matter"] = read.rows
         weights = self.reduction([one.weights for one in read.maps], read.rows).double()
+        if bool((nothing := ~read.rows.any(1)).any()):
+            raise SubjectError(
+                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says ("
+                "such as where a tanh gives exactly 1): no row of its attention can be shown"
+            )
         inside = self.attendable(batch)
         on_text = torch.where(inside, weights, 0.0)
         total = on_text.sum(1, keepdim=True)
@@ -310,18 +375,14 @@ class SelfAttention:
         edit that is of them.
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
-        if self.sites.together == "padded" or len(batch["input_ids"]) == 1:
+        groups = self.groups(batch)
+        if len(groups) == 1:
             return self._read(batch, edit, embedded, keep, rows, after)
-        lengths = batch["attention_mask"].sum(1).clamp(min=1)
-        groups = [(lengths == length).nonzero().squeeze(1) for length in lengths.unique()]
-        if self.sites.together == "one at a time":
-            groups = [row for group in groups for row in group.split(1)]
         parts = []
-        for chosen in groups:
-            length = int(lengths[chosen[0]])
+        for chosen, length in groups:
             of_group = None if embedded is None else embedded[chosen, :length]
             parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
-        return _joined(parts, torch.cat(groups), batch["input_ids"].shape[1])
+        return _joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
 
     def prefix(self, batch: Batch, layer: int) -> Prefix | None:
         """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
@@ -331,26 +392,79 @@ class SelfAttention:
         """
         if self.sites.together != "padded":
             return None
-        return prefix_of(self.model, self._given(batch), self.sites.layers[layer])
+        return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
 
-    def _given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """What the model is called with. A text of no position, such as one without markers, is read as one of padding."""
+    def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
+        """The instances that can be read together, as rows (n,), and how many input positions they have."""
+        lengths, width = _lengths(batch["attention_mask"]), batch["input_ids"].shape[1]
+        rows = torch.arange(len(lengths), device=lengths.device)
+        if self.sites.together == "padded":
+            return [(rows, width)]
+        if len(rows) == 1:
+            return [(rows, int(lengths[0]))]
+        groups = [(rows[lengths == length], int(length)) for length in lengths.unique()]
+        if self.sites.together == "one at a time":
+            groups = [(row, length) for group, length in groups for row in group.split(1)]
+        return groups
+
+    def given(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
+
+        Raises SubjectError for padding on the left, which would shift positions.
+        """
         names = TEXT if self.sites.token_types else TEXT[:2]
         given = {name: batch[name] for name in names if batch.get(name) is not None}
-        mask = given["attention_mask"]
-        if bool((empty := ~mask.bool().any(1)).any()):
-            given["attention_mask"] = mask.clone()
-            given["attention_mask"][empty, 0] = 1
+        ids, mask = given["input_ids"], given["attention_mask"]
+        if bool(mask.all()):
+            return given
+        padding = sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None)} - {None})
+        left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], torch.tensor(padding, device=ids.device)) & mask.any(1)
+        if bool(left.any()):
+            raise SubjectError(
+                f"{int(left.sum())} of {len(ids)} texts are padded on the left, which shifts their positions: give what "
+                "tokenizer(…, padding=True, padding_side='right') makes"
+            )
+        lengths, places = _lengths(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
+        given["input_ids"] = ids.masked_fill(places >= lengths, self.pad_token_id)
+        given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
 
+    def embedding(self, ids: torch.Tensor, embedded: torch.Tensor) -> AbstractContextManager:
+        """Within, the model reads these embeddings (B,L,E) for these ids (B,L)."""
+        return Embedded(self.vocabulary(), ids, embedded)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Where its stacks of layers begin, see `relevance.find_entries`."""
+        with self.evaluating():
+            return find_entries(self, *probe(self))
+
+    def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
+        """As `Subject` says: over the layers, heads and rows that its reduction takes."""
+        return products_of_maps(self, batch, explain)
+
+    def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
+        """As `Subject` says."""
+        return shares(self, batch, explain, rules, inputs)
+
+    def check_rules(self, inputs: str = "layer") -> None:
+        """As `Subject` says; random text is read."""
+        if inputs == "layer":
+            self.entries  # noqa: B018  # which raises where there is none
+        if not self.__dict__.get("ruled"):
+            with self.evaluating():
+                check_rules(self, probe(self)[0])
+            self.ruled = True
+
     def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
-        given = self._given(batch)
+        given = self.given(batch)
         last = self.sites.layers[-1]
         watched = _Watched(edit, last) if rows else edit
         hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))
         with ExitStack() as stack:
+            stack.enter_context(eager(self.model))
             if embedded is not None:
-                stack.enter_context(embedding(self.model, given["input_ids"], embedded))
+                stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
             if rows:
                 stack.enter_context(torch.enable_grad())
             if after is not None:
@@ -359,8 +473,41 @@ class SelfAttention:
                 stack.enter_context(prefix.given(chosen))
             stack.enter_context(hook)
             logits = self.model(**given).logits
+        if hook.number != self.sites.maps or any(one.weights.shape[2] != one.weights.shape[3] for one in hook.maps):
+            raise SubjectError(
+                f"texts of {given['input_ids'].shape[1]} positions are read by {hook.number} attentions, shorter ones by "
+                f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
+            )
         matter = watched.rows(logits) if rows else None
         return Read(logits, hook.maps, matter)
+
+    def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
+        """The layers of a batch of one instance, and the rows (L,) bool of the last one that matter ("layer states")."""
+        with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
+            read = self.read(batch, recorded, keep=lambda number: False, rows=True)
+        return recorded.layers, read.rows[0]
+
+    def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
+        """What each layer gives (N,L,E) when it is given its state (L,E), in an edited pass of N copies of an instance
+        ("layer states"): so an edit of all layers changes each as if it were the only one.
+        """
+        with Fed(self.model, self.sites.blocks, states) as fed:
+            self.read(batch, edit, keep=lambda number: False)
+        return [torch.cat(fed.results[layer :: len(states)]) for layer in range(len(states))]
+
+    def parts(self, layer: Layer) -> LayerParts:
+        """What a layer of one instance adds up ("layer parts")."""
+        return LayerParts(layer)
+
+    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
+        """As `Subject` says: what the heads of the reduction add to each row that matters, projected, without bias."""
+        for row in range(len(batch["input_ids"])):
+            text = batch.alone(row)
+            (layers, matter), inside = self.layers(text), self.attendable(text)[0]
+            for one in (layers[number] for number in self.reduction.chosen(len(layers))):
+                values = projected(one)
+                for rows in rows_at_once(matter.nonzero().squeeze(1), values[0]):
+                    yield row, summands(one, values, rows, head=self.reduction.head)[:, inside].double()
 
     def identity(self) -> dict[str, object]:
         """As `Subject` says."""
@@ -369,6 +516,12 @@ class SelfAttention:
     def digest(self) -> str:
         """As `Subject` says: of weights, configuration and reduction."""
         return digest_classifier(self)
+
+
+def _lengths(mask: torch.Tensor) -> torch.Tensor:
+    """(B,): the places up to the last that is attended to, at least 1."""
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return (mask.bool() * places).amax(1).clamp(min=1)
 
 
 class _Given(Edit):
@@ -418,29 +571,6 @@ class _Watched(Edit):
         weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
         (slope,) = torch.autograd.grad([logits], [self.leaf], [weights.expand_as(logits)], retain_graph=True)
         return (slope != 0).any(3).any(1)
-
-
-@contextmanager
-def embedding(model, ids: torch.Tensor, embedded: torch.Tensor) -> Iterator[None]:
-    """Within, the table of tokens gives these embeddings for these ids, also where a decoder reads them one place later."""
-
-    def given(module, args, output):
-        asked = args[0]
-        if asked.shape != ids.shape and asked.shape == ids.T.shape and torch.equal(asked, ids.T):
-            return embedded.to(output.dtype).transpose(0, 1)
-        if asked.shape != ids.shape:
-            return output
-        if torch.equal(asked, ids):
-            return embedded.to(output.dtype)
-        if torch.equal(asked[:, 1:], ids[:, :-1]):
-            return torch.cat([output[:, :1], embedded[:, :-1].to(output.dtype)], 1)
-        return output
-
-    handle = model.get_input_embeddings().register_forward_hook(given)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def _joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:

@@ -6,11 +6,17 @@ with, has misled whole comparisons: nothing is taken on trust here.
 
 import inspect
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import torch
 
-from attnfaith.subjects.attention_hook import Edit, Hook, Map
+from attnfaith.errors import excerpt
+from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
+from attnfaith.subjects.classifier_facts import check_finite
+from attnfaith.subjects.layer_parts import LayerParts, projected
+from attnfaith.subjects.layers import blocks_of, recorded_layers
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -29,7 +35,8 @@ class Sites:
     layers: the numbers of the maps over input positions that `SelfAttention` calls layers. names: the module of each.
     maps: how many maps there are in all. together: one of TOGETHER, the best that changes nothing. embeddings: whether
     embeddings can be given, and gradients reach them. token_types: whether token_type_ids are read. difference: the largest
-    of logits read by the hook and of the model's own, in its own implementation of attention.
+    of logits read by the hook and of the model's own, in its own implementation of attention. blocks: the name of each
+    layer's module, () where there are none. lacks: the capabilities that it has not, and why.
     """
 
     layers: tuple[int, ...]
@@ -37,8 +44,11 @@ class Sites:
     maps: int
     together: str
     embeddings: bool
+    hides: bool
     token_types: bool
     difference: float
+    blocks: tuple[str, ...] = ()
+    lacks: dict[str, str] = field(default_factory=dict)
 
 
 class Uniform(Edit):
@@ -54,21 +64,44 @@ class Uniform(Edit):
         return present / present.sum(-1, keepdim=True).clamp(min=1)
 
 
+class Least(Edit):
+    """Every row of one layer puts all its weight where it put the least of what it attends to: far from what it was.
+
+    One that attends to a single key, as rows of a sparse projection may, attends to the next one.
+    """
+
+    def __init__(self, layer: int):
+        self.layer = layer
+
+    def weights(self, number, weights):
+        if number != self.layer:
+            return weights
+        place = weights.masked_fill(weights <= 0, torch.inf).argmin(-1, keepdim=True)
+        place = (place + ((weights > 0).sum(-1, keepdim=True) == 1)) % weights.shape[-1]
+        return torch.zeros_like(weights).scatter_(-1, place, 1)
+
+
 class _Named(Edit):
-    """The name of the module in which each map is made; a context around a forward pass."""
+    """The module in which each map is made, and the number of its call; a context around a forward pass."""
 
     def __init__(self, model):
-        self.model, self.names, self._within, self._handles = model, [], [], []
+        self.model, self.names, self.calls, self._within, self._handles = model, [], [], [], []
+        self._called: dict[str, int] = {}
 
     def weights(self, number, weights):
         self.names.append(self._within[-1] if self._within else "")
+        self.calls.append(self._called.get(self.names[-1], 0))
         return weights
 
     def __enter__(self):
         for name, module in self.model.named_modules():
-            self._handles.append(module.register_forward_pre_hook(lambda *given, name=name: self._within.append(name)))
+            self._handles.append(module.register_forward_pre_hook(lambda *given, name=name: self._enter(name)))
             self._handles.append(module.register_forward_hook(self._leave, always_call=True))
         return self
+
+    def _enter(self, name: str) -> None:
+        self._called[name] = self._called.get(name, 0) + 1
+        self._within.append(name)
 
     def _leave(self, *given) -> None:
         self._within.pop()
@@ -78,37 +111,99 @@ class _Named(Edit):
             handle.remove()
 
 
-def checked(subject, own: str | None) -> Sites:
-    """What is learned of the model of a subject by reading random texts; own: its own implementation of attention.
+@contextmanager
+def eager(model) -> Iterator[None]:
+    """Within, a model computes attention step by step ("eager"), so that its weights are there; after it as before."""
+    configurations = {id(config): config for config in _configurations(model)}.values()
+    own = [(config, config._attn_implementation) for config in configurations]
+    try:
+        for config, name in own:
+            if name != "eager":
+                config._attn_implementation = "eager"
+        yield
+    finally:
+        for config, name in own:  # the outer one sets those within it: so they come after it
+            if config._attn_implementation != name:
+                config._attn_implementation = name
+
+
+def _configurations(model) -> Iterator:
+    """The configurations of a model and of its parts, outer ones first."""
+    waiting = [module.config for module in model.modules() if hasattr(module, "set_attn_implementation")]
+    while waiting:
+        config = waiting.pop(0)
+        yield config
+        waiting += [part for name in config.sub_configs if (part := getattr(config, name, None)) is not None]
+
+
+def checked(subject) -> Sites:
+    """What is learned of the model of a subject by reading random texts.
 
     Raises SubjectError naming the check that fails:
-        reading: the model reads token ids and a mask, and gives logits.
-        logits: they are the same when the hook reads, and as in the model's own implementation.
-        layers: attention over input positions is there, made of a softmax that weighs values.
+        reading: the model reads token ids and a mask, and gives logits that are finite.
+        layers: attention over input positions is there, made of a softmax that weighs values; a layer has one.
+        logits: they are the same when the hook reads, and as in the model's own implementation of attention.
         rows: every row is of weights from 0 on, and sums to 1; of a model with attention sinks, to less.
-        use: other weights give other logits, so that these are what the model computed with.
+        use: other weights of a layer give other logits, so that these are what the model computed with.
         returned: what the model itself returns as its attention, if it does, is the same.
     """
     model = subject.model
     types = "token_type_ids" in inspect.signature(model.forward).parameters
-    with subject.evaluating(), torch.no_grad():
+    with subject.training(False), torch.no_grad():
         texts = [_text(subject, length, seed) for seed, length in enumerate((*LENGTHS, LENGTHS[0]))]
         first = texts[0]
-        plain = _own_logits(model, first, own)
-        with _Named(model) as named:
-            logits, maps = _hooked(model, first, named)
-        difference = float((logits - plain).abs().max() / plain.abs().max().clamp(min=1))
-        _check(difference <= TOLERANCE, model, "logits", f"the hook's differ from the model's own by {difference:.2g}")
-        layers = _layers(model, maps, named.names)
-        chosen = [maps[number] for number in layers]
-        _check_rows(model, chosen)
-        changed, _ = _hooked(model, first, Uniform(layers))
-        _check(not torch.equal(changed, logits), model, "use", "logits stay the same when all its rows are made uniform")
-        _check_returned(model, first, maps)
-        together = _together(subject, texts, layers)
-        embeddings = _takes_embeddings(subject, first, logits)
-    names = tuple(named.names[number] for number in layers)
-    return Sites(tuple(layers), names, len(maps), together, embeddings, types, difference)
+        plain = _own_logits(subject, first)
+        with eager(model):
+            named = _Named(model)
+            with named, Hook(1, named) as hook:
+                logits = model(**first).logits
+            maps = hook.maps
+            layers = _layers(model, hook, named)
+            difference = float((logits - plain).abs().max() / plain.abs().max().clamp(min=1))
+            _check(difference <= TOLERANCE, model, "logits", f"the hook's differ from the model's own by {difference:.2g}")
+            _check_rows(model, [maps[number] for number in layers])
+            for layer in layers:
+                changed, _ = _hooked(model, first, Least(layer))
+                what = f"logits stay the same when all rows of '{named.names[layer]}' are other ones"
+                _check(not torch.equal(changed, logits), model, "use", what)
+            _check_returned(model, first, maps, layers)
+            together = _together(subject, texts, layers)
+            embeddings = _takes_embeddings(subject, first, logits)
+            hides = together == TOGETHER[0] and _hides(model, first, texts[2])
+            names = tuple(named.names[number] for number in layers)
+            blocks = blocks_of(model, first, layers, names, len(maps))
+            lacks = _lacks(model, first, layers, blocks)
+        _check_returned(model, first, None)
+    return Sites(tuple(layers), names, len(maps), together, embeddings, hides, types, difference, blocks, lacks)
+
+
+def _lacks(model, text, layers, blocks) -> dict[str, str]:
+    """What cannot be had of its layers, and why."""
+    lacks = {}
+    read = recorded_layers(model, text, layers, blocks)
+    try:
+        for one in read:
+            projected(one)
+    except SubjectError as error:
+        lacks["weighed vectors"] = lacks["layer parts"] = str(error)
+    if not blocks:
+        two = model.config.is_encoder_decoder
+        why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
+        return lacks | dict.fromkeys(("layer states", "layer parts", *["stacked maps"] * two), why)
+    try:
+        for one in read:
+            LayerParts(one)
+    except SubjectError as error:
+        lacks["layer parts"] = str(error)
+    return lacks
+
+
+def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """A random text (1,L), as the model takes it, and the names of the modules that make its maps, in their order."""
+    text = _text(subject, LENGTHS[0], 0)
+    with torch.no_grad(), _Named(subject.model) as named:
+        _hooked(subject.model, text, named)
+    return text, named.names
 
 
 def _check(holds: bool, model, name: str, what: str) -> None:
@@ -120,7 +215,7 @@ def _check(holds: bool, model, name: str, what: str) -> None:
 
 def _text(subject, length: int, seed: int) -> dict[str, torch.Tensor]:
     """One random text (1,L), with the end marker of an encoder–decoder, which reads its answer there."""
-    size = _vocabulary(subject.model)
+    size = vocabulary_size(subject.model)
     ordinary = torch.tensor([number for number in range(min(size, 2000)) if number not in subject.markers])
     ids = ordinary[torch.randint(0, len(ordinary), (1, length), generator=torch.Generator().manual_seed(seed))]
     end = getattr(subject.config, "eos_token_id", None)
@@ -130,27 +225,27 @@ def _text(subject, length: int, seed: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def _vocabulary(model) -> int:
+def vocabulary_size(model) -> int:
+    """How many tokens a model knows."""
     try:
         return model.get_input_embeddings().num_embeddings
     except (NotImplementedError, AttributeError):
         return int(getattr(model.config, "vocab_size", 256))
 
 
-def _own_logits(model, text, own: str | None) -> torch.Tensor:
+def _own_logits(subject, text) -> torch.Tensor:
+    model = subject.model
     try:
-        if own not in (None, "eager"):
-            model.set_attn_implementation(own)
-        return model(**text).logits
+        logits = model(**text).logits
     except Exception as error:  # models raise many kinds
-        said = f"{type(error).__name__}: {str(error)[:200]}"
+        said = f"{type(error).__name__}: {excerpt(error, 200)}"
         raise SubjectError(
             f"{type(model).__name__} fails the check 'reading': given token ids and a mask it says {said}; a classifier of "
             "texts reads these alone"
         ) from error
-    finally:
-        if own not in (None, "eager"):
-            model.set_attn_implementation("eager")
+    check_finite(model)
+    _check(bool(logits.isfinite().all()), model, "reading", "of a text its logits are not finite")
+    return logits
 
 
 def _hooked(model, text, edit: Edit | None = None) -> tuple[torch.Tensor, list[Map]]:
@@ -159,19 +254,26 @@ def _hooked(model, text, edit: Edit | None = None) -> tuple[torch.Tensor, list[M
     return logits, hook.maps
 
 
-def _layers(model, maps: list[Map], names: list[str]) -> list[int]:
+def _layers(model, hook: Hook, named: _Named) -> list[int]:
     """The numbers of the maps over input positions: self-attention, or a decoder's attention over the encoder."""
+    maps, names = hook.maps, named.names
+    fused = "it computes attention by scaled_dot_product_attention also under 'eager', which never says its weights"
+    none = "no softmax of it weighs values, so it has no attention that could be read"
+    _check(bool(maps), model, "layers", fused if hook.fused else none)
+    _check(not hook.fused, model, "layers", f"in {hook.fused} layers {fused}")
     square = [one.number for one in maps if one.weights.shape[2:] == (LENGTHS[0], LENGTHS[0])]
-    _check(bool(maps), model, "layers", "no softmax of it weighs values, so it has no attention that could be read")
     seen = sorted({tuple(one.weights.shape[2:]) for one in maps})
     what = f"of a text of {LENGTHS[0]} tokens it has maps of {seen}, and none from every token to every token"
     _check(bool(square), model, "layers", what)
     if model.config.is_encoder_decoder:
         square = [number for number in square if CROSS.search(names[number])]
-        _check(bool(square), model, "layers", "its decoder has no attention over the encoder")
-        return square
-    whole = len(square) == len(maps)
-    _check(whole, model, "layers", f"only {len(square)} of its {len(maps)} maps are over all input positions ({seen})")
+        _check(bool(square), model, "layers", "its decoder has no attention over the encoder alone")
+    else:
+        whole = len(square) == len(maps)
+        _check(whole, model, "layers", f"only {len(square)} of its {len(maps)} maps are over all input positions ({seen})")
+    places = [(names[number], named.calls[number]) for number in square]
+    twice = next((name for number, (name, _) in enumerate(places) if places[number] in places[:number]), "")
+    _check(not twice, model, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
     return square
 
 
@@ -186,21 +288,34 @@ def _check_rows(model, maps: list[Map]) -> None:
         _check(sound and (sink or float(sums.min()) >= 1 - 1e-4), model, "rows", what)
 
 
-def _check_returned(model, text, maps: list[Map]) -> None:
-    """Compare with what the model returns, where it returns as many maps of the same shapes."""
+def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ()) -> None:
+    """Compare what the model returns as its attention, if it does, with the maps; None: look at the shapes alone.
+
+    Every layer's map has to be among what is returned, of a decoder that keeps those over the encoder to itself any map; and
+    what is returned and has rows of sum 1 has to be a map. Scores count as their map: so SqueezeBERT has it. Layers of
+    linear attention return other things.
+    """
     try:
         output = model(**text, output_attentions=True)
     except Exception:  # one that cannot return them says nothing of them
         return
     names = ("encoder_attentions", "decoder_attentions", "cross_attentions", "attentions")
     returned = [one for name in names for one in (getattr(output, name, None) or ()) if isinstance(one, torch.Tensor)]
-    for one in returned:
-        alike = [own.weights for own in maps if own.weights.shape == one.shape]
-        sums = one.sum(-1)
-        if not alike or float((sums - 1).abs().max()) > 1e-3:  # such as SqueezeBERT's, which are scores
-            continue
-        same = min(float((own - one).abs().max()) for own in alike) <= 1e-5
-        _check(same, model, "returned", "the attention that it returns is not the one that weighed its values")
+    flat = next((tuple(one.shape) for one in returned if one.dim() < 4), None)
+    name = model.config._attn_implementation
+    _check(flat is None, model, "returned", f"under {name!r} it returns numbers {flat} as attention, which are no weights")
+    if maps is None or not returned:
+        return
+    there = {own.number for own in maps if any(_same(own.weights, one) or _same(own.scores, one) for one in returned)}
+    kept = model.config.is_encoder_decoder and not getattr(output, "cross_attentions", None)
+    rows = [one for one in returned if _same(one.sum(-1), torch.ones_like(one[..., 0]))]
+    known = all(any(_same(own.weights, one) for own in maps) for one in rows)
+    what = "the attention that it returns is not the one that weighed its values"
+    _check(known and (bool(there) if kept else there >= set(layers)), model, "returned", what)
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and float((one - other).abs().max()) <= 1e-5
 
 
 def _together(subject, texts, layers: list[int]) -> str:
@@ -229,19 +344,30 @@ def _together(subject, texts, layers: list[int]) -> str:
     return TOGETHER[0] if same([0, 1]) else TOGETHER[1] if same([0, 2]) else TOGETHER[2]
 
 
+def _hides(model, text, other) -> bool:
+    """Whether tokens behind the first, the last one too, are nothing to the logits once their mask is 0."""
+    mask = text["attention_mask"].clone()
+    mask[:, [3, 4, -1]] = 0
+    changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
+    try:
+        one, two = (model(input_ids=ids, attention_mask=mask).logits for ids in (text["input_ids"], changed))
+    except Exception:  # such as a model that takes padding at the end only
+        return False
+    return float((one - two).abs().max()) <= TOLERANCE * float(one.abs().max().clamp(min=1))
+
+
 def _takes_embeddings(subject, text, logits: torch.Tensor) -> bool:
     """Whether the table's embeddings, given, are read in place of the ids, and gradients reach them."""
-    from attnfaith.subjects.self_attention import embedding
-
     model, ids = subject.model, text["input_ids"]
     try:
-        embedded = model.get_input_embeddings()(ids).detach().requires_grad_()
-        with torch.enable_grad(), embedding(model, ids, embedded):
+        table = model.get_input_embeddings().weight
+        embedded = torch.nn.functional.embedding(ids, table).detach().requires_grad_()
+        with torch.enable_grad(), Embedded(table, ids, embedded):
             again = model(**text).logits
-            (slope,) = torch.autograd.grad(again.sum(), [embedded])
-        with embedding(model, ids, torch.zeros_like(embedded)):
+            (slope,) = torch.autograd.grad(again.square().sum(), [embedded])
+        with Embedded(table, ids, torch.zeros_like(embedded)):
             other = model(**text).logits
     except (NotImplementedError, AttributeError, RuntimeError, TypeError):
         return False
     same = float((again - logits).abs().max()) <= TOLERANCE * float(logits.abs().max().clamp(min=1))
-    return same and bool((slope != 0).any()) and not torch.equal(other, logits) and embedded.shape[:2] == ids.shape
+    return same and bool((slope != 0).any()) and not torch.equal(other, logits)

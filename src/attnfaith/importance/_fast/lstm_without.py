@@ -9,92 +9,94 @@ N deletions of the longest text, C classes.
 
 import torch
 
+from attnfaith.importance._fast.entering import Gates
 from attnfaith.importance._fast.lstm_deletion import CHECKS, forgotten, gate_scale
 from attnfaith.importance._fast.views import Reading
-from attnfaith.models.encoders import reverse_by_length
 
 
-def readings_without(encoder, entered, states, lengths, start: int, end: int, reading: Reading) -> torch.Tensor:
+def readings_without(encoder, gates: Gates, states, lengths, start: int, end: int, reading: Reading) -> torch.Tensor:
     """Scores and class values (N,B,T-1,1+C) of the tokens that stay when token start + n of each text is deleted.
 
-    entered (B,L,8D): what tokens bring to the gates, see `entering`. states (B,L,2D) of the whole texts. lengths (B,),
-    falling. start and end: how many tokens at either end of a text are not deleted. A text has no tokens behind its length
-    less one, and no more deletions than tokens between start and end: what is there beyond means nothing.
+    gates: of B of R texts. states (R,L,2D) of the whole texts. lengths (B,): of those of the gates, falling. start and end:
+    how many tokens at either end of a text are not deleted. A text has no tokens behind its length less one, and no more
+    deletions than tokens between start and end: what is there beyond means nothing.
     """
     size, longest = encoder.forward_lstm.hidden_size, int(lengths[0])
-    mask = torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)
-    onward = torch.arange(longest, device=lengths.device).expand_as(mask)
-    orders = onward, reverse_by_length(mask)
     weights = reading.view.weight.split(size, 1)
     bias = reading.view.bias if reading.view.bias.dim() == 1 else reading.view.bias.unsqueeze(1)
-    halves = [part @ weight.t() for part, weight in zip(states[:, :longest].split(size, -1), weights, strict=True)]
+    states = states[gates.texts, :longest].split(size, -1)
+    halves = [part @ weight.t() for part, weight in zip(states, weights, strict=True)]
     ends, made = ((start, end), (end, start)), []
-    for lstm, order, brought, weight, other, (skipped, unread) in zip(
-        encoder.directions, orders, entered.chunk(2, -1), weights, reversed(halves), ends, strict=True
+    for lstm, places, brought, recalled, weight, other, (skipped, unread) in zip(
+        encoder.directions,
+        gates.places[:, :longest],
+        gates.brought,
+        gates.recalled,
+        weights,
+        reversed(halves),
+        ends,
+        strict=True,
     ):
-        whole, other = _as_read(halves[0] + halves[1] + bias, order), _as_read(other + bias, order)
-        inputs = _as_read(brought, order[:, : longest - unread])  # no state is asked for of what is not deleted
-        made.append(_one_direction(lstm, inputs, lengths - unread, skipped, weight, whole, other, reading))
-    deleted = torch.arange(start, longest - end, device=lengths.device)[:, None, None]
-    place = torch.arange(longest - 1, device=lengths.device)
-    rows, last = torch.arange(len(lengths), device=lengths.device)[:, None], lengths[:, None] - 1
-    # a token behind the deleted one was at the next place; for the backward direction both are counted from the end
-    behind = made[0][deleted - start, rows, place + 1]
-    before = made[1][(last - deleted - end).clamp(min=0), rows, (last - place).clamp(min=0)]
-    return torch.where((place >= deleted).unsqueeze(-1), behind, before)
+        other = (other + bias)[torch.arange(len(other), device=other.device), places]
+        read = slice(0, longest - unread)  # no state is asked for of what is not deleted
+        made.append(_one_direction(lstm, brought[read], recalled[read], lengths - unread, skipped, weight, other, reading))
+    # Either direction has read what it meets behind the deleted token and holds 0 elsewhere, and the backward one holds
+    # all in reverse, as far as a text goes.
+    onward, backward = made
+    without, first = onward[:, :, 1:], 0
+    for length, count in zip(*(part.tolist() for part in lengths.unique_consecutive(return_counts=True)), strict=True):
+        texts, deletions = slice(first, first + count), length - start - end
+        without[:deletions, texts, : length - 1] += backward[:deletions, texts, 1:length].flip(0, 2)
+        first += count
+    return without
 
 
-def _as_read(values: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """Values (B,L,D) at the places order (B,T): (T,B,D)."""
-    rows = torch.arange(len(order), device=order.device)
-    return values[rows, order.t()]
+def _one_direction(lstm, brought, recalled, lengths, start, weight, other, reading) -> torch.Tensor:
+    """Scores and class values (N,B,T,1+C) at token t, as read, of the texts without token start + n, for all t behind it;
+    elsewhere 0.
 
-
-def _one_direction(lstm, inputs, lengths, start, weight, whole, other, reading) -> torch.Tensor:
-    """Scores and class values (N,B,T,1+C) at token t, as read, of the texts without token start + n, for all t behind it.
-
-    inputs (t,B,4D): what the tokens that are read bring to the gates; lengths (B,): how many these are. weight (O,D): what
-    the view reads of this direction's states. whole and other (T,B,O): what it reads of the whole text, in all and of the
-    other direction. All as this direction reads.
+    brought and recalled (t,B,4D): what enters the gates of the whole texts at the tokens that are read, and what the states
+    before bring to them; lengths (B,): how many these are. weight (O,D): what the view reads of this direction's states.
+    other (T,B,O): what it reads of those of the other direction. All as this direction reads.
     """
-    size, (length, texts, _) = lstm.hidden_size, inputs.shape
+    size, (length, texts, _) = lstm.hidden_size, brought.shape
     scale = gate_scale(lstm)
     recurrent, weight = (lstm.weight_hh_l0 * (2 * scale).unsqueeze(1)).t(), 2 * weight.t()
-    inputs = torch.addcmul((lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale, inputs, scale)
+    inputs = brought + (lstm.bias_ih_l0 + lstm.bias_hh_l0) * scale
     deletions = max(length - start - 1, 0)
-    made = inputs.new_zeros(len(whole), texts, len(whole), 1 + len(reading.weight))
+    made = inputs.new_zeros(length - start, texts, len(other), 1 + len(reading.weight))
     hidden = inputs.new_zeros(deletions + 1, texts, size)
     cell = torch.zeros_like(hidden)
     buffer = inputs.new_empty((deletions + 1) * texts, 4 * size)
-    held = inputs.new_empty(texts, 4 * size)  # the recurrent part of the whole text's gates at the token before
-    first, of_whole = 0, torch.cat([part.reshape(len(whole), texts, -1) for part in reading.of(whole)], -1)
+    first = 0
     counts = (lengths > torch.arange(length, device=lengths.device).unsqueeze(1)).sum(1).tolist()
     for position, count in enumerate(counts):
         if count < texts:  # some texts have ended
-            hidden, cell, held, texts = hidden[:, :count].contiguous(), cell[:, :count].contiguous(), held[:count], count
+            hidden, cell, texts = hidden[:, :count].contiguous(), cell[:, :count].contiguous(), count
         rows = min(max(position - start, 0), deletions) + 1  # the whole text, then those whose token has been passed
         if start <= position < start + deletions:
             cell[rows] = cell[first]  # the deletion of this token, which joins at the next one
-        joins = rows > 1
         state, memory = hidden[first:rows], cell[first:rows]
         gates = buffer[: (rows - first) * texts].view(-1, texts, 4 * size)
-        under_way = gates[: len(gates) - joins]
-        # One that joins goes on from the state that the whole text had before its token: that product is known.
-        torch.mm(state[: len(under_way)].view(-1, size), recurrent, out=under_way.view(-1, 4 * size))
-        if joins:
-            torch.add(held, inputs[position, :texts], out=gates[-1])
-        held.copy_(under_way[0])
-        under_way.add_(inputs[position, :texts])
+        # The whole text goes on from a state that is known, and so does the deletion that joins: from the one before.
+        torch.add(brought[position, :texts], recalled[position, :texts], out=gates[0])
+        if rows > 1:
+            torch.add(brought[position, :texts], recalled[position - 1, :texts], out=gates[-1])
+        if len(gates) > 2:
+            under_way = gates[1:-1]
+            torch.mm(state[1:-1].view(-1, size), recurrent, out=under_way.view(-1, 4 * size))
+            under_way.add_(inputs[position, :texts])
         enter, keep, candidate, leave = gates.sigmoid_().split(size, -1)
-        memory.mul_(keep).addcmul_(enter, candidate, value=4).sub_(enter, alpha=2)
+        memory.mul_(keep).addcmul_(enter, candidate.sub_(0.5), value=4)
         torch.sigmoid(memory, out=state).sub_(0.5).mul_(leave)
         if position % CHECKS == 0:
             while first + 1 < rows and forgotten(hidden, cell, first, first + 1):
                 first += 1  # the row of the oldest deletion is that of the whole text from here on
-        if first:
-            made[:first, :texts, position] = of_whole[position, :texts]
-        if first + 1 < rows:
-            seen = (hidden[first + 1 : rows].view(-1, size) @ weight).view(-1, texts, len(weight[0]))
+        oldest = max(first, 1)
+        if oldest < rows:
+            seen = (hidden[oldest:rows].view(-1, size) @ weight).view(-1, texts, len(weight[0]))
             scores, values = reading.of(seen.add_(other[position, :texts]))
-            made[first : rows - 1, :texts, position, 0], made[first : rows - 1, :texts, position, 1:] = scores, values
+            read = made[oldest - 1 : rows - 1, :texts, position]
+            read[..., 0], read[..., 1:] = scores, values
+            made[: oldest - 1, :texts, position] = read[0]  # those that were forgotten before
     return made

@@ -31,8 +31,8 @@ def logits_without(subject: Pooled, batch: Batch) -> torch.Tensor:
     given, encoded = text_of(batch), subject.encoded(batch)
     if subject.level == "word":
         return without_word(subject.stages, given, encoded)
-    brought = entered(subject, batch) if subject.level == "token" else None
-    return without_token(subject.stages, given, encoded, brought=brought)
+    known = entered(subject, batch) if subject.level == "token" else None
+    return without_token(subject.stages, given, encoded, known=known)
 
 
 @torch.no_grad()
@@ -50,12 +50,12 @@ def logits_replaced(subject: Pooled, batch: Batch, filling: torch.Tensor) -> tor
 
 
 @torch.no_grad()
-def without_token(model, given, encoded, filling=None, brought=None) -> torch.Tensor:
+def without_token(model, given, encoded, filling=None, known=None) -> torch.Tensor:
     """Logits (B,T,C) for the text without each attendable token; elsewhere 0, which means nothing.
 
     With filling, (B,T,E) or (E,) for all, the token's embedding (of a hierarchical model the sentence's vector) is replaced
     by it instead, and the token stays attendable. Texts of equal length run together and nothing is padded. The encoder
-    says how it encodes a text without a token, or with another. brought: what `entering` makes of the embeddings, for who
+    says how it encodes a text without a token, or with another. known: what `entering` makes of the texts, for who
     has it already.
     """
     mask, query, deletes = encoded.mask, encoded.query, filling is None
@@ -64,9 +64,10 @@ def without_token(model, given, encoded, filling=None, brought=None) -> torch.Te
     logits = encoded.hidden.new_zeros(*mask.shape, model.config.num_labels)
     apart = torch.ones_like(lengths, dtype=torch.bool)
     if deletes and model.affine and type(model.model.encoder) is BiLSTM and Reading(model, query).view is not None:
-        brought = enter(model.model.encoder, embedded) if brought is None else brought
-        for rows in _mixed(mask, lengths):
-            logits[rows] = _without_together(model, brought[rows], encoded, lengths[rows], rows)
+        gates = enter(model.model.encoder, embedded, read.present, encoded.hidden) if known is None else known
+        for texts in _mixed(mask[gates.texts], lengths[gates.texts]):
+            rows = gates.texts[texts]
+            logits[rows] = _without_together(model, gates.part(texts), encoded, lengths[rows])
             apart[rows] = False
     for length, rows, start, stop in of_one_length(mask & apart.unsqueeze(1), lengths):
         attendable = mask[rows[0], :length]
@@ -98,25 +99,25 @@ def without_token(model, given, encoded, filling=None, brought=None) -> torch.Te
     return logits
 
 
-def _mixed(mask, lengths) -> Iterator[torch.Tensor]:
-    """Rows of texts of two tokens or more, the longest first, as many as are taken together."""
-    order = lengths.argsort(descending=True, stable=True)
-    order = order[mask[order].sum(1) > 1]
-    while len(order):
-        together = min(TEXTS_AT_ONCE, PLACES_AT_ONCE // int(lengths[order[0]]) ** 2)
+def _mixed(mask, lengths) -> Iterator[slice]:
+    """Texts of two tokens or more, as many as are taken together; mask (B,T) and lengths (B,) have the longest first."""
+    begin, end = 0, int((mask.sum(1) > 1).sum())
+    while begin < end:
+        together = min(TEXTS_AT_ONCE, PLACES_AT_ONCE // int(lengths[begin]) ** 2, end - begin)
         if together:
-            yield order[:together]
-        order = order[max(1, together) :]
+            yield slice(begin, begin + together)
+        begin += max(1, together)
 
 
-def _without_together(model, brought, encoded, lengths, rows) -> torch.Tensor:
+def _without_together(model, gates, encoded, lengths) -> torch.Tensor:
     """Logits (B,T,C) of some texts without each token, by `lstm_without`."""
-    mask, longest = encoded.mask[rows], int(lengths[0])
+    rows, longest = gates.texts, int(lengths[0])
+    mask = encoded.mask[rows]
     query = None if encoded.query is None else encoded.query[rows]
     start = int(mask[0].int().argmax())
     end = longest - start - int(mask[0].sum())
     reading = Reading(model, query)
-    made = readings_without(model.model.encoder, brought, encoded.hidden[rows], lengths, start, end, reading)
+    made = readings_without(model.model.encoder, gates, encoded.hidden, lengths, start, end, reading)
     # one fewer, markers where they were
     places = torch.arange(longest - 1, device=mask.device)
     attendable = (places >= start) & (places < lengths.unsqueeze(1) - 1 - end)

@@ -6,7 +6,7 @@ Shapes: B instances, H hidden, A alignment size, C classes, V changes made toget
 import torch
 
 from attnfaith.importance._fast.shared import View
-from attnfaith.models.alignments import Additive, Dot, tanh
+from attnfaith.models.alignments import Additive, Dot
 from attnfaith.models.queries import state_of
 
 
@@ -47,7 +47,9 @@ def _additive_keys(alignment, query):
     bias = alignment.key.bias
     if alignment.query is not None:
         bias = bias + alignment.query(state_of(query))
-    return alignment.key.weight, bias, lambda keys: alignment.value(tanh(keys)).squeeze(-1)
+    # tanh(x) = 2 sigmoid(2x) - 1, and torch's sigmoid is several times faster: the keys come doubled, and v . tanh is halved
+    weight = 2 * alignment.value.weight[0]
+    return 2 * alignment.key.weight, 2 * bias, lambda keys: keys.sigmoid().sub_(0.5) @ weight
 
 
 def _dot_keys(alignment, query):

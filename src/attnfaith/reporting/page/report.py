@@ -114,7 +114,7 @@ def facts_of(record: pa.Table) -> dict[str, object] | None:
     if more or "recipe" in made or "source" not in made:
         return None
     return {
-        "what it is": "texts measured from Python",
+        "what it is": "texts measured with a given model",
         "model is from": made["source"],
         "classes": _classes(made["label_names"]) or "without names",
         "measured by": ", ".join(made["producers"]),
@@ -130,6 +130,7 @@ def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict
     return {
         "what it is": note or made["note"] or made["name"],
         **({"trained against": run["base"]["folder"]} if "base" in run else {}),
+        **({"fine-tuned from": _fine_tuned_from(run)} if "pretrained" in run else {}),
         "texts": ", ".join(f"{split} {count:,}" for split, count in sizes.items()) + f"; left out {dropped:,}",
         **in_words(run["dataset"]),
         "classes": _classes(cells[0]["label_names"]),
@@ -141,6 +142,12 @@ def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict
         + f"; code {cells[0]['columns']['attention']['code']}",
         "weights (SHA-256)": cells[0]["model"][:16],
     }
+
+
+def _fine_tuned_from(run: Mapping) -> str:
+    """The pretrained model of a run, its revision and the digest of its weights, in words."""
+    made = run["pretrained"]
+    return f"{made['name']} (revision {made['revision']}, weights {made['digest']})"
 
 
 def _unit(record: pa.Table, settings: Mapping) -> str:

@@ -55,8 +55,8 @@ TABLE = Table(
     caption="Other attention maps",
     note="Total variation distance between the prediction and the prediction with other attention maps, all that follows "
     "them computed anew: 0 no change, 1 another decision with certainty. Permuted: the weights on tokens in another order, "
-    "the same in all rows and heads of the changed layers; the median over the draws. Uniform: each row divides what it gives "
-    "tokens equally. Undefined: texts of fewer than two tokens; they are in no mean.",
+    "the same in all rows and heads of the changed layers; the median over the draws. Uniform: each row divides what it "
+    "gives tokens equally. Undefined: texts of fewer than two tokens; they are in no mean.",
 )
 WORDS = {"map_permutation": "Permuting the weights on tokens", "map_uniform": "Dividing weight equally among tokens"}
 

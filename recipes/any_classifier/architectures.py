@@ -1,0 +1,251 @@
+"""Which text classifiers of transformers can be measured: every type, made small, with random weights.
+
+    python recipes/any_classifier/architectures.py [TYPE ...] [--output FOLDER] [--seconds 60]
+
+Of each type of `AutoModelForSequenceClassification` a small model is made from its configuration, without a download, and
+`SelfAttention` is asked to take it, with all the checks that a large one has to pass. FOLDER gets architectures.csv, a row
+per type, written as soon as a type is done, and architectures.md. Types that are in the file already are not tried again,
+unless they are named; a type that takes longer than the limit, or ends its process, is said to be "not built".
+
+verdict: "works"; "refused", the model was made and a check says why its attention cannot be measured; "not built", the small
+model could not be made or could not read a text, which says nothing of a large one. layers: attentions over input positions
+of all attentions (encoder–decoders show the decoder's over the encoder). heads: of each. rows: which rows of the last layer
+the logits depend on. together: how several texts are read at once. embeddings: whether these can be given, with a gradient.
+difference: the largest of logits read by the hook and by the model alone, under "eager"; own_difference: and in the
+implementation that transformers chooses, over the logits' size. change: the largest of a logit when rows of the last layer
+get other weights.
+"""
+
+import argparse
+import multiprocessing
+import sys
+import warnings
+from pathlib import Path
+
+import pandas as pd
+import torch
+import transformers
+from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification
+from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+
+from attnfaith import AttnfaithError
+from attnfaith.errors import excerpt
+from attnfaith.subjects import Batch, SelfAttention
+from attnfaith.subjects.self_checks import Least, eager
+
+
+COLUMNS = (
+    *("type", "class", "verdict", "reason", "layers", "maps", "heads", "rows", "together", "embeddings"),
+    *("difference", "own_difference", "change"),
+)
+ONE_OF = {  # how large a part of a small model is, under every name that transformers has for it
+    100: ("vocab_size",),
+    64: (
+        *("intermediate_size", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim", "hidden_dim", "ffn_dim", "d_inner", "n_inner"),
+        *("max_position_embeddings", "n_positions"),
+    ),
+    32: (
+        *("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embedding_size", "word_embed_proj_dim"),
+        *("moe_intermediate_size", "shared_expert_intermediate_size"),
+    ),
+    16: ("q_lora_rank", "kv_lora_rank"),
+    8: (
+        *("head_dim", "d_kv", "d_head", "attention_head_size", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+        *("linear_key_head_dim", "linear_value_head_dim"),
+    ),
+    4: (
+        *("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads"),
+        *("num_experts", "num_local_experts", "n_routed_experts", "linear_num_key_heads", "linear_num_value_heads"),
+    ),
+    2: (
+        *(
+            "num_hidden_layers",
+            "num_layers",
+            "n_layer",
+            "n_layers",
+            "encoder_layers",
+            "decoder_layers",
+            "num_decoder_layers",
+        ),
+        *("num_key_value_heads", "num_experts_per_tok", "eos_token_id"),
+    ),
+    1: ("bos_token_id",),
+    0: ("pad_token_id",),
+    0.2: ("initializer_range", "init_std", "embed_init_std"),  # attention that is far from uniform
+}
+SMALL = {name: size for size, names in ONE_OF.items() for name in names}
+LATENT = {"num_key_value_heads": 4}
+HYBRID = {"layer_types": ["linear_attention", "full_attention"]}
+SHARED = LATENT | {"num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2}
+OWN = {  # what a type needs besides
+    "axk1": LATENT | {"n_group": 1, "topk_group": 1},
+    "axk2": LATENT,
+    "cohere_compass_text": {
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("full_attention", "sliding_attention")
+        }
+    },
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT | {"n_group": 1, "topk_group": 1},
+    "esmc": LATENT,
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "gptj": {"rotary_dim": 4},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "layoutlmv3": {"coordinate_size": 4, "shape_size": 8},
+    "lilt": {"hidden_size": 48, "max_2d_position_embeddings": 1024},
+    "mobilebert": {"intra_bottleneck_size": 32, "initializer_range": 0.05},
+    "minicpm3": LATENT,
+    "minimax": HYBRID,
+    "mistral4": LATENT | {"head_dim": 16},
+    "perceiver": {"num_latents": 8, "d_latents": 32, "num_self_attends_per_block": 2},
+    "qwen3_5_text": HYBRID,
+    "qwen3_next": HYBRID,
+    "reformer": {
+        **{"axial_pos_shape": [8, 8], "axial_pos_embds_dim": [16, 16], "attn_layers": ["local", "lsh"], "num_buckets": 2},
+        **{"local_attn_chunk_length": 8, "lsh_attn_chunk_length": 8, "feed_forward_size": 64, "is_decoder": False},
+    },
+    "t5": {"decoder_start_token_id": 0},
+    "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
+    "zamba": SHARED,
+    "zamba2": SHARED,
+}
+
+
+def types() -> dict[str, str]:
+    """The class of each type that transformers itself has."""
+    return {
+        name: made for name, made in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.items() if hasattr(transformers, made)
+    }
+
+
+def small_fields(kind: str) -> dict[str, object]:
+    """What the configuration of a small model says, and those of its parts."""
+    configuration = CONFIG_MAPPING[kind]
+    whole = configuration().to_dict()
+    fields = {name: size for name, size in SMALL.items() if name in whole}
+    for name in configuration.sub_configs:
+        part = whole.get(name)
+        if isinstance(part, dict) and part.get("model_type") in CONFIG_MAPPING:
+            fields[name] = small_fields(part["model_type"])
+    return fields | OWN.get(kind, {})
+
+
+def small_classifier(kind: str, seed: int = 0, **fields):
+    """A small classifier of a type with three classes and random weights, in eval mode."""
+    config = CONFIG_MAPPING[kind](**{**small_fields(kind), "num_labels": 3, **fields})
+    torch.manual_seed(seed)
+    return AutoModelForSequenceClassification.from_config(config).eval()
+
+
+def tried(kind: str) -> dict[str, object]:
+    """The row of a type."""
+    row = {"type": kind, "class": types()[kind]}
+    try:
+        model = small_classifier(kind)
+    except Exception as error:  # configurations and models raise many kinds
+        return row | {"verdict": "not built", "reason": f"{type(error).__name__}: {excerpt(error, 200)}"}
+    try:
+        subject = SelfAttention(model)
+        return row | {"verdict": "works", "reason": ""} | measured(subject)
+    except AttnfaithError as error:
+        built = "fails the check 'reading'" not in str(error)
+        return row | {"verdict": "refused" if built else "not built", "reason": excerpt(error, 300)}
+
+
+@torch.no_grad()
+def measured(subject) -> dict[str, object]:
+    """What the table says of a subject, asked of one text of 9 tokens and one of 6."""
+    ids = torch.randint(5, 99, (2, 9), generator=torch.Generator().manual_seed(3))
+    mask = torch.ones_like(ids)
+    mask[1, 6:] = 0
+    if subject.config.is_encoder_decoder:
+        ids[0, -1] = ids[1, 5] = subject.config.eos_token_id
+    ids = ids.masked_fill(mask == 0, subject.pad_token_id)
+    whole, sites = Batch.of({"input_ids": ids, "attention_mask": mask}, subject), subject.sites
+    differences, changes, rows = [], [], []
+    for one in (whole.take(torch.tensor([0])), whole.alone(1)):
+        with eager(subject.model):
+            plain = subject.model(input_ids=one["input_ids"], attention_mask=one["attention_mask"]).logits
+        read = subject.read(one, rows=True)
+        differences.append(float((read.logits - plain).abs().max()))
+        changes.append(float((subject.read(one, Least(sites.layers[-1])).logits - plain).abs().max()))
+        length = one["input_ids"].shape[1]
+        places = read.rows[0].nonzero().squeeze(1).tolist()
+        named = {"all": list(range(length)), "first": [0], "last": [length - 1]}
+        rows.append(next((name for name, given in named.items() if places == given), str(places)))
+    return {
+        **{"layers": len(sites.layers), "maps": sites.maps, "heads": subject.read(whole).maps[-1].weights.shape[1]},
+        **{"rows": " or ".join(dict.fromkeys(rows)), "together": sites.together, "embeddings": sites.embeddings},
+        **{"difference": max(differences), "own_difference": sites.difference, "change": max(changes)},
+    }
+
+
+def tried_within(kind: str, seconds: float) -> dict[str, object]:
+    """`tried`, in a process of its own, which a model cannot leave and which has an end."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(tried(kind)), daemon=True)
+    process.start()
+    sender.close()  # so that the end of the process is seen
+    row = {
+        "type": kind,
+        "class": types()[kind],
+        "verdict": "not built",
+        "reason": f"nothing came of it within {seconds:g} s",
+    }
+    try:
+        if receiver.poll(seconds):
+            row = receiver.recv()
+    except EOFError:
+        row["reason"] = "its process ended"
+    process.kill()
+    process.join()
+    return row
+
+
+def page(table: pd.DataFrame) -> str:
+    """The table in Markdown, below what it counts."""
+    counts = table["verdict"].value_counts()
+    lines = [
+        f"# Text classifiers of transformers {transformers.__version__}",
+        f"{counts.get('works', 0)} of {len(table)} types work, {counts.get('refused', 0)} are refused and "
+        f"{counts.get('not built', 0)} could not be built small. Where they work, logits read by the hook differ from the "
+        f"model's own by at most {table['difference'].max():.1g} under the same attention, and by "
+        f"{table['own_difference'].max():.1g} of their size from what transformers chooses by itself.",
+    ]
+    works = table[table["verdict"] == "works"].drop(columns=["verdict", "reason"])
+    parts = [works.to_markdown(index=False, floatfmt=".2g", intfmt="d")]
+    for verdict in ("refused", "not built"):
+        some = table[table["verdict"] == verdict][["type", "class", "reason"]]
+        if len(some):
+            parts += [f"## {verdict.capitalize()}", some.to_markdown(index=False)]
+    return "\n\n".join([*lines, *parts]) + "\n"
+
+
+def main(arguments=None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("types", nargs="*", metavar="TYPE", help="those to try, again if need be; default: all")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="folder of the table")
+    parser.add_argument("--seconds", type=float, default=60, help="limit for one type")
+    options = parser.parse_args(arguments)
+    known = types()
+    if unknown := sorted(set(options.types) - set(known)):
+        parser.error(f"transformers has no text classifier of type {', '.join(unknown)}")
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    path = options.output / "architectures.csv"
+    rows = {}
+    if path.is_file():
+        rows = {row["type"]: row for row in pd.read_csv(path, keep_default_na=False, na_values=[""]).to_dict("records")}
+    for kind in options.types or [name for name in known if name not in rows]:
+        rows[kind] = tried_within(kind, options.seconds)
+        print(kind, rows[kind]["verdict"], rows[kind].get("reason") or "", flush=True)
+        table = pd.DataFrame([rows[name] for name in known if name in rows], columns=COLUMNS)
+        whole = {name: "Int64" for name in ("layers", "maps", "heads")}
+        table = table.astype(whole | {"difference": float, "own_difference": float, "change": float})
+        options.output.mkdir(parents=True, exist_ok=True)
+        table.to_csv(path, index=False)
+        path.with_suffix(".md").write_text(page(table))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

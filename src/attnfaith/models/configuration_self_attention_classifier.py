@@ -1,0 +1,61 @@
+"""Configuration of a text classifier of transformers whose self-attention has another projection than softmax."""
+
+from huggingface_hub.dataclasses import strict
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.configuration_utils import SubConfigSpec
+
+from .projections import check_projection, projection_parameter
+
+
+SELF_ATTENTION_PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax")
+
+
+@strict
+class SelfAttentionClassifierConfig(PreTrainedConfig):
+    """A classifier of any type that `AutoModelForSequenceClassification` knows, and the projection of its self-attention.
+
+    text_config: the configuration of that classifier, with its model_type; BERT's where none is given. Its classes and its
+        padding token are those given here; where none are, those here are its own.
+    projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15 or entmax (entmax_alpha >= 1), in every layer
+        and head. With softmax the model is the classifier itself.
+
+    Raises ValueError, or the StrictDataclassError that holds it, for a projection that is not known or a parameter out of
+    its range.
+    """
+
+    _auto_class = "AutoConfig"  # what register_for_auto_class sets: save the code with the configuration
+    model_type = "self_attention_classifier"
+    sub_configs_defaults = {"text_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
+    keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
+    score_scale = None  # for `project`: scores are as the classifier makes them
+
+    text_config: dict | PreTrainedConfig | None = None
+    projection: str = "softmax"
+    sparsegen_lambda: float | int = 0.0
+    entmax_alpha: float | int = 1.5
+    pad_token_id: int | None = None
+    tie_word_embeddings: bool = False
+
+    def __post_init__(self, **kwargs):
+        own_labels = self.id2label is None and kwargs.get("num_labels") is None
+        super().__post_init__(**kwargs)
+        inner = self.text_config
+        if own_labels:
+            self.id2label = dict(inner.id2label)
+            self.label2id = {label: number for number, label in self.id2label.items()}
+        if self.pad_token_id is None:
+            self.pad_token_id = getattr(inner, "pad_token_id", None)
+        self.is_encoder_decoder = inner.is_encoder_decoder
+        self.tie_word_embeddings = bool(getattr(inner, "tie_word_embeddings", False))
+        self.problem_type = self.problem_type or inner.problem_type
+
+    def validate_projection(self):
+        check_projection(self, SELF_ATTENTION_PROJECTIONS)
+
+    @property
+    def projection_parameter(self) -> float | None:
+        """Lambda of sparsegen, alpha of entmax; None for a projection without a parameter."""
+        return projection_parameter(self)
+
+
+__all__ = ["SelfAttentionClassifierConfig"]

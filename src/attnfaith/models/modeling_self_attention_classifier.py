@@ -1,0 +1,190 @@
+"""Any text classifier of transformers, with sparse self-attention.
+
+The classifier is built and run as it is. What is replaced is the function that makes attention of scores: every softmax over
+the last dimension of a tensor of 4 dimensions, which is how models under "eager" attention write it. `attention_projection`
+stands in its place.
+
+Shapes: B instances, N heads, Q queries, K keys, L input positions, C classes.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from functools import partial, wraps
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+
+from .configuration_self_attention_classifier import SelfAttentionClassifierConfig
+from .projections import BLOCKED, project
+
+
+SOFTMAX = frozenset({nn.functional.softmax, torch.softmax, torch.Tensor.softmax, torch.special.softmax})
+
+
+def attention_projection(scores: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None, config) -> torch.Tensor:
+    """Attention (B,N,Q,K) from scores of the same shape, by config.projection along `dim`; as torch.softmax is called.
+
+    It is computed in float32 (float64 for float64 scores) and given in `dtype`, or that of the scores. A score that lies
+    BLOCKED or more below the largest of its row is that of a masked key: exactly 0. As under softmax, a row of which all are masked is uniform
+    over all keys, and one with NaN or infinity, or of nothing but minus infinity, is NaN.
+
+    A `TorchFunctionMode` around the model sees a call of this function as it sees one of torch.softmax. It is known by its
+    attribute `is_attention`, whichever copy of this file it is of.
+    """
+    if has_torch_function_unary(scores):
+        return handle_torch_function(attention_projection, (scores,), scores, dim, dtype=dtype, config=config)
+    last = scores.movedim(dim, -1)
+    masked = last - last.detach().amax(-1, keepdim=True) <= BLOCKED  # nowhere in a row that has no finite maximum
+    weights = project(last, ~masked, config)
+    return weights.movedim(-1, dim).to(dtype or scores.dtype)
+
+
+attention_projection.is_attention = True
+
+
+class Projecting(TorchFunctionMode):
+    """Within, each softmax of 4-dimensional scores along their last dimension is `attention_projection`.
+
+    They are counted, with those that the same mode within this one replaced.
+    """
+
+    def __init__(self, config: SelfAttentionClassifierConfig):
+        super().__init__()
+        self.config, self.count = config, 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        self.count += function is attention_projection
+        if function not in SOFTMAX:
+            return function(*args, **kwargs)
+        scores, dim, dtype = _softmax_arguments(*args, **kwargs)
+        if scores.dim() != 4 or dim is None or dim not in (-1, 3):
+            return function(*args, **kwargs)
+        self.count += 1
+        return attention_projection(scores, -1, dtype=dtype, config=self.config)
+
+
+def _softmax_arguments(input, dim=None, *rest, dtype=None, **_):
+    return input, dim, rest[-1] if rest and isinstance(rest[-1], torch.dtype) else dtype
+
+
+class SelfAttentionClassifierPreTrainedModel(PreTrainedModel):
+    """Loading and saving. A saved checkpoint carries this folder's code."""
+
+    config_class = SelfAttentionClassifierConfig
+    config: SelfAttentionClassifierConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = False
+    _supports_flash_attn = False
+    _supports_flex_attn = False
+    _supports_attention_backend = False
+
+    def save_pretrained(self, *args, **kwargs):
+        # transformers enters only the class that is saved
+        self.config.auto_map = {
+            "AutoConfig": "configuration_self_attention_classifier.SelfAttentionClassifierConfig",
+            "AutoModelForSequenceClassification": (
+                "modeling_self_attention_classifier.SelfAttentionClassifierForSequenceClassification"
+            ),
+        }
+        super().save_pretrained(*args, **kwargs)
+
+
+class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPreTrainedModel):
+    """A classifier with `config.projection` in each layer and head of its self-attention (and cross-attention, if any).
+
+    model: the classifier, where there is one already; else one is made of config.text_config. It answers as the classifier
+    does, with the same arguments and outputs; `attentions` are those that were projected. Its maps are computed by "eager"
+    attention.
+
+    Raises ValueError for a model that cannot change to "eager" attention, and in `forward` for a classifier none of whose
+    attention is such a softmax: nothing would be projected.
+    """
+
+    _auto_class = "AutoModelForSequenceClassification"  # what register_for_auto_class sets: save the code with the weights
+
+    def __init__(self, config: SelfAttentionClassifierConfig, model: PreTrainedModel | None = None):
+        inner = config.text_config if model is None else model.config
+        inner.id2label, inner.label2id, inner.problem_type = config.id2label, config.label2id, config.problem_type
+        if config.pad_token_id is not None:
+            inner.pad_token_id = config.pad_token_id
+        if model is not None and inner._attn_implementation != "eager":
+            model.set_attn_implementation("eager")
+            if inner._attn_implementation != "eager":
+                raise ValueError(
+                    f"{type(model).__name__} cannot change to 'eager' attention, which alone can be projected: load it "
+                    "with attn_implementation='eager'"
+                )
+        config.text_config = inner
+        super().__init__(config)
+        self.model = model or AutoModelForSequenceClassification.from_config(inner, attn_implementation="eager")
+        config.text_config = self.model.config
+        self.post_init()
+
+    @classmethod
+    def of(cls, model: PreTrainedModel, projection: str, **parameters):
+        """A classifier with another projection: its own weights, not copied. parameters: sparsegen_lambda, entmax_alpha."""
+        # a configuration decides how its parts attend, so that of the model itself is not taken before it is known
+        config = SelfAttentionClassifierConfig(text_config=deepcopy(model.config), projection=projection, **parameters)
+        return cls(config, model)
+
+    def get_input_embeddings(self):
+        return self.model.get_input_embeddings()
+
+    def set_input_embeddings(self, value):
+        self.model.set_input_embeddings(value)
+
+    def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func: Callable | None = None, **how):
+        # a layer is run again in the backward pass, where `forward` below is long left: it brings the projection with it
+        def checkpoint(function, *args, **kwargs):
+            return gradient_checkpointing_func(self._projecting(function), *args, **kwargs)
+
+        self.model._set_gradient_checkpointing(enable, checkpoint, **how)
+
+    def _projecting(self, function: Callable) -> Callable:
+        if self.config.projection == "softmax":
+            return function
+
+        @wraps(function)
+        def projecting(*args, **kwargs):
+            with Projecting(self.config):
+                return function(*args, **kwargs)
+
+        return projecting
+
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        inputs_embeds=None,
+        labels=None,
+        **kwargs,
+    ):
+        """As the classifier's own; what is None is left out, since not every type knows token_type_ids."""
+        given = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "inputs_embeds": inputs_embeds,
+            "labels": labels,
+            **kwargs,
+        }
+        run = partial(self.model, **{name: value for name, value in given.items() if value is not None})
+        if self.config.projection == "softmax":
+            return run()
+        with Projecting(self.config) as mode:
+            outputs = run()
+        if not mode.count:
+            raise ValueError(
+                f"projection={self.config.projection!r} has nothing to project: {self.config.text_config.model_type} makes "
+                "no attention by a softmax over 4-dimensional scores"
+            )
+        return outputs
+
+
+__all__ = ["SelfAttentionClassifierForSequenceClassification", "SelfAttentionClassifierPreTrainedModel"]

@@ -1,0 +1,414 @@
+"""Any text classifier of transformers with another projection than softmax in its self-attention."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from attnfaith import SelfAttentionClassifierConfig, SelfAttentionClassifierForSequenceClassification
+from attnfaith.models.configuration_self_attention_classifier import SELF_ATTENTION_PROJECTIONS
+from attnfaith.models.modeling_self_attention_classifier import Projecting, attention_projection
+from attnfaith.subjects.attention_hook import Edit, Hook
+from attnfaith.subjects.self_attention import SelfAttention
+
+
+BERT = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": 24,
+}
+GPT2 = {"vocab_size": 40, "n_positions": 24, "n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 2, "eos_token_id": 2}
+T5 = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 20, "num_layers": 2, "num_heads": 2}
+BART = {"vocab_size": 40, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+BART |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20, "max_position_embeddings": 24}
+KINDS = {
+    "bert": BERT,
+    "roberta": BERT,
+    "electra": BERT | {"embedding_size": 12},
+    "albert": BERT | {"embedding_size": 12},
+    "distilbert": {
+        "vocab_size": 40,
+        "dim": 16,
+        "n_layers": 2,
+        "n_heads": 2,
+        "hidden_dim": 20,
+        "max_position_embeddings": 24,
+    },
+    "deberta": BERT | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
+    "deberta-v2": BERT | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "pooler_hidden_size": 16},
+    "mpnet": BERT,
+    "xlnet": {"vocab_size": 40, "d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 20},
+    "modernbert": BERT | {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 1},
+    "gpt2": GPT2,
+    "llama": BERT | {"num_key_value_heads": 1},
+    "bart": BART,
+    "t5": T5,
+}
+PAD, EOS = 1, 2
+IDS = torch.tensor([[0, 7, 30, 12, 5, 9, EOS], [0, 11, 8, EOS, PAD, PAD, PAD]])
+MASK = (IDS != PAD).long()
+
+
+def inner(kind: str = "bert", **fields):
+    torch.manual_seed(3)
+    names = {"pad_token_id": PAD, "num_labels": 3, "dropout": 0.0}
+    if kind in ("bart", "t5"):
+        names |= {"eos_token_id": EOS, "decoder_start_token_id": EOS, "dropout_rate": 0.0}
+    config = AutoConfig.for_model(kind, **{**names, **KINDS[kind], **fields})
+    model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():  # as it is drawn, scores are so near each other that no projection has zeros
+        for name, values in model.named_parameters():
+            if values.dim() > 1 and "embed" not in name and "norm" not in name.lower():
+                values.normal_(std=0.7)
+    return model
+
+
+def sparse(kind: str = "bert", projection: str = "sparsemax", **parameters):
+    return SelfAttentionClassifierForSequenceClassification.of(inner(kind), projection, **parameters).eval()
+
+
+def maps_of(model, **inputs) -> list[torch.Tensor]:
+    """The attention of each layer, as the hook of subjects reads it."""
+    with torch.no_grad(), Hook(len(inputs["input_ids"])) as hook:
+        model(**inputs)
+    return [one.weights for one in hook.maps]
+
+
+def by_sorting(scores: torch.Tensor) -> torch.Tensor:
+    """Sparsemax of one row, as Martins & Astudillo (2016) write their algorithm 1."""
+    order = scores.sort(descending=True).values
+    size = torch.arange(1, len(scores) + 1)
+    k = int(((1 + size * order) > order.cumsum(0)).sum())
+    return (scores - (order[:k].sum() - 1) / k).clamp(min=0)
+
+
+# ------------------------------------------------------------------------------------------------ the projection
+
+
+def test_projection_is_that_of_each_row():
+    torch.manual_seed(0)
+    scores = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    scores[0, :, :, 3:] += torch.finfo(torch.float32).min
+    scores[1, 0, 0, 1] = -torch.inf
+    given = attention_projection(scores, -1, config=SelfAttentionClassifierConfig(projection="sparsemax"))
+    for place in range(24):
+        row, expected = scores.flatten(0, 2)[place], torch.zeros(5, dtype=torch.float64)
+        reached = row > -1e4
+        expected[reached] = by_sorting(row[reached])
+        assert torch.allclose(given.flatten(0, 2)[place], expected, atol=1e-12)
+    assert (given[0, :, :, 3:] == 0).all()
+    assert given[1, 0, 0, 1] == 0
+
+
+def test_a_row_without_an_open_key_is_uniform():
+    scores = torch.full((1, 1, 2, 4), torch.finfo(torch.float32).min)
+    scores[0, 0, 1, 2] = 0.0
+    given = attention_projection(scores, -1, config=SelfAttentionClassifierConfig(projection="sparsemax"))
+    assert torch.equal(given[0, 0], torch.tensor([[0.25] * 4, [0.0, 0.0, 1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("broken", [[torch.nan, 0.0], [torch.inf, 0.0], [-torch.inf, -torch.inf]])
+def test_a_broken_row_is_broken(broken):
+    scores = torch.tensor([[[broken, [0.0, 5.0]]]])
+    given = attention_projection(scores, -1, config=SelfAttentionClassifierConfig(projection="sparsemax"))
+    assert scores.softmax(-1)[0, 0, 0].isnan().any()
+    assert given[0, 0, 0].isnan().any()
+    assert given[0, 0, 1].tolist() == [0, 1]
+
+
+def test_a_masked_key_has_no_weight_however_wide_the_support():
+    scores = torch.tensor([[[[0.0, 1.0, torch.finfo(torch.float32).min]]]])
+    for projection, parameters in (("sparsegen", {"sparsegen_lambda": -1e6}), ("entmax", {"entmax_alpha": 1.0})):
+        config = SelfAttentionClassifierConfig(projection=projection, **parameters)
+        given = attention_projection(scores, -1, config=config)[0, 0, 0]
+        assert given[2] == 0
+        assert float(given.sum()) == pytest.approx(1, abs=1e-6)
+
+
+def test_what_is_computed_in_half_precision_has_it_back():
+    torch.manual_seed(0)
+    scores, config = torch.randn(1, 2, 3, 4) * 3, SelfAttentionClassifierConfig(projection="entmax15")
+    given = attention_projection(scores.bfloat16(), -1, config=config)
+    assert given.dtype == torch.bfloat16
+    exact = attention_projection(scores.bfloat16().float(), -1, config=config)
+    assert torch.equal(given, exact.bfloat16())
+    assert attention_projection(scores.bfloat16(), -1, dtype=torch.float32, config=config).dtype == torch.float32
+
+
+def test_along_another_dimension():
+    scores, config = torch.randn(1, 2, 3, 4) * 3, SelfAttentionClassifierConfig(projection="sparsemax")
+    assert torch.equal(attention_projection(scores, 3, config=config), attention_projection(scores, -1, config=config))
+    turned = attention_projection(scores.transpose(2, 3), 2, config=config).transpose(2, 3)
+    assert torch.equal(turned, attention_projection(scores, -1, config=config))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda scores: torch.softmax(scores, -1),
+        lambda scores: torch.softmax(scores, dim=3),
+        lambda scores: torch.softmax(input=scores, dim=-1, dtype=torch.float64),
+        lambda scores: torch.softmax(scores, -1, torch.float64),
+        lambda scores: scores.softmax(-1),
+        lambda scores: scores.softmax(dim=-1),
+        lambda scores: torch.nn.functional.softmax(scores, dim=-1, dtype=torch.float64),
+        lambda scores: torch.nn.Softmax(dim=-1)(scores),
+        lambda scores: torch.special.softmax(scores, -1),
+    ],
+)
+def test_every_way_to_write_softmax(write):
+    scores, config = torch.randn(1, 2, 3, 4) * 3, SelfAttentionClassifierConfig(projection="sparsemax")
+    with Projecting(config) as mode:
+        given = write(scores)
+    plain = write(scores)
+    assert mode.count == 1
+    assert given.dtype == plain.dtype
+    assert torch.equal(given, attention_projection(scores, -1, dtype=plain.dtype, config=config))
+    assert not torch.equal(given, plain)
+
+
+def test_no_other_softmax_is_touched():
+    with Projecting(SelfAttentionClassifierConfig(projection="sparsemax")) as mode:
+        three, across = torch.randn(2, 3, 4).softmax(-1), torch.randn(2, 3, 4, 5).softmax(1)
+    assert mode.count == 0
+    assert (three > 0).all()
+    assert (across > 0).all()
+
+
+# ------------------------------------------------------------------------------------------------ models
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_under_softmax_it_is_the_classifier(kind):
+    model = inner(kind)
+    plain = model(input_ids=IDS, attention_mask=MASK).logits
+    same = SelfAttentionClassifierForSequenceClassification.of(model, "softmax")(input_ids=IDS, attention_mask=MASK)
+    assert torch.equal(same.logits, plain)
+    other = SelfAttentionClassifierForSequenceClassification.of(model, "sparsemax")(input_ids=IDS, attention_mask=MASK)
+    assert not torch.allclose(other.logits, plain, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("projection", ["sparsemax", "entmax15"])
+def test_rows_are_sparse_distributions(kind, projection):
+    maps = maps_of(sparse(kind, projection), input_ids=IDS, attention_mask=MASK)
+    assert len(maps) == {"bart": 3, "t5": 6}.get(kind, 2)
+    zeros = 0
+    for weights in maps:
+        assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
+        assert (weights >= 0).all()
+        length = int(MASK[1].sum())
+        if weights.shape[-1] == IDS.shape[1] and weights.shape[2] == IDS.shape[1]:
+            assert (weights[1, :, :length, length:] == 0).all()
+        zeros += int((weights[0] == 0).sum())
+    assert zeros > (sum(weights[0].numel() for weights in maps) // 2 if kind in ("gpt2", "llama") else 20)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"xlnet"}))
+def test_padding_changes_nothing(kind):
+    """Not of XLNet, whose classifier reads its last position, be it padding or not."""
+    model = sparse(kind)
+    both = model(input_ids=IDS, attention_mask=MASK).logits
+    alone = model(input_ids=IDS[1:, :4], attention_mask=MASK[1:, :4]).logits
+    assert torch.allclose(both[1:], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("projection", ["sparsemax", "entmax15", "entmax"])
+def test_gradients_are_finite(kind, projection):
+    model = sparse(kind, projection)
+    model(input_ids=IDS, attention_mask=MASK, labels=torch.tensor([0, 2])).loss.backward()
+    slopes = {name: values.grad for name, values in model.named_parameters() if values.grad is not None}
+    assert all(bool(slope.isfinite().all()) for slope in slopes.values())
+    queries = [slope for name, slope in slopes.items() if any(part in name for part in ("query", "q_proj", "c_attn", ".q."))]
+    assert not queries or any(bool((slope != 0).any()) for slope in queries)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("sparsegen", {"sparsegen_lambda": 0.0}), ("sparsemax", {})),
+        (("entmax", {"entmax_alpha": 2.0}), ("sparsemax", {})),
+        (("entmax", {"entmax_alpha": 1.0}), ("softmax", {})),
+        (("entmax", {"entmax_alpha": 1.5}), ("entmax15", {})),
+    ],
+)
+def test_projections_that_are_one(one, other):
+    first, second = (sparse("bert", name, **parameters) for name, parameters in (one, other))
+    logits = [model(input_ids=IDS, attention_mask=MASK).logits for model in (first, second)]
+    assert torch.allclose(*logits, atol=1e-6)
+
+
+def test_sparsegen_is_sparser_the_larger_lambda():
+    shares = []
+    for size in (-1.0, 0.0, 0.5, 0.9):
+        maps = maps_of(sparse("bert", "sparsegen", sparsegen_lambda=size), input_ids=IDS[:1], attention_mask=MASK[:1])
+        shares.append(float((maps[0] == 0).float().mean()))
+    assert shares == sorted(shares)
+    assert shares[0] < shares[-1]
+
+
+def test_the_attentions_it_gives_are_those_it_used():
+    model = sparse()
+    given = model(input_ids=IDS, attention_mask=MASK, output_attentions=True).attentions
+    for one, other in zip(given, maps_of(model, input_ids=IDS, attention_mask=MASK), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_hook_around_it_edits_scores_and_weights():
+    """The outer mode is asked first for what the inner one puts in the place of softmax."""
+
+    class Uniform(Edit):
+        def scores(self, number, scores):
+            return torch.where(scores < -1e4, scores, 0.0)
+
+    model = sparse()
+    with torch.no_grad(), Hook(2, Uniform()) as hook:
+        model(input_ids=IDS, attention_mask=MASK)
+    assert hook.softmaxes == len(hook.maps) == 2
+    assert torch.allclose(hook.maps[0].weights, (MASK / MASK.sum(1, keepdim=True))[:, None, None].expand(2, 2, 7, 7))
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "deberta-v2", "llama"])
+def test_it_is_a_subject(kind):
+    subject = SelfAttention(sparse(kind, "entmax", entmax_alpha=1.4))
+    assert len(subject.sites.layers) == 2
+    names = ("encoder", "projection", "projection_parameter")
+    assert [subject.identity()[name] for name in names] == [kind, "entmax", 1.4]
+    assert subject.max_length == 24
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_it_is_a_subject_where_rows_have_one_key(kind):
+    model = sparse(kind, "sparsegen", sparsegen_lambda=1 - 1e-6)
+    maps = maps_of(model, input_ids=IDS[:1], attention_mask=MASK[:1])
+    assert all((weights == 0).sum(-1).min() == 6 for weights in maps)
+    assert len(SelfAttention(model).sites.layers) == 2
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradient_checkpointing_projects_again_what_it_computes_again(reentrant):
+    """In the backward pass layers are run again, when `forward` has long been left."""
+
+    def slopes(model):
+        model.train()
+        torch.manual_seed(1)
+        model(input_ids=IDS, attention_mask=MASK, labels=torch.tensor([0, 2])).loss.backward()
+        return {name: values.grad for name, values in model.named_parameters() if values.grad is not None}
+
+    fields = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    models = [SelfAttentionClassifierForSequenceClassification.of(inner(**fields), "sparsemax") for _ in range(2)]
+    models[1].activation_checkpointing_enable({"use_reentrant": reentrant})
+    assert models[1].is_activation_checkpointing
+    if reentrant:
+        models[1].enable_input_require_grads()
+    plain, again = map(slopes, models)
+    assert plain.keys() == again.keys()
+    for name, slope in plain.items():
+        assert torch.allclose(slope, again[name], atol=1e-6), name
+    models[1].activation_checkpointing_disable()
+    assert not models[1].is_activation_checkpointing
+
+
+def test_nothing_to_project_is_an_error():
+    config = AutoConfig.for_model("fnet", **{key: value for key, value in BERT.items() if key != "num_attention_heads"})
+    model = AutoModelForSequenceClassification.from_config(config)
+    with pytest.raises(ValueError, match=r"projection='sparsemax' has nothing to project: fnet makes no attention"):
+        SelfAttentionClassifierForSequenceClassification.of(model, "sparsemax")(IDS)
+
+
+def test_another_implementation_of_attention_is_left():
+    config = AutoConfig.for_model("bert", **BERT, num_labels=3)
+    model = AutoModelForSequenceClassification.from_config(config, attn_implementation="sdpa").eval()
+    made = SelfAttentionClassifierForSequenceClassification.of(model, "sparsemax")
+    assert model.config._attn_implementation == "eager"
+    assert len(maps_of(made, input_ids=IDS, attention_mask=MASK)) == 2
+
+
+# ------------------------------------------------------------------------------------------------ configuration
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"projection": "uniform"},
+            "projection='uniform' is not known; choose one of softmax, sparsemax, sparsegen, entmax15",
+        ),
+        ({"projection": "sparsegen", "sparsegen_lambda": 1}, "sparsegen_lambda=1: sparsegen needs a finite lambda < 1"),
+        ({"projection": "entmax", "entmax_alpha": 0.5}, "entmax_alpha=0.5: entmax needs a finite alpha >= 1"),
+    ],
+)
+def test_what_the_configuration_refuses(fields, message):
+    with pytest.raises(Exception, match="StrictDataclass|projection|sparsegen|entmax") as caught:
+        SelfAttentionClassifierConfig(**fields)
+    assert message in str(caught.value.__cause__ or caught.value)
+
+
+def test_parameter_of_the_projection():
+    parameters = {
+        name: SelfAttentionClassifierConfig(projection=name).projection_parameter for name in SELF_ATTENTION_PROJECTIONS
+    }
+    assert parameters == {"softmax": None, "sparsemax": None, "sparsegen": 0.0, "entmax15": None, "entmax": 1.5}
+
+
+def test_labels_and_padding_are_one_in_both_configurations():
+    model = inner(id2label={0: "bad", 1: "fair", 2: "good"})
+    made = SelfAttentionClassifierForSequenceClassification.of(model, "sparsemax")
+    assert made.config.id2label == made.config.text_config.id2label == {0: "bad", 1: "fair", 2: "good"}
+    assert made.config.pad_token_id == made.config.text_config.pad_token_id == PAD
+    config = SelfAttentionClassifierConfig(text_config=AutoConfig.for_model("bert", **BERT), num_labels=5)
+    assert SelfAttentionClassifierForSequenceClassification(config).model.config.num_labels == 5
+
+
+# ------------------------------------------------------------------------------------------------ saved and loaded
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_trip(kind, tmp_path):
+    model = sparse(kind, "sparsegen", sparsegen_lambda=0.25)
+    expected = model(input_ids=IDS, attention_mask=MASK).logits
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["projection"], config["sparsegen_lambda"]) == ("sparsegen", 0.25)
+    assert config["text_config"]["model_type"] == kind
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert type(again) is SelfAttentionClassifierForSequenceClassification
+    assert torch.equal(again(input_ids=IDS, attention_mask=MASK).logits, expected)
+    assert set(again.state_dict()) == set(model.state_dict())
+
+
+def test_loaded_with_other_classes(tmp_path):
+    sparse().save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=5, ignore_mismatched_sizes=True)
+    assert again(IDS).logits.shape == (2, 5)
+    assert again.config.text_config.num_labels == 5
+
+
+def test_resized(tmp_path):
+    model = sparse()
+    model.resize_token_embeddings(44, mean_resizing=False)
+    assert model.model.config.vocab_size == model.config.text_config.vocab_size == 44
+    model.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert again.get_input_embeddings().num_embeddings == 44
+    assert torch.equal(again(IDS).logits, model(IDS).logits)
+
+
+def test_pipeline(tmp_path):
+    from transformers import AutoTokenizer, pipeline
+
+    from tests.subword_tokenizers import train
+
+    train("wordpiece", tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    model = SelfAttentionClassifierForSequenceClassification.of(inner(vocab_size=len(tokenizer)), "sparsemax").eval()
+    model.save_pretrained(tmp_path)
+    classify = pipeline("text-classification", model=str(tmp_path), device="cpu", top_k=None)
+    (given,) = classify(["ein schöner Film"])
+    expected = model(**tokenizer("ein schöner Film", return_tensors="pt")).logits.softmax(-1)[0]
+    assert [one["score"] for one in given] == pytest.approx(expected.sort(descending=True).values.tolist(), abs=1e-6)

@@ -1,0 +1,225 @@
+"""The hook reads what a model computes with, and nothing but that; what is edited takes its place in the graph."""
+
+import sys
+
+import pytest
+import torch
+
+from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
+from attnfaith.subjects.self_checks import eager
+from tests.small_classifiers import classifier, texts
+
+
+KINDS = (  # position bias, two streams, other axes, sinks, softcap, shared heads, alibi, disentangled, encoder and decoder
+    *("bert", "gpt2", "llama", "gemma2", "gpt_oss", "t5", "bart", "mvp", "xlnet", "squeezebert", "bloom", "falcon"),
+    *("deberta-v2", "gpt_bigcode", "mpnet", "qwen3_next", "jamba"),
+)
+EAGER = ("bert", "llama", "gemma2", "gpt_oss", "t5")  # those whose attention is one function of their file
+
+
+def hooked(model, given, edit=None):
+    with eager(model), Hook(len(given["input_ids"]), edit) as hook:
+        logits = model(**given).logits
+    return logits, hook.maps
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_reading_changes_nothing_and_gives_what_the_model_returns(kind):
+    model = classifier(kind)
+    given = texts(model)
+    with eager(model):
+        plain = model(**given, output_attentions=True)
+    logits, maps = hooked(model, given)
+    assert torch.equal(logits, plain.logits)
+    returned = [one for name in ("encoder_attentions", "decoder_attentions", "cross_attentions", "attentions")
+                for one in plain.get(name) or () if isinstance(one, torch.Tensor)]  # fmt: skip
+    assert [one.number for one in maps] == list(range(len(maps))) and returned
+    if kind == "qwen3_next" or kind == "jamba":
+        assert len(maps) == 1  # the other layer has no softmax
+    for one in maps:
+        assert torch.equal(one.output, one.weights @ one.values)
+        same = one.scores if kind == "squeezebert" else one.weights
+        assert any(same.shape == other.shape and torch.equal(same, other) for other in returned)
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """The calls of a model's own eager function, and what may be done instead of them."""
+
+    def watch(model, instead=None):
+        module = sys.modules[type(model).__module__]
+        own, calls = module.eager_attention_forward, []
+
+        def function(layer, query, key, value, mask, **more):
+            output, weights = own(layer, query, key, value, mask, **more)
+            value = value.repeat_interleave(weights.shape[1] // value.shape[1], 1)
+            if instead is not None:
+                weights, value = instead(len(calls), weights, value)
+                output = (weights @ value).transpose(1, 2).contiguous()
+            calls.append((weights, value, output.transpose(1, 2)))
+            return output, weights
+
+        monkeypatch.setattr(module, "eager_attention_forward", function)
+        return calls
+
+    return watch
+
+
+@pytest.mark.parametrize("kind", EAGER)
+@torch.no_grad()
+def test_weights_values_and_outputs_are_those_of_the_models_own_function(kind, watched):
+    model = classifier(kind)
+    calls = watched(model)
+    _, maps = hooked(model, texts(model))
+    assert len(calls) == len(maps) > 0
+    for one, (weights, values, output) in zip(maps, calls, strict=True):
+        assert torch.equal(one.weights, weights) and torch.equal(one.values, values) and torch.equal(one.output, output)
+
+
+def uniform(weights):
+    present = (weights > 0).to(weights)
+    return present / present.sum(-1, keepdim=True).clamp(min=1)
+
+
+def turned(weights):
+    """Another row for each: weights are permuted where all positions are seen, and made other ones where not."""
+    return torch.flip(weights, [-1])
+
+
+CHANGES = {
+    "uniform": lambda number, weights, values: (uniform(weights), values),
+    "permuted": lambda number, weights, values: (turned(weights) if number == 1 else weights, values),
+    "replaced": lambda number, weights, values: (torch.full_like(weights, 1 / weights.shape[-1]), values),
+    "without a value": lambda number, weights, values: (weights, values * (torch.arange(values.shape[2]) != 3)[:, None]),
+}
+
+
+@pytest.mark.parametrize("kind", EAGER)
+@pytest.mark.parametrize("change", CHANGES)
+@torch.no_grad()
+def test_an_edit_says_what_the_model_says_whose_function_does_the_same(kind, change, watched):
+    class Changed(Edit):
+        def weights(self, number, weights):
+            return CHANGES[change](number, weights, None)[0] if change != "without a value" else weights
+
+        def values(self, number, values):
+            return CHANGES[change](number, None, values)[1] if change == "without a value" else values
+
+    model = classifier(kind)
+    given = texts(model)
+    plain, _ = hooked(model, given)
+    edited, maps = hooked(model, given, Changed())
+    watched(model, CHANGES[change])
+    with eager(model):
+        other = model(**given).logits
+    torch.testing.assert_close(edited, other, rtol=1e-5, atol=1e-6)
+    assert float((edited - plain).abs().max()) > 1e-4
+    if change == "replaced":
+        assert all(bool((one.weights == 1 / one.weights.shape[-1]).all()) for one in maps)
+
+
+def test_edited_scores_are_what_the_softmax_reads():
+    class Sharper(Edit):
+        def scores(self, number, scores):
+            return 2 * scores
+
+    model = classifier("bert")
+    given = texts(model, (9,))
+    with torch.no_grad():
+        _, plain = hooked(model, given)
+        _, maps = hooked(model, given, Sharper())
+    torch.testing.assert_close(maps[0].weights, (2 * plain[0].scores).softmax(-1))
+    torch.testing.assert_close(maps[0].scores, 2 * plain[0].scores)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "step", "within"),
+    [("bert", 0, 1e-6, 1e-5), ("xlnet", 0, 1e-6, 1e-5), ("llama", 1, 1e-2, 1e-2), ("t5", 5, 1e-2, 1e-2)],
+)
+def test_gradients_flow_through_what_was_edited(kind, number, step, within):
+    """Slopes of logits by weights, values and outputs are those of small steps, in float64; some norms are float32."""
+
+    class Stepped(Edit):
+        def __init__(self, what, number, place, step):
+            self.what, self.number, self.place, self.step = what, number, place, step
+
+        def stepped(self, what, number, values):
+            if (what, number) != (self.what, self.number):
+                return values
+            change = torch.zeros_like(values)
+            change[self.place] = 1
+            return values + self.step * change
+
+        def weights(self, number, weights):
+            return self.stepped("weights", number, weights)
+
+        def values(self, number, values):
+            return self.stepped("values", number, values)
+
+        def output(self, number, output):
+            return self.stepped("output", number, output)
+
+    model = classifier(kind).double()
+    given, place = texts(model, (8,)), (0, 2, 7, 3)
+    for what in ("weights", "values", "output"):
+        at = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
+        logits, _ = hooked(model, given, Stepped(what, number, place, at))
+        (slope,) = torch.autograd.grad(logits[0, 1], [at])
+        ahead, behind = (hooked(model, given, Stepped(what, number, place, sign * step))[0][0, 1] for sign in (1, -1))
+        assert float(slope) != 0
+        assert float(slope) == pytest.approx(float((ahead - behind).detach()) / (2 * step), rel=within)
+
+
+COUNT, HEADS, LONG, WIDE = 2, 3, 5, 4
+PRODUCTS = {
+    "matmul": lambda a, v: a @ v,
+    "bmm": lambda a, v: torch.bmm(a.flatten(0, 1), v.flatten(0, 1)).unflatten(0, (COUNT, HEADS)),
+    "einsum": lambda a, v: torch.einsum("bhqk,bhkd->bhqd", a, v),
+    "einsum, queries first": lambda a, v: torch.einsum("bhij,jbhd->ibhd", a, v.permute(2, 0, 1, 3)).permute(1, 2, 0, 3),
+    "heads before instances": lambda a, v: torch.einsum("hbqk,hbkd->bqhd", a.transpose(0, 1), v.transpose(0, 1)).transpose(
+        1, 2
+    ),
+    "after dropout and a cast": lambda a, v: torch.dropout(a, 0.5, False).double().float().contiguous() @ v,
+    "masked heads": lambda a, v: (a * torch.tensor([1.0, 0, 1]).view(1, HEADS, 1, 1)) @ v,
+    "one value for all heads": lambda a, v: a @ v[:, :1],
+}
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_the_product_is_known_in_every_form(product):
+    torch.manual_seed(0)
+    scores, values = torch.randn(COUNT, HEADS, LONG, LONG), torch.randn(COUNT, HEADS, LONG, WIDE)
+    expected = PRODUCTS[product](scores.softmax(-1), values)
+    with Hook(COUNT) as hook:
+        output = PRODUCTS[product](scores.softmax(-1), values)
+    torch.testing.assert_close(output, expected, rtol=1e-6, atol=1e-6)
+    (one,) = hook.maps
+    weights = scores.softmax(-1) * (torch.tensor([1.0, 0, 1]).view(1, HEADS, 1, 1) if product == "masked heads" else 1)
+    torch.testing.assert_close(one.weights, weights)
+    torch.testing.assert_close(one.values, values[:, :1].expand_as(values) if "one value" in product else values)
+    torch.testing.assert_close(one.output, expected)
+
+
+def test_what_is_no_attention_is_no_map():
+    """Experts are chosen by a softmax of two dimensions; one piece of attention says nothing; a sum is no product."""
+    x = torch.randn(COUNT, HEADS, LONG, LONG)
+    with Hook(COUNT) as hook:
+        experts = x[0, 0].softmax(-1) @ x[0, 0]
+        torch.nn.functional.scaled_dot_product_attention(x, x, x)
+        (x.softmax(-1) * x).sum(-1)
+    assert hook.maps == [] and hook.number == 0 and hook.fused == 1 and experts.shape == (LONG, LONG)
+
+
+def test_given_embeddings_are_looked_up_in_any_order_and_scaled_as_the_tables_own():
+    table = torch.nn.Embedding(9, 3)
+    ids, given = torch.tensor([[4, 5, 6]]), torch.randn(1, 3, 3)
+    look = torch.nn.functional.embedding
+    with Embedded(table.weight, ids, given):
+        torch.testing.assert_close(2 * table(ids), 2 * given)
+        torch.testing.assert_close(look(ids.T, table.weight), given.transpose(0, 1))
+        later = look(torch.tensor([[0, 4, 5]]), table.weight)  # as a decoder reads it
+        assert torch.equal(look(ids, torch.nn.Embedding(9, 3).weight), given) is False
+        strange = look(torch.tensor([[6, 5, 4]]), table.weight)
+    torch.testing.assert_close(later, torch.cat([table.weight[[0]].unsqueeze(0), given[:, :2]], 1))
+    assert torch.equal(strange, table.weight[[6, 5, 4]].unsqueeze(0))

@@ -1,0 +1,519 @@
+"""Recipes that fine-tune a pretrained model, with its own attention or a sparse one."""
+
+import csv
+import json
+import random
+import shutil
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainerCallback,
+)
+
+from attnfaith import SelfAttentionClassifierForSequenceClassification, recipes, record, runs, training
+from attnfaith.data.subwords import tokenizer_digest
+from attnfaith.recipes import RecipeError
+from attnfaith.runs import pretrained
+from attnfaith.subjects.self_attention import SelfAttention
+from tests.subword_tokenizers import train
+
+
+pytestmark = pytest.mark.usefixtures("quick_report")
+GOOD, BAD = ("moving", "superb", "warm"), ("clumsy", "dull", "stale")
+OTHERS = ("a", "film", "with", "plot", "and", "the", "cast", "of", "scenes")
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+
+
+def write_texts(path: Path, count: int = 90, pair: bool = False) -> Path:
+    draws = random.Random(5)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["text", "second", "label"] if pair else ["text", "label"])
+        for number in range(count):
+            words = draws.choices(OTHERS, k=draws.randint(4, 9))
+            words[draws.randrange(len(words))] = draws.choice((BAD, GOOD)[number % 2])
+            label = ("bad", "good")[number % 2]
+            rows.writerow([" ".join(words), "the plot of a film", label] if pair else [" ".join(words), label])
+    return path
+
+
+def pretrain(folder: Path, kind: str = "bert", **fields) -> Path:
+    """A tiny encoder without a head, and its tokenizer, as a folder of transformers."""
+    train("wordpiece", folder, [" ".join((*GOOD, *BAD, *OTHERS))])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ends = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    tokenizer.backend_tokenizer.enable_padding(length=40)  # as some are saved: a run does without
+    special = {f"{role}_token": f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep")}
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        **special,
+    ).save_pretrained(folder)
+    torch.manual_seed(2)
+    sizes = {**SIZES, "vocab_size": len(tokenizer), "max_position_embeddings": 48, "pad_token_id": tokenizer.pad_token_id}
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **{**sizes, **fields}))
+    with torch.no_grad():  # as it is drawn, attention is too even for zeros
+        for name, values in model.named_parameters():
+            if "query.weight" in name or "key.weight" in name:
+                values *= 20
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    """The folder of a pretrained encoder; not to be changed."""
+    return pretrain(tmp_path_factory.mktemp("pretrained") / "tiny-encoder")
+
+
+@pytest.fixture
+def copied(encoder, tmp_path):
+    """A copy of it that may be changed; what was read of it is forgotten."""
+    yield Path(shutil.copytree(encoder, tmp_path / "copied"))
+    pretrained.files_of.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    return write_texts(tmp_path_factory.mktemp("texts") / "reviews.csv")
+
+
+def recipe_of(encoder, texts, output_dir, **changes):
+    tree = {
+        "name": "tiny",
+        "output_dir": str(output_dir),
+        "seed": 3,
+        "data": {"path": str(texts)},
+        "model": {"pretrained": str(encoder)},
+        "training": {
+            "num_train_epochs": 6,
+            "per_device_train_batch_size": 8,
+            "learning_rate": 1e-2,
+            "arguments": {"disable_tqdm": True},
+        },
+        "measure": {"producers": ["gradient", "leave_one_out"]},
+        "report": {"examples": 1},
+    }
+    for key, value in changes.items():
+        section, _, name = key.partition("__")
+        tree[section] = {**tree[section], name: value} if name else value
+    return recipes.build(tree)
+
+
+@pytest.fixture(scope="module", params=["softmax", "sparsemax"])
+def finished(request, encoder, texts, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    recipe = recipe_of(encoder, texts, folder, model={"pretrained": str(encoder), "projection": request.param})
+    runs.run(recipe)
+    return folder, recipe
+
+
+# ------------------------------------------------------------------------------------------------ a run
+
+
+def test_what_a_run_leaves(finished, encoder):
+    folder, recipe = finished
+    model, projection = AutoModelForSequenceClassification.from_pretrained(folder / "model"), recipe.model.projection
+    if projection == "softmax":
+        assert type(model).__name__ == "BertForSequenceClassification"
+        assert {path.name for path in (folder / "model").iterdir()} == {
+            "config.json",
+            "model.safetensors",
+            "tokenizer.json",
+            "tokenizer_config.json",
+        }
+    else:
+        assert type(model) is SelfAttentionClassifierForSequenceClassification
+        assert model.config.projection == projection
+    assert model.config.id2label == {0: "bad", 1: "good"}
+    state = json.loads((folder / "run.json").read_text())
+    assert state["status"] == "complete"
+    assert state["best"]["value"] > 0.95
+    assert state["pretrained"] == {
+        "name": "tiny-encoder",
+        "revision": "local",
+        "digest": pretrained.facts_of(recipe)["digest"],
+    }
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    assert state["tokenizer"]["digest"] == tokenizer_digest(tokenizer)
+    assert tokenizer.model_max_length == 48
+    page = (folder / "report" / "index.html").read_text()
+    assert f"tiny-encoder (revision local, weights {state['pretrained']['digest']})" in page
+
+
+def test_the_record_is_of_the_model_that_was_trained(finished):
+    folder, recipe = finished
+    table = record.load(folder / "record.parquet")
+    row = table.slice(0, 1).to_pylist()[0]
+    assert (row["model"], row["encoder"], row["seed"]) == ("self_attention", "bert", 3)
+    assert row["projection"] == recipe.model.projection
+    assert row["objective"] == "classification"
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "model", attn_implementation="eager")
+    subject = SelfAttention(model, AutoTokenizer.from_pretrained(folder / "model"))
+    batch = subject.encode([" ".join(row["tokens"])])
+    assert subject.predict(batch).softmax(-1)[0].tolist() == pytest.approx(row["probs"], abs=1e-5)
+    assert subject.attention(batch)[subject.attendable(batch)].tolist() == pytest.approx(row["attention"], abs=1e-5)
+    weights = [weight for attention in table.column("attention").to_pylist() for weight in attention]
+    assert (0 in weights) == (recipe.model.projection == "sparsemax")
+
+
+def test_a_run_is_measured_anew_and_gone_on_with(finished, tmp_path):
+    folder, recipe = finished
+    other = tmp_path / "again.parquet"
+    runs.measure_run(folder, recipe, other)
+    assert (
+        record.load(other)
+        .column("importance_gradient")
+        .equals(record.load(folder / "record.parquet").column("importance_gradient"))
+    )
+    weights = (folder / "model" / "model.safetensors").read_bytes()
+    runs.run(recipe, resume=True)
+    assert (folder / "model" / "model.safetensors").read_bytes() == weights
+
+
+def test_stopped_it_goes_on_to_the_same_weights(encoder, texts, tmp_path, monkeypatch):
+    class Stop(TrainerCallback):
+        def on_save(self, args, state, control, **kwargs):
+            raise KeyboardInterrupt
+
+    def stopping(*args, **kwargs):
+        trainer = training.make_trainer(*args, **kwargs)
+        trainer.add_callback(Stop())
+        return trainer
+
+    how = {"measure": {"producers": []}, "model": {"pretrained": str(encoder), "projection": "entmax15"}}
+    whole = recipe_of(encoder, texts, tmp_path / "whole", **how)
+    runs.run(whole)
+    stopped = recipe_of(encoder, texts, tmp_path / "stopped", **how)
+    with monkeypatch.context() as patched:
+        patched.setattr(runs.train, "make_trainer", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            runs.run(stopped)
+    assert not (tmp_path / "stopped" / "model").exists()
+    runs.run(stopped, resume=True)
+    one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsegen"])
+def test_training_begins_with_the_weights_of_the_files(encoder, texts, tmp_path, projection):
+    model = {"pretrained": str(encoder), "projection": projection, "sparsegen_lambda": 0.25}
+    recipe = recipe_of(
+        encoder, texts, tmp_path / "run", model=model, objective={"kind": "untrained"}, measure={"producers": []}
+    )
+    runs.run(recipe)
+    given, kept = load_file(encoder / "model.safetensors"), load_file(tmp_path / "run" / "model" / "model.safetensors")
+    prefix = "bert." if projection == "softmax" else "model.bert."
+    assert {name for name in kept if name.removeprefix(prefix) not in given} == {
+        f"{prefix.removesuffix('bert.')}classifier.{part}" for part in ("weight", "bias")
+    }
+    assert all(torch.equal(kept[prefix + name], values) for name, values in given.items())
+    again = recipe_of(
+        encoder, texts, tmp_path / "again", model=model, objective={"kind": "untrained"}, measure={"producers": []}
+    )
+    runs.run(again)
+    assert (tmp_path / "again" / "model" / "model.safetensors").read_bytes() == (
+        tmp_path / "run" / "model" / "model.safetensors"
+    ).read_bytes(), "the head is drawn by the seed"
+
+
+def test_pairs_are_read_as_the_tokenizer_reads_them(encoder, tmp_path, monkeypatch):
+    seen = {}
+    monkeypatch.setattr(runs.train, "make_trainer", lambda model, tokenizer, train, *more, **how: seen.update(rows=train))
+    recipe = recipe_of(
+        encoder,
+        write_texts(tmp_path / "pairs.csv", pair=True),
+        tmp_path / "run",
+        data={"path": str(tmp_path / "pairs.csv"), "text_pair": "second"},
+        measure={"producers": []},
+    )
+    with pytest.raises(AttributeError, match="NoneType"):  # the trainer that is not made
+        runs.run(recipe)
+    ids, types = seen["rows"][0]["input_ids"], seen["rows"][0]["token_type_ids"]
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    assert tokens[0] == "[CLS]"
+    assert tokens.count("[SEP]") == 2
+    assert tokens[-1] == "[SEP]"
+    assert types == [0] * (tokens.index("[SEP]") + 1) + [1] * (len(tokens) - tokens.index("[SEP]") - 1)
+    assert tokenizer.decode(ids, skip_special_tokens=True).endswith("the plot of a film")
+
+
+def test_longer_texts_are_cut_and_counted(encoder, texts, tmp_path):
+    recipe = recipe_of(
+        encoder, texts, tmp_path / "run", data={"path": str(texts), "max_length": 7}, training={"num_train_epochs": 1}
+    )
+    runs.run(recipe)
+    state = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert state["truncated"]["train"] > 10
+    table = record.load(tmp_path / "run" / "record.parquet")
+    assert max(map(len, table.column("tokens").to_pylist())) == 5
+
+
+def test_a_model_without_padding_is_given_some(texts, tmp_path):
+    folder = tmp_path / "decoder"
+    train("byte_level", folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.pad_token is None
+    fields = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 40}
+    AutoModel.from_config(AutoConfig.for_model("gpt2", vocab_size=len(tokenizer), **fields)).save_pretrained(folder)
+    recipe = recipe_of(
+        folder, texts, tmp_path / "run", training={"num_train_epochs": 1}, measure={"producers": ["gradient"]}
+    )
+    runs.run(recipe)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
+    assert model.config.pad_token_id == len(tokenizer)
+    assert model.get_input_embeddings().num_embeddings == len(tokenizer) + 1
+    assert AutoTokenizer.from_pretrained(tmp_path / "run" / "model").pad_token_id == len(tokenizer)
+
+
+def test_a_head_of_other_classes_is_drawn_anew(copied, texts, tmp_path):
+    config = AutoConfig.from_pretrained(copied, num_labels=5)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(copied)
+    recipe = recipe_of(copied, texts, tmp_path / "run", objective={"kind": "untrained"}, measure={"producers": []})
+    runs.run(recipe)
+    assert AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model").config.num_labels == 2
+
+
+# ------------------------------------------------------------------------------------------------ settings
+
+
+def test_settings_where_a_recipe_is_silent():
+    recipe = recipes.parse("name: a\noutput_dir: b\nmodel: {pretrained: some/model}\n")
+    section = recipe.training
+    assert (section.num_train_epochs, section.learning_rate, section.weight_decay) == (3, 5e-5, 0.01)
+    assert (section.max_grad_norm, section.amsgrad, section.loss_reduction) == (1.0, False, "mean")
+    assert section.arguments == {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
+    assert recipes.parse(recipes.dump(recipe)) == recipe
+    arguments = runs.training_arguments(recipe)
+    assert (str(arguments.lr_scheduler_type.value), arguments.warmup_steps, arguments.learning_rate) == ("linear", 0.1, 5e-5)
+    other = recipes.parse(
+        "name: a\noutput_dir: b\nmodel: {pretrained: a/b}\ntraining: {learning_rate: 1e-3, arguments: {warmup_steps: 7}}"
+    )
+    assert other.training.learning_rate == 1e-3
+    assert other.training.arguments == {"lr_scheduler_type": "linear", "warmup_steps": 7}
+
+
+def test_the_optimiser_is_the_trainers_own(encoder, texts, tmp_path, monkeypatch):
+    made = []
+
+    def keeping(*args, **kwargs):
+        made.append(training.make_trainer(*args, **kwargs))
+        return made[0]
+
+    monkeypatch.setattr(runs.train, "make_trainer", keeping)
+    recipe = recipe_of(
+        encoder, texts, tmp_path / "run", training={"num_train_epochs": 1, "learning_rate": 1e-4}, measure={"producers": []}
+    )
+    runs.run(recipe)
+    (trainer,) = made
+    optimizer = trainer.optimizer
+    optimizer = getattr(optimizer, "optimizer", optimizer)
+    assert type(optimizer) is torch.optim.AdamW
+    decay = {id(values): group["weight_decay"] for group in optimizer.param_groups for values in group["params"]}
+    for name, values in trainer.model.named_parameters():
+        plain = name.endswith(".bias") or "LayerNorm" in name
+        assert decay[id(values)] == (0.0 if plain else 0.01), name
+    assert isinstance(trainer, Trainer)
+    assert trainer.lr_scheduler.get_last_lr() == [0.0, 0.0]
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: {revision: v1}", r"model.revision='v1' is of model.pretrained, which is not given"),
+        (
+            "model: {pretrained: a/b, encoder: cnn}",
+            r"model.encoder='cnn' with model.pretrained='a/b', which is made as it was",
+        ),
+        ("model: {pretrained: a/b, kernel_sizes: [3]}", r"model.kernel_sizes=\[3\] with model.pretrained='a/b'"),
+        ("model: {pretrained: a/b, hierarchy: sentence}", r"model.hierarchy='sentence' with model.pretrained"),
+        (
+            "model: {pretrained: a/b}\ndata: {tokenizer: c/d}",
+            r"data.tokenizer='c/d' with model.pretrained='a/b', which has its",
+        ),
+        (
+            "model: {pretrained: a/b}\ndata: {vectors: v.vec}",
+            r"data.vectors='v.vec' with model.pretrained='a/b', which has its",
+        ),
+        (
+            "model: {pretrained: a/b}\ndata: {min_df: 2}",
+            r"data.min_df=2 with model.pretrained='a/b', which has its vocabulary",
+        ),
+        (
+            "model: {pretrained: a/b}\nobjective: {kind: guided, base: runs/c}\nmeasure: {producers: []}",
+            r"objective.kind='guided' with model.pretrained='a/b': .* choose classification or untrained",
+        ),
+        ("model: {pretrained: a/b}\ntraining: {amsgrad: true}", r"training.amsgrad=True with model.pretrained='a/b'"),
+        ("model: {pretrained: a/b}\ntraining: {random_erasure: 0.5}", r"training.random_erasure=0.5 with model.pretrained"),
+        (
+            "model: {pretrained: a/b}\ntraining: {attention_learning_rate_factor: 0.0}",
+            r"training.attention_learning_rate_factor=0.0 with model.pretrained",
+        ),
+        (
+            "model: {pretrained: a/b}\nmeasure: {outputs: [train]}",
+            r"measure.outputs=\['train'\] with model.pretrained='a/b'",
+        ),
+        ("model: {pretrained: 3}", r"recipe.model.pretrained=3 must be a text"),
+    ],
+)
+def test_keys_that_a_pretrained_model_leaves_no_room_for(text, message):
+    with pytest.raises(RecipeError, match=message):
+        recipes.parse(f"name: a\noutput_dir: b\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"projection": "uniform"}, r"projection='uniform' is not known; choose one of softmax, sparsemax, sparsegen"),
+        ({"projection": "sparsegen", "sparsegen_lambda": 1.0}, r"sparsegen_lambda=1.0: sparsegen needs a finite lambda < 1"),
+        ({"projection": "entmax", "entmax_alpha": 0.5}, r"entmax_alpha=0.5: entmax needs a finite alpha >= 1"),
+    ],
+)
+def test_a_projection_that_there_is_not(encoder, texts, tmp_path, model, message):
+    recipe = recipe_of(encoder, texts, tmp_path / "run", model={"pretrained": str(encoder), **model})
+    with pytest.raises(RecipeError, match=message):
+        runs.run(recipe)
+    assert not (tmp_path / "run").exists()
+
+
+def pickled(folder):
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    return r"holds no model\*.safetensors: weights are read as safetensors alone, for to read pickled ones .* is to run code"
+
+
+def empty(folder):
+    shutil.rmtree(folder)
+    folder.mkdir()
+    return r"holds no config.json: give the folder of a model, or its name on the Hub"
+
+
+def another_model(folder):
+    save_file(
+        {f"other.{name}": values for name, values in load_file(folder / "model.safetensors").items()},
+        folder / "model.safetensors",
+    )
+    return r"its files hold 0% of the numbers of a BertForSequenceClassification: they are of another model"
+
+
+def cut_off(folder):
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:900])
+    return r"model.pretrained='.*copied' cannot be loaded: "
+
+
+def with_code(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "unheard_of", "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "code.py").write_text("raise SystemExit('this code was run')")
+    return r"is of no kind that transformers knows: "
+
+
+def no_classifier(folder):
+    config = AutoConfig.for_model("vit", hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+    config.save_pretrained(folder)
+    return r"is of the type vit, of which transformers makes no classifier of texts"
+
+
+def of_ours(folder):
+    from attnfaith import AttentionClassifierConfig
+
+    AttentionClassifierConfig().save_pretrained(folder)
+    return r"is a model of this package \(attention_classifier\): give one that transformers itself knows"
+
+
+def without_tokenizer(folder):
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    return r"holds no tokenizer \(tokenizer.json, vocab.txt, vocab.json, \*.model\): give the folder of a model with its"
+
+
+def larger_tokenizer(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["one", "more"])
+    tokenizer.save_pretrained(folder)
+    return r"its tokenizer has tokens up to \d+, and the model knows \d+, from 0 on: the tokenizer is not the model's"
+
+
+@pytest.mark.parametrize(
+    "spoil", [pickled, empty, another_model, cut_off, with_code, no_classifier, of_ours, without_tokenizer, larger_tokenizer]
+)
+def test_files_that_cannot_be_used(copied, texts, tmp_path, spoil):
+    message = spoil(copied)
+    with pytest.raises(RecipeError, match=message):
+        runs.run(recipe_of(copied, texts, tmp_path / "run"))
+
+
+def test_of_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_path, monkeypatch):
+    asked = {}
+    snapshot = Path(shutil.copytree(encoder, tmp_path / "snapshots" / "0a1b2c"))
+
+    def download(name, **how):
+        asked.update(how, name=name)
+        return str(snapshot)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    model = {"pretrained": "owner/name", "revision": "v1"}
+    recipe = recipe_of(encoder, texts, tmp_path / "run", model=model, measure={"producers": []})
+    runs.run(recipe)
+    pretrained.files_of.cache_clear()
+    assert (asked["name"], asked["revision"]) == ("owner/name", "v1")
+    names = ["pytorch_model.bin", "model.pt", "modeling_name.py", "tokenizer.pkl", "flax_model.msgpack", "deep/model.bin"]
+    assert not [name for name in names for pattern in asked["allow_patterns"] if fnmatch(name, pattern)]
+    assert all(any(fnmatch(path.name, pattern) for pattern in asked["allow_patterns"]) for path in encoder.iterdir())
+    state = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert [state["pretrained"][name] for name in ("name", "revision")] == ["owner/name", "0a1b2c"]
+
+
+def test_a_name_that_nobody_has(texts, tmp_path):
+    with pytest.raises(
+        RecipeError, match=r"model.pretrained='no/such-model': there is no such folder, and the Hub gives no"
+    ):
+        runs.run(recipe_of("no/such-model", texts, tmp_path / "run"))
+
+
+def test_no_base_for_others(finished, texts, tmp_path):
+    tree = {
+        "name": "adversary",
+        "output_dir": str(tmp_path / "run"),
+        "data": {"path": str(texts)},
+        "objective": {"kind": "adversarial", "base": str(finished[0]), "divergence": "jsd"},
+    }
+    with pytest.raises(runs.RunError, match="a model is trained against the attention that pools states"):
+        runs.run(recipes.build(tree))
+
+
+def test_it_is_not_pushed_with_a_card(encoder, texts, tmp_path, capsys):
+    """Said before hours of training."""
+    from attnfaith import cli
+
+    words = ["train", "--data.path", str(texts), "--model.pretrained", str(encoder), "--output_dir", str(tmp_path / "run")]
+    assert cli.main([*words, "--push_to_hub"]) == 2
+    assert "--push_to_hub: only classifiers of this package are pushed with card and records" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_words_are_not_removed_in_training(finished, tmp_path):
+    from attnfaith.roar import roar
+
+    with pytest.raises(RecipeError, match=r"the run has model.pretrained"):
+        roar(finished[0], tmp_path, ["gradient"])
