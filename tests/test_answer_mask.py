@@ -65,8 +65,6 @@ def of_kept_classes(tiny_model, model, fields):
     return smaller
 
 
-
-
 def measurable(producer, model, rows):
     """Only sums over tokens ask for a read-out that is one; every other producer measures every model."""
     if "affine read-out" in producer.NEEDS and not (model.affine and model.level != "word"):

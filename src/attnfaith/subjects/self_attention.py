@@ -296,7 +296,7 @@ class SelfAttention:
 
     @torch.no_grad()
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of `attention` (B,L), and the share (B,) of the reduced row that lies on markers; kept in the batch."""
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers; kept in the batch."""
         if "reduced" not in batch:
             batch["reduced"] = self._reduced(batch)
         return batch["reduced"]
