@@ -16,7 +16,14 @@ from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.attention_products import products_of_maps
-from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.classifier_facts import (
+    check_finite,
+    check_kind,
+    digest_classifier,
+    end_token,
+    identity_of,
+    position_limit,
+)
 from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
 from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
@@ -187,8 +194,8 @@ class SelfAttention:
 
     def _check_ends(self, rows) -> None:
         """An encoder–decoder reads its answer at the last end marker of a text, and wants as many in each."""
-        end = self.config.eos_token_id
-        if not (self.config.is_encoder_decoder and isinstance(end, int)):
+        end = end_token(self.model)
+        if end is None:
             return
         for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
             if ids.count(end) != 1:
