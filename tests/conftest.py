@@ -8,6 +8,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that tests start compiles the whole package anew
 
 import gc
+import logging
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,14 @@ def pytest_collection_finish(session):
     """Libraries and collected tests are never garbage: every training collects, and would look at all of them each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk():
+    """What a test reads of a file is the same whether the disk has it yet, and thousands of waits are half a minute."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", os.fstat)  # still an error for what is no open file
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -174,16 +183,46 @@ def hub(tmp_path):
 
 
 @pytest.fixture
-def quick_report(monkeypatch):
-    """Reports with one small empty picture: drawing the real ones takes most of a tiny run's time."""
+def quick_figures(monkeypatch):
+    """Reports with one small empty picture in place of the two largest, for tests of pages: the others are real files."""
     from tests.figures import REPORT, one_small_figure
 
     monkeypatch.setattr(REPORT, one_small_figure())
 
 
 @pytest.fixture
-def quick_figures(quick_report):
-    """The same, by the name that tests of pages know."""
+def quick_report(quick_figures, monkeypatch):
+    """The same, for tests of whole runs: the others are drawn and laid out too, and their files hold an empty picture. That
+    all can be saved is what tests of reports have.
+    """
+    from tests.figures import without_pixels
+
+    monkeypatch.setattr("attnfaith.reporting.style._rendered", without_pixels)
+
+
+class _Logged(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+
+@pytest.fixture
+def logged():
+    """The records that are logged during the test.
+
+    In place of pytest's `caplog`, whose plugin goes through thousands of loggers six times a test and is not loaded.
+    """
+    handler = _Logged()
+    loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
+    heard = [one for one in loggers if isinstance(one, logging.Logger) and (one is logging.root or not one.propagate)]
+    for one in heard:
+        one.addHandler(handler)
+    yield handler.records
+    for one in heard:
+        one.removeHandler(handler)
 
 
 @pytest.fixture

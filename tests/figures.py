@@ -1,10 +1,15 @@
-"""Figures that cost nothing to draw, for tests of what stands around them."""
+"""Figures that cost little, for tests of what stands around them."""
 
+import functools
+import warnings
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from attnfaith.reporting import render, sections
+from attnfaith.reporting import render, sections, style
+
+
+rendered = style._rendered  # before a test puts `without_pixels` in its place
 
 
 REPORT = "attnfaith.reporting.page.report.drawings"
@@ -16,6 +21,20 @@ from tests.figures import one_small_figure
 report.drawings = one_small_figure()
 """
 """What a script of its own begins with, to write such reports."""
+
+
+@functools.cache
+def _empty():
+    return rendered(Figure(figsize=(0.2, 0.2)))
+
+
+@style.own_style
+def without_pixels(figure):
+    """What can stand in for style._rendered: a figure is laid out as for its files, which hold an empty one."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        with style.laid_out(figure, style._DPI):
+            return dict(_empty())
 
 
 def one_small_figure(name="attention_overview"):

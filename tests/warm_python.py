@@ -169,6 +169,7 @@ def become(program: dict, executable: str, path: list[str]) -> None:
     os.chdir(program["folder"])
     os.environ.clear()
     os.environ.update(program["environment"])
+    os.fsync = os.fstat  # as in conftest.py
     random.seed()
     np.random.seed()
     sys.executable = executable

@@ -17,7 +17,8 @@ from attnfaith.measurement import load_producers, producers
 from attnfaith.models import projections
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
-from attnfaith.subjects import CAPABILITIES, SubjectError, columns_of, subject_of
+from attnfaith.subjects import CAPABILITIES, SelfAttention, SubjectError, columns_of, subject_of
+from tests.small_classifiers import classifier, tokenizer
 from tests.toy_subject import Toy
 
 
@@ -96,17 +97,18 @@ def measured(producer, model, batch, seed=0):
 
 STACKED = {"attn_lrp", "chefer", "decompx", "frozen_flip_set"}
 NOT_AFFINE = {"exact_contribution"}
-TOY = {"attention_norm", "exact_contribution", "gradient_hidden_to_input", "lrp"}
-"""All that refuses a subject: what is of stacks of layers alone; logits that are not affine in attention; the toy, without
-states and without our layers.
+TOY = {"attention_norm", "identifiability", "exact_contribution", "gradient_hidden_to_input", "lrp"}
+CLASSIFIER = {"attention_norm", "exact_contribution", "gradient_hidden_to_input", "lrp"}
+"""All that refuses a subject: what is of stacks of layers alone; logits that are not affine in attention; the toy, without states and
+without our layers; and classifiers of transformers, of which one head of one layer is shown.
 """
 
 
 def refused(producer, model, batch):
     """Whether the producer is one of those that cannot measure this model, and says so."""
     subject, name = subject_of(model), producer.__name__.rpartition(".")[2]
-    if isinstance(subject, Toy):
-        refusing = TOY | STACKED
+    if isinstance(subject, Toy | SelfAttention):
+        refusing = TOY | STACKED if isinstance(subject, Toy) else CLASSIFIER
     else:
         refusing = STACKED | (NOT_AFFINE if subject.level == "word" or subject.config.readout != "affine" else set())
     if name in refusing:
@@ -257,7 +259,46 @@ def test_contract_of_the_toy(producer, tiny_rows):
     assert all(parameter.requires_grad and parameter.grad is None for parameter in toy.parameters())
 
 
-def test_what_a_subject_lacks_is_named(tiny_model, tiny_rows):
+OF_CLASSIFIERS = {"bert": ([1], [2]), "gpt2": ([], [])}  # the markers before and after a text
+
+
+@pytest.fixture(scope="module")
+def a_classifier(tiny_rows):
+    """Factory of a small classifier of transformers, of which one head is shown, and texts that suit it."""
+
+    @functools.cache
+    def make(kind):
+        before, after = OF_CLASSIFIERS[kind]
+        rows = tiny_rows((4, 0, [9], [12] * 2))
+        for row in rows:
+            row["input_ids"] = [*before, *row["input_ids"][1:-1], *after]
+        return SelfAttention(classifier(kind), tokenizer(bool(before)), {"layers": "last", "head": 1}), rows
+
+    return make
+
+
+@pytest.mark.parametrize("kind", OF_CLASSIFIERS)
+def test_contract_of_classifiers_of_transformers(producer, kind, a_classifier):
+    """An encoder whose first row matters and a decoder whose last one does, which has no markers: nothing of a text is left
+    where all its tokens are deleted.
+    """
+    subject, rows = a_classifier(kind)
+    batch = subject.collate(rows)
+    if refused(producer, subject, batch):
+        return
+    before = {name: value.clone() for name, value in subject.model.state_dict().items()}
+    whole = measured(producer, subject, batch)
+    check(whole, producer, subject, rows)
+    alone = [measured(producer, subject, subject.collate([row])) for row in rows]
+    same({name: [one[name][0] for one in alone] for name in whole}, whole)
+    turned = measured(producer, subject, subject.collate(rows[::-1]))
+    same({name: values[::-1] for name, values in turned.items()}, whole)
+    assert all(torch.equal(value, before[name]) for name, value in subject.model.state_dict().items())
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in subject.model.parameters())
+    assert subject.model.config._attn_implementation == "sdpa" and not subject.model.training
+
+
+def test_what_a_subject_lacks_is_named(tiny_model, tiny_rows, a_classifier):
     """Producers say what they need in words that are known, and the list of those that refuse is whole."""
     modules = load_producers(PRODUCERS)
     for module in modules.values():
@@ -266,6 +307,7 @@ def test_what_a_subject_lacks_is_named(tiny_model, tiny_rows):
         assert all(set(CAPABILITIES) >= one for one in needs.values())
     for subject, refusing in (
         (Toy(), TOY | STACKED),
+        (a_classifier("bert")[0], CLASSIFIER),
         (subject_of(tiny_model(readout="tanh")), NOT_AFFINE | STACKED),
         (subject_of(tiny_model(hierarchy="word")), NOT_AFFINE | STACKED),
         (subject_of(tiny_model()), STACKED),
@@ -397,5 +439,6 @@ def test_columns_make_a_record(producer, shared_model, tiny_rows, tiny_batch):
         "attention": [a[1 : 1 + len(row["tokens"])].tolist() for a, row in zip(attention.detach(), rows, strict=True)],
     }
     columns |= producer.measure(model, tiny_batch(rows), seed=0, **OPTIONS.get(producer.__name__.rpartition(".")[2], {}))
-    made = record.build(columns, producer.COLUMNS)
-    assert set(producer.COLUMNS) <= set(made.column_names)
+    declared = columns_of(producer, subject_of(model))
+    made = record.build(columns, declared)
+    assert set(declared) <= set(made.column_names)

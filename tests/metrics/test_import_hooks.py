@@ -168,7 +168,7 @@ def test_a_module_that_does_not_exist(package):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("early", [False, True])
-def test_an_error_of_the_callback_is_no_error_of_the_import(package, caplog, early):
+def test_an_error_of_the_callback_is_no_error_of_the_import(package, logged, early):
     name = package("module", "value = 1\n")
 
     def callback():
@@ -178,7 +178,7 @@ def test_an_error_of_the_callback_is_no_error_of_the_import(package, caplog, ear
         importlib.import_module(name)
     when_imported(name, callback)
     assert importlib.import_module(name).value == 1
-    (line,) = caplog.records
+    (line,) = logged
     assert line.levelname == "WARNING" and line.name == "attnfaith._import_hooks"
     assert line.getMessage() == f"attnfaith and this {name} do not fit (LookupError('no such place')): do it by hand"
 

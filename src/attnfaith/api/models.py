@@ -24,8 +24,11 @@ OF_CLASSIFIERS = (
     "model.safetensors.index.json",
     "tokenizer*",
     "special_tokens_map.json",
+    "added_tokens.json",
     "vocab*",
     "merges.txt",
+    "spiece.model",
+    "sentencepiece*.model",
 )
 """What a checkpoint of transformers may hold besides; no weights but safetensors."""
 
@@ -101,9 +104,14 @@ def _tokenizer(given):
 
     with quiet():
         try:
-            return AutoTokenizer.from_pretrained(given, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(given, trust_remote_code=False)
         except (OSError, ValueError, KeyError) as error:
             raise ModelError(f"no tokenizer is loaded from {excerpt(str(given))}: {excerpt(error, 200)}") from error
+    if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # made of nothing where there are no files of it
+        raise ModelError(
+            f"no tokenizer is loaded from {excerpt(str(given))}: it has no words; copy tokenizer.json or the vocabulary there"
+        )
+    return tokenizer
 
 
 def _of_path(given: str | os.PathLike, level: str) -> Opened:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from attnfaith.data.in_memory import in_memory
 from attnfaith.errors import DatasetError, excerpt
 
 
@@ -86,7 +87,6 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
     Raises DatasetError where they are none of TEXTS, there is none, one is missing or no string, single texts stand beside
     pairs, a column is not there, instance ids are not unique, or there are as many labels as there are not texts.
     """
-    import datasets
 
     columns.check()
     if isinstance(texts, str) and not Path(texts).suffix and not _is_file(texts):
@@ -112,7 +112,7 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
     _check_ids(table["instance_id"])
     labels = table.pop("label", None)
     made = {key: pa.array(values, pa.string()) if isinstance(values, list) else values for key, values in table.items()}
-    return Texts(datasets.Dataset(pa.table(made)), labels, name)
+    return Texts(in_memory(pa.table(made)), labels, name)
 
 
 def _is_file(text: str) -> bool:

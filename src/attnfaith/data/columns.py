@@ -3,6 +3,7 @@
 import re
 from functools import partial
 
+from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import DatasetEntry
 from attnfaith.errors import DatasetError
 
@@ -102,7 +103,6 @@ class Columns:
         return [*self.text, *self.lists.get("text_pair", ())]
 
     def dataset(self):
-        import datasets
         import pyarrow as pa
 
         columns = {
@@ -118,7 +118,7 @@ class Columns:
                 columns[column] = pa.array([marks_of(*row) for row in rows], pa.list_(pa.int8()))
         if "candidates" in self.lists:
             columns["candidates"] = pa.array(self.lists["candidates"], pa.list_(pa.int32()))
-        return datasets.Dataset(pa.table(columns))
+        return in_memory(pa.table(columns))
 
 
 def _column_names(entry: DatasetEntry, split: str, column: str, accepted: tuple, names: list[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from attnfaith.data.in_memory import in_memory
 from attnfaith.data.scripts import LETTERS, STACKING, lacks_blanks
 from attnfaith.data.sentences import MARK, divide, is_cut, mark_places, set_marks
 from attnfaith.errors import DatasetError, excerpt
@@ -315,7 +316,6 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
     one id per word, a rationale or impermissible is not one number per word, or a tokenizer of words reads texts without
     blanks between words: of the texts in scripts written so, `lacks_blanks` holds for more than half.
     """
-    import datasets
     import numpy as np
     import pyarrow as pa
 
@@ -413,7 +413,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
             "a tokenizer of words would read a sentence as one word. Give --data.tokenizer with the name or folder of a "
             "Hugging Face tokenizer, or --data.preprocessing characters, which needs no download."
         )
-    return datasets.Dataset(pa.concat_tables(chunks))
+    return in_memory(pa.concat_tables(chunks))
 
 
 def _with_labels(columns: dict, rows) -> dict:
@@ -450,7 +450,6 @@ def by_words(dataset):
 
     Raises DatasetError where the rows have no sentences, or marks of sentences without those of their words.
     """
-    import datasets
 
     if "words" not in dataset.column_names:
         raise DatasetError("The rows are not divided into sentences: encode them with a tokenizer that marks sentences.")
@@ -462,7 +461,7 @@ def by_words(dataset):
                 raise DatasetError(f"The rows have {name!r} of sentences and no 'word_{name}': encode the split anew.")
     for name, source in sources.items():
         table = table.set_column(table.column_names.index(name), name, _joined(table.column(source).combine_chunks()))
-    return datasets.Dataset(table.drop_columns(list(sources.values())))
+    return in_memory(table.drop_columns(list(sources.values())))
 
 
 def _joined(column):

@@ -21,7 +21,9 @@ CAPABILITIES = {
     "states": "its attention is one sum of states, in the stages encoded, attend and decode",
     "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights; not affine in attention are "
     "a readout of tanh and the words of a hierarchical model",
-    "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites",
+    "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites, in_double",
+    "weighted sums": "what its attention weighs is known, and that nothing else is made of attention: states, or attention "
+    "maps",
     "attention gradients": "gradients reach the attention that it shows: attention_products",
     "backward rules": "gradients of it can follow rules that share out what is explained: relevance, check_rules",
     "mask token": "its tokenizer has a token that stands for a hidden one, mask_token_id; where there is none take the "
@@ -39,7 +41,7 @@ TEXT = ("input_ids", "attention_mask", "token_type_ids")
 TEXTS = ("text", "text_pair")
 """What a batch holds of each instance where its texts are known."""
 
-COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter")
+COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced")
 """What a subject or a producer keeps in a batch, so that it is made once."""
 
 
@@ -115,8 +117,9 @@ class Batch(dict):
         return batch
 
     def alone(self, row: int) -> "Batch":
-        """One instance, without padding."""
-        return self.take(torch.tensor([row], device=self["input_ids"].device), int(self["attention_mask"][row].sum()))
+        """One instance, without padding, but for one position of a text of none."""
+        length = max(1, int(self["attention_mask"][row].sum()))
+        return self.take(torch.tensor([row], device=self["input_ids"].device), length)
 
 
 class Subject(Protocol):

@@ -4,43 +4,26 @@ Shapes: B instances, L input positions, which are the places of attention, H hea
 embedding, D the size of a head's values.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
+from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
 from attnfaith.subjects.attention_products import products_of_maps
 from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
+from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import TEXT, TEXTS, Batch, SubjectError
+from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengths_of
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
 from attnfaith.subjects.retokenising import retokenised
 from attnfaith.subjects.self_checks import Sites, checked, eager, probe, vocabulary_size
-
-
-@dataclass(frozen=True)
-class Read:
-    """What a model makes of a batch: logits (B,C), and its maps over input positions, first layer first; weights
-    (B,H,L,L), values (B,H,L,D) and outputs (B,H,L,D), 0 behind shorter texts. rows (B,L): the rows of the last of them that
-    matter, None where they were not asked for.
-    """
-
-    logits: torch.Tensor
-    maps: list[Map] = field(default_factory=list)
-    rows: torch.Tensor | None = None
-
-
-class Held(Edit):
-    """Attention that no gradient flows through."""
-
-    def weights(self, number, weights):
-        return weights.detach()
 
 
 class SelfAttention:
@@ -62,8 +45,8 @@ class SelfAttention:
     kind = "text classifiers of transformers"
     can = frozenset(
         {
-            *("embeddings", "held attention", "token deletion", "attention maps", "intervention", "attention gradients"),
-            *("backward rules", "mask token", "token hiding", "texts"),
+            *("embeddings", "held attention", "token deletion", "attention maps", "weighted sums", "intervention"),
+            *("attention gradients", "backward rules", "mask token", "token hiding", "texts"),
         }
     )
     contextual = True
@@ -76,11 +59,15 @@ class SelfAttention:
         self.config, self.num_labels = model.config, model.config.num_labels
         self.sites: Sites = checked(self)
         self.reduction.chosen(len(self.sites.layers))
-        self.capabilities = self.can - (set() if self.reduction.one_head else {"intervention"})
-        self.capabilities -= set() if self.sites.embeddings else {"embeddings", "held attention", "backward rules"}
-        self.capabilities -= set() if self.mask_token_id is not None else {"mask token"}
-        self.capabilities -= set() if self.sites.hides else {"token hiding"}
-        self.capabilities -= set() if self.tokenizer is not None else {"texts"}
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What this model, tokenizer and reduction can do."""
+        lacking = set() if self.reduction.one_head else {"intervention"}
+        lacking |= set() if self.sites.embeddings else {"embeddings", "held attention", "backward rules"}
+        lacking |= set() if self.sites.hides else {"token hiding"}
+        lacking |= set() if self.mask_token_id is not None else {"mask token"}
+        return self.can - (lacking if self.tokenizer is not None else lacking | {"texts"})
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
@@ -100,7 +87,13 @@ class SelfAttention:
         other.__dict__ |= self.__dict__
         other.reduction = Reduction.of(reduction)
         other.reduction.chosen(len(self.sites.layers))
-        other.capabilities = self.capabilities - {"intervention"} | ({"intervention"} if other.reduction.one_head else set())
+        return other
+
+    def in_double(self) -> "SelfAttention":
+        """A copy of the model in float64, beside which it is seen what rounding does."""
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__
+        other.model = copy.deepcopy(self.model).double()
         return other
 
     @property
@@ -254,10 +247,16 @@ class SelfAttention:
 
     @torch.no_grad()
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of `attention` (B,L), and the share (B,) of the reduced row that lies on markers."""
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row that lies on markers; kept in the batch."""
+        if "reduced" not in batch:
+            batch["reduced"] = self._reduced(batch)
+        return batch["reduced"]
+
+    def _reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         layers = self.reduction.chosen(len(self.sites.layers))
         numbers = {self.sites.layers[layer] for layer in layers}
         read = self.read(batch, keep=numbers.__contains__, rows=True)
+        batch["matter"] = read.rows
         weights = self.reduction([one.weights for one in read.maps], read.rows).double()
         if bool((nothing := ~read.rows.any(1)).any()):
             raise SubjectError(
@@ -269,30 +268,42 @@ class SelfAttention:
         total = on_text.sum(1, keepdim=True)
         return torch.where(total > 0, on_text / total, inside / inside.sum(1, keepdim=True).clamp(min=1)), 1 - total[:, 0]
 
+    @torch.no_grad()
+    def matter(self, batch: Batch) -> torch.Tensor:
+        """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
+        if "matter" not in batch:
+            batch["matter"] = self.read(batch, keep=lambda number: False, rows=True).rows
+        return batch["matter"]
+
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) with the weights (B,L) in the rows that matter of the reduction's one head, or (B,K,C) with (B,K,L).
 
         Tokens share what the head gives tokens of the text; markers keep theirs. All other attention is the model's own, but
         what follows it.
         """
-        if attention.dim() == 3:
-            return self._under_several(batch, attention)
-        if "matter" not in batch:
-            with torch.no_grad():
-                batch["matter"] = self.read(batch, keep=lambda number: False, rows=True).rows
         (layer,) = self.reduction.chosen(len(self.sites.layers))
-        inside = self.attendable(batch)
-        edit = _Given(self.sites.layers[layer], self.reduction.head, attention, inside, batch["matter"])
-        return self.read(batch, edit, keep=lambda number: False).logits
+        count, draws = len(attention), attention.shape[1] if attention.dim() == 3 else 1
+        if draws > 1 and "prefix" not in batch:
+            batch["prefix"] = self.prefix(batch, layer)
+        owner = torch.arange(count, device=self.device).repeat_interleave(draws)
+        of_text = (part[owner] for part in (self.attendable(batch), self.matter(batch)))
+        edit = Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), *of_text)
+        logits = self.edited(batch, owner, edit, batch.get("prefix"))
+        return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
 
-    def _under_several(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
-        """Logits (B,K,C) under attentions (B,K,L): the texts are read K times, as many as fit at once."""
-        count, draws, width = attention.shape
-        owner = torch.arange(count, device=attention.device).repeat_interleave(draws)
-        flat, parts = attention.flatten(0, 1), [attention.new_zeros(0, self.num_labels)]
-        for some in torch.arange(len(owner), device=attention.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
-            parts.append(self.intervene(batch.take(owner[some]), flat[some]))
-        return torch.cat(parts).unflatten(0, (count, draws))
+    def edited(self, batch: Batch, owner: torch.Tensor, edit: Edit, prefix: Prefix | None = None) -> torch.Tensor:
+        """Logits (N,C) of copies `owner` (N,) of a batch's instances under an edit of these copies, as many as fit at once.
+
+        edit: its `take` is asked for the part that is of some of the copies. prefix: see `prefix`; of this very batch.
+        """
+        width = batch["input_ids"].shape[1]
+        parts = [torch.zeros(0, self.num_labels, device=self.device)]
+        step = max(1, TOKENS_AT_ONCE // max(1, width))
+        for some in torch.arange(len(owner), device=self.device).split(step) if len(owner) else ():
+            after = None if prefix is None else (prefix, owner[some])
+            part = edit.take(some, width)
+            parts.append(self.read(batch.take(owner[some]), part, keep=lambda number: False, after=after).logits)
+        return torch.cat(parts)
 
     def read(
         self,
@@ -302,12 +313,14 @@ class SelfAttention:
         *,
         keep: Callable[[int], bool] | None = None,
         rows: bool = False,
+        after: tuple[Prefix, torch.Tensor] | None = None,
     ) -> Read:
         """One forward pass, edited and read: see `Read`.
 
         edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, which alone
         come back. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps that
-        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter.
+        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter. after: what is
+        known of the texts, see `prefix`, and which of its instances those of the batch are; maps before it are not made.
 
         A model that padding disturbs reads texts of one length at a time; `Edit.take` is asked for the part of an
         edit that is of them.
@@ -315,16 +328,16 @@ class SelfAttention:
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
         groups = self.groups(batch)
         if len(groups) == 1:
-            return self._read(batch, edit, embedded, keep, rows)
+            return self._read(batch, edit, embedded, keep, rows, after)
         parts = []
         for chosen, length in groups:
             of_group = None if embedded is None else embedded[chosen, :length]
             parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
-        return _joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
+        return joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
 
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
         """The instances that can be read together, as rows (n,), and how many input positions they have."""
-        lengths, width = _lengths(batch["attention_mask"]), batch["input_ids"].shape[1]
+        lengths, width = lengths_of(batch["attention_mask"]), batch["input_ids"].shape[1]
         rows = torch.arange(len(lengths), device=lengths.device)
         if self.sites.together == "padded":
             return [(rows, width)]
@@ -334,6 +347,16 @@ class SelfAttention:
         if self.sites.together == "one at a time":
             groups = [(row, length) for group, length in groups for row in group.split(1)]
         return groups
+
+    def prefix(self, batch: Batch, layer: int) -> Prefix | None:
+        """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
+        read(copies, edit, after=(prefix, rows)) says the same as read(copies, edit), copies being batch.take(rows).
+
+        None where nothing is saved: a model that cannot be read so, or that reads texts of one length at a time.
+        """
+        if self.sites.together != "padded":
+            return None
+        return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
 
     def given(self, batch: Batch) -> dict[str, torch.Tensor]:
         """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
@@ -354,7 +377,7 @@ class SelfAttention:
                 f"{int(left.sum())} of {len(ids)} texts are padded on the left, which shifts their positions: give what "
                 "tokenizer(…, padding=True, padding_side='right') makes"
             )
-        lengths, places = _lengths(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
+        lengths, places = lengths_of(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
         given["input_ids"] = ids.masked_fill(places >= lengths, self.pad_token_id)
         given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
@@ -386,10 +409,10 @@ class SelfAttention:
                 check_rules(self, probe(self)[0])
             self.ruled = True
 
-    def _read(self, batch, edit, embedded, keep, rows) -> Read:
+    def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
         given = self.given(batch)
         last = self.sites.layers[-1]
-        watched = _Watched(edit, last) if rows else edit
+        watched = Watched(edit, last) if rows else edit
         hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))
         with ExitStack() as stack:
             stack.enter_context(eager(self.model))
@@ -397,6 +420,10 @@ class SelfAttention:
                 stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
             if rows:
                 stack.enter_context(torch.enable_grad())
+            if after is not None:
+                prefix, chosen = after
+                hook.number = prefix.skipped
+                stack.enter_context(prefix.given(chosen))
             stack.enter_context(hook)
             logits = self.model(**given).logits
         if hook.number != self.sites.maps or any(one.weights.shape[2] != one.weights.shape[3] for one in hook.maps):
@@ -414,78 +441,3 @@ class SelfAttention:
     def digest(self) -> str:
         """As `Subject` says: of weights, configuration and reduction."""
         return digest_classifier(self)
-
-
-def _lengths(mask: torch.Tensor) -> torch.Tensor:
-    """(B,): the places up to the last that is attended to, at least 1."""
-    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-    return (mask.bool() * places).amax(1).clamp(min=1)
-
-
-class _Given(Edit):
-    """Other weights on the tokens of a text, in rows of one head."""
-
-    def __init__(self, layer, head, attention, inside, rows):
-        self.layer, self.head, self.attention, self.inside, self.rows = layer, head, attention, inside, rows
-
-    def take(self, chosen, length):
-        parts = (part[chosen, :length] for part in (self.attention, self.inside, self.rows))
-        return _Given(self.layer, self.head, *parts)
-
-    def weights(self, number, weights):
-        if number != self.layer:
-            return weights
-        own, inside = weights[:, self.head], self.inside.unsqueeze(1)
-        share = own.masked_fill(~inside, 0).sum(2, keepdim=True)
-        other = torch.where(inside, self.attention.unsqueeze(1).to(own) * share, own)
-        other = torch.where(self.rows.unsqueeze(2), other, own)
-        return torch.cat([weights[:, : self.head], other.unsqueeze(1), weights[:, self.head + 1 :]], 1)
-
-
-class _Watched(Edit):
-    """An edit, and the output of one layer as a leaf that gradients are taken of."""
-
-    def __init__(self, edit: Edit, last: int):
-        self.edit, self.last, self.leaf = edit, last, None
-
-    def scores(self, number, scores):
-        return self.edit.scores(number, scores)
-
-    def weights(self, number, weights):
-        return self.edit.weights(number, weights)
-
-    def values(self, number, values):
-        return self.edit.values(number, values)
-
-    def output(self, number, output):
-        output = self.edit.output(number, output)
-        if number != self.last:
-            return output
-        self.leaf = output if output.requires_grad else output.detach().requires_grad_()
-        return self.leaf
-
-    def rows(self, logits: torch.Tensor) -> torch.Tensor:
-        """(B,Q) bool: the rows whose output the logits depend on."""
-        weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
-        (slope,) = torch.autograd.grad([logits], [self.leaf], [weights.expand_as(logits)], retain_graph=True)
-        return (slope != 0).any(3).any(1)
-
-
-def _joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:
-    """Parts of a batch as one, whose instances `order` names."""
-    back = order.argsort()
-
-    def padded(values: torch.Tensor, *axes: int) -> torch.Tensor:
-        missing = width - values.shape[axes[0]]
-        sizes = [0, 0] * values.dim()
-        for axis in axes:
-            sizes[2 * (values.dim() - 1 - axis) + 1] = missing
-        return torch.nn.functional.pad(values, sizes)
-
-    maps = []
-    for same in zip(*(part.maps for part in parts), strict=True):
-        weights = torch.cat([padded(one.weights, 2, 3) for one in same])[back]
-        values, output = (torch.cat([padded(getattr(one, name), 2) for one in same])[back] for name in ("values", "output"))
-        maps.append(replace(same[0], weights=weights, values=values, output=output))
-    rows = None if parts[0].rows is None else torch.cat([padded(part.rows, 1) for part in parts])[back]
-    return Read(torch.cat([part.logits for part in parts])[back], maps, rows)

@@ -79,8 +79,8 @@ def answers(study, published):
 
 
 @pytest.fixture(scope="module")
-def drawn(study, published):
-    return question_figures.figures(questions.tables(study, published), study)
+def drawn(study, answers):
+    return question_figures.figures(answers, study)
 
 
 def one(table, **keys):

@@ -1,0 +1,333 @@
+"""Any text classifier of transformers as a subject: rows that matter, batches, texts, markers, and what it refuses."""
+
+import pandas as pd
+import pytest
+import torch
+
+import attnfaith
+from attnfaith.errors import AttnfaithError
+from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
+from attnfaith.subjects.attention_hook import Edit
+from attnfaith.subjects.self_checks import Uniform
+from tests.small_classifiers import classifier, texts, tokenizer
+
+
+KINDS = ("bert", "gpt2", "t5", "xlnet", "squeezebert", "gpt_oss", "bart", "convbert", "eurobert", "deberta-v2", "zamba2")
+LENGTHS = (9, 4, 6, 9)
+
+
+def subject(kind="bert", reduction="last", **fields):
+    return SelfAttention(classifier(kind, **fields), tokenizer(kind != "gpt2"), reduction)
+
+
+def batch(of, lengths=LENGTHS, **more):
+    return Batch.of(texts(of.model, lengths) | more, of)
+
+
+def close(one, other, within=2e-6):
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=within)
+
+
+# ---------------------------------------------------------------------------------------------- rows that matter
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("bert", "first"), ("squeezebert", "first"), ("deberta-v2", "first"), ("convbert", "first"), ("gpt2", "last"),
+        ("gpt_oss", "last"), ("xlnet", "last"), ("t5", "last"), ("bart", "last"), ("eurobert", "all"),
+    ],
+)  # fmt: skip
+def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
+    """Found by slopes, and seen by changing the outputs of one row alone."""
+    of = subject(kind)
+    some = batch(of)
+    matter = of.read(some, rows=True).rows
+    expected = torch.zeros_like(matter)
+    for row, length in enumerate(LENGTHS):
+        expected[row, {"first": slice(0, 1), "last": slice(length - 1, length), "all": slice(0, length)}[rows]] = True
+    assert torch.equal(matter, expected)
+
+    class Other(Edit):
+        def __init__(self, place):
+            self.place = place
+
+        def output(self, number, output):
+            return output if number != of.sites.layers[-1] else output.index_add(2, torch.tensor([self.place]), output[:, :, :1])
+
+    one = some.alone(1)
+    plain = of.predict(one)
+    changed = [bool((of.read(one, Other(place)).logits != plain).any()) for place in range(LENGTHS[1])]
+    assert changed == expected[1, : LENGTHS[1]].tolist()
+
+
+# ---------------------------------------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_a_text_is_the_same_alone_in_a_batch_in_any_order_and_with_more_padding(kind):
+    of = subject(kind)
+    whole, order = batch(of), torch.tensor([2, 0, 3, 1])
+    read, attention = of.read(whole, rows=True), of.attention(whole)
+    with_more = {name: torch.nn.functional.pad(whole[name], (0, 3)) for name in ("input_ids", "attention_mask")}
+    padded = Batch.of(with_more, of)
+    close(of.predict(padded), read.logits)
+    close(of.attention(padded)[:, : max(LENGTHS)], attention)
+    other = whole.take(order)
+    close(of.predict(other), read.logits[order])
+    close(of.attention(other), attention[order])
+    edited = of.read(whole, Uniform()).logits
+    for row, length in enumerate(LENGTHS):
+        one = whole.alone(row)
+        alone = of.read(one, rows=True)
+        close(alone.logits[0], read.logits[row])
+        close(of.attention(one)[0], attention[row, :length])
+        close(of.read(one, Uniform()).logits[0], edited[row], 1e-5)
+        assert torch.equal(alone.rows[0], read.rows[row, :length])
+        for here, there in zip(alone.maps, read.maps, strict=True):
+            close(here.weights[0], there.weights[row, :, :length, :length])
+            close(here.values[0], there.values[row, :, :length], 1e-5)
+            assert not there.weights[row, :, :length, length:].any()
+    padded_single = Batch.of({name: with_more[name][1:2] for name in with_more}, of)
+    close(of.predict(padded_single)[0], read.logits[1])
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet"])
+def test_padding_on_the_left_is_refused_and_any_padding_id_will_do(kind):
+    of = subject(kind)
+    plain = texts(of.model, (9, 4))
+    left = {name: values.clone() for name, values in plain.items()}
+    for values in left.values():
+        values[1] = values[1].roll(5)
+    with pytest.raises(SubjectError, match=r"^1 of 2 texts are padded on the left, .* padding_side='right'\) makes$"):
+        of.predict(Batch.of(left, of))
+    expected = of.predict(Batch.of(plain, of))
+    other = {**plain, "input_ids": plain["input_ids"].masked_fill(plain["attention_mask"] == 0, 7)}
+    assert torch.equal(of.predict(Batch.of(other, of)), expected)  # a decoder finds its last token by the id
+
+
+def test_positions_whose_mask_is_0_stay_and_are_not_read():
+    """Removal by the mask: the rest keeps its positions, also where the first is removed."""
+    for kind in ("bert", "gpt2", "xlnet"):
+        of = subject(kind)
+        whole = texts(of.model, (9, 6))
+        whole["attention_mask"][:, 2] = 0
+        logits = of.predict(Batch.of(whole, of))
+        other = {**whole, "input_ids": whole["input_ids"].clone()}
+        other["input_ids"][:, 2] = 11
+        if kind != "gpt2":
+            close(of.predict(Batch.of(other, of)), logits)
+        alone = Batch.of({name: values[1:, :6] for name, values in whole.items()}, of)
+        close(of.predict(alone)[0], logits[1])
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "bart", "mbart", "xlnet", "ctrl", "ibert", "gemma3", "roformer"])
+def test_embeddings_of_the_ids_are_read_as_the_ids(kind):
+    of = subject(kind)
+    some = batch(of)
+    assert "embeddings" in of.capabilities
+    embedded = of.embed(some).detach().requires_grad_()
+    logits = of.predict(some, embedded)
+    close(logits, of.predict(some))
+    (slope,) = torch.autograd.grad(logits[:, 0].sum(), [embedded])
+    inside = slope.abs().sum(2) > 0
+    assert inside[some["attention_mask"] == 0].sum() == 0 and bool(inside.any(1).all())
+    step = torch.zeros_like(embedded)
+    step[1, 2] = 1e-2 * slope[1, 2].sign()
+    with torch.no_grad():
+        ahead, behind = (of.predict(some, embedded + sign * step)[1, 0] for sign in (1, -1))
+    assert float(ahead - behind) == pytest.approx(float(2 * (step * slope).sum()), rel=0.1)
+    close(of.vocabulary()[some["input_ids"]], embedded)
+
+
+def test_held_attention_lets_no_gradient_through_it():
+    of = subject("bert")
+    some = batch(of, (6,))
+    embedded = of.embed(some).detach().requires_grad_()
+    slopes = [torch.autograd.grad(of.predict(some, embedded, hold=hold)[0, 0], [embedded])[0] for hold in (False, True)]
+    assert torch.equal(of.predict(some, hold=True), of.predict(some)) and not torch.equal(*slopes)
+
+
+# ---------------------------------------------------------------------------------------------- attention as it is shown
+
+
+def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
+    """By the maps that the model itself returns."""
+    of = subject("bert")
+    some = of.encode(["the old ship sank slowly", "a film", ""])
+    with of.evaluating(), torch.no_grad():
+        returned = of.model(input_ids=some["input_ids"], attention_mask=some["attention_mask"],
+                            token_type_ids=some["token_type_ids"], output_attentions=True).attentions  # fmt: skip
+    inside = of.attendable(some)
+    assert inside.sum(1).tolist() == [5, 2, 0]
+    for reduction, row in (
+        ("last", returned[1].mean(1)[:, 0]),
+        ("all", (returned[0] + returned[1]).mean(1)[:, 0] / 2),
+        ({"layers": 0, "head": 3}, returned[0][:, 3, 0]),
+    ):
+        shown = of.shown_by(reduction).attention(Batch.of({name: some[name] for name in ("input_ids", "attention_mask", "token_type_ids")}, of.shown_by(reduction)))  # fmt: skip
+        expected = (row * inside).double()
+        close(shown[:2], expected[:2] / expected[:2].sum(1, keepdim=True))
+        assert not shown[2].any()
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "xlnet"])
+def test_the_own_attention_of_a_head_gives_the_prediction_and_another_one_another(kind):
+    of = subject(kind, {"layers": "last", "head": 1})
+    some = batch(of)
+    own, inside = of.attention(some), of.attendable(some)
+    close(of.intervene(some, own), of.predict(some), 1e-5)
+    flat = inside / inside.sum(1, keepdim=True)
+    several = of.intervene(some, torch.stack([own, flat.double()], 1)).float()
+    close(several[:, 0], of.predict(some), 1e-5)
+    close(several[:, 1], of.intervene(some, flat))
+    assert float((several[:, 1] - several[:, 0]).detach().abs().max()) > 1e-5
+    assert "intervention" not in subject(kind).capabilities
+
+
+def test_the_digest_is_of_weights_and_reduction():
+    of = subject("bert")
+    first = of.digest()
+    assert SelfAttention(classifier("bert")).digest() == first != of.shown_by("all").digest()
+    with torch.no_grad():
+        of.model.classifier.bias[0] += 1e-3
+    assert of.digest() != first
+
+
+def test_a_logit_that_nothing_changes_has_no_attention():
+    of = subject("bert")
+    with torch.no_grad():
+        of.model.bert.pooler.dense.bias += 100  # tanh gives 1
+    with pytest.raises(SubjectError, match="^the logits of 2 of 2 texts depend on nothing that the last layer says"):
+        of.attention(batch(of, (5, 4)))
+
+
+# ---------------------------------------------------------------------------------------------- texts
+
+
+def test_a_decoder_without_markers_reads_nothing_and_one_token():
+    """GPT-2 without a padding token: texts are read one at a time; nothing becomes one padding token, which is no text."""
+    of = subject("gpt2", pad_token_id=None)
+    some = of.encode(["the old ship", "", "ship"])
+    assert of.sites.together == "one at a time"
+    assert some["attention_mask"].sum(1).tolist() == [3, 1, 1] and of.attendable(some).sum(1).tolist() == [3, 0, 1]
+    assert of.predict(some).isfinite().all()
+    assert of.attention(some)[2].tolist() == [1, 0, 0] and not of.attention(some)[1].any()
+    left = of.keep(some, torch.zeros_like(some["attention_mask"], dtype=torch.bool))
+    close(of.predict(left), of.predict(some)[[1, 1, 1]])
+
+
+def test_the_side_on_which_a_tokenizer_pads_and_cuts_is_nothing_to_us():
+    right, left = subject("bert"), subject("bert")
+    left.tokenizer.padding_side = "left"
+    words = ["the old ship sank", "a film"]
+    assert torch.equal(left.predict(left.encode(words)), right.predict(right.encode(words)))
+
+
+def test_texts_beyond_the_positions_are_cut_and_said_to_be():
+    of = subject("bert", max_position_embeddings=12)
+    rows = of.rows(attnfaith_rows(["the old ship " * 9, "a film"]))
+    assert rows["truncated"][:] == [True, False] and rows["length"][:] == [12, 4] and len(rows["tokens"][0]) == 10
+    pairs = of.rows(attnfaith_rows(["the old ship " * 9], ["a film"]))
+    assert pairs["length"][:] == [12] and pairs["text_of_token"][0] == [0] * 7 + [1] * 2
+    with pytest.raises(SubjectError, match="a text of 20 tokens, and the model has 12 positions: encode the texts by `rows`"):
+        of.check(rows.add_column("n", [20, 1]).remove_columns("length").rename_column("n", "length"))
+
+
+def attnfaith_rows(words, others=None):
+    from datasets import Dataset
+
+    columns = {"instance_id": [str(row) for row in range(len(words))], "text": words}
+    return Dataset.from_dict(columns | ({} if others is None else {"text_pair": others}))
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("bert", 64), ("roberta", 63), ("opt", 64), ("gpt2", 64), ("t5", None), ("xlnet", None)])
+def test_the_limit_is_how_far_the_model_has_positions(kind, limit):
+    """The longest text is read, and one token more is not, or has no place of its own."""
+    model = classifier(kind)
+    of = SelfAttention(model)
+    assert of.max_length == limit
+    if limit is not None:
+        of.predict(batch(of, (limit,)))
+        with pytest.raises((IndexError, RuntimeError)):
+            of.predict(batch(of, (limit + 1,)))
+
+
+def test_block_sparse_attention_is_read_where_it_is_full():
+    model = classifier("big_bird", block_size=2, num_random_blocks=1, max_position_embeddings=64)
+    of = SelfAttention(model)
+    assert of.max_length == 14
+    of.predict(batch(of, (14,)))
+    model.bert.set_attention_type("block_sparse")
+    with pytest.raises(SubjectError, match="texts of 40 positions are read by .* attentions, shorter ones by 2: .* in pieces"):
+        of.predict(batch(of, (40,)))
+
+
+def test_a_text_that_spells_a_marker_has_one_as_the_model_reads_it():
+    of = subject("bert")
+    (row,) = of.rows(attnfaith_rows(["the [SEP] ship"])).to_list()
+    assert row["tokens"] == ["the", "ship"] and row["input_ids"].count(2) == 2
+    some = of.collate([row])
+    assert of.attendable(some).sum() == 2 and of.attention(some).count_nonzero() == 2
+
+
+def test_pairs_have_the_tokens_of_both_texts():
+    of = subject("bert")
+    some = of.encode([("the old ship", "a film"), ("ship", "")])
+    assert some["token_type_ids"][0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1] and of.attendable(some).sum(1).tolist() == [5, 1]
+    swapped = {**{name: some[name] for name in ("input_ids", "attention_mask")}, "token_type_ids": 1 - some["token_type_ids"]}
+    assert not torch.equal(of.predict(Batch.of(swapped, of)), of.predict(some))
+
+
+def test_a_tokenizer_of_another_model_and_a_slow_one_are_refused():
+    small = SelfAttention(classifier("bert", vocab_size=20), tokenizer())
+    with pytest.raises(SubjectError, match=r"the tokenizer is not the model's: it gives token \d\d, and the model knows 20"):
+        small.encode(["the ship was good !"])
+    with pytest.raises(SubjectError, match="texts need the model's tokenizer"):
+        SelfAttention(classifier("bert")).encode(["ship"])
+    from transformers import CanineTokenizer
+
+    with pytest.raises(AttnfaithError, match="CanineTokenizer, which does not say which characters a token is of"):
+        SelfAttention(classifier("bert"), CanineTokenizer()).encode(["ship"])
+
+
+@pytest.mark.parametrize(
+    ("reduction", "said"),
+    [
+        ({"layers": 2}, "there is no layer 2; the model has 2, counted from 0"),
+        ("flows", "attention='flows' is no reduction; give 'last', 'all', 'rollout', 'flow'"),
+        ({"layers": "last", "heads": 1}, "is no reduction"),
+    ],
+)
+def test_reductions_that_there_are_not(reduction, said):
+    with pytest.raises(SubjectError, match=said):
+        subject("bert", reduction)
+
+
+def test_the_level_of_words_is_of_hierarchical_models():
+    with pytest.raises(SubjectError, match="level='word' is of hierarchical models"):
+        subject_of(classifier("bert"), "word")
+    assert isinstance(subject_of(classifier("bert")), SelfAttention)
+
+
+# ---------------------------------------------------------------------------------------------- through the front door
+
+
+def test_a_model_in_train_mode_is_measured_as_in_eval_mode_and_left_in_it():
+    model = classifier("bert", hidden_dropout_prob=0.5)
+    words = pd.DataFrame({"text": ["the old ship sank", "a film", ""]})
+    how = {"tokenizer": tokenizer(), "measures": ["gradient"], "experiments": []}
+    expected = attnfaith.measure(model, words, **how)
+    model.train()
+    assert attnfaith.measure(model, words, **how) == expected
+    assert model.training and model.config._attn_implementation == "sdpa"
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+
+
+def test_weights_that_break_after_the_checks_are_found_before_anything_is_measured():
+    of = subject("bert")
+    with torch.no_grad():
+        of.model.classifier.bias[0] = float("nan")
+    with pytest.raises(AttnfaithError, match="^weight 'classifier.bias' holds NaN"):
+        attnfaith.measure(of, ["the ship"], measures=["gradient"], experiments=[])

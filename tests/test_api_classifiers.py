@@ -1,0 +1,180 @@
+"""Classifiers of transformers as people have them: an object, a pipeline, a folder, a name on the Hub; and what is refused."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+import torch
+from huggingface_hub import HfApi
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoModelForMaskedLM, pipeline
+
+import attnfaith
+from attnfaith.api.models import ModelError, open_model
+from attnfaith.subjects import SelfAttention
+from tests.hub_server import HubServer
+from tests.small_classifiers import classifier, tokenizer
+
+
+TEXTS = ["the old ship sank slowly", "a film, and very good", "ship", ""]
+HOW = {"measures": ["gradient"], "experiments": []}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A plain BERT classifier, as `save_pretrained` leaves it."""
+    path = tmp_path_factory.mktemp("models") / "plain"
+    classifier("bert", id2label={0: "bad", 1: "fair", 2: "good"}, label2id={"bad": 0, "fair": 1, "good": 2}).save_pretrained(path)
+    tokenizer().save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    return attnfaith.measure(folder, TEXTS, **HOW)
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def changed(path, **fields):
+    file = path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+    return path
+
+
+def same(made, expected):
+    assert made.table.column("tokens") == expected.table.column("tokens")
+    for name in ("probs", "attention", "importance_gradient"):
+        assert made.table.column(name) == expected.table.column(name), name
+
+
+def test_an_object_a_pipeline_and_a_subject_say_what_the_folder_says(folder, expected):
+    loaded, made = open_model(folder).subject.model, pipeline("text-classification", model=str(folder))
+    same(attnfaith.measure(loaded, TEXTS, tokenizer=tokenizer(), **HOW), expected)
+    same(attnfaith.measure(made, TEXTS, **HOW), expected)
+    same(attnfaith.measure(SelfAttention(loaded, tokenizer()), TEXTS, **HOW), expected)
+    for text, probs in zip(TEXTS, expected.table.column("probs").to_pylist(), strict=True):
+        (said,) = made(text) if isinstance(made(text), list) else [made(text)]
+        assert said["score"] == pytest.approx(max(probs), abs=1e-6)
+        assert said["label"] == ["bad", "fair", "good"][probs.index(max(probs))]
+
+
+def test_an_object_without_a_tokenizer_asks_for_it():
+    with pytest.raises(ModelError, match="the tokenizer of this BertForSequenceClassification is not known: give tokenizer=…"):
+        attnfaith.measure(classifier("bert"), TEXTS, **HOW)
+
+
+def test_weights_in_pieces(folder, copy, expected):
+    whole = load_file(copy / "model.safetensors")
+    names = sorted(whole)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, some in parts.items():
+        save_file({name: whole[name] for name in some}, copy / file, {"format": "pt"})
+    index = {"metadata": {}, "weight_map": {name: file for file, some in parts.items() for name in some}}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    (copy / "model.safetensors").unlink()
+    same(attnfaith.measure(copy, TEXTS, **HOW), expected)
+
+
+def test_half_precision_on_disk_is_read_as_float32(copy):
+    model = open_model(copy).subject.model
+    model.half().save_pretrained(copy)
+    again = open_model(copy).subject.model
+    assert again.dtype == torch.float32
+    assert all(torch.equal(one.half(), other) for one, other in zip(again.parameters(), model.parameters(), strict=True))
+
+
+def without_safetensors(path):
+    torch.save(load_file(path / "model.safetensors"), path / "pytorch_model.bin")
+    (path / "model.safetensors").unlink()
+
+
+def of_another_task(kind):
+    def change(path):
+        tokens = tokenizer()
+        config = classifier("bert").config
+        shutil.rmtree(path)
+        kind.from_config(config).save_pretrained(path)
+        tokens.save_pretrained(path)
+
+    return change
+
+
+def without_its_head(path):
+    whole = load_file(path / "model.safetensors")
+    save_file({name: values for name, values in whole.items() if "classifier" not in name}, path / "model.safetensors", {"format": "pt"})
+
+
+def with_another_head(path):
+    whole = load_file(path / "model.safetensors")
+    save_file(whole | {"classifier.weight": torch.zeros(2, 32)}, path / "model.safetensors", {"format": "pt"})
+
+
+def with_its_own_code(path):
+    (path / "mine.py").write_text("raise SystemExit('this code was run')\n")
+    changed(path, auto_map={"AutoModelForSequenceClassification": "mine.Mine", "AutoConfig": "mine.Config"})
+
+
+def of_an_unknown_type(path):
+    changed(path, model_type="never_heard_of")
+
+
+def broken(path):
+    (path / "model.safetensors").write_bytes(b"\0" * 40)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without_safetensors, "cannot be loaded .* it needs config.json and weights in safetensors"),
+        (of_another_task(AutoModel), r"holds 'BertModel', which is no text classifier .* its head would be drawn at random"),
+        (of_another_task(AutoModelForMaskedLM), "holds 'BertForMaskedLM', which is no text classifier"),
+        (without_its_head, r"lacks 2 weights of BertForSequenceClassification \('classifier.bias, classifier.weight'\)"),
+        (with_another_head, "cannot be loaded|lacks 1 weights"),
+        (with_its_own_code, r"brings its own code \(auto_map in config.json\), which is not run"),
+        (of_an_unknown_type, "cannot be loaded .*never_heard_of"),
+        (broken, "cannot be loaded"),
+    ],
+)
+def test_a_folder_that_cannot_be_trusted(change, said, copy):
+    change(copy)
+    with pytest.raises(ModelError, match=said) as refusal:
+        attnfaith.measure(copy, TEXTS, **HOW)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_folder_without_a_tokenizer(copy):
+    for file in copy.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(ModelError, match="no tokenizer is loaded from"):
+        attnfaith.measure(copy, TEXTS, **HOW)
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")  # huggingface_hub's own
+def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
+    """Nothing but safetensors, configuration and tokenizer is fetched."""
+    import huggingface_hub.constants as constants
+
+    with HubServer() as server:
+        api = HfApi(endpoint=server.endpoint, token="hf_alice")
+        path = shutil.copytree(folder, tmp_path / "pushed")
+        torch.save({}, path / "pytorch_model.bin")
+        (path / "mine.py").write_text("raise SystemExit\n")
+        given = {"ENDPOINT": server.endpoint, "HF_HUB_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": False}
+        template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        for name, value in (given | {"HF_HUB_DISABLE_XET": True, "HUGGINGFACE_CO_URL_TEMPLATE": template}).items():
+            monkeypatch.setattr(constants, name, value)
+        api.create_repo("alice/plain")
+        api.upload_folder(repo_id="alice/plain", folder_path=path)
+        same(attnfaith.measure("alice/plain", TEXTS, **HOW), expected)
+        fetched = {file.name for file in (tmp_path / "cache").rglob("snapshots/*/*")}
+        assert "model.safetensors" in fetched and not fetched & {"pytorch_model.bin", "mine.py"}
+
+
+def test_a_frame_with_classes_by_name(folder):
+    made = attnfaith.measure(folder, pd.DataFrame({"text": TEXTS, "label": ["bad", "good", "fair", "bad"]}), **HOW)
+    assert made.table.column("label").to_pylist() == [0, 2, 1, 0]
