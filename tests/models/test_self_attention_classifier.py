@@ -282,6 +282,14 @@ def test_it_is_a_subject(kind):
     assert subject.max_length == 24
 
 
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_it_is_a_subject_where_rows_have_one_key(kind):
+    model = sparse(kind, "sparsegen", sparsegen_lambda=1 - 1e-6)
+    maps = maps_of(model, input_ids=IDS[:1], attention_mask=MASK[:1])
+    assert all((weights == 0).sum(-1).min() == 6 for weights in maps)
+    assert len(SelfAttention(model).sites.layers) == 2
+
+
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_gradient_checkpointing_projects_again_what_it_computes_again(reentrant):
     """In the backward pass layers are run again, when `forward` has long been left."""

@@ -4,7 +4,7 @@ Shapes: B instances, L input positions, T places of attention, C classes, K atte
 V vocabulary.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -24,6 +24,11 @@ CAPABILITIES = {
     "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites, in_double",
     "weighted sums": "what its attention weighs is known, and that nothing else is made of attention: states, or attention "
     "maps",
+    "stacked maps": "its maps are over one text, each over what the layer before gave, so that they can be multiplied: read",
+    "weighed vectors": "its attention weighs vectors, which it gives: summands",
+    "layer states": "its layers are a chain of modules over one text, which can be read and be given other states: layers, "
+    "each_layer",
+    "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers, parts",
     "attention gradients": "gradients reach the attention that it shows: attention_products",
     "backward rules": "gradients of it can follow rules that share out what is explained: relevance, check_rules",
     "mask token": "its tokenizer has a token that stands for a hidden one, mask_token_id; where there is none take the "
@@ -34,6 +39,12 @@ CAPABILITIES = {
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
 """What a subject may be able to do, and the methods that do it. A producer names those it NEEDS."""
+
+MAPS = frozenset({"attention maps", "stacked maps", "layer states", "layer parts", "backward rules"})
+"""What only a stack of layers can do."""
+
+OF_TOKENIZERS = frozenset({"mask token", "token hiding", "texts"})
+"""What takes tokens away as a model of transformers, and its tokenizer, know how to."""
 
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
 """What a batch holds of each input position."""
@@ -137,6 +148,7 @@ class Subject(Protocol):
     kind: str  # of this subject, for people
     can: frozenset[str]  # the capabilities that a subject of this kind may have
     capabilities: frozenset[str]  # those of CAPABILITIES that this one has
+    lacks: Mapping[str, str]  # why it has not those of `can` that it lacks, as far as that is known; may be left out
     num_labels: int
     device: torch.device
     pad_token_id: int | None
@@ -202,6 +214,12 @@ class Subject(Protocol):
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """The texts with the input positions `stays` (B,L) alone; what follows moves up ("token deletion")."""
 
+    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
+        """Of each instance, by number, the summands (S,T,H), T its attendable tokens, of S weighted sums that attention
+        makes: the vector that a token adds to each ("weighed vectors"). An instance may come several times, each time with
+        other sums.
+        """
+
     def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """The texts without the characters of the input positions that do not stay (B,L), tokenised anew ("texts")."""
 
@@ -237,6 +255,8 @@ def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Seque
     having = sorted(kind.kind for kind in kinds() if set(needs) <= kind.can)
     message = f"'{who}' needs " + " and ".join(f"'{name}' ({CAPABILITIES[name]})" for name in lacking)
     message += f", which this subject ({subject.kind}) lacks; subjects that can have it: {', '.join(having) or 'none'}"
+    if why := [said for name, said in getattr(subject, "lacks", {}).items() if name in lacking]:
+        message += f"; of this one {' and '.join(why)}"
     if measures is not None:
         message += f"; measures that this subject can have: {', '.join(measures) or 'none'}"
     raise SubjectError(message)

@@ -16,9 +16,11 @@ from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
 from attnfaith.subjects.attention_products import products_of_maps
 from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
+from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.prefix import Prefix, prefix_of
-from attnfaith.subjects.protocol import TEXT, TEXTS, Batch, SubjectError
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengths_of
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
@@ -43,11 +45,11 @@ class SelfAttention:
     """
 
     kind = "text classifiers of transformers"
-    can = frozenset(
-        {
-            *("embeddings", "held attention", "token deletion", "attention maps", "weighted sums", "intervention"),
-            *("attention gradients", "backward rules", "mask token", "token hiding", "texts"),
-        }
+    can = (
+        MAPS
+        | OF_TOKENIZERS
+        | {"embeddings", "held attention", "attention gradients", "token deletion"}
+        | {"intervention", "weighed vectors", "weighted sums"}
     )
     contextual = True
     level = "token"
@@ -59,15 +61,6 @@ class SelfAttention:
         self.config, self.num_labels = model.config, model.config.num_labels
         self.sites: Sites = checked(self)
         self.reduction.chosen(len(self.sites.layers))
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What this model, tokenizer and reduction can do."""
-        lacking = set() if self.reduction.one_head else {"intervention"}
-        lacking |= set() if self.sites.embeddings else {"embeddings", "held attention", "backward rules"}
-        lacking |= set() if self.sites.hides else {"token hiding"}
-        lacking |= set() if self.mask_token_id is not None else {"mask token"}
-        return self.can - (lacking if self.tokenizer is not None else lacking | {"texts"})
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
@@ -95,6 +88,30 @@ class SelfAttention:
         other.__dict__ |= self.__dict__
         other.model = copy.deepcopy(self.model).double()
         return other
+
+    @property
+    def lacks(self) -> dict[str, str]:
+        """As `Subject` says."""
+        lacks = dict(self.sites.lacks)
+        if not self.reduction.one_head:
+            lacks["intervention"] = "what is shown is not the attention of one head"
+        if not self.sites.embeddings:
+            needing = ("embeddings", "held attention", "backward rules")
+            lacks |= dict.fromkeys(needing, "no table of tokens is asked for the ids as they are")
+        if self.mask_token_id is None:
+            lacks["mask token"] = "its tokenizer has none"
+        if not self.sites.hides:
+            lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
+        if self.tokenizer is None:
+            lacks["texts"] = "its tokenizer is not known"
+        if self.reduction.way != "mean":
+            lacks["weighed vectors"] = f"what {self.reduction.way} gives weighs no vectors"
+        return lacks
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """As `Subject` says."""
+        return self.can - set(self.lacks)
 
     @property
     def device(self) -> torch.device:
@@ -146,7 +163,20 @@ class SelfAttention:
             raise SubjectError(
                 f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
             )
+        self._check_ends(rows)
         return rows
+
+    def _check_ends(self, rows) -> None:
+        """An encoder–decoder reads its answer at the last end marker of a text, and wants as many in each."""
+        end = self.config.eos_token_id
+        if not (self.config.is_encoder_decoder and isinstance(end, int)):
+            return
+        for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
+            if ids.count(end) != 1:
+                raise SubjectError(
+                    f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(self.model).__name__} answers "
+                    "at the one behind a text: take spelled ones out, or give the model's own tokenizer, which puts it there"
+                )
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
@@ -260,8 +290,8 @@ class SelfAttention:
         weights = self.reduction([one.weights for one in read.maps], read.rows).double()
         if bool((nothing := ~read.rows.any(1)).any()):
             raise SubjectError(
-                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says (such "
-                "as where a tanh gives exactly 1): no row of its attention can be shown"
+                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says ("
+                "such as where a tanh gives exactly 1): no row of its attention can be shown"
             )
         inside = self.attendable(batch)
         on_text = torch.where(inside, weights, 0.0)
@@ -335,6 +365,16 @@ class SelfAttention:
             parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
         return joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
 
+    def prefix(self, batch: Batch, layer: int) -> Prefix | None:
+        """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
+        read(copies, edit, after=(prefix, rows)) says the same as read(copies, edit), copies being batch.take(rows).
+
+        None where nothing is saved: a model that cannot be read so, or that reads texts of one length at a time.
+        """
+        if self.sites.together != "padded":
+            return None
+        return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
+
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
         """The instances that can be read together, as rows (n,), and how many input positions they have."""
         lengths, width = lengths_of(batch["attention_mask"]), batch["input_ids"].shape[1]
@@ -348,16 +388,6 @@ class SelfAttention:
             groups = [(row, length) for group, length in groups for row in group.split(1)]
         return groups
 
-    def prefix(self, batch: Batch, layer: int) -> Prefix | None:
-        """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
-        read(copies, edit, after=(prefix, rows)) says the same as read(copies, edit), copies being batch.take(rows).
-
-        None where nothing is saved: a model that cannot be read so, or that reads texts of one length at a time.
-        """
-        if self.sites.together != "padded":
-            return None
-        return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
-
     def given(self, batch: Batch) -> dict[str, torch.Tensor]:
         """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
 
@@ -368,10 +398,8 @@ class SelfAttention:
         ids, mask = given["input_ids"], given["attention_mask"]
         if bool(mask.all()):
             return given
-        padding = torch.tensor(sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None) or 0})).to(
-            ids.device
-        )
-        left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], padding) & mask.any(1)
+        padding = sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None)} - {None})
+        left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], torch.tensor(padding, device=ids.device)) & mask.any(1)
         if bool(left.any()):
             raise SubjectError(
                 f"{int(left.sum())} of {len(ids)} texts are padded on the left, which shifts their positions: give what "
@@ -433,6 +461,34 @@ class SelfAttention:
             )
         matter = watched.rows(logits) if rows else None
         return Read(logits, hook.maps, matter)
+
+    def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
+        """The layers of a batch of one instance, and the rows (L,) bool of the last one that matter ("layer states")."""
+        with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
+            read = self.read(batch, recorded, keep=lambda number: False, rows=True)
+        return recorded.layers, read.rows[0]
+
+    def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
+        """What each layer gives (N,L,E) when it is given its state (L,E), in an edited pass of N copies of an instance
+        ("layer states"): so an edit of all layers changes each as if it were the only one.
+        """
+        with Fed(self.model, self.sites.blocks, states) as fed:
+            self.read(batch, edit, keep=lambda number: False)
+        return [torch.cat(fed.results[layer :: len(states)]) for layer in range(len(states))]
+
+    def parts(self, layer: Layer) -> LayerParts:
+        """What a layer of one instance adds up ("layer parts")."""
+        return LayerParts(layer)
+
+    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
+        """As `Subject` says: what the heads of the reduction add to each row that matters, projected, without bias."""
+        for row in range(len(batch["input_ids"])):
+            text = batch.alone(row)
+            (layers, matter), inside = self.layers(text), self.attendable(text)[0]
+            for one in (layers[number] for number in self.reduction.chosen(len(layers))):
+                values = projected(one)
+                for rows in rows_at_once(matter.nonzero().squeeze(1), values[0]):
+                    yield row, summands(one, values, rows, head=self.reduction.head)[:, inside].double()
 
     def identity(self) -> dict[str, object]:
         """As `Subject` says."""

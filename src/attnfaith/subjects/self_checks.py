@@ -8,13 +8,15 @@ import inspect
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.classifier_facts import check_finite
+from attnfaith.subjects.layer_parts import LayerParts, projected
+from attnfaith.subjects.layers import blocks_of, recorded_layers
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -33,7 +35,8 @@ class Sites:
     layers: the numbers of the maps over input positions that `SelfAttention` calls layers. names: the module of each.
     maps: how many maps there are in all. together: one of TOGETHER, the best that changes nothing. embeddings: whether
     embeddings can be given, and gradients reach them. token_types: whether token_type_ids are read. difference: the largest
-    of logits read by the hook and of the model's own, in its own implementation of attention.
+    of logits read by the hook and of the model's own, in its own implementation of attention. blocks: the name of each
+    layer's module, () where there are none. lacks: the capabilities that it has not, and why.
     """
 
     layers: tuple[int, ...]
@@ -44,6 +47,8 @@ class Sites:
     hides: bool
     token_types: bool
     difference: float
+    blocks: tuple[str, ...] = ()
+    lacks: dict[str, str] = field(default_factory=dict)
 
 
 class Uniform(Edit):
@@ -60,7 +65,10 @@ class Uniform(Edit):
 
 
 class Least(Edit):
-    """Every row of one layer puts all its weight where it put the least of what it attends to: far from what it was."""
+    """Every row of one layer puts all its weight where it put the least of what it attends to: far from what it was.
+
+    One that attends to a single key, as rows of a sparse projection may, attends to the next one.
+    """
 
     def __init__(self, layer: int):
         self.layer = layer
@@ -69,6 +77,7 @@ class Least(Edit):
         if number != self.layer:
             return weights
         place = weights.masked_fill(weights <= 0, torch.inf).argmin(-1, keepdim=True)
+        place = (place + ((weights > 0).sum(-1, keepdim=True) == 1)) % weights.shape[-1]
         return torch.zeros_like(weights).scatter_(-1, place, 1)
 
 
@@ -104,7 +113,7 @@ class _Named(Edit):
 
 @contextmanager
 def eager(model) -> Iterator[None]:
-    """Within, a model computes attention step by step ("eager"), so that its weights are there to be read; after it as before."""
+    """Within, a model computes attention step by step ("eager"), so that its weights are there; after it as before."""
     configurations = {id(config): config for config in _configurations(model)}.values()
     own = [(config, config._attn_implementation) for config in configurations]
     try:
@@ -161,9 +170,32 @@ def checked(subject) -> Sites:
             together = _together(subject, texts, layers)
             embeddings = _takes_embeddings(subject, first, logits)
             hides = together == TOGETHER[0] and _hides(model, first, texts[2])
+            names = tuple(named.names[number] for number in layers)
+            blocks = blocks_of(model, first, layers, names, len(maps))
+            lacks = _lacks(model, first, layers, blocks)
         _check_returned(model, first, None)
-    names = tuple(named.names[number] for number in layers)
-    return Sites(tuple(layers), names, len(maps), together, embeddings, hides, types, difference)
+    return Sites(tuple(layers), names, len(maps), together, embeddings, hides, types, difference, blocks, lacks)
+
+
+def _lacks(model, text, layers, blocks) -> dict[str, str]:
+    """What cannot be had of its layers, and why."""
+    lacks = {}
+    read = recorded_layers(model, text, layers, blocks)
+    try:
+        for one in read:
+            projected(one)
+    except SubjectError as error:
+        lacks["weighed vectors"] = lacks["layer parts"] = str(error)
+    if not blocks:
+        two = model.config.is_encoder_decoder
+        why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
+        return lacks | dict.fromkeys(("layer states", "layer parts", *["stacked maps"] * two), why)
+    try:
+        for one in read:
+            LayerParts(one)
+    except SubjectError as error:
+        lacks["layer parts"] = str(error)
+    return lacks
 
 
 def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
@@ -260,8 +292,8 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     """Compare what the model returns as its attention, if it does, with the maps; None: look at the shapes alone.
 
     Every layer's map has to be among what is returned, of a decoder that keeps those over the encoder to itself any map; and
-    what is returned and has rows of sum 1 has to be a map. Scores count as their map: so SqueezeBERT has it. Layers of linear
-    attention return other things.
+    what is returned and has rows of sum 1 has to be a map. Scores count as their map: so SqueezeBERT has it. Layers of
+    linear attention return other things.
     """
     try:
         output = model(**text, output_attentions=True)
