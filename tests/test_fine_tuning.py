@@ -4,6 +4,7 @@ import csv
 import json
 import random
 import shutil
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -158,7 +159,8 @@ def test_the_record_is_of_the_model_that_was_trained(finished):
     folder, recipe = finished
     table = record.load(folder / "record.parquet")
     row = table.slice(0, 1).to_pylist()[0]
-    assert (row["model"], row["projection"], row["seed"]) == ("self_attention", recipe.model.projection, 3)
+    assert (row["model"], row["encoder"], row["seed"]) == ("self_attention", "bert", 3)
+    assert row["projection"] == recipe.model.projection
     assert row["objective"] == "classification"
     model = AutoModelForSequenceClassification.from_pretrained(folder / "model", attn_implementation="eager")
     subject = SelfAttention(model, AutoTokenizer.from_pretrained(folder / "model"))
@@ -459,6 +461,27 @@ def test_files_that_cannot_be_used(copied, texts, tmp_path, spoil):
     message = spoil(copied)
     with pytest.raises(RecipeError, match=message):
         runs.run(recipe_of(copied, texts, tmp_path / "run"))
+
+
+def test_of_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_path, monkeypatch):
+    asked = {}
+    snapshot = Path(shutil.copytree(encoder, tmp_path / "snapshots" / "0a1b2c"))
+
+    def download(name, **how):
+        asked.update(how, name=name)
+        return str(snapshot)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    model = {"pretrained": "owner/name", "revision": "v1"}
+    recipe = recipe_of(encoder, texts, tmp_path / "run", model=model, measure={"producers": []})
+    runs.run(recipe)
+    pretrained.files_of.cache_clear()
+    assert (asked["name"], asked["revision"]) == ("owner/name", "v1")
+    names = ["pytorch_model.bin", "model.pt", "modeling_name.py", "tokenizer.pkl", "flax_model.msgpack", "deep/model.bin"]
+    assert not [name for name in names for pattern in asked["allow_patterns"] if fnmatch(name, pattern)]
+    assert all(any(fnmatch(path.name, pattern) for pattern in asked["allow_patterns"]) for path in encoder.iterdir())
+    state = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert [state["pretrained"][name] for name in ("name", "revision")] == ["owner/name", "0a1b2c"]
 
 
 def test_a_name_that_nobody_has(texts, tmp_path):

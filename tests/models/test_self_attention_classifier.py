@@ -111,6 +111,24 @@ def test_a_row_without_an_open_key_is_uniform():
     assert torch.equal(given[0, 0], torch.tensor([[0.25] * 4, [0.0, 0.0, 1.0, 0.0]]))
 
 
+@pytest.mark.parametrize("broken", [[torch.nan, 0.0], [torch.inf, 0.0], [-torch.inf, -torch.inf]])
+def test_a_broken_row_is_broken(broken):
+    scores = torch.tensor([[[broken, [0.0, 5.0]]]])
+    given = attention_projection(scores, -1, config=SelfAttentionClassifierConfig(projection="sparsemax"))
+    assert scores.softmax(-1)[0, 0, 0].isnan().any()
+    assert given[0, 0, 0].isnan().any()
+    assert given[0, 0, 1].tolist() == [0, 1]
+
+
+def test_a_masked_key_has_no_weight_however_wide_the_support():
+    scores = torch.tensor([[[[0.0, 1.0, torch.finfo(torch.float32).min]]]])
+    for projection, parameters in (("sparsegen", {"sparsegen_lambda": -1e6}), ("entmax", {"entmax_alpha": 1.0})):
+        config = SelfAttentionClassifierConfig(projection=projection, **parameters)
+        given = attention_projection(scores, -1, config=config)[0, 0, 0]
+        assert given[2] == 0
+        assert float(given.sum()) == pytest.approx(1, abs=1e-6)
+
+
 def test_what_is_computed_in_half_precision_has_it_back():
     torch.manual_seed(0)
     scores, config = torch.randn(1, 2, 3, 4) * 3, SelfAttentionClassifierConfig(projection="entmax15")
@@ -255,11 +273,21 @@ def test_a_hook_around_it_edits_scores_and_weights():
     assert torch.allclose(hook.maps[0].weights, (MASK / MASK.sum(1, keepdim=True))[:, None, None].expand(2, 2, 7, 7))
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "deberta-v2"])
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "deberta-v2", "llama"])
 def test_it_is_a_subject(kind):
     subject = SelfAttention(sparse(kind, "entmax", entmax_alpha=1.4))
     assert len(subject.sites.layers) == 2
-    assert [subject.identity()[name] for name in ("projection", "projection_parameter")] == ["entmax", 1.4]
+    names = ("encoder", "projection", "projection_parameter")
+    assert [subject.identity()[name] for name in names] == [kind, "entmax", 1.4]
+    assert subject.max_length == 24
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_it_is_a_subject_where_rows_have_one_key(kind):
+    model = sparse(kind, "sparsegen", sparsegen_lambda=1 - 1e-6)
+    maps = maps_of(model, input_ids=IDS[:1], attention_mask=MASK[:1])
+    assert all((weights == 0).sum(-1).min() == 6 for weights in maps)
+    assert len(SelfAttention(model).sites.layers) == 2
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

@@ -44,6 +44,12 @@ TESTS = {
     f"{EXPERIMENTS}/minimal_flip_set.py": ("tests/experiments/test_minimal_flip_set.py",),
     f"{EXPERIMENTS}/adversary_exact.py": ("tests/experiments/test_adversary_exact.py", "tests/test_answer_mask.py"),
     f"{EXPERIMENTS}/_climb.py": ("tests/experiments/test_adversary_exact.py",),
+    f"{EXPERIMENTS}/identifiability.py": ("tests/experiments/test_identifiability.py",),
+    f"{EXPERIMENTS}/_alternatives.py": ("tests/experiments/test_polytope.py",),
+    f"{EXPERIMENTS}/_polytope.py": ("tests/experiments/test_polytope.py",),
+    f"{EXPERIMENTS}/_programmes.py": ("tests/experiments/test_polytope.py",),
+    f"{EXPERIMENTS}/_walks.py": ("tests/experiments/test_polytope.py",),
+    f"{EXPERIMENTS}/_heads.py": ("tests/experiments/test_identifiability_of_maps.py",),
     f"{EXPERIMENTS}/random_support.py": ("tests/experiments/test_random_support.py",),
     f"{EXPERIMENTS}/rationale_erasure.py": ("tests/experiments/test_rationale_erasure.py",),
     f"{EXPERIMENTS}/soft_erasure.py": ("tests/experiments/test_soft_erasure.py",),
@@ -58,6 +64,7 @@ TESTS = {
     f"{IMPORTANCE}/_removal.py": ("tests/importance/test_leave_one_out.py",),
     f"{IMPORTANCE}/_fast/lrp_rules.py": ("tests/importance/test_lrp.py",),
     f"{MODELS}/projections.py": ("tests/models/test_projections.py",),
+    f"{MODELS}/modeling_self_attention_classifier.py": ("tests/models/test_self_attention_classifier.py",),
     f"{MODELS}/alignments.py": ("tests/models/test_alignments.py", "tests/models/test_golden.py"),
     f"{MODELS}/encoders.py": ("tests/models/test_encoders.py", "tests/models/test_modeling.py"),
     "src/attnfaith/data/own_cut.py": ("tests/data/test_own_data.py",),
@@ -255,6 +262,52 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "_cut(slope, lengths)",
         ),
     ),
+    f"{EXPERIMENTS}/identifiability.py": (
+        (
+            "the biases of logits are left out and the weights too",
+            "states = states @ weight.double().t()",
+            "states = states",
+        ),
+        ("words of sentences have one sum", 'if subject.level == "word" else', 'if subject.level == "words" else'),
+        ("the change is that of the first class", ".nan_to_num(0.0).amax(1)", ".nan_to_num(0.0)[:, 0]"),
+    ),
+    f"{EXPERIMENTS}/_alternatives.py": (
+        ("a distance is not halved", "np.abs(other - own).sum() / 2)", "np.abs(other - own).sum())"),
+        ("what tokens can lose is no bound", "min((high - own).sum(), (own - low).sum())", "(high - own).sum() / 2"),
+        ("a search counts as a proof", "self.bound - self.tvd <= 10 * EXACT", "self.tvd <= self.bound"),
+        ("held tokens lose their weight", "held[places] = 0.0", "held[:] = 0.0"),
+        ("the climb goes down", "np.where(self.of(best) > own, -1.0, 1.0)", "np.where(self.of(best) > own, 1.0, -1.0)"),
+        ("the tokens with the smallest weights", 'np.argsort(-own, kind="stable")[:top]', "np.argsort(own)[:top]"),
+    ),
+    f"{EXPERIMENTS}/_polytope.py": (
+        ("weights need not sum to 1", "left[:, counted].T])", "left[:, counted].T])[1:]"),
+        ("values are not centred", "np.linalg.svd(values - values.mean(0)", "np.linalg.svd(values"),
+        ("rounding makes an equation", "counted = sizes > rounding", "counted = sizes > 1e-9 * rounding"),
+        ("the other end of a segment", "for way in (direction, -direction)", "for way in (direction, direction)"),
+        ("a token that was never without weight has 0", "np.min(self.seen, axis=0) <= ZERO] = 0.0", "self.own < 0.1] = 0.0"),
+    ),
+    f"{EXPERIMENTS}/_programmes.py": (
+        ("the proof forgets what may go", "np.abs(prices) @ self.slack", "0.0 * np.abs(prices) @ self.slack"),
+        ("the proof takes reduced costs as they are", "- lost + rest.min())", "- lost)"),
+        ("the smaller programme is around nothing", "values = self.attention + self.basis", "values = self.basis"),
+    ),
+    f"{EXPERIMENTS}/_walks.py": (
+        ("a walk ends at its first wall", "if not going.any():", "if step or not going.any():"),
+        ("masked tokens get weight", "of_own = of_own * inside[:, None]", "of_own = of_own"),
+        ("places that are closed open again", "taken[each, place] += 1", "taken[each, place] += 2"),
+        ("the smallest weights are changed", "np.argpartition(-own, width", "np.argpartition(own, width"),
+        ("what rounding left stays", "for _ in range(2):", "for _ in range(0):"),
+    ),
+    f"{EXPERIMENTS}/_heads.py": (
+        ("all rows matter", "((none if one is None else one) != 0)", "((none if one is None else one) == one)"),
+        (
+            "markers exchange weights as well",
+            "inside = self.subject.attendable(text)[0]",
+            'inside = text["attention_mask"].bool()[0]',
+        ),
+        ("heads count alike whatever their weight on tokens", "float(mass / total)", "1 / len(rows)"),
+        ("nothing is replaced", "if number in self.given else weights", "if number < 0 else weights"),
+    ),
     f"{EXPERIMENTS}/minimal_flip_set.py": (
         ("only the first rival is tried", "rival = removed.argmin(1)", "rival = np.zeros(len(removed), np.int64)"),
         ("without any weight it always flips", "empty = (last == never) & erasing.flips_empty", "empty = last == never"),
@@ -357,9 +410,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "weight[chosen.of]",
         ),
     ),
-    f"{IMPORTANCE}/attention_norm.py": (
-        ("L1 norm", "vector_norm(hidden.double(), dim=-1)", "vector_norm(hidden.double(), ord=1, dim=-1)"),
-    ),
+    f"{IMPORTANCE}/attention_norm.py": (("L1 norm", "vector_norm(vectors, dim=-1)", "vector_norm(vectors, ord=1, dim=-1)"),),
     f"{IMPORTANCE}/_explained.py": (
         ("log p for log-odds", "others = logits.scatter(-1, self._index(logits, self.of), -torch.inf)", "others = logits"),
         (
@@ -393,6 +444,13 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "torch.where(values == 0, 1.0, values.tanh() / values)",
             "1 - values.tanh().square()",
         ),
+    ),
+    f"{MODELS}/modeling_self_attention_classifier.py": (
+        ("a precision asked for and not given", ".to(dtype or scores.dtype)", ".to(scores.dtype)"),
+        ("every softmax of sequences", "scores.dim() != 4 or", "scores.dim() < 3 or"),
+        ("softmax where layers run again", "self._projecting(function), *args", "function, *args"),
+        ("the mask of another attention", "deepcopy(model.config)", "model.config"),
+        ("a broken score that nobody sees", "project(last, ~masked, config)", "project(last, ~masked & ~last.isnan(), config)"),
     ),
     f"{MODELS}/projections.py": (
         (

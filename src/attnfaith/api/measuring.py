@@ -18,6 +18,8 @@ from attnfaith.errors import AttnfaithError, DatasetError, excerpt
 
 MEASURES = ("gradient", "gradient_norm", "leave_one_out")
 EXPERIMENTS = ("permutation", "minimal_flip_set", "adversary_exact")
+MAP_EXPERIMENTS = ("marker_attention", "map_permutation")
+"""Of a model whose layers and heads all have attention: what asks for no more than some readings of its last layers."""
 MOST_READINGS = 2 * 10**8
 """Tokens that the default measures may read for leaving out one token after the other; beyond it, leave-one-out is named by
 those who want it."""
@@ -128,7 +130,8 @@ def _remarks(rows) -> list[str]:
 def _defaults(measures, experiments, subject, rows, say) -> list[str]:
     """The names to measure by: those given, else the default ones that the subject is capable of, cheap first."""
     names = []
-    for given, defaults in ((measures, MEASURES), (experiments, EXPERIMENTS)):
+    usual = MAP_EXPERIMENTS if "attention maps" in subject.capabilities else EXPERIMENTS
+    for given, defaults in ((measures, MEASURES), (experiments, usual)):
         if given is not None:
             names += [one.name for one in given]
             continue

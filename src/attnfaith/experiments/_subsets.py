@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from attnfaith.experiments._readout import softmax
-from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects import Batch, Subject, require
 from attnfaith.subjects import parts as of_texts
 
 
@@ -40,9 +40,20 @@ def distinct(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return parts[first], number.reshape(-1)
 
 
-def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+def check_absent(absent: str) -> None:
+    """Raises ValueError for what cannot become of tokens that are taken away."""
+    if absent not in of_texts.ABSENT:
+        raise ValueError(f"absent={absent!r} is not known; choose one of {', '.join(of_texts.ABSENT)}")
+
+
+def check_absent_model(subject: Subject, absent: str, who: str) -> None:
+    """Raises SubjectError for a subject that cannot read texts so."""
+    require(subject, {of_texts.ABSENT[absent]}, f"{who} with absent='{absent}'")
+
+
+def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str = "deleted") -> list[np.ndarray]:
     """Class probabilities (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.
 
-    The other items are deleted: see `subjects.parts`.
+    absent: what becomes of the other items, see `subjects.parts`.
     """
-    return [softmax(logits) for logits in of_texts.read_parts(subject, batch, parts)]
+    return [softmax(logits) for logits in of_texts.read_parts(subject, batch, parts, absent)]

@@ -27,8 +27,8 @@ def attention_projection(scores: torch.Tensor, dim: int, *, dtype: torch.dtype |
     """Attention (B,N,Q,K) from scores of the same shape, by config.projection along `dim`; as torch.softmax is called.
 
     It is computed in float32 (float64 for float64 scores) and given in `dtype`, or that of the scores. A score that lies
-    BLOCKED or more below the largest of its row is that of a masked key: exactly 0. A row of which all are masked is uniform
-    over all keys, as under softmax.
+    BLOCKED or more below the largest of its row is that of a masked key: exactly 0. As under softmax, a row of which all are masked is uniform
+    over all keys, and one with NaN or infinity, or of nothing but minus infinity, is NaN.
 
     A `TorchFunctionMode` around the model sees a call of this function as it sees one of torch.softmax. It is known by its
     attribute `is_attention`, whichever copy of this file it is of.
@@ -36,8 +36,8 @@ def attention_projection(scores: torch.Tensor, dim: int, *, dtype: torch.dtype |
     if has_torch_function_unary(scores):
         return handle_torch_function(attention_projection, (scores,), scores, dim, dtype=dtype, config=config)
     last = scores.movedim(dim, -1)
-    open_keys = last - last.detach().amax(-1, keepdim=True) > BLOCKED
-    weights = project(last, open_keys | ~last.isfinite().any(-1, keepdim=True), config)
+    masked = last - last.detach().amax(-1, keepdim=True) <= BLOCKED  # nowhere in a row that has no finite maximum
+    weights = project(last, ~masked, config)
     return weights.movedim(-1, dim).to(dtype or scores.dtype)
 
 
@@ -123,7 +123,6 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
         super().__init__(config)
         self.model = model or AutoModelForSequenceClassification.from_config(inner, attn_implementation="eager")
         config.text_config = self.model.config
-        config._attn_implementation = "eager"  # of both: a classifier makes its mask by it
         self.post_init()
 
     @classmethod

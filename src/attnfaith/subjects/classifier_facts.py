@@ -5,6 +5,7 @@ import json
 
 import torch
 
+from attnfaith.models.registration import SELF_ATTENTION
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -76,7 +77,7 @@ def position_limit(subject) -> int | None:
             before = getattr(module, "offset", 0) if module.padding_idx is None else module.padding_idx + 1
             limits.append(module.num_embeddings - before)
     try:
-        limits.append(subject.config.max_position_embeddings)
+        limits.append(getattr(subject.config, "text_config", subject.config).max_position_embeddings)
     except (AttributeError, NotImplementedError):
         pass
     if getattr(subject.config, "attention_type", None) == "block_sparse":  # BigBird: shorter texts it reads in full
@@ -92,7 +93,7 @@ def identity_of(subject) -> dict[str, object]:
     config, reduction, tokenizer = subject.config, subject.reduction, subject.tokenizer
     return {
         "model": "self_attention",
-        "encoder": config.model_type,
+        "encoder": (config.text_config if config.model_type == SELF_ATTENTION else config).model_type,
         "alignment": "dot",
         "projection": getattr(config, "projection", "softmax"),
         "projection_parameter": getattr(config, "projection_parameter", None),

@@ -4,15 +4,18 @@ Shapes: B instances, L input positions, which are the places of attention, H hea
 embedding, D the size of a head's values.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
+from attnfaith.subjects.attention_products import products_of_maps
 from attnfaith.subjects.classifier_facts import (
     check_finite,
     check_kind,
@@ -21,10 +24,15 @@ from attnfaith.subjects.classifier_facts import (
     identity_of,
     position_limit,
 )
+from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
+from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
-from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
+from attnfaith.subjects.prefix import Prefix, prefix_of
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.self_checks import Sites, checked, eager, vocabulary_size
+from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
+from attnfaith.subjects.retokenising import retokenised
+from attnfaith.subjects.self_checks import Sites, checked, eager, probe, vocabulary_size
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,12 @@ class SelfAttention:
     """
 
     kind = "text classifiers of transformers"
-    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "intervention"})
+    can = (
+        MAPS
+        | OF_TOKENIZERS
+        | {"embeddings", "held attention", "attention gradients", "token deletion"}
+        | {"intervention", "weighed vectors", "weighted sums"}
+    )
     contextual = True
     level = "token"
 
@@ -74,8 +87,6 @@ class SelfAttention:
         self.config, self.num_labels = model.config, model.config.num_labels
         self.sites: Sites = checked(self)
         self.reduction.chosen(len(self.sites.layers))
-        self.capabilities = self.can - (set() if self.reduction.one_head else {"intervention"})
-        self.capabilities -= set() if self.sites.embeddings else {"embeddings", "held attention"}
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
@@ -95,8 +106,38 @@ class SelfAttention:
         other.__dict__ |= self.__dict__
         other.reduction = Reduction.of(reduction)
         other.reduction.chosen(len(self.sites.layers))
-        other.capabilities = self.capabilities - {"intervention"} | ({"intervention"} if other.reduction.one_head else set())
         return other
+
+    def in_double(self) -> "SelfAttention":
+        """A copy of the model in float64, beside which it is seen what rounding does."""
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__
+        other.model = copy.deepcopy(self.model).double()
+        return other
+
+    @property
+    def lacks(self) -> dict[str, str]:
+        """As `Subject` says."""
+        lacks = dict(self.sites.lacks)
+        if not self.reduction.one_head:
+            lacks["intervention"] = "what is shown is not the attention of one head"
+        if not self.sites.embeddings:
+            needing = ("embeddings", "held attention", "backward rules")
+            lacks |= dict.fromkeys(needing, "no table of tokens is asked for the ids as they are")
+        if self.mask_token_id is None:
+            lacks["mask token"] = "its tokenizer has none"
+        if not self.sites.hides:
+            lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
+        if self.tokenizer is None:
+            lacks["texts"] = "its tokenizer is not known"
+        if self.reduction.way != "mean":
+            lacks["weighed vectors"] = f"what {self.reduction.way} gives weighs no vectors"
+        return lacks
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """As `Subject` says."""
+        return self.can - set(self.lacks)
 
     @property
     def device(self) -> torch.device:
@@ -119,6 +160,11 @@ class SelfAttention:
     def unknown_token_id(self) -> int:
         number = getattr(self.tokenizer, "unk_token_id", None)
         return self.pad_token_id if number is None else number
+
+    @property
+    def mask_token_id(self) -> int | None:
+        """The token that stands for a hidden one; None where the tokenizer has none."""
+        return getattr(self.tokenizer, "mask_token_id", None)
 
     @property
     def markers(self) -> frozenset[int]:
@@ -178,6 +224,7 @@ class SelfAttention:
             self.pad_token_id,
         )
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
         return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
@@ -204,6 +251,10 @@ class SelfAttention:
         """As `Subject` says: ids are taken away, and texts are not divided into tokens anew."""
         rest = {name: values for name, values in batch.items() if name in ("instance_id", "label")}
         return Batch.of({**keep_positions(batch, stays, self.pad_token_id), **rest}, self)
+
+    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """As `Subject` says. Raises SubjectError for a batch that does not hold its texts, or not these."""
+        return retokenised(self, batch, stays)
 
     # ---------------------------------------------------------------------------------------- model
 
@@ -252,10 +303,16 @@ class SelfAttention:
 
     @torch.no_grad()
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of `attention` (B,L), and the share (B,) of the reduced row that lies on markers."""
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers; kept in it."""
+        if "reduced" not in batch:
+            batch["reduced"] = self._reduced(batch)
+        return batch["reduced"]
+
+    def _reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         layers = self.reduction.chosen(len(self.sites.layers))
         numbers = {self.sites.layers[layer] for layer in layers}
         read = self.read(batch, keep=numbers.__contains__, rows=True)
+        batch["matter"] = read.rows
         weights = self.reduction([one.weights for one in read.maps], read.rows).double()
         if bool((nothing := ~read.rows.any(1)).any()):
             raise SubjectError(
@@ -267,30 +324,42 @@ class SelfAttention:
         total = on_text.sum(1, keepdim=True)
         return torch.where(total > 0, on_text / total, inside / inside.sum(1, keepdim=True).clamp(min=1)), 1 - total[:, 0]
 
+    @torch.no_grad()
+    def matter(self, batch: Batch) -> torch.Tensor:
+        """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
+        if "matter" not in batch:
+            batch["matter"] = self.read(batch, keep=lambda number: False, rows=True).rows
+        return batch["matter"]
+
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) with the weights (B,L) in the rows that matter of the reduction's one head, or (B,K,C) with (B,K,L).
 
         Tokens share what the head gives tokens of the text; markers keep theirs. All other attention is the model's own, but
         what follows it.
         """
-        if attention.dim() == 3:
-            return self._under_several(batch, attention)
-        if "matter" not in batch:
-            with torch.no_grad():
-                batch["matter"] = self.read(batch, keep=lambda number: False, rows=True).rows
         (layer,) = self.reduction.chosen(len(self.sites.layers))
-        inside = self.attendable(batch)
-        edit = _Given(self.sites.layers[layer], self.reduction.head, attention, inside, batch["matter"])
-        return self.read(batch, edit, keep=lambda number: False).logits
+        count, draws = len(attention), attention.shape[1] if attention.dim() == 3 else 1
+        if draws > 1 and "prefix" not in batch:
+            batch["prefix"] = self.prefix(batch, layer)
+        owner = torch.arange(count, device=self.device).repeat_interleave(draws)
+        of_text = (part[owner] for part in (self.attendable(batch), self.matter(batch)))
+        edit = _Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), *of_text)
+        logits = self.edited(batch, owner, edit, batch.get("prefix"))
+        return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
 
-    def _under_several(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
-        """Logits (B,K,C) under attentions (B,K,L): the texts are read K times, as many as fit at once."""
-        count, draws, width = attention.shape
-        owner = torch.arange(count, device=attention.device).repeat_interleave(draws)
-        flat, parts = attention.flatten(0, 1), [attention.new_zeros(0, self.num_labels)]
-        for some in torch.arange(len(owner), device=attention.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
-            parts.append(self.intervene(batch.take(owner[some]), flat[some]))
-        return torch.cat(parts).unflatten(0, (count, draws))
+    def edited(self, batch: Batch, owner: torch.Tensor, edit: Edit, prefix: Prefix | None = None) -> torch.Tensor:
+        """Logits (N,C) of copies `owner` (N,) of a batch's instances under an edit of these copies, as many as fit at once.
+
+        edit: its `take` is asked for the part that is of some of the copies. prefix: see `prefix`; of this very batch.
+        """
+        width = batch["input_ids"].shape[1]
+        parts = [torch.zeros(0, self.num_labels, device=self.device)]
+        step = max(1, TOKENS_AT_ONCE // max(1, width))
+        for some in torch.arange(len(owner), device=self.device).split(step) if len(owner) else ():
+            after = None if prefix is None else (prefix, owner[some])
+            part = edit.take(some, width)
+            parts.append(self.read(batch.take(owner[some]), part, keep=lambda number: False, after=after).logits)
+        return torch.cat(parts)
 
     def read(
         self,
@@ -300,32 +369,53 @@ class SelfAttention:
         *,
         keep: Callable[[int], bool] | None = None,
         rows: bool = False,
+        after: tuple[Prefix, torch.Tensor] | None = None,
     ) -> Read:
         """One forward pass, edited and read: see `Read`.
 
         edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, which alone
         come back. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps that
-        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter.
+        come back, by number; all layers by default. rows: whether to say which rows of the last layer matter. after: what is
+        known of the texts, see `prefix`, and which of its instances those of the batch are; maps before it are not made.
 
         A model that padding disturbs reads texts of one length at a time; `Edit.take` is asked for the part of an
         edit that is of them.
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
-        if self.sites.together == "padded":
-            return self._read(batch, edit, embedded, keep, rows)
-        lengths = _lengths(batch["attention_mask"])
-        groups = [(lengths == length).nonzero().squeeze(1) for length in lengths.unique()]
-        if self.sites.together == "one at a time":
-            groups = [row for group in groups for row in group.split(1)]
+        groups, width = self.groups(batch), batch["input_ids"].shape[1]
+        if len(groups) == 1 and groups[0][1] == width:
+            return self._read(batch, edit, embedded, keep, rows, after)
         parts = []
-        for chosen in groups:
-            length = int(lengths[chosen[0]])
+        for chosen, length in groups:
             of_group = None if embedded is None else embedded[chosen, :length]
             parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
-        return _joined(parts, torch.cat(groups), batch["input_ids"].shape[1])
+        return _joined(parts, torch.cat([chosen for chosen, _ in groups]), width)
 
-    def _given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """What the model is called with: behind texts its own padding, by which some find ends; of no text one such token.
+    def prefix(self, batch: Batch, layer: int) -> Prefix | None:
+        """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
+        read(copies, edit, after=(prefix, rows)) says the same as read(copies, edit), copies being batch.take(rows).
+
+        None where nothing is saved: a model that cannot be read so, or that reads texts of one length at a time.
+        """
+        if self.sites.together != "padded":
+            return None
+        return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
+
+    def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
+        """The instances that can be read together, as rows (n,), and how many input positions they have."""
+        lengths, width = _lengths(batch["attention_mask"]), batch["input_ids"].shape[1]
+        rows = torch.arange(len(lengths), device=lengths.device)
+        if self.sites.together == "padded":
+            return [(rows, width)]
+        if len(rows) == 1:
+            return [(rows, int(lengths[0]))]
+        groups = [(rows[lengths == length], int(length)) for length in lengths.unique()]
+        if self.sites.together == "one at a time":
+            groups = [(row, length) for group, length in groups for row in group.split(1)]
+        return groups
+
+    def given(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """What the model is called with: behind texts its own padding, by which some find ends; of nothing one such token.
 
         Raises SubjectError for padding on the left, which would shift positions.
         """
@@ -346,8 +436,35 @@ class SelfAttention:
         given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
 
-    def _read(self, batch, edit, embedded, keep, rows) -> Read:
-        given = self._given(batch)
+    def embedding(self, ids: torch.Tensor, embedded: torch.Tensor) -> AbstractContextManager:
+        """Within, the model reads these embeddings (B,L,E) for these ids (B,L)."""
+        return Embedded(self.vocabulary(), ids, embedded)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Where its stacks of layers begin, see `relevance.find_entries`."""
+        with self.evaluating():
+            return find_entries(self, *probe(self))
+
+    def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
+        """As `Subject` says: over the layers, heads and rows that its reduction takes."""
+        return products_of_maps(self, batch, explain)
+
+    def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
+        """As `Subject` says."""
+        return shares(self, batch, explain, rules, inputs)
+
+    def check_rules(self, inputs: str = "layer") -> None:
+        """As `Subject` says; random text is read."""
+        if inputs == "layer":
+            self.entries  # noqa: B018  # which raises where there is none
+        if not self.__dict__.get("ruled"):
+            with self.evaluating():
+                check_rules(self, probe(self)[0])
+            self.ruled = True
+
+    def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
+        given = self.given(batch)
         last = self.sites.layers[-1]
         watched = _Watched(edit, last) if rows else edit
         hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))
@@ -357,6 +474,10 @@ class SelfAttention:
                 stack.enter_context(Embedded(self.vocabulary(), given["input_ids"], embedded))
             if rows:
                 stack.enter_context(torch.enable_grad())
+            if after is not None:
+                prefix, chosen = after
+                hook.number = prefix.skipped
+                stack.enter_context(prefix.given(chosen))
             stack.enter_context(hook)
             logits = self.model(**given).logits
         if hook.number != self.sites.maps or any(one.weights.shape[2] != one.weights.shape[3] for one in hook.maps):
@@ -366,6 +487,34 @@ class SelfAttention:
             )
         matter = watched.rows(logits) if rows else None
         return Read(logits, hook.maps, matter)
+
+    def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
+        """The layers of a batch of one instance, and the rows (L,) bool of the last one that matter ("layer states")."""
+        with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
+            read = self.read(batch, recorded, keep=lambda number: False, rows=True)
+        return recorded.layers, read.rows[0]
+
+    def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
+        """What each layer gives (N,L,E) when it is given its state (L,E), in an edited pass of N copies of an instance
+        ("layer states"): so an edit of all layers changes each as if it were the only one.
+        """
+        with Fed(self.model, self.sites.blocks, states) as fed:
+            self.read(batch, edit, keep=lambda number: False)
+        return [torch.cat(fed.results[layer :: len(states)]) for layer in range(len(states))]
+
+    def parts(self, layer: Layer) -> LayerParts:
+        """What a layer of one instance adds up ("layer parts")."""
+        return LayerParts(layer)
+
+    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
+        """As `Subject` says: what the heads of the reduction add to each row that matters, projected, without bias."""
+        for row in range(len(batch["input_ids"])):
+            text = batch.alone(row)
+            (layers, matter), inside = self.layers(text), self.attendable(text)[0]
+            for one in (layers[number] for number in self.reduction.chosen(len(layers))):
+                values = projected(one)
+                for rows in rows_at_once(matter.nonzero().squeeze(1), values[0]):
+                    yield row, summands(one, values, rows, head=self.reduction.head)[:, inside].double()
 
     def identity(self) -> dict[str, object]:
         """As `Subject` says."""

@@ -8,13 +8,15 @@ import inspect
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.classifier_facts import check_finite, end_token, is_encoder_decoder
+from attnfaith.subjects.layer_parts import LayerParts, projected
+from attnfaith.subjects.layers import blocks_of, recorded_layers
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -33,7 +35,8 @@ class Sites:
     layers: the numbers of the maps over input positions that `SelfAttention` calls layers. names: the module of each.
     maps: how many maps there are in all. together: one of TOGETHER, the best that changes nothing. embeddings: whether
     embeddings can be given, and gradients reach them. token_types: whether token_type_ids are read. difference: the largest
-    of logits read by the hook and of the model's own, in its own implementation of attention.
+    of logits read by the hook and of the model's own, in its own implementation of attention. blocks: the name of each
+    layer's module, () where there are none. lacks: the capabilities that it has not, and why.
     """
 
     layers: tuple[int, ...]
@@ -41,8 +44,11 @@ class Sites:
     maps: int
     together: str
     embeddings: bool
+    hides: bool
     token_types: bool
     difference: float
+    blocks: tuple[str, ...] = ()
+    lacks: dict[str, str] = field(default_factory=dict)
 
 
 class Uniform(Edit):
@@ -156,9 +162,41 @@ def checked(subject) -> Sites:
             _check_returned(model, first, maps, layers)
             together = _together(subject, texts, layers)
             embeddings = _takes_embeddings(subject, first, logits)
+            hides = together == TOGETHER[0] and _hides(model, first, texts[2])
+            names = tuple(named.names[number] for number in layers)
+            blocks = blocks_of(model, first, layers, names, len(maps))
+            lacks = _lacks(model, first, layers, blocks)
         _check_returned(model, first, None)
-    names = tuple(named.names[number] for number in layers)
-    return Sites(tuple(layers), names, len(maps), together, embeddings, types, difference)
+    return Sites(tuple(layers), names, len(maps), together, embeddings, hides, types, difference, blocks, lacks)
+
+
+def _lacks(model, text, layers, blocks) -> dict[str, str]:
+    """What cannot be had of its layers, and why."""
+    lacks = {}
+    read = recorded_layers(model, text, layers, blocks)
+    try:
+        for one in read:
+            projected(one)
+    except SubjectError as error:
+        lacks["weighed vectors"] = lacks["layer parts"] = str(error)
+    if not blocks:
+        two = model.config.is_encoder_decoder
+        why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
+        return lacks | dict.fromkeys(("layer states", "layer parts", *["stacked maps"] * two), why)
+    try:
+        for one in read:
+            LayerParts(one)
+    except SubjectError as error:
+        lacks["layer parts"] = str(error)
+    return lacks
+
+
+def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """A random text (1,L), as the model takes it, and the names of the modules that make its maps, in their order."""
+    text = _text(subject, LENGTHS[0], 0)
+    with torch.no_grad(), _Named(subject.model) as named:
+        _hooked(subject.model, text, named)
+    return text, named.names
 
 
 def _check(holds: bool, model, name: str, what: str) -> None:
@@ -296,6 +334,18 @@ def _together(subject, texts, layers: list[int]) -> str:
         return hidden and float((logits - alone[rows]).abs().max() / scale) <= TOLERANCE
 
     return TOGETHER[0] if same([0, 1]) else TOGETHER[1] if same([0, 2]) else TOGETHER[2]
+
+
+def _hides(model, text, other) -> bool:
+    """Whether tokens behind the first, the last one too, are nothing to the logits once their mask is 0."""
+    mask = text["attention_mask"].clone()
+    mask[:, [3, 4, -1]] = 0
+    changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
+    try:
+        one, two = (model(input_ids=ids, attention_mask=mask).logits for ids in (text["input_ids"], changed))
+    except Exception:  # such as a model that takes padding at the end only
+        return False
+    return float((one - two).abs().max()) <= TOLERANCE * float(one.abs().max().clamp(min=1))
 
 
 def _takes_embeddings(subject, text, logits: torch.Tensor) -> bool:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_overlap
 from attnfaith.metrics.classification import classification_scores
+from attnfaith.reporting.cards import stacks
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.render import frame, frames
@@ -271,6 +272,11 @@ def _erasure(cell: Cell) -> dict[str, Number]:
     return numbers
 
 
+def _maps(cell: Cell) -> dict[str, Number]:
+    """Of a stack of layers: what is left out of what is shown, and what other maps do."""
+    return {key: _number(*given) for key, given in stacks.numbers(cell, SMALL).items()}
+
+
 def _plausibility(cell: Cell) -> dict[str, Number]:
     table = plausibility_table([cell])
     rows = table[table["scores"] == "attention"].to_dict("records")
@@ -289,6 +295,7 @@ MEASURED: tuple[Callable[[Cell], dict[str, Number]], ...] = (
     partial(_shuffled, "permuted_probs"),
     partial(_shuffled, "random_support_probs"),  # fewer draws of the same
     _adversary,
+    _maps,
     _erasure,
     _plausibility,
 )
@@ -317,6 +324,12 @@ def _verdict(least: float) -> str:
 
 def _seeing(checkpoint: Checkpoint) -> Use:
     unit = checkpoint.unit
+    if stacks.is_stack(checkpoint.cell.identity):
+        what, reason = stacks.seeing(checkpoint.cell.identity, unit)
+        markers = checkpoint.numbers.get("marker_attention")
+        if markers is not None and not np.isnan(markers.value):
+            reason += f" On markers, which are not shown, lie {in_words(markers, percent)} of it."
+        return Use("seeing", what, MAY, reason)
     reason = "That is what attention is."
     if _mixes(checkpoint):
         reason += f" A state of this encoder holds more than its own {unit}"

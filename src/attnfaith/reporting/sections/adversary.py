@@ -318,7 +318,7 @@ def _part(cell: Cell, n_examples: int) -> str:
 def _attacked(cell: Cell, way: Way, row: int) -> Attacked:
     own, predicted = cell.attention[row], int(cell.predicted[row])
     attention, probs = _adversary(cell, way, row)
-    weights = zip(_weights(own, "attention"), _weights(attention, "adversarial"), strict=True)
+    weights = zip(weight_scores(own, "attention"), weight_scores(attention, "adversarial"), strict=True)
     tokens = [visible(token) for token in cell.table.column("tokens")[row].as_py()]
     return Attacked(
         instance_id=visible(cell.instance_ids[row]),
@@ -349,7 +349,8 @@ def _adversary(cell: Cell, way: Way, row: int) -> tuple[np.ndarray, np.ndarray]:
     return attentions[jsd.argmax()], probs[jsd.argmax()]
 
 
-def _weights(values: np.ndarray, name: str) -> list[Score]:
+def weight_scores(values: np.ndarray, name: str) -> list[Score]:
+    """Weights (T,) in percent, each with its shade in parts of the largest; what they are, for reading."""
     shades = np.rint(values / values.max() * (SHADES - 1)).astype(int)
     return [Score(f"{100 * v:.0f}", int(s), f"{name}: {v:.4g}") for v, s in zip(values, shades, strict=True)]
 

@@ -1,0 +1,90 @@
+"""How far removing a text's tokens can lower a prediction, in the best and in the worst order, and where measures lie."""
+
+import numpy as np
+
+from attnfaith._random import generator
+from attnfaith.experiments import _subsets
+from attnfaith.experiments._orders import answered, check_search, columns, limits, rank
+from attnfaith.subjects import asks
+
+
+AFTER = True  # the measures whose orders it judges are measured first
+COLUMNS = columns("aopc_limits", "taken away")
+NEEDS = frozenset({"token deletion"})
+COST = "draws"
+METRIC: dict[str, str] = {}  # one class's probability is no distribution
+
+
+def check(*, absent: str = "deleted", exact_tokens: int = 12, beam: int = 5, whole_sizes: int = 1) -> None:
+    """Raises ValueError for an unknown `absent`, a whole_sizes below 0, and exact_tokens and beam as `_orders` says."""
+    _subsets.check_absent(absent)
+    if isinstance(whole_sizes, bool) or not isinstance(whole_sizes, int) or whole_sizes < 0:
+        raise ValueError(f"whole_sizes={whole_sizes!r}: give a whole number from 0 on")
+    check_search(exact_tokens, beam)
+
+
+def check_model(subject, dataset, *, absent: str = "deleted", **_options) -> None:
+    """Raises SubjectError for a subject that cannot do to tokens what `absent` says."""
+    _subsets.check_absent_model(subject, absent, "aopc_limits")
+
+
+@asks(NEEDS)
+def measure(
+    subject,
+    batch,
+    *,
+    seed: int = 0,
+    absent: str = "deleted",
+    exact_tokens: int = 12,
+    beam: int = 5,
+    whole_sizes: int = 1,
+) -> dict[str, list]:
+    """The area over the perturbation curve of each measure's order, and its limits over all orders.
+
+    AOPC of an order of the T tokens is the mean, over k = 1..T, of p(whole) - p(without its first k tokens), p the
+    probability of the class predicted for the whole text. Models and texts differ in how high it can get at all, so that an
+    AOPC says little alone: (AOPC - low) / (high - low) is 0 for the worst and 1 for the best order.
+
+    absent: what becomes of tokens that are taken away, see `subjects.parts.read_parts`. exact_tokens: up to so many tokens
+    all 2^T subsets are read, and limits are exact, over all T! orders. Beyond, a beam of `beam` sets looks for the best and
+    the worst order. It meets orders; so its high is a lower bound of the upper limit, and its low an upper bound of the
+    lower one; the orders of the measures count too. The other side is certified, and wide: of sets of up to whole_sizes
+    tokens, and of all but so many, all are read; of sets of other sizes p is known to lie in 0..1 and no more (what was read
+    of such a size proves nothing of the rest of it).
+
+    The measures are those of batch["scores"]; without it attention alone. Equal scores are put in a random order, the same
+    for all measures. Undefined (NaN): a text without tokens; a measure with a NaN score. A text takes 2^T passes, or about
+    beam T^2 and one for each measure and token; no part is read twice.
+
+    Raises ValueError as `check` says, SubjectError as `check_model`.
+
+    Source: Edin et al. 2025, Normalized AOPC (ACL 2025); AOPC: Samek et al. 2017.
+    """
+    check(absent=absent, exact_tokens=exact_tokens, beam=beam, whole_sizes=whole_sizes)
+    check_model(subject, None, absent=absent)
+    given, probs = _subsets.scores(subject, batch), _subsets.whole(subject, batch)
+    names, predicted = batch["instance_id"], probs.argmax(1)
+    orders = [
+        rank([values[row] for values in given.values()], generator(seed, name, "aopc_limits")) for row, name in enumerate(names)
+    ]
+
+    def read(removed: list[np.ndarray]) -> list[np.ndarray]:
+        said = _subsets.read_parts(subject, batch, [~sets for sets in removed], absent)
+        return [part[:, one] for part, one in zip(said, predicted, strict=True)]
+
+    asking = [limits(order, exact_tokens, beam, None, whole_sizes) for order in orders]
+    return as_columns(COLUMNS, given, answered(asking, [order.shape[1] for order in orders], read))
+
+
+def as_columns(declared: dict, given: dict[str, list[np.ndarray]], told: list) -> dict[str, list]:
+    """The columns of limits, NaN where a measure is undefined or there are none."""
+    made: dict[str, list] = {name: [] for name in declared}
+    for row, one in enumerate(told):
+        scores = [values[row] for values in given.values()]
+        undefined = np.array([one is None or bool(np.isnan(values).any()) for values in scores])
+        aopc = np.where(undefined, np.nan, np.nan if one is None else one.aopc)
+        ends = [np.nan] * 4 if one is None else [one.low, one.high, one.low_bound, one.high_bound]
+        certainty = "undefined" if one is None else one.certainty
+        for values, value in zip(made.values(), (list(given), aopc, *ends, certainty), strict=True):
+            values.append(value)
+    return made

@@ -1,0 +1,122 @@
+"""What a forward pass computes before one of its maps is made, kept and given back: the rest alone is computed again.
+
+Which modules come before a map is seen in one pass, from outside; nothing is known of any architecture. Whether what was
+kept serves is seen too: texts are read again from it, in another order, and what they say has to be the same.
+
+Shapes: B instances that were read, N copies of some of them, C classes.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from attnfaith.subjects.attention_hook import Edit, Hook
+from attnfaith.subjects.self_checks import TOLERANCE
+
+
+class Prefix:
+    """The outputs of the outermost modules that were done before a map was made, of B instances.
+
+    outputs: {module: those of its calls, in order}. skipped: how many maps were made in these calls. count: B.
+    """
+
+    def __init__(self, outputs: dict[torch.nn.Module, list], skipped: int, count: int):
+        self.outputs, self.skipped, self.count = outputs, skipped, count
+
+    @contextmanager
+    def given(self, rows: torch.Tensor) -> Iterator[None]:
+        """Within, a forward pass of the copies `rows` (N,) of the instances computes only what comes after."""
+        own = {}
+        for module, outputs in self.outputs.items():
+            own[module] = vars(module).get("forward")
+            left = deque(outputs)
+            module.forward = self._instead(module.forward, left, rows)
+        try:
+            yield
+        finally:
+            for module, forward in own.items():
+                if forward is None:
+                    del module.forward
+                else:
+                    module.forward = forward
+
+    def _instead(self, forward: Callable, left: deque, rows: torch.Tensor) -> Callable:
+        return lambda *args, **kwargs: self._of(left.popleft(), rows) if left else forward(*args, **kwargs)
+
+    def _of(self, output, rows: torch.Tensor):
+        """The instances `rows` of an output: of its tensors that have an axis of instances first."""
+        if isinstance(output, torch.Tensor):
+            return output[rows] if output.dim() and len(output) == self.count else output
+        if isinstance(output, dict):
+            changed = {name: self._of(value, rows) for name, value in output.items()}
+            return type(output)(**changed)
+        if type(output) in (tuple, list):
+            return type(output)(self._of(value, rows) for value in output)
+        return output
+
+
+def prefix_of(model, texts: dict[str, torch.Tensor], first: int) -> Prefix | None:
+    """What a model computes of texts (B,L) before map number `first` is made; None where reading from it says something else.
+
+    Costs a forward pass, and one of what comes after.
+    """
+    count = len(texts["input_ids"])
+    with torch.no_grad():
+        watch = _Watch(model, first)
+        with watch, Hook(count, watch, keep=lambda number: False):
+            logits = model(**texts).logits
+        prefix = watch.prefix(count)
+        if prefix is None:
+            return None
+        rows = torch.cat([torch.arange(count - 1, -1, -1), torch.tensor([0])]).to(logits.device)
+        copies = {name: values[rows] for name, values in texts.items()}
+        try:
+            with prefix.given(rows), Hook(count + 1, keep=lambda number: False) as hook:
+                again = model(**copies).logits
+        except Exception:  # what was kept has no instances to choose, or not in the way thought
+            return None
+    same = again.shape == logits[rows].shape and torch.allclose(again, logits[rows], rtol=TOLERANCE, atol=TOLERANCE)
+    return prefix if same and hook.number + prefix.skipped == watch.maps else None
+
+
+class _Watch(Edit):
+    """Which calls of modules are done before map `first` is made; a context around a forward pass."""
+
+    def __init__(self, model, first: int):
+        self.model, self.first, self.maps = model, first, 0
+        self._before, self._frames, self._handles = None, [], []
+
+    def weights(self, number, weights):
+        if number == self.first:
+            self._before = [done for _, _, frame in self._frames for done in frame]
+        self.maps += 1
+        return weights
+
+    def prefix(self, count: int) -> Prefix | None:
+        """What was kept, of `count` instances; None where the map was not made, or nothing was done before it."""
+        if not self._before:
+            return None
+        outputs: dict[torch.nn.Module, list] = {}
+        for module, output, _ in self._before:
+            outputs.setdefault(module, []).append(output)
+        return Prefix(outputs, sum(maps for _, _, maps in self._before), count)
+
+    def __enter__(self):
+        for module in self.model.modules():
+            self._handles.append(module.register_forward_pre_hook(self._enter))
+            self._handles.append(module.register_forward_hook(self._leave))
+        return self
+
+    def _enter(self, module, args) -> None:
+        self._frames.append((module, self.maps, []))
+
+    def _leave(self, module, args, output) -> None:
+        _, maps, _ = self._frames.pop()
+        if self._before is None and self._frames:
+            self._frames[-1][2].append((module, output, self.maps - maps))
+
+    def __exit__(self, *error):
+        for handle in self._handles:
+            handle.remove()
