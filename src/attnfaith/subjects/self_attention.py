@@ -277,7 +277,7 @@ class SelfAttention:
 
     @torch.no_grad()
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of `attention` (B,L), and the share (B,) of the reduced row that lies on markers; kept in the batch."""
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row that markers have; kept in the batch."""
         if "reduced" not in batch:
             batch["reduced"] = self._reduced(batch)
         return batch["reduced"]
@@ -389,7 +389,7 @@ class SelfAttention:
         return groups
 
     def given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
+        """What the model is called with: behind texts its own padding, by which some find the end; of nothing one of it.
 
         Raises SubjectError for padding on the left, which would shift positions.
         """
