@@ -47,6 +47,9 @@ OPTIONS = {  # of producers that take long with their own
     "kernel_shap": {"samples": 8},
     "lime": {"samples": 8},
     "integrated_gradients": {"steps": 3, "max_steps": 9},
+    "aopc_limits": {"exact_tokens": 3, "beam": 1},
+    "weight_aopc_limits": {"exact_tokens": 6, "beam": 2},
+    "map_adversary": {"steps": 3, "restarts": 2},
 }
 FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the lengths of texts
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice

@@ -15,7 +15,14 @@ from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
 from attnfaith.subjects.attention_products import products_of_maps
-from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.classifier_facts import (
+    check_finite,
+    check_kind,
+    digest_classifier,
+    end_token,
+    identity_of,
+    position_limit,
+)
 from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
 from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
@@ -168,8 +175,8 @@ class SelfAttention:
 
     def _check_ends(self, rows) -> None:
         """An encoder–decoder reads its answer at the last end marker of a text, and wants as many in each."""
-        end = self.config.eos_token_id
-        if not (self.config.is_encoder_decoder and isinstance(end, int)):
+        end = end_token(self.model)
+        if end is None:
             return
         for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
             if ids.count(end) != 1:
@@ -277,7 +284,7 @@ class SelfAttention:
 
     @torch.no_grad()
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of `attention` (B,L), and the share (B,) of the reduced row that markers have; kept in the batch."""
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers; kept in the batch."""
         if "reduced" not in batch:
             batch["reduced"] = self._reduced(batch)
         return batch["reduced"]
@@ -357,7 +364,7 @@ class SelfAttention:
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
         groups = self.groups(batch)
-        if len(groups) == 1:
+        if len(groups) == 1 and groups[0][1] == batch["input_ids"].shape[1]:
             return self._read(batch, edit, embedded, keep, rows, after)
         parts = []
         for chosen, length in groups:
