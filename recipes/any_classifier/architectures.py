@@ -59,15 +59,7 @@ ONE_OF = {  # how large a part of a small model is, under every name that transf
         *("num_experts", "num_local_experts", "n_routed_experts", "linear_num_key_heads", "linear_num_value_heads"),
     ),
     2: (
-        *(
-            "num_hidden_layers",
-            "num_layers",
-            "n_layer",
-            "n_layers",
-            "encoder_layers",
-            "decoder_layers",
-            "num_decoder_layers",
-        ),
+        *("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_decoder_layers"),
         *("num_key_value_heads", "num_experts_per_tok", "eos_token_id"),
     ),
     1: ("bos_token_id",),
@@ -114,9 +106,7 @@ OWN = {  # what a type needs besides
 
 def types() -> dict[str, str]:
     """The class of each type that transformers itself has."""
-    return {
-        name: made for name, made in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.items() if hasattr(transformers, made)
-    }
+    return {name: made for name, made in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.items() if hasattr(transformers, made)}
 
 
 def small_fields(kind: str) -> dict[str, object]:

@@ -452,11 +452,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("every softmax of sequences", "scores.dim() != 4 or", "scores.dim() < 3 or"),
         ("softmax where layers run again", "self._projecting(function), *args", "function, *args"),
         ("the mask of another attention", "deepcopy(model.config)", "model.config"),
-        (
-            "a broken score that nobody sees",
-            "project(last, ~masked, config)",
-            "project(last, ~masked & ~last.isnan(), config)",
-        ),
+        ("a broken score that nobody sees", "project(last, ~masked, config)", "project(last, ~masked & ~last.isnan(), config)"),
     ),
     f"{MODELS}/projections.py": (
         (

@@ -53,11 +53,7 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
             self.place = place
 
         def output(self, number, output):
-            return (
-                output
-                if number != of.sites.layers[-1]
-                else output.index_add(2, torch.tensor([self.place]), output[:, :, :1])
-            )
+            return output if number != of.sites.layers[-1] else output.index_add(2, torch.tensor([self.place]), output[:, :, :1])
 
     one = some.alone(1)
     plain = of.predict(one)
@@ -235,9 +231,7 @@ def test_texts_beyond_the_positions_are_cut_and_said_to_be():
     assert rows["truncated"][:] == [True, False] and rows["length"][:] == [12, 4] and len(rows["tokens"][0]) == 10
     pairs = of.rows(attnfaith_rows(["the old ship " * 9], ["a film"]))
     assert pairs["length"][:] == [12] and pairs["text_of_token"][0] == [0] * 7 + [1] * 2
-    with pytest.raises(
-        SubjectError, match="a text of 20 tokens, and the model has 12 positions: encode the texts by `rows`"
-    ):
+    with pytest.raises(SubjectError, match="a text of 20 tokens, and the model has 12 positions: encode the texts by `rows`"):
         of.check(rows.add_column("n", [20, 1]).remove_columns("length").rename_column("n", "length"))
 
 
@@ -248,9 +242,7 @@ def attnfaith_rows(words, others=None):
     return Dataset.from_dict(columns | ({} if others is None else {"text_pair": others}))
 
 
-@pytest.mark.parametrize(
-    ("kind", "limit"), [("bert", 64), ("roberta", 63), ("opt", 64), ("gpt2", 64), ("t5", None), ("xlnet", None)]
-)
+@pytest.mark.parametrize(("kind", "limit"), [("bert", 64), ("roberta", 63), ("opt", 64), ("gpt2", 64), ("t5", None), ("xlnet", None)])
 def test_the_limit_is_how_far_the_model_has_positions(kind, limit):
     """The longest text is read, and one token more is not, or has no place of its own."""
     model = classifier(kind)
@@ -268,9 +260,7 @@ def test_block_sparse_attention_is_read_where_it_is_full():
     assert of.max_length == 14
     of.predict(batch(of, (14,)))
     model.bert.set_attention_type("block_sparse")
-    with pytest.raises(
-        SubjectError, match="texts of 40 positions are read by .* attentions, shorter ones by 2: .* in pieces"
-    ):
+    with pytest.raises(SubjectError, match="texts of 40 positions are read by .* attentions, shorter ones by 2: .* in pieces"):
         of.predict(batch(of, (40,)))
 
 
@@ -286,10 +276,7 @@ def test_pairs_have_the_tokens_of_both_texts():
     of = subject("bert")
     some = of.encode([("the old ship", "a film"), ("ship", "")])
     assert some["token_type_ids"][0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1] and of.attendable(some).sum(1).tolist() == [5, 1]
-    swapped = {
-        **{name: some[name] for name in ("input_ids", "attention_mask")},
-        "token_type_ids": 1 - some["token_type_ids"],
-    }
+    swapped = {**{name: some[name] for name in ("input_ids", "attention_mask")}, "token_type_ids": 1 - some["token_type_ids"]}
     assert not torch.equal(of.predict(Batch.of(swapped, of)), of.predict(some))
 
 

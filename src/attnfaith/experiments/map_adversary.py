@@ -111,7 +111,9 @@ def measure(
 
     Source: Jain & Wallace 2019, section 4.2.2, for the one attention of their models; here maps are free, not their sum.
     """
-    check(epsilon=epsilon, restarts=restarts, steps=steps, learning_rate=learning_rate, layers=layers, rows=rows)
+    check(
+        epsilon=epsilon, restarts=restarts, steps=steps, learning_rate=learning_rate, layers=layers, rows=rows
+    )
     check_model(subject, None, layers=layers)
     made: dict[str, list] = {name: [] for name in COLUMNS}
     for row, name in enumerate(batch["instance_id"]):

@@ -353,9 +353,7 @@ class SelfAttention:
         ids, mask = given["input_ids"], given["attention_mask"]
         if bool(mask.all()):
             return given
-        padding = torch.tensor(sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None) or 0})).to(
-            ids.device
-        )
+        padding = torch.tensor(sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None) or 0})).to(ids.device)
         left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], padding) & mask.any(1)
         if bool(left.any()):
             raise SubjectError(

@@ -40,9 +40,7 @@ def seeing(identity: Identity, unit: str) -> tuple[str, str]:
     """What such attention may be looked at for, and why, in words."""
     if identity.reduction != "mean":
         what = f"to see what {identity.reduction} makes of the attention of all layers and heads at a text’s {unit}s"
-        reason = (
-            f"That is how the weights were made: {identity.reduction} takes heads as their mean and values as all alike."
-        )
+        reason = f"That is how the weights were made: {identity.reduction} takes heads as their mean and values as all alike."
     else:
         layers = {"last": "the last layer", "all": "all layers"}
         place = layers.get(identity.reduction_layers, f"layer {identity.reduction_layers}")
