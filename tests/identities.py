@@ -38,6 +38,7 @@ def typed(
             fields = ("objective", "adversary_divergence", "adversary_weight", "adversary_frozen")
             made |= {f"base_{name}": getattr(adversary, name) for name in fields}
     identity = records.Identity(**made)
-    assert identity.heading["projection"] == projection and identity.heading["alignment"] == alignment
+    shown = alignment if identity.reduction is None else f"{alignment}({identity.reduction_label})"
+    assert identity.heading["projection"] == projection and identity.heading["alignment"] == shown
     assert identity.heading["objective"] == objective and identity.heading["vectors"] == vectors
     return identity

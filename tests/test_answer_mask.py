@@ -7,11 +7,12 @@ import torch
 from attnfaith.data.collation import data_collator, pad_batch
 from attnfaith.errors import DatasetError
 from attnfaith.experiments import adversary_exact
-from attnfaith.measurement import load_producers, measure, producers
+from attnfaith.measurement import load_producers, measure
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.models.queries import BARRED, Query
 from attnfaith.record import Identity, load
 from attnfaith.subjects import SubjectError
+from tests.pooled_producers import POOLED
 
 
 KEPT = [1, 3, 4]
@@ -66,14 +67,14 @@ def of_kept_classes(tiny_model, model, fields):
 
 def measurable(producer, model, rows):
     """Only sums over tokens ask for a read-out that is one; every other producer measures every model."""
-    if producer.__name__.endswith(".exact_contribution") and not (model.affine and model.level != "word"):
+    if "affine read-out" in producer.NEEDS and not (model.affine and model.level != "word"):
         with pytest.raises(SubjectError, match="not affine"):
             producer.measure(model, batch_of(rows))
         return False
     return True
 
 
-@pytest.mark.parametrize("name", sorted(producers()))
+@pytest.mark.parametrize("name", POOLED)
 def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny_rows):
     producer = load_producers([name])[name]
     model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields)
@@ -98,7 +99,7 @@ def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny
                 np.testing.assert_allclose(value, wanted, atol=atol, rtol=1e-4, err_msg=column)
 
 
-@pytest.mark.parametrize("name", sorted(producers()))
+@pytest.mark.parametrize("name", POOLED)
 def test_each_instance_has_answers_of_its_own(name, fields, tiny_model, tiny_rows):
     """In one batch as alone: also where a single answer, or every one, is left."""
     producer = load_producers([name])[name]

@@ -1,4 +1,4 @@
-"""Classifiers of transformers as people have them: an object, a pipeline, a folder, a name on the Hub; and what is refused."""
+"""Classifiers of transformers as people have them: an object, a pipeline, a folder, a name on the Hub; and refusals."""
 
 import json
 import shutil
@@ -25,7 +25,9 @@ HOW = {"measures": ["gradient"], "experiments": []}
 def folder(tmp_path_factory):
     """A plain BERT classifier, as `save_pretrained` leaves it."""
     path = tmp_path_factory.mktemp("models") / "plain"
-    classifier("bert", id2label={0: "bad", 1: "fair", 2: "good"}, label2id={"bad": 0, "fair": 1, "good": 2}).save_pretrained(path)
+    classifier("bert", id2label={0: "bad", 1: "fair", 2: "good"}, label2id={"bad": 0, "fair": 1, "good": 2}).save_pretrained(
+        path
+    )
     tokenizer().save_pretrained(path)
     return path
 
@@ -64,7 +66,9 @@ def test_an_object_a_pipeline_and_a_subject_say_what_the_folder_says(folder, exp
 
 
 def test_an_object_without_a_tokenizer_asks_for_it():
-    with pytest.raises(ModelError, match="the tokenizer of this BertForSequenceClassification is not known: give tokenizer=…"):
+    with pytest.raises(
+        ModelError, match="the tokenizer of this BertForSequenceClassification is not known: give tokenizer=…"
+    ):
         attnfaith.measure(classifier("bert"), TEXTS, **HOW)
 
 
@@ -106,7 +110,11 @@ def of_another_task(kind):
 
 def without_its_head(path):
     whole = load_file(path / "model.safetensors")
-    save_file({name: values for name, values in whole.items() if "classifier" not in name}, path / "model.safetensors", {"format": "pt"})
+    save_file(
+        {name: values for name, values in whole.items() if "classifier" not in name},
+        path / "model.safetensors",
+        {"format": "pt"},
+    )
 
 
 def with_another_head(path):

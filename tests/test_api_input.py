@@ -168,7 +168,7 @@ def test_a_model_of_another_task_is_refused_in_a_sentence(idle):
 
 def test_a_measure_that_the_model_is_not_capable_of(idle):
     with pytest.raises(
-        AttnfaithError, match="'attention_norm' needs 'states'.*measures that this subject can have: .*gradient"
+        AttnfaithError, match="'attention_norm' needs 'weighed vectors'.*measures that this subject can have: .*gradient"
     ):
         attnfaith.measure(Toy(), ["7"], measures=["attention_norm"], progress=False)
 

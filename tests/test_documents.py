@@ -5,9 +5,10 @@ import pytest
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, record
 from attnfaith.data.tokenization import build_tokenizer, encode
-from attnfaith.measurement import measure, producers
+from attnfaith.measurement import measure
 from attnfaith.record import Identity
 from attnfaith.reporting import performance_table, write_report
+from tests.pooled_producers import POOLED
 
 
 DOCUMENTS = {
@@ -64,7 +65,7 @@ def test_documents_of_any_shape(query, only, tmp_path, quick_report):
         Identity("documents", "1", "test", 0),
         # a backward pass for each of 500 states takes long
         sorted(
-            set(producers())
+            set(POOLED)
             - ({"gradient_hidden_to_input"} if only == "any" else set())
             - ({"exact_contribution"} if pair else set())  # under a read-out that is not affine there is none
         ),

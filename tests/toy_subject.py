@@ -9,6 +9,7 @@ from torch import nn
 
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects import Batch
+from attnfaith.subjects.attention_products import products_of_intervention
 
 
 WORDS, SIZE = 60, 8
@@ -19,7 +20,7 @@ class Toy(nn.Module):
     """A bag of embeddings: a_t = softmax(x_t . u), logits W tanh(V sum_t a_t x_t). It has no states to speak of."""
 
     kind = "toys of the tests"
-    can = capabilities = frozenset({"embeddings", "held attention", "token deletion", "intervention"})
+    can = capabilities = frozenset({"embeddings", "held attention", "token deletion", "intervention", "attention gradients"})
     pad_token_id, unknown_token_id = 0, 1
     level, class_names = "token", ()
 
@@ -102,6 +103,9 @@ class Toy(nn.Module):
         if attention.dim() == 2:
             return self._decode(attention.unsqueeze(1), embedded).squeeze(1)
         return self._decode(attention, embedded)
+
+    def attention_products(self, batch, explain):
+        return products_of_intervention(self, batch, explain)
 
     def keep(self, batch, stays):
         names = {name: batch[name] for name in ("instance_id", "label")}

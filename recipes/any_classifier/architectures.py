@@ -2,7 +2,7 @@
 
     python recipes/any_classifier/architectures.py [TYPE ...] [--output FOLDER] [--seconds 60]
 
-For each type of `AutoModelForSequenceClassification` a small model is made from its configuration, nothing is downloaded, and
+Of each type of `AutoModelForSequenceClassification` a small model is made from its configuration, without a download, and
 `SelfAttention` is asked to take it, with all the checks that a large one has to pass. FOLDER gets architectures.csv, a row
 per type, written as soon as a type is done, and architectures.md. Types that are in the file already are not tried again,
 unless they are named; a type that takes longer than the limit, or ends its process, is said to be "not built".
@@ -12,8 +12,8 @@ model could not be made or could not read a text, which says nothing of a large 
 of all attentions (encoder–decoders show the decoder's over the encoder). heads: of each. rows: which rows of the last layer
 the logits depend on. together: how several texts are read at once. embeddings: whether these can be given, with a gradient.
 difference: the largest of logits read by the hook and by the model alone, under "eager"; own_difference: and in the
-implementation that transformers chooses, over the logits' size. change: the largest of a logit when rows of the last layer
-get other weights.
+implementation that transformers chooses, over the logits' size. change: the largest of a logit when all weights of the last
+layer are 0.
 """
 
 import argparse
@@ -31,8 +31,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICA
 from attnfaith import AttnfaithError
 from attnfaith.errors import excerpt
 from attnfaith.subjects import Batch, SelfAttention
-from attnfaith.subjects.attention_hook import Hook
-from attnfaith.subjects.self_checks import Least, eager
+from attnfaith.subjects.self_checks import Silence, eager
 
 
 COLUMNS = (
@@ -59,7 +58,15 @@ ONE_OF = {  # how large a part of a small model is, under every name that transf
         *("num_experts", "num_local_experts", "n_routed_experts", "linear_num_key_heads", "linear_num_value_heads"),
     ),
     2: (
-        *("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_decoder_layers"),
+        *(
+            "num_hidden_layers",
+            "num_layers",
+            "n_layer",
+            "n_layers",
+            "encoder_layers",
+            "decoder_layers",
+            "num_decoder_layers",
+        ),
         *("num_key_value_heads", "num_experts_per_tok", "eos_token_id"),
     ),
     1: ("bos_token_id",),
@@ -106,7 +113,9 @@ OWN = {  # what a type needs besides
 
 def types() -> dict[str, str]:
     """The class of each type that transformers itself has."""
-    return {name: made for name, made in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.items() if hasattr(transformers, made)}
+    return {
+        name: made for name, made in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.items() if hasattr(transformers, made)
+    }
 
 
 def small_fields(kind: str) -> dict[str, object]:
@@ -159,13 +168,11 @@ def measured(subject) -> dict[str, object]:
             plain = subject.model(input_ids=one["input_ids"], attention_mask=one["attention_mask"]).logits
         read = subject.read(one, rows=True)
         differences.append(float((read.logits - plain).abs().max()))
-        changes.append(float((subject.read(one, Least(sites.layers[-1])).logits - plain).abs().max()))
+        changes.append(float((subject.read(one, Silence(sites.layers[-1])).logits - plain).abs().max()))
         length = one["input_ids"].shape[1]
         places = read.rows[0].nonzero().squeeze(1).tolist()
         named = {"all": list(range(length)), "first": [0], "last": [length - 1]}
         rows.append(next((name for name, given in named.items() if places == given), str(places)))
-    with Hook(2) as hook, eager(subject.model):  # the hook, and nothing else
-        subject.predict(whole)
     return {
         **{"layers": len(sites.layers), "maps": sites.maps, "heads": subject.read(whole).maps[-1].weights.shape[1]},
         **{"rows": " or ".join(dict.fromkeys(rows)), "together": sites.together, "embeddings": sites.embeddings},
@@ -178,11 +185,21 @@ def tried_within(kind: str, seconds: float) -> dict[str, object]:
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(tried(kind)), daemon=True)
     process.start()
-    row = receiver.recv() if receiver.poll(seconds) else None
+    sender.close()  # so that the end of the process is seen
+    row = {
+        "type": kind,
+        "class": types()[kind],
+        "verdict": "not built",
+        "reason": f"nothing came of it within {seconds:g} s",
+    }
+    try:
+        if receiver.poll(seconds):
+            row = receiver.recv()
+    except EOFError:
+        row["reason"] = "its process ended"
     process.kill()
     process.join()
-    said = f"nothing came of it within {seconds:g} s"
-    return row or {"type": kind, "class": types()[kind], "verdict": "not built", "reason": said}
+    return row
 
 
 def page(table: pd.DataFrame) -> str:
@@ -191,7 +208,7 @@ def page(table: pd.DataFrame) -> str:
     lines = [
         f"# Text classifiers of transformers {transformers.__version__}",
         f"{counts.get('works', 0)} of {len(table)} types work, {counts.get('refused', 0)} are refused and "
-        f"{counts.get('not built', 0)} could not be built small. Of those that work, logits read by the hook differ from the "
+        f"{counts.get('not built', 0)} could not be built small. Where they work, logits read by the hook differ from the "
         f"model's own by at most {table['difference'].max():.1g} under the same attention, and by "
         f"{table['own_difference'].max():.1g} of their size from what transformers chooses by itself.",
     ]

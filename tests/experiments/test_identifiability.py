@@ -97,6 +97,21 @@ def test_within_epsilon_the_logits_change_by_no_more(tiny_model, tiny_rows, tiny
         assert (near[HIGH][row] >= exact[HIGH][row] - 1e-6).all() and (near[HIGH][row] > exact[HIGH][row] + 1e-4).any()
 
 
+def test_the_change_is_that_of_the_class_that_changes_most(tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model(num_labels=3, readout="tanh", dtype=torch.float64)
+    batch = tiny_batch(tiny_rows([12, 9, 14]))
+    made = identifiability.measure(model, batch, epsilon=0.05)
+    largest = set()
+    for row in range(3):
+        states, attention = sums(model, batch, row)
+        both = torch.from_numpy(np.array([attention, made[ATTENTION][row].astype(np.float64)]))
+        logits = model.decode(torch.from_numpy(states)[None], both[None]).detach()[0]
+        changes = (logits[1] - logits[0]).abs().numpy()
+        assert made[CHANGE][row] == pytest.approx(changes.max(), abs=1e-5) and changes.max() > 1e-3
+        largest.add(int(changes.argmax()))
+    assert largest != {0}
+
+
 def test_words_of_sentences_are_summed_by_sentence(tiny_model, tiny_rows, tiny_batch):
     """Each sentence keeps its weight; the model says the same, though logits are not affine in the weights of words."""
     model = tiny_model(hierarchy="word", dtype=torch.float64)

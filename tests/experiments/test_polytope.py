@@ -1,6 +1,7 @@
 """The polytope of attentions with one weighted sum: by hand, by enumeration, and by linear programmes one at a time."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from attnfaith.experiments import _polytope
+from attnfaith.errors import AttnfaithError
+from attnfaith.experiments import _polytope, _programmes
 from attnfaith.experiments._alternatives import alternatives
 from attnfaith.experiments._polytope import equations
+from attnfaith.experiments._programmes import Programmes
 from attnfaith.experiments._walks import far
 
 
@@ -119,6 +122,50 @@ def test_against_programmes_one_at_a_time(length, size):
             assert limit[token] == pytest.approx(sign * linprog(costs, A_eq=matrix, b_eq=kept).fun, abs=1e-8)
     assert told.gap < 1e-9 and told.bound >= told.tvd > 0
     stays(values, attention, told.attention)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_search_ends_where_no_step_goes_further(seed):
+    """x has the largest sum of sign(x - a) x of all; and what it is at least: the furthest vertex of an interval's end."""
+    values, attention = drawn(40, 15, seed)
+    told = alternatives(values, attention)
+    matrix, kept = np.vstack([values.T, np.ones(40)]), np.append(values.T @ attention, 1)
+    signs = np.where(told.attention > attention, 1.0, -1.0)
+    assert signs @ told.attention == pytest.approx(-linprog(-signs, A_eq=matrix, b_eq=kept).fun, abs=1e-7)
+
+
+@pytest.mark.parametrize(("length", "size", "slack"), [(14, 3, None), (12, 9, None), (10, 3, 0.05)])
+def test_a_bound_holds_whatever_the_solver_did(length, size, slack):
+    """It meets the optimum; and prices that are wrong make it worse, never wrong."""
+    values, attention = drawn(length, size, seed=4)
+    rows = equations(values)
+    slack = None if slack is None else np.append(0.0, np.full(len(rows) - 1, slack))
+    programmes = Programmes(attention, rows, slack)
+    assert (programmes.basis is None) == (size < 9)
+    generator = np.random.default_rng(0)
+    for costs in generator.normal(size=(5, length)):
+        vertex, bound = programmes.minimise(costs)
+        optimum = float(costs @ vertex)
+        assert bound == pytest.approx(optimum, abs=1e-8)
+        right = programmes.solver
+        solution = right.getSolution()
+        for prices in (np.zeros(len(solution.row_dual)), generator.normal(size=len(solution.row_dual))):
+            wrong = SimpleNamespace(col_value=solution.col_value, row_dual=prices)
+            programmes.solver = SimpleNamespace(
+                changeColsCost=lambda *given: None,
+                run=lambda: None,
+                getModelStatus=right.getModelStatus,
+                getSolution=lambda wrong=wrong: wrong,
+            )
+            assert programmes.minimise(costs)[1] <= optimum + 1e-9
+        programmes.solver = right
+
+
+def test_a_programme_without_a_solution_is_an_error(monkeypatch):
+    monkeypatch.setitem(_programmes.SETTINGS, "simplex_iteration_limit", 0)
+    values, attention = drawn(12, 3)
+    with pytest.raises(AttnfaithError, match="attentions of 12 tokens has no solution.*finite"):
+        alternatives(values, attention)
 
 
 def test_a_search_without_proof_says_so():

@@ -410,9 +410,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "weight[chosen.of]",
         ),
     ),
-    f"{IMPORTANCE}/attention_norm.py": (
-        ("L1 norm", "vector_norm(hidden.double(), dim=-1)", "vector_norm(hidden.double(), ord=1, dim=-1)"),
-    ),
+    f"{IMPORTANCE}/attention_norm.py": (("L1 norm", "vector_norm(vectors, dim=-1)", "vector_norm(vectors, ord=1, dim=-1)"),),
     f"{IMPORTANCE}/_explained.py": (
         ("log p for log-odds", "others = logits.scatter(-1, self._index(logits, self.of), -torch.inf)", "others = logits"),
         (
@@ -452,7 +450,11 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("every softmax of sequences", "scores.dim() != 4 or", "scores.dim() < 3 or"),
         ("softmax where layers run again", "self._projecting(function), *args", "function, *args"),
         ("the mask of another attention", "deepcopy(model.config)", "model.config"),
-        ("a broken score that nobody sees", "project(last, ~masked, config)", "project(last, ~masked & ~last.isnan(), config)"),
+        (
+            "a broken score that nobody sees",
+            "project(last, ~masked, config)",
+            "project(last, ~masked & ~last.isnan(), config)",
+        ),
     ),
     f"{MODELS}/projections.py": (
         (

@@ -138,7 +138,7 @@ def test_edited_scores_are_what_the_softmax_reads():
     [("bert", 0, 1e-6, 1e-5), ("xlnet", 0, 1e-6, 1e-5), ("llama", 1, 1e-2, 1e-2), ("t5", 5, 1e-2, 1e-2)],
 )
 def test_gradients_flow_through_what_was_edited(kind, number, step, within):
-    """Slopes of logits by weights, values and outputs are those of small steps, in float64; the norms of some are float32."""
+    """Slopes of logits by weights, values and outputs are those of small steps, in float64; some norms are float32."""
 
     class Stepped(Edit):
         def __init__(self, what, number, place, step):

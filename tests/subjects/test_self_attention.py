@@ -53,7 +53,11 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
             self.place = place
 
         def output(self, number, output):
-            return output if number != of.sites.layers[-1] else output.index_add(2, torch.tensor([self.place]), output[:, :, :1])
+            return (
+                output
+                if number != of.sites.layers[-1]
+                else output.index_add(2, torch.tensor([self.place]), output[:, :, :1])
+            )
 
     one = some.alone(1)
     plain = of.predict(one)
@@ -166,7 +170,8 @@ def test_the_attention_shown_is_the_named_reduction_on_tokens_of_the_text():
         ("all", (returned[0] + returned[1]).mean(1)[:, 0] / 2),
         ({"layers": 0, "head": 3}, returned[0][:, 3, 0]),
     ):
-        shown = of.shown_by(reduction).attention(Batch.of({name: some[name] for name in ("input_ids", "attention_mask", "token_type_ids")}, of.shown_by(reduction)))  # fmt: skip
+        other = of.shown_by(reduction)
+        shown = other.attention(Batch.of(some, other))
         expected = (row * inside).double()
         close(shown[:2], expected[:2] / expected[:2].sum(1, keepdim=True))
         assert not shown[2].any()
@@ -231,7 +236,9 @@ def test_texts_beyond_the_positions_are_cut_and_said_to_be():
     assert rows["truncated"][:] == [True, False] and rows["length"][:] == [12, 4] and len(rows["tokens"][0]) == 10
     pairs = of.rows(attnfaith_rows(["the old ship " * 9], ["a film"]))
     assert pairs["length"][:] == [12] and pairs["text_of_token"][0] == [0] * 7 + [1] * 2
-    with pytest.raises(SubjectError, match="a text of 20 tokens, and the model has 12 positions: encode the texts by `rows`"):
+    with pytest.raises(
+        SubjectError, match="a text of 20 tokens, and the model has 12 positions: encode the texts by `rows`"
+    ):
         of.check(rows.add_column("n", [20, 1]).remove_columns("length").rename_column("n", "length"))
 
 
@@ -242,7 +249,9 @@ def attnfaith_rows(words, others=None):
     return Dataset.from_dict(columns | ({} if others is None else {"text_pair": others}))
 
 
-@pytest.mark.parametrize(("kind", "limit"), [("bert", 64), ("roberta", 63), ("opt", 64), ("gpt2", 64), ("t5", None), ("xlnet", None)])
+@pytest.mark.parametrize(
+    ("kind", "limit"), [("bert", 64), ("roberta", 63), ("opt", 64), ("gpt2", 64), ("t5", None), ("xlnet", None)]
+)
 def test_the_limit_is_how_far_the_model_has_positions(kind, limit):
     """The longest text is read, and one token more is not, or has no place of its own."""
     model = classifier(kind)
@@ -260,7 +269,9 @@ def test_block_sparse_attention_is_read_where_it_is_full():
     assert of.max_length == 14
     of.predict(batch(of, (14,)))
     model.bert.set_attention_type("block_sparse")
-    with pytest.raises(SubjectError, match="texts of 40 positions are read by .* attentions, shorter ones by 2: .* in pieces"):
+    with pytest.raises(
+        SubjectError, match="texts of 40 positions are read by .* attentions, shorter ones by 2: .* in pieces"
+    ):
         of.predict(batch(of, (40,)))
 
 
@@ -272,11 +283,28 @@ def test_a_text_that_spells_a_marker_has_one_as_the_model_reads_it():
     assert of.attendable(some).sum() == 2 and of.attention(some).count_nonzero() == 2
 
 
+def test_an_encoder_and_decoder_answers_at_the_one_end_of_a_text():
+    of = subject("t5", {"layers": "last", "head": 0})
+    some = of.encode(["the old ship sank", "a film", ""])
+    assert of.read(some, rows=True).rows.nonzero().tolist() == [[0, 5], [1, 3], [2, 1]]
+    close(of.predict(of.encode(["a film"]))[0], of.predict(some)[1])
+    with pytest.raises(
+        SubjectError, match=r"^text '1' has 2 end markers \(token 2\), and T5ForSequenceClassification answers"
+    ):
+        of.encode(["a film", "the [SEP] ship"])
+    without = SelfAttention(of.model, tokenizer(markers=False))
+    with pytest.raises(SubjectError, match=r"^text '0' has 0 end markers"):
+        without.encode(["a film"])
+
+
 def test_pairs_have_the_tokens_of_both_texts():
     of = subject("bert")
     some = of.encode([("the old ship", "a film"), ("ship", "")])
     assert some["token_type_ids"][0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1] and of.attendable(some).sum(1).tolist() == [5, 1]
-    swapped = {**{name: some[name] for name in ("input_ids", "attention_mask")}, "token_type_ids": 1 - some["token_type_ids"]}
+    swapped = {
+        **{name: some[name] for name in ("input_ids", "attention_mask")},
+        "token_type_ids": 1 - some["token_type_ids"],
+    }
     assert not torch.equal(of.predict(Batch.of(swapped, of)), of.predict(some))
 
 

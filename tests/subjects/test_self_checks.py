@@ -41,7 +41,9 @@ def test_attention_that_ignores_the_position_bias_fails_logits(registered):
     """T5 hands its positions over beside the mask: without them it is another model, and nothing says so."""
     model = classifier("t5")
     model.set_attn_implementation(registered(plain_attention))
-    with pytest.raises(SubjectError, match=r"T5ForSequenceClassification fails the check 'logits': the hook's differ .* by 0\.\d"):
+    with pytest.raises(
+        SubjectError, match=r"T5ForSequenceClassification fails the check 'logits': the hook's differ .* by 0\.\d"
+    ):
         SelfAttention(model)
 
 
@@ -88,7 +90,7 @@ def in_one_piece(module, query, key, value, mask, scaling=1.0, **more):
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (not_used, "'use': logits stay the same when all rows of 'bert.encoder.layer.0.attention.self' are other ones"),
+        (not_used, "'use': logits stay the same when all weights of 'bert.encoder.layer.0.attention.self' are 0"),
         (other_weights, "'returned': the attention that it returns is not the one that weighed its values"),
         (too_much, r"'rows': in layer 0 rows sum to 1\.1 to 1\.1"),
         (in_one_piece, "'layers': it computes attention by scaled_dot_product_attention also under 'eager'"),
@@ -98,7 +100,9 @@ def test_a_wrong_function_in_the_models_own_file_is_refused(function, said, monk
     model = classifier("bert")
     model.set_attn_implementation("eager")
     monkeypatch.setattr(sys.modules[type(model).__module__], "eager_attention_forward", function)
-    with pytest.raises(SubjectError, match=f"^the attention of BertForSequenceClassification fails the check {said}.*measured$"):
+    with pytest.raises(
+        SubjectError, match=f"^the attention of BertForSequenceClassification fails the check {said}.*measured$"
+    ):
         SelfAttention(model)
 
 
@@ -180,7 +184,9 @@ def test_models_without_classes_to_choose_from_are_refused(fields, said):
 
 def test_a_model_that_reads_more_than_texts_fails_reading(monkeypatch):
     model = classifier("bert")
-    monkeypatch.setattr(model.bert, "forward", lambda *given, **more: (_ for _ in ()).throw(ValueError("pixel_values, please")))
+    monkeypatch.setattr(
+        model.bert, "forward", lambda *given, **more: (_ for _ in ()).throw(ValueError("pixel_values, please"))
+    )
     with pytest.raises(SubjectError, match="'reading': given token ids and a mask it says ValueError: pixel_values, please"):
         SelfAttention(model)
 
@@ -223,7 +229,12 @@ def test_own_implementation_is_back_after_a_refusal():
 
 
 def test_how_texts_are_read_together_and_whether_embeddings_are_given_is_found_out():
-    for kind, together in (("bert", "padded"), ("gpt2", "padded"), ("xlnet", "of one length"), ("convbert", "of one length")):
+    for kind, together in (
+        ("bert", "padded"),
+        ("gpt2", "padded"),
+        ("xlnet", "of one length"),
+        ("convbert", "of one length"),
+    ):
         assert SelfAttention(classifier(kind)).sites.together == together, kind
     without = SelfAttention(classifier("gpt2", pad_token_id=None)).sites
     assert without.together == "one at a time" and without.embeddings

@@ -109,7 +109,7 @@ def _tokenizer(given):
             raise ModelError(f"no tokenizer is loaded from {excerpt(str(given))}: {excerpt(error, 200)}") from error
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # made of nothing where there are no files of it
         raise ModelError(
-            f"no tokenizer is loaded from {excerpt(str(given))}: it has no words; copy tokenizer.json or the vocabulary there"
+            f"no tokenizer is loaded from {excerpt(str(given))}: it has no words: copy tokenizer.json or its vocabulary"
         )
     return tokenizer
 
@@ -171,8 +171,8 @@ def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
 
     Weights that are saved in half precision are read as float32, which changes none of them.
 
-    Raises ModelError for a model of another task, whose head would be drawn at random, one that brings its own code, and files
-    that cannot be loaded or lack weights.
+    Raises ModelError for a model of another task, whose head would be drawn at random, one that brings its own code, and
+    files that cannot be loaded or lack weights.
     """
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification

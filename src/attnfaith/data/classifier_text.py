@@ -3,10 +3,10 @@
 Shapes: L input positions of a text, markers included; T its tokens.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from attnfaith.data.subwords import read_tokens
-from attnfaith.errors import DatasetError
+from attnfaith.errors import DatasetError, excerpt
 
 
 ROLES = ("cls", "sep", "bos", "eos", "pad")
@@ -26,9 +26,9 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers
     """Encoded instances, a `datasets.Dataset`, from one with the columns instance_id, text and perhaps text_pair and label.
 
     max_length: the most input positions that the model reads; longer texts are cut (of a pair the longer one first) and
-    `truncated`. Columns: instance_id; input_ids and token_type_ids (where the tokenizer makes them) [L]; tokens and
-    word_of_token [T], of a pair those of the second text behind those of the first; text_of_token [T] (of pairs), 0 and 1;
-    labels, where there are any; length; truncated.
+    `truncated`. Columns: instance_id, text and, of pairs, text_pair; input_ids and token_type_ids (where the tokenizer makes
+    them) [L]; tokens and word_of_token [T], of a pair those of the second text behind those of the first; text_of_token [T]
+    (of pairs), 0 and 1; labels, where there are any; length; truncated.
 
     Raises DatasetError for a tokenizer that is not of the tokenizers library.
     """
@@ -51,7 +51,12 @@ def _features(pair: bool, labels: bool, tokenizer):
     from datasets import Features, List, Value
 
     ids, words = List(Value("int64")), List(Value("int64"))
-    kinds = {"instance_id": Value("string"), "input_ids": ids, "tokens": List(Value("string")), "word_of_token": words}
+    names = ("instance_id", "text", "text_pair")[: 3 if pair else 2]
+    kinds = {name: Value("string") for name in names} | {
+        "input_ids": ids,
+        "tokens": List(Value("string")),
+        "word_of_token": words,
+    }
     kinds |= {"text_of_token": words} if pair else {}
     kinds |= {"token_type_ids": ids} if "token_type_ids" in tokenizer.model_input_names else {}
     kinds |= {"labels": Value("int64")} if labels else {}
@@ -92,4 +97,46 @@ def _encode(rows, tokenizer, max_length, markers) -> dict[str, list]:
         made["labels"] = rows["label"]
     made["length"] = list(map(len, cut["input_ids"]))
     made["truncated"] = [count > length for count, length in zip(counts, made["length"], strict=True)]
-    return {"instance_id": rows["instance_id"], **made}
+    return {name: rows[name] for name in ("instance_id", "text", "text_pair") if name in rows} | made
+
+
+def without_tokens(parts: Sequence[str], ids: Sequence[int], stays: Sequence[bool], tokenizer) -> list[str]:
+    """A text, or a pair, without the characters of the tokens that do not stay; markers always do.
+
+    ids, stays: those of all input positions [L]. Of a text that was cut only what was read is there. White space on both
+    sides of what is gone becomes that of one side.
+
+    Raises DatasetError where these are not the tokens of this text, so that it cannot be rebuilt.
+    """
+    encoding = tokenizer(*parts, truncation=False, padding=False, verbose=False).encodings[0]
+    if list(encoding.ids) != list(ids):
+        encoding = tokenizer(*parts, truncation=True, max_length=len(ids), padding=False, verbose=False).encodings[0]
+    if list(encoding.ids) != list(ids):
+        raise DatasetError(
+            "a text cannot be rebuilt without some of its tokens: the tokenizer does not make these tokens of "
+            f"{excerpt(parts[0])}"
+        )
+    left = []
+    for number, part in enumerate(parts):
+        spans = [
+            (span, stay)
+            for span, stay, sequence in zip(encoding.offsets, stays, encoding.sequence_ids, strict=True)
+            if sequence == number and span[0] < span[1]
+        ]
+        left.append(_without_spans(part[: max((end for (_, end), _ in spans), default=0)], spans))
+    return left
+
+
+def _without_spans(text: str, spans) -> str:
+    gone = [False] * len(text)
+    for kept in (False, True):  # a character of two tokens stays with either
+        for (start, end), stay in spans:
+            if stay == kept:
+                gone[start:end] = [not stay] * (end - start)
+    result, cut = "", False
+    for character, is_gone in zip(text, gone, strict=True):
+        if is_gone:
+            cut = True
+        elif not (cut and character.isspace() and (not result or result[-1].isspace())):
+            result, cut = result + character, False
+    return result.rstrip() if cut else result

@@ -1,4 +1,4 @@
-"""What experiments on attention maps share: which layers and rows are changed, which weights of a row, and what is said then.
+"""What experiments on attention maps share: which layers and rows are changed, which weights of a row, what is said then.
 
 Shapes: B instances, N copies of instances, L input positions, H heads, C classes.
 """
@@ -14,7 +14,6 @@ from attnfaith.subjects.attention_hook import Edit
 from attnfaith.subjects.prefix import Prefix
 
 
-MAPS = frozenset({"attention maps"})
 LAYERS = ("shown", "last", "all")
 ROWS = ("all", "matter")
 MASKED = -5000.0

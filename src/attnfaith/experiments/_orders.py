@@ -81,9 +81,7 @@ def rank(scores: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarra
     return np.stack([np.lexsort((tie_breaker, -np.asarray(values, np.float64))) for values in scores])
 
 
-def limits(
-    orders: np.ndarray, exact_tokens: int, beam: int, bounds: Callable | None = None, whole_sizes: int = 1
-) -> Asking:
+def limits(orders: np.ndarray, exact_tokens: int, beam: int, bounds: Callable | None = None, whole_sizes: int = 1) -> Asking:
     """An `Asking` that returns the Limits of a text and the AOPC of orders (M,T); None of a text without tokens.
 
     Up to exact_tokens tokens all sets are asked about, and the best and worst chain of them found. Beyond, a beam of `beam`

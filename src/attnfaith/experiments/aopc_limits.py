@@ -65,7 +65,8 @@ def measure(
     given, probs = _subsets.scores(subject, batch), _subsets.whole(subject, batch)
     names, predicted = batch["instance_id"], probs.argmax(1)
     orders = [
-        rank([values[row] for values in given.values()], generator(seed, name, "aopc_limits")) for row, name in enumerate(names)
+        rank([values[row] for values in given.values()], generator(seed, name, "aopc_limits"))
+        for row, name in enumerate(names)
     ]
 
     def read(removed: list[np.ndarray]) -> list[np.ndarray]:

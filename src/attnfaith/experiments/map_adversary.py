@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from attnfaith._random import generator
-from attnfaith.experiments._maps import MAPS, Asked, Changed, check_layers, chosen_layers
+from attnfaith.experiments._maps import Asked, Changed, check_layers, chosen_layers
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.record import Column
 from attnfaith.subjects import asks
@@ -20,8 +20,8 @@ COLUMNS = {
     "map_adversary_attention": Column(
         ("T",),
         distribution=True,
-        doc="what would be shown under the maps that were found: the furthest from the model's own that keeps the prediction "
-        "within epsilon; the model's own where none was found",
+        doc="what would be shown under the maps that were found: the furthest from the model's own that keeps the "
+        "prediction within epsilon; the model's own where none was found",
     ),
     "map_adversary_probs": Column(("C",), distribution=True, doc="the prediction under these maps"),
     "map_adversary_jsd": Column(
@@ -42,7 +42,7 @@ COLUMNS = {
     ),
 }
 METRIC: dict[str, str] = {}  # of one other attention, not of draws
-NEEDS = MAPS
+NEEDS = frozenset({"attention maps"})
 COST = "draws"
 SPREAD = 1.0  # of the noise on log-weights that a search starts with
 PENALTY = 500.0
@@ -111,9 +111,7 @@ def measure(
 
     Source: Jain & Wallace 2019, section 4.2.2, for the one attention of their models; here maps are free, not their sum.
     """
-    check(
-        epsilon=epsilon, restarts=restarts, steps=steps, learning_rate=learning_rate, layers=layers, rows=rows
-    )
+    check(epsilon=epsilon, restarts=restarts, steps=steps, learning_rate=learning_rate, layers=layers, rows=rows)
     check_model(subject, None, layers=layers)
     made: dict[str, list] = {name: [] for name in COLUMNS}
     for row, name in enumerate(batch["instance_id"]):

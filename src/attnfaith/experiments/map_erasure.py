@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from attnfaith._random import generator
-from attnfaith.experiments._maps import MAPS, Asked, Changed, check_layers, chosen_layers
+from attnfaith.experiments._maps import Asked, Changed, check_layers, chosen_layers
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
@@ -52,7 +52,7 @@ def _columns() -> dict[str, Column]:
 
 
 COLUMNS = _columns()
-NEEDS = MAPS
+NEEDS = frozenset({"attention maps"})
 COST = "draws"
 METRIC = {"counterfactual_probs": "map_erasure_probs"}
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from attnfaith._random import generator
-from attnfaith.experiments._maps import MAPS, Asked, Changed, check_layers, chosen_layers
+from attnfaith.experiments._maps import Asked, Changed, check_layers, chosen_layers
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
@@ -20,7 +20,7 @@ COLUMNS = {
         "and head of the chosen layers",
     ),
 }
-NEEDS = MAPS
+NEEDS = frozenset({"attention maps"})
 COST = "draws"
 METRIC = {"counterfactual_probs": "map_permuted_probs"}
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from attnfaith.experiments._maps import MAPS, Asked, Changed, check_layers, chosen_layers
+from attnfaith.experiments._maps import Asked, Changed, check_layers, chosen_layers
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
@@ -16,7 +16,7 @@ COLUMNS = {
         doc="class probabilities when every row of the chosen layers is uniform over what it attends to",
     ),
 }
-NEEDS = MAPS
+NEEDS = frozenset({"attention maps"})
 COST = "reading"
 METRIC: dict[str, str] = {}  # of one other attention, not of draws
 OVER = ("text", "all")

@@ -1,6 +1,5 @@
 """Attention on markers: the share of what is shown that lies on no word of the text."""
 
-from attnfaith.experiments._maps import MAPS
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
@@ -13,7 +12,7 @@ COLUMNS = {
         "divided by its sum; of a model with attention sinks, on these too",
     ),
 }
-NEEDS = MAPS
+NEEDS = frozenset({"attention maps"})
 COST = "reading"
 METRIC: dict[str, str] = {}  # a number, no attention and no prediction
 

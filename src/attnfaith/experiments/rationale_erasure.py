@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnfaith._random import generator
-from attnfaith.experiments._subsets import distinct, read_parts, scores, whole
+from attnfaith.experiments._subsets import check_absent, check_absent_model, distinct, read_parts, scores, whole
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
@@ -36,7 +36,7 @@ COLUMNS = {
         ("M", "S"),
         "float64",
         undefined="the measure is undefined here, or the text is empty",
-        doc="the same when the share ranked first is deleted",
+        doc="the same when the share ranked first is taken away",
     ),
     "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
     "rationale_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the text without any token"),
@@ -46,8 +46,9 @@ COST = "tokens"
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 
 
-def check(shares: Sequence[float] = SHARES) -> None:
-    """Raises ValueError unless shares are numbers above 0, below 1 and increasing."""
+def check(shares: Sequence[float] = SHARES, absent: str = "deleted") -> None:
+    """Raises ValueError unless shares are numbers above 0, below 1 and increasing, and for an absence that there is not."""
+    check_absent(absent)
     numbers = isinstance(shares, Sequence) and all(
         isinstance(share, int | float) and not isinstance(share, bool) for share in shares
     )
@@ -55,14 +56,19 @@ def check(shares: Sequence[float] = SHARES) -> None:
         raise ValueError(f"shares is {shares!r}; give increasing shares of the tokens, each above 0 and below 1")
 
 
+def check_model(subject, dataset, *, shares: Sequence[float] = SHARES, absent: str = "deleted") -> None:
+    """Raises SubjectError for an absence that the subject cannot read."""
+    check_absent_model(subject, absent, "rationale_erasure")
+
+
 @asks(NEEDS)
-def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES) -> dict[str, list]:
+def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, absent: str = "deleted") -> dict[str, list]:
     """What the model says of the tokens that each measure ranks first, and of the text without them.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
     evidence for the class. Equal scores are put in a random order, drawn once per text and the same for all measures, so
-    that neither the place of a token nor luck sets two measures apart. Tokens are deleted, not masked, and the rest is read
-    anew (`_subsets.read_parts`).
+    that neither the place of a token nor luck sets two measures apart. Tokens are deleted, not masked, unless `absent` says
+    otherwise (`subjects.parts.read_parts` says what there is), and the rest is read anew.
 
     With p the probability of the class that is predicted for the whole text: p(whole) - p(kept) is sufficiency (small is
     good), p(whole) - p(removed) comprehensiveness (large is good); the same numbers in the order of the shares, between
@@ -78,14 +84,15 @@ def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES) 
 
     Source: DeYoung et al. 2020, section 4.2 (sufficiency, comprehensiveness); Petsiuk et al. 2018 (insertion, deletion).
     """
-    check(shares)
+    check(shares, absent)
+    check_model(subject, None, absent=absent)
     given, probs = scores(subject, batch), whole(subject, batch)
     asked = [
         rationales([values[row] for values in given.values()], shares, generator(seed, name, "rationale_erasure"))
         for row, name in enumerate(batch["instance_id"])
     ]
     parts, numbers = zip(*(distinct(_parts(kept)) for kept in asked), strict=True)
-    said = read_parts(subject, batch, parts)
+    said = read_parts(subject, batch, parts, absent)
     columns: dict[str, list] = {name: [] for name in COLUMNS}
     for row, number in enumerate(numbers):
         predicted = int(probs[row].argmax())

@@ -8,14 +8,14 @@ import numpy as np
 from attnfaith._random import generator
 from attnfaith.experiments import _subsets
 from attnfaith.experiments._orders import answered, check_search, columns, limits, rank
-from attnfaith.experiments._readout import AFFINE, Readout, read_out, softmax
+from attnfaith.experiments._readout import Readout, read_out, softmax
 from attnfaith.experiments.aopc_limits import as_columns
 from attnfaith.subjects import asks
 
 
 AFTER = True  # the measures whose orders it judges are measured first
 COLUMNS = columns("weight_aopc_limits", "without weight")
-NEEDS = frozenset({AFFINE})
+NEEDS = frozenset({"affine read-out"})
 COST = "reading"
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 ROUNDS = 100  # of Dinkelbach's method, which needs a handful
@@ -35,10 +35,10 @@ def measure(subject, batch, *, seed: int = 0, exact_tokens: int = 12, beam: int 
 
     Bounds beyond exact_tokens. The log-odds of the predicted class c against a rival j, from the tokens S that keep their
     weight, are sum_S m_t / sum_S a_t with m_t = a_t ((w_c - w_j) . h_t + b_c - b_j). Of all S of one size the greatest such
-    ratio is found by Dinkelbach's method: x is the greatest ratio when the tokens of largest m_t - x a_t sum to 0; each round
-    is a sort. With two classes p rises with the one ratio, and the bounds of each size are exact; with more, p is at most
-    what the rival that does best leaves, and at least what all rivals at their best would. Best sets of different sizes need
-    not contain one another; so the mean over sizes bounds what an order can reach, and need not be reached.
+    ratio is found by Dinkelbach's method: x is the greatest ratio when the tokens of largest m_t - x a_t sum to 0; each
+    round is a sort. With two classes p rises with the one ratio, and the bounds of each size are exact; with more, p is at
+    most what the rival that does best leaves, and at least what all rivals at their best would. Best sets of different
+    sizes need not contain one another; so the mean over sizes bounds what an order can reach, and need not be reached.
 
     Undefined (NaN): a text without tokens; a measure with a NaN score. Raises ValueError as `check` says.
 

@@ -14,16 +14,18 @@ from attnfaith.subjects import Batch, Subject
 from attnfaith.subjects.parts import TOKENS_AT_ONCE, item_places, read_parts
 
 
+ABSENCES = {"delete": "deleted", "retokenise": "retokenised", "mask_token": "mask_token", "hide": "hidden"}
+"""Ways of taking a token away, as measures name them, and what `parts.read_parts` calls them."""
 PLACES_AT_ONCE = 2**19  # weights of attentions dealt with together
 
 
 @torch.no_grad()
-def without_token(subject: Subject, batch: Batch) -> torch.Tensor:
-    """Logits of the text without each token ("token deletion"), read anew."""
-    if "layers" in subject.capabilities:
+def without_token(subject: Subject, batch: Batch, absent: str = "deleted") -> torch.Tensor:
+    """Logits of the text without each token, read anew; absent: one of `parts.ABSENT`, which says what that needs."""
+    if "layers" in subject.capabilities and absent == "deleted":
         return removal.logits_without(subject, batch)
     counts = subject.attendable(batch).sum(1).tolist()
-    return _at_tokens(subject, batch, read_parts(subject, batch, [~np.eye(count, dtype=bool) for count in counts]))
+    return _at_tokens(subject, batch, read_parts(subject, batch, [~np.eye(count, dtype=bool) for count in counts], absent))
 
 
 @torch.no_grad()

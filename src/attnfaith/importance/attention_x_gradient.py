@@ -2,8 +2,7 @@
 
 import torch
 
-from attnfaith.importance._explained import check_data, check_target, explained
-from attnfaith.importance._inputs import gradients
+from attnfaith.importance._explained import check_data, check_target, explaining
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks
 
@@ -17,7 +16,7 @@ COLUMNS = {
         doc="a df/da of a token's attention a, f what is explained",
     ),
 }
-NEEDS = frozenset({"intervention"})
+NEEDS = frozenset({"attention gradients"})
 COST = "reading"
 
 check, check_model = check_target, check_data
@@ -29,16 +28,15 @@ def measure(subject, batch, *, seed: int = 0, target="predicted", output: str = 
 
     f is what `_explained.explaining` makes of target and output. A logit that is affine in attention has df/da_t = w . h_t,
     and this is `exact_contribution`. At the word level of a hierarchical model attention moves the sentence vectors as well.
-    Signed; a token without attention has exactly 0.
+    Of a stack of
+    layers it is the sum over the layers and heads that the subject's reduction takes, of all of them where that is rollout
+    or flow, and over the rows that matter. Signed; a token without attention has exactly 0.
 
     Raises ValueError as `_explained.explaining` says.
 
     Source: Serrano & Smith 2019, whose f is the probability of the predicted class.
     """
-    attention = subject.attention(batch)
-    with torch.enable_grad():
-        weights = attention.detach().requires_grad_()
-        f = explained(subject.intervene(batch, weights), batch, target, output)
-        (slopes,) = gradients(f, [weights])
-    products = torch.where(attention == 0, 0.0, attention.double() * slopes.double())
+    with torch.no_grad():
+        f = explaining(subject.predict(batch), batch, target, output)
+    products = subject.attention_products(batch, lambda logits, rows: f[rows](logits))
     return {"importance_attention_x_gradient": ragged(products.float().cpu(), subject.attendable(batch).cpu())}

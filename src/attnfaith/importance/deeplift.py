@@ -61,10 +61,10 @@ def measure(
 
     Where a tanh, a sigmoid or a ReLU stands between, m goes through it by (f(x) - f(b)) / (x - b), of the text and of the
     text with all its tokens at their baseline, instead of by its slope. captum has this rule for nothing else that is in
-    these models: what projections, self-attention, layer normalisation, products with attention, and the steps of an LSTM
-    or GRU do is taken by its slope at the text, so that for a BiLSTM this is nearer to gradient times input than to the
-    paper. The part of f - f at the baseline that is missed by this is `deeplift_residual`; it is 0 for a model of dense
-    layers, nonlinearities and uniform attention.
+    these models: what projections, self-attention, layer normalisation, GELU and SiLU, products with attention, and the
+    steps of an LSTM or GRU do is taken by its slope at the text, so that for a BiLSTM this is nearer to gradient times input
+    than to the paper. The part of f - f at the baseline that is missed by this is `deeplift_residual`; it is 0 for a model
+    of dense layers, nonlinearities and uniform attention.
 
     b: zeros, the embedding of padding, or the mean of those of the vocabulary but padding's; markers and a second text stay
     what they are, and have no part. f is what `_explained.explaining` makes of target and output. Of a hierarchical model a

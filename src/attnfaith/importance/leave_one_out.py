@@ -6,9 +6,10 @@ Shapes: B instances, T tokens, H hidden, C classes.
 import torch
 
 from attnfaith.importance._inputs import STATES, attended
-from attnfaith.importance._removal import without_state, without_state_reprojected, without_token
+from attnfaith.importance._removal import ABSENCES, without_state, without_state_reprojected, without_token
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import asks
+from attnfaith.subjects import asks, require
+from attnfaith.subjects.parts import ABSENT
 
 
 COLUMNS = {
@@ -30,9 +31,20 @@ COST = "tokens"
 COLUMN_NEEDS = {name: STATES for name in COLUMNS if name.endswith("_hidden")}
 
 
+def check(by: str = "delete") -> None:
+    """Raises ValueError for a way of taking a token away that there is not."""
+    if by not in ABSENCES:
+        raise ValueError(f"by={by!r} is no way to leave a token out; choose one of {', '.join(ABSENCES)}")
+
+
+def check_model(subject, dataset, *, by: str = "delete") -> None:
+    """Raises SubjectError for a way that the subject cannot go."""
+    require(subject, {ABSENT[ABSENCES[by]]}, f"leave_one_out with by='{by}'")
+
+
 @asks(NEEDS)
 @torch.no_grad()
-def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
+def measure(subject, batch, *, seed: int = 0, by: str = "delete") -> dict[str, list]:
     """Total variation distances between the prediction and the one without each token (two classes: |change of p|).
 
     importance_leave_one_out: the token is deleted from the text (positions move up, markers stay), which is encoded and
@@ -46,16 +58,24 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
     whose weight or score is removed leave the sentence encoder another vector to read (`WordLevel`); re-projecting, at both
     levels, is then not renormalising under any projection.
 
+    by: another way to take the token away than "delete", for importance_leave_one_out alone: "retokenise", its characters
+    are gone and the rest of the text is divided into tokens anew, which may be others; "mask_token", the tokenizer's mask
+    token is in its place; "hide", it keeps its place and no layer's attention may look at it.
+
+    Raises ValueError as `check` says, and SubjectError for a way that the subject cannot go.
+
     Source: Jain & Wallace 2019, algorithm 1; Meister et al. 2021, eq. 6.
     """
+    check(by)
+    check_model(subject, None, by=by)
     probs, mask = subject.predict(batch).double().softmax(-1), subject.attendable(batch).cpu()
     states, distances = "states" in subject.capabilities, []
     if states:
         distances = list(_of_states(subject, batch, probs))
-    if states and not subject.contextual:
+    if states and not subject.contextual and by == "delete":
         deleted = distances[1]  # no other state depends on the token: deleting it is removing its state
     else:
-        deleted = _distance(without_token(subject, batch), probs)
+        deleted = _distance(without_token(subject, batch, ABSENCES[by]), probs)
     values = zip(COLUMNS, (deleted, *distances), strict=False)  # of states where there are any
     return {name: ragged(value.float().cpu(), mask) for name, value in values}
 

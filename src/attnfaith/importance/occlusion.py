@@ -5,6 +5,7 @@ import torch
 from attnfaith.importance._explained import check_data, check_target, explaining
 from attnfaith.importance._inputs import STATES, attended, item_sums
 from attnfaith.importance._removal import (
+    ABSENCES,
     with_token_replaced,
     without_state,
     without_state_reprojected,
@@ -12,6 +13,7 @@ from attnfaith.importance._removal import (
 )
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks, require
+from attnfaith.subjects.parts import ABSENT
 
 
 COLUMNS = {
@@ -32,7 +34,10 @@ COLUMNS = {
 NEEDS = frozenset({"token deletion"})
 COST = "tokens"
 COLUMN_NEEDS = {"importance_occlusion_hidden": STATES}
-WAYS = {"delete": "token deletion", "zero": "embeddings", "unknown": "embeddings", "mask": "states"}
+WAYS = {
+    **{"delete": "token deletion", "zero": "embeddings", "unknown": "embeddings", "mask": "states"},
+    **{way: ABSENT[absent] for way, absent in ABSENCES.items()},
+}
 """How a token may be taken away, and what a subject must be able to do for it."""
 
 
@@ -58,7 +63,9 @@ def measure(
 
     f is what `_explained.explaining` makes of target and output; the class is that of the whole text. by: "delete", the
     token is gone and later ones move up; "zero", its embedding is 0; "unknown", it is the unknown word; "mask", the encoder
-    reads it and attention may not look at it, the scores of the others are projected again. Of a hierarchical model all
+    reads it and attention may not look at it, the scores of the others are projected again; "retokenise", its characters are
+    gone and the rest of the text is divided into tokens anew, which may be others; "mask_token", the tokenizer's mask token
+    is in its place; "hide", it keeps its place and no layer's attention may look at it. Of a hierarchical model all
     words of a sentence are, and "zero" and "unknown" leave a sentence of as many words. The occlusion of states is the same
     for every way. Signed: evidence for what is explained ranks first; leave_one_out is the distance of the whole prediction
     and has no sign. Exactly 0 where what takes a token's place is what was there, and where a state without weight goes.
@@ -86,8 +93,8 @@ def _occlusion(subject, batch, f, whole: torch.Tensor, by: str) -> torch.Tensor:
         encoded, attention = attended(subject, batch)
         falls = whole - f(without_state_reprojected(subject, encoded))
         return falls.masked_fill((attention == 0) & subject.ignores_weightless, 0.0)
-    if by == "delete":
-        return whole - f(without_token(subject, batch))
+    if by in ABSENCES:
+        return whole - f(without_token(subject, batch, ABSENCES[by]))
     embedded, items = subject.embed(batch), subject.items(batch)
     filling = torch.zeros_like(embedded[0, 0]) if by == "zero" else subject.vocabulary()[subject.unknown_token_id]
     differs = (embedded != filling).any(-1)

@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 
+from attnfaith.subjects.attention_hook import Edit
 from attnfaith.subjects.pooled import Pooled
 from attnfaith.subjects.protocol import CAPABILITIES, Batch, Subject, SubjectError, require
 from attnfaith.subjects.self_attention import SelfAttention
@@ -90,6 +91,7 @@ def columns_of(producer, subject: Subject) -> dict:
 
 __all__ = [
     "Batch",
+    "Edit",
     "Pooled",
     "SelfAttention",
     "Subject",

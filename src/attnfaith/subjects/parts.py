@@ -12,7 +12,13 @@ import torch
 from attnfaith.subjects.protocol import Batch, Subject, require
 
 
-ABSENT = {"deleted": "token deletion", "zero": "embeddings"}
+ABSENT = {
+    "deleted": "token deletion",
+    "zero": "embeddings",
+    "mask_token": "mask token",
+    "hidden": "token hiding",
+    "retokenised": "texts",
+}
 """What may become of items that are taken away, and what a subject must be able to do for it."""
 TOKENS_AT_ONCE = 2**13  # padded tokens of parts that are read together
 
@@ -31,8 +37,11 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
     """Logits (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.
 
     absent: what becomes of the others. "deleted": what follows moves up, and of a hierarchical model a sentence without
-    words is gone. "zero": their embeddings are zeros. Begin and end markers and a second text stay. Each part is read as a
-    text of its own; those of all instances run together by length, at most TOKENS_AT_ONCE padded tokens at once.
+    words is gone. "zero": their embeddings are zeros. "mask_token": the mask token is in their place. "hidden": they keep
+    their places, and no attention may look at them. "retokenised": the characters of these tokens are gone, and the rest of
+    the text is divided into tokens anew, which may be others. Begin and end markers and a second text that is not attended
+    to stay. Each part is read as a text of its own; those of all instances run together by length, at most TOKENS_AT_ONCE
+    padded tokens at once.
 
     Raises SubjectError for a subject that cannot do so.
     """
@@ -40,7 +49,7 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
     owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     where, present = item_places(subject, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
     stays = np.concatenate([_positions(*one) for one in zip(where, present, parts, strict=True)])
-    lengths = (stays if absent == "deleted" else present[owner]).sum(1)
+    lengths = (stays if absent in ("deleted", "retokenised") else present[owner]).sum(1)
     logits = np.empty((len(stays), subject.num_labels))
     for chosen in _by_length(lengths):
         logits[chosen] = _read(subject, batch, owner[chosen], stays[chosen], absent)
@@ -68,7 +77,16 @@ def _read(subject: Subject, batch: Batch, owner: np.ndarray, stays: np.ndarray, 
     """Logits (V,C) of the texts `owner` (V,), of each the positions (V,L) that stay."""
     rows, stays = (torch.from_numpy(values).to(subject.device) for values in (owner, stays))
     if absent == "deleted":
-        return subject.predict(subject.keep(batch.take(rows), stays)).double().cpu().numpy()
-    texts = batch.take(rows, int(batch["attention_mask"][rows].sum(1).max()))
-    embedded = subject.embed(texts)
-    return subject.predict(texts, embedded * stays[:, : embedded.shape[1], None]).double().cpu().numpy()
+        texts = subject.keep(batch.take(rows), stays)
+    elif absent == "retokenised":
+        texts = subject.retokenised(batch.take(rows), stays)
+    else:
+        texts = batch.take(rows, int(batch["attention_mask"][rows].sum(1).max()))
+        stays = stays[:, : texts["input_ids"].shape[1]]
+        gone = texts["attention_mask"].bool() & ~stays
+        if absent == "zero":
+            embedded = subject.embed(texts)
+            return subject.predict(texts, embedded * stays.unsqueeze(2)).double().cpu().numpy()
+        name, value = ("attention_mask", 0) if absent == "hidden" else ("input_ids", subject.mask_token_id)
+        texts[name] = texts[name].masked_fill(gone, value)
+    return subject.predict(texts).double().cpu().numpy()

@@ -15,7 +15,8 @@ from attnfaith.data.in_memory import in_memory
 from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.outputs import digest_model
-from attnfaith.subjects.protocol import CAPABILITIES, TEXT, Batch, SubjectError
+from attnfaith.subjects.attention_products import products_of_intervention
+from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError
 from attnfaith.subjects.word_level import WordLevel
 
 
@@ -29,7 +30,7 @@ class Pooled:
     """
 
     kind = "attention classifiers of this package"
-    can = frozenset(CAPABILITIES) - {"attention maps"}
+    can = frozenset(CAPABILITIES) - MAPS - OF_TOKENIZERS
 
     def __init__(self, stages, tokenizer=None):
         self.stages, self.tokenizer = stages, tokenizer
@@ -179,6 +180,17 @@ class Pooled:
         """As `Subject` says: states held fixed."""
         encoded = self.encoded(batch)
         return self.decode(encoded.hidden, attention, encoded.query)
+
+    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
+        """As `Subject` says, in float64: one sum, of states."""
+        hidden, mask, _ = self.encoded(batch)
+        attention = self.attention(batch)
+        for row, inside in enumerate(mask):
+            yield row, (attention[row, inside].double().unsqueeze(1) * hidden[row, inside].double()).unsqueeze(0)
+
+    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
+        """As `Subject` says: states held fixed, and nothing renormalised."""
+        return products_of_intervention(self, batch, explain)
 
     def encoded(self, batch: Batch, embedded: torch.Tensor | None = None) -> Encoded:
         """Stage 1: states (B,T,H), which places there are (B,T), and what the decoder is told besides; kept in the batch.

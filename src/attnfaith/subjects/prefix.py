@@ -58,7 +58,7 @@ class Prefix:
 
 
 def prefix_of(model, texts: dict[str, torch.Tensor], first: int) -> Prefix | None:
-    """What a model computes of texts (B,L) before map number `first` is made; None where reading from it says something else.
+    """What a model computes of texts (B,L) before map number `first` is made; None where reading from it says otherwise.
 
     Costs a forward pass, and one of what comes after.
     """

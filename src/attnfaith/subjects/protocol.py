@@ -4,7 +4,7 @@ Shapes: B instances, L input positions, T places of attention, C classes, K atte
 V vocabulary.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -24,12 +24,33 @@ CAPABILITIES = {
     "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites, in_double",
     "weighted sums": "what its attention weighs is known, and that nothing else is made of attention: states, or attention "
     "maps",
+    "stacked maps": "its maps are over one text, each over what the layer before gave, so that they can be multiplied: read",
+    "weighed vectors": "its attention weighs vectors, which it gives: summands",
+    "layer states": "its layers are a chain of modules over one text, which can be read and be given other states: layers, "
+    "each_layer",
+    "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers, parts",
+    "attention gradients": "gradients reach the attention that it shows: attention_products",
+    "backward rules": "gradients of it can follow rules that share out what is explained: relevance, check_rules",
+    "mask token": "its tokenizer has a token that stands for a hidden one, mask_token_id; where there is none take the "
+    "unknown word, or hide tokens",
+    "token hiding": "its attention can be kept from tokens, which keep their places: its logits do not depend on a token "
+    "whose attention_mask is 0",
+    "texts": "its batches hold their texts, which can be tokenised anew without some of their tokens: retokenised",
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
 """What a subject may be able to do, and the methods that do it. A producer names those it NEEDS."""
 
+MAPS = frozenset({"attention maps", "stacked maps", "layer states", "layer parts", "backward rules"})
+"""What only a stack of layers can do."""
+
+OF_TOKENIZERS = frozenset({"mask token", "token hiding", "texts"})
+"""What takes tokens away as a model of transformers, and its tokenizer, know how to."""
+
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
 """What a batch holds of each input position."""
+
+TEXTS = ("text", "text_pair")
+"""What a batch holds of each instance where its texts are known."""
 
 COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced")
 """What a subject or a producer keeps in a batch, so that it is made once."""
@@ -54,7 +75,8 @@ class Batch(dict):
     """Instances as a subject reads them, by name.
 
     input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); answer_mask (B,C) bool where instances name their
-    possible classes; the lists instance_id and label (None where unknown). What is in COMPUTED is kept here once it is made:
+    possible classes; the lists instance_id and label (None where unknown) and, of subjects with "texts", text and text_pair.
+    What is in COMPUTED is kept here once it is made:
     such a batch belongs to the subject that it was opened for, its `owner`.
     """
 
@@ -100,7 +122,8 @@ class Batch(dict):
         batch = Batch({name: self[name][rows, :length] for name in TEXT if self.get(name) is not None})
         if self.get("answer_mask") is not None:
             batch["answer_mask"] = self["answer_mask"][rows]
-        batch |= {name: [self[name][row] for row in rows.tolist()] for name in ("instance_id", "label")}
+        names = ("instance_id", "label", *(name for name in TEXTS if self.get(name) is not None))
+        batch |= {name: [self[name][row] for row in rows.tolist()] for name in names}
         batch.owner = self.owner
         return batch
 
@@ -125,10 +148,12 @@ class Subject(Protocol):
     kind: str  # of this subject, for people
     can: frozenset[str]  # the capabilities that a subject of this kind may have
     capabilities: frozenset[str]  # those of CAPABILITIES that this one has
+    lacks: Mapping[str, str]  # why it has not those of `can` that it lacks, as far as that is known; may be left out
     num_labels: int
     device: torch.device
     pad_token_id: int | None
     unknown_token_id: int
+    mask_token_id: int | None  # "mask token"
     level: str  # what attention is over: "token", "sentence", or "word" of a hierarchical model
     class_names: Sequence[str]  # of a record, () where classes have none
 
@@ -189,11 +214,32 @@ class Subject(Protocol):
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """The texts with the input positions `stays` (B,L) alone; what follows moves up ("token deletion")."""
 
+    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
+        """Of each instance, by number, the summands (S,T,H), T its attendable tokens, of S weighted sums that attention
+        makes: the vector that a token adds to each ("weighed vectors"). An instance may come several times, each time with
+        other sums.
+        """
+
+    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """The texts without the characters of the input positions that do not stay (B,L), tokenised anew ("texts")."""
+
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T) ("intervention").
 
         The subject's own attention gives its prediction.
         """
+
+    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
+        """(B,T): each weight times the slope in it of explain(logits (n,C), rows (n,)) -> (n,) ("attention gradients")."""
+
+    def relevance(self, batch: Batch, explain, rules: str | None, inputs: str):
+        """`attnfaith.subjects.relevance.Shares`: gradient times input, by rules ("backward rules").
+
+        explain(logits (n,C), rows (n,)) -> (n,) or (n,K).
+        """
+
+    def check_rules(self, inputs: str) -> None:
+        """Raises SubjectError for a model that has a part which the rules are not for ("backward rules")."""
 
 
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:
@@ -209,6 +255,8 @@ def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Seque
     having = sorted(kind.kind for kind in kinds() if set(needs) <= kind.can)
     message = f"'{who}' needs " + " and ".join(f"'{name}' ({CAPABILITIES[name]})" for name in lacking)
     message += f", which this subject ({subject.kind}) lacks; subjects that can have it: {', '.join(having) or 'none'}"
+    if why := [said for name, said in getattr(subject, "lacks", {}).items() if name in lacking]:
+        message += f"; of this one {' and '.join(why)}"
     if measures is not None:
         message += f"; measures that this subject can have: {', '.join(measures) or 'none'}"
     raise SubjectError(message)

@@ -6,39 +6,33 @@ embedding, D the size of a head's values.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cached_property
 
 import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
-from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
+from attnfaith.subjects.attention_products import products_of_maps
+from attnfaith.subjects.classifier_facts import (
+    check_finite,
+    check_kind,
+    digest_classifier,
+    end_token,
+    identity_of,
+    position_limit,
+)
+from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
+from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.prefix import Prefix, prefix_of
-from attnfaith.subjects.protocol import TEXT, Batch, SubjectError
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
+from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengths_of
 from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.self_checks import Sites, checked, eager, vocabulary_size
-
-
-@dataclass(frozen=True)
-class Read:
-    """What a model makes of a batch: logits (B,C), and its maps over input positions, first layer first; weights
-    (B,H,L,L), values (B,H,L,D) and outputs (B,H,L,D), 0 behind shorter texts. rows (B,L): the rows of the last of them that
-    matter, None where they were not asked for.
-    """
-
-    logits: torch.Tensor
-    maps: list[Map] = field(default_factory=list)
-    rows: torch.Tensor | None = None
-
-
-class Held(Edit):
-    """Attention that no gradient flows through."""
-
-    def weights(self, number, weights):
-        return weights.detach()
+from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
+from attnfaith.subjects.retokenising import retokenised
+from attnfaith.subjects.self_checks import Sites, checked, eager, probe, vocabulary_size
 
 
 class SelfAttention:
@@ -58,7 +52,12 @@ class SelfAttention:
     """
 
     kind = "text classifiers of transformers"
-    can = frozenset({"embeddings", "held attention", "token deletion", "attention maps", "weighted sums", "intervention"})
+    can = (
+        MAPS
+        | OF_TOKENIZERS
+        | {"embeddings", "held attention", "attention gradients", "token deletion"}
+        | {"intervention", "weighed vectors", "weighted sums"}
+    )
     contextual = True
     level = "token"
 
@@ -69,8 +68,6 @@ class SelfAttention:
         self.config, self.num_labels = model.config, model.config.num_labels
         self.sites: Sites = checked(self)
         self.reduction.chosen(len(self.sites.layers))
-        self.capabilities = self.can - (set() if self.reduction.one_head else {"intervention"})
-        self.capabilities -= set() if self.sites.embeddings else {"embeddings", "held attention"}
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
@@ -90,7 +87,6 @@ class SelfAttention:
         other.__dict__ |= self.__dict__
         other.reduction = Reduction.of(reduction)
         other.reduction.chosen(len(self.sites.layers))
-        other.capabilities = self.capabilities - {"intervention"} | ({"intervention"} if other.reduction.one_head else set())
         return other
 
     def in_double(self) -> "SelfAttention":
@@ -99,6 +95,30 @@ class SelfAttention:
         other.__dict__ |= self.__dict__
         other.model = copy.deepcopy(self.model).double()
         return other
+
+    @property
+    def lacks(self) -> dict[str, str]:
+        """As `Subject` says."""
+        lacks = dict(self.sites.lacks)
+        if not self.reduction.one_head:
+            lacks["intervention"] = "what is shown is not the attention of one head"
+        if not self.sites.embeddings:
+            needing = ("embeddings", "held attention", "backward rules")
+            lacks |= dict.fromkeys(needing, "no table of tokens is asked for the ids as they are")
+        if self.mask_token_id is None:
+            lacks["mask token"] = "its tokenizer has none"
+        if not self.sites.hides:
+            lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
+        if self.tokenizer is None:
+            lacks["texts"] = "its tokenizer is not known"
+        if self.reduction.way != "mean":
+            lacks["weighed vectors"] = f"what {self.reduction.way} gives weighs no vectors"
+        return lacks
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """As `Subject` says."""
+        return self.can - set(self.lacks)
 
     @property
     def device(self) -> torch.device:
@@ -123,6 +143,11 @@ class SelfAttention:
         return self.pad_token_id if number is None else number
 
     @property
+    def mask_token_id(self) -> int | None:
+        """The token that stands for a hidden one; None where the tokenizer has none."""
+        return getattr(self.tokenizer, "mask_token_id", None)
+
+    @property
     def markers(self) -> frozenset[int]:
         """The ids that are no part of a text."""
         return markers_of(self.model.config if self.tokenizer is None else self.tokenizer) | {self.pad_token_id}
@@ -145,7 +170,20 @@ class SelfAttention:
             raise SubjectError(
                 f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
             )
+        self._check_ends(rows)
         return rows
+
+    def _check_ends(self, rows) -> None:
+        """An encoder–decoder reads its answer at the last end marker of a text, and wants as many in each."""
+        end = end_token(self.model)
+        if end is None:
+            return
+        for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
+            if ids.count(end) != 1:
+                raise SubjectError(
+                    f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(self.model).__name__} answers "
+                    "at the one behind a text: take spelled ones out, or give the model's own tokenizer, which puts it there"
+                )
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
@@ -167,6 +205,7 @@ class SelfAttention:
             self.pad_token_id,
         )
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
         return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
@@ -193,6 +232,10 @@ class SelfAttention:
         """As `Subject` says: ids are taken away, and texts are not divided into tokens anew."""
         rest = {name: values for name, values in batch.items() if name in ("instance_id", "label")}
         return Batch.of({**keep_positions(batch, stays, self.pad_token_id), **rest}, self)
+
+    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """As `Subject` says. Raises SubjectError for a batch that does not hold its texts, or not these."""
+        return retokenised(self, batch, stays)
 
     # ---------------------------------------------------------------------------------------- model
 
@@ -241,7 +284,7 @@ class SelfAttention:
 
     @torch.no_grad()
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of `attention` (B,L), and the share (B,) of the reduced row that lies on markers; kept in the batch."""
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers; kept in the batch."""
         if "reduced" not in batch:
             batch["reduced"] = self._reduced(batch)
         return batch["reduced"]
@@ -254,8 +297,8 @@ class SelfAttention:
         weights = self.reduction([one.weights for one in read.maps], read.rows).double()
         if bool((nothing := ~read.rows.any(1)).any()):
             raise SubjectError(
-                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says (such "
-                "as where a tanh gives exactly 1): no row of its attention can be shown"
+                f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says ("
+                "such as where a tanh gives exactly 1): no row of its attention can be shown"
             )
         inside = self.attendable(batch)
         on_text = torch.where(inside, weights, 0.0)
@@ -281,7 +324,7 @@ class SelfAttention:
             batch["prefix"] = self.prefix(batch, layer)
         owner = torch.arange(count, device=self.device).repeat_interleave(draws)
         of_text = (part[owner] for part in (self.attendable(batch), self.matter(batch)))
-        edit = _Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), *of_text)
+        edit = Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), *of_text)
         logits = self.edited(batch, owner, edit, batch.get("prefix"))
         return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
 
@@ -320,18 +363,14 @@ class SelfAttention:
         edit that is of them.
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
-        if self.sites.together == "padded":
+        groups = self.groups(batch)
+        if len(groups) == 1 and groups[0][1] == batch["input_ids"].shape[1]:
             return self._read(batch, edit, embedded, keep, rows, after)
-        lengths = _lengths(batch["attention_mask"])
-        groups = [(lengths == length).nonzero().squeeze(1) for length in lengths.unique()]
-        if self.sites.together == "one at a time":
-            groups = [row for group in groups for row in group.split(1)]
         parts = []
-        for chosen in groups:
-            length = int(lengths[chosen[0]])
+        for chosen, length in groups:
             of_group = None if embedded is None else embedded[chosen, :length]
             parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
-        return _joined(parts, torch.cat(groups), batch["input_ids"].shape[1])
+        return joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
 
     def prefix(self, batch: Batch, layer: int) -> Prefix | None:
         """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
@@ -341,9 +380,22 @@ class SelfAttention:
         """
         if self.sites.together != "padded":
             return None
-        return prefix_of(self.model, self._given(batch), self.sites.layers[layer])
+        return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
 
-    def _given(self, batch: Batch) -> dict[str, torch.Tensor]:
+    def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
+        """The instances that can be read together, as rows (n,), and how many input positions they have."""
+        lengths, width = lengths_of(batch["attention_mask"]), batch["input_ids"].shape[1]
+        rows = torch.arange(len(lengths), device=lengths.device)
+        if self.sites.together == "padded":
+            return [(rows, width)]
+        if len(rows) == 1:
+            return [(rows, int(lengths[0]))]
+        groups = [(rows[lengths == length], int(length)) for length in lengths.unique()]
+        if self.sites.together == "one at a time":
+            groups = [(row, length) for group, length in groups for row in group.split(1)]
+        return groups
+
+    def given(self, batch: Batch) -> dict[str, torch.Tensor]:
         """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
 
         Raises SubjectError for padding on the left, which would shift positions.
@@ -353,22 +405,49 @@ class SelfAttention:
         ids, mask = given["input_ids"], given["attention_mask"]
         if bool(mask.all()):
             return given
-        padding = torch.tensor(sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None) or 0})).to(ids.device)
-        left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], padding) & mask.any(1)
+        padding = sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None)} - {None})
+        left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], torch.tensor(padding, device=ids.device)) & mask.any(1)
         if bool(left.any()):
             raise SubjectError(
                 f"{int(left.sum())} of {len(ids)} texts are padded on the left, which shifts their positions: give what "
                 "tokenizer(…, padding=True, padding_side='right') makes"
             )
-        lengths, places = _lengths(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
+        lengths, places = lengths_of(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
         given["input_ids"] = ids.masked_fill(places >= lengths, self.pad_token_id)
         given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
 
+    def embedding(self, ids: torch.Tensor, embedded: torch.Tensor) -> AbstractContextManager:
+        """Within, the model reads these embeddings (B,L,E) for these ids (B,L)."""
+        return Embedded(self.vocabulary(), ids, embedded)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Where its stacks of layers begin, see `relevance.find_entries`."""
+        with self.evaluating():
+            return find_entries(self, *probe(self))
+
+    def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
+        """As `Subject` says: over the layers, heads and rows that its reduction takes."""
+        return products_of_maps(self, batch, explain)
+
+    def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
+        """As `Subject` says."""
+        return shares(self, batch, explain, rules, inputs)
+
+    def check_rules(self, inputs: str = "layer") -> None:
+        """As `Subject` says; random text is read."""
+        if inputs == "layer":
+            self.entries  # noqa: B018  # which raises where there is none
+        if not self.__dict__.get("ruled"):
+            with self.evaluating():
+                check_rules(self, probe(self)[0])
+            self.ruled = True
+
     def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
-        given = self._given(batch)
+        given = self.given(batch)
         last = self.sites.layers[-1]
-        watched = _Watched(edit, last) if rows else edit
+        watched = Watched(edit, last) if rows else edit
         hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))
         with ExitStack() as stack:
             stack.enter_context(eager(self.model))
@@ -390,6 +469,34 @@ class SelfAttention:
         matter = watched.rows(logits) if rows else None
         return Read(logits, hook.maps, matter)
 
+    def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
+        """The layers of a batch of one instance, and the rows (L,) bool of the last one that matter ("layer states")."""
+        with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
+            read = self.read(batch, recorded, keep=lambda number: False, rows=True)
+        return recorded.layers, read.rows[0]
+
+    def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
+        """What each layer gives (N,L,E) when it is given its state (L,E), in an edited pass of N copies of an instance
+        ("layer states"): so an edit of all layers changes each as if it were the only one.
+        """
+        with Fed(self.model, self.sites.blocks, states) as fed:
+            self.read(batch, edit, keep=lambda number: False)
+        return [torch.cat(fed.results[layer :: len(states)]) for layer in range(len(states))]
+
+    def parts(self, layer: Layer) -> LayerParts:
+        """What a layer of one instance adds up ("layer parts")."""
+        return LayerParts(layer)
+
+    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
+        """As `Subject` says: what the heads of the reduction add to each row that matters, projected, without bias."""
+        for row in range(len(batch["input_ids"])):
+            text = batch.alone(row)
+            (layers, matter), inside = self.layers(text), self.attendable(text)[0]
+            for one in (layers[number] for number in self.reduction.chosen(len(layers))):
+                values = projected(one)
+                for rows in rows_at_once(matter.nonzero().squeeze(1), values[0]):
+                    yield row, summands(one, values, rows, head=self.reduction.head)[:, inside].double()
+
     def identity(self) -> dict[str, object]:
         """As `Subject` says."""
         return identity_of(self)
@@ -397,78 +504,3 @@ class SelfAttention:
     def digest(self) -> str:
         """As `Subject` says: of weights, configuration and reduction."""
         return digest_classifier(self)
-
-
-def _lengths(mask: torch.Tensor) -> torch.Tensor:
-    """(B,): the places up to the last that is attended to, at least 1."""
-    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-    return (mask.bool() * places).amax(1).clamp(min=1)
-
-
-class _Given(Edit):
-    """Other weights on the tokens of a text, in rows of one head."""
-
-    def __init__(self, layer, head, attention, inside, rows):
-        self.layer, self.head, self.attention, self.inside, self.rows = layer, head, attention, inside, rows
-
-    def take(self, chosen, length):
-        parts = (part[chosen, :length] for part in (self.attention, self.inside, self.rows))
-        return _Given(self.layer, self.head, *parts)
-
-    def weights(self, number, weights):
-        if number != self.layer:
-            return weights
-        own, inside = weights[:, self.head], self.inside.unsqueeze(1)
-        share = own.masked_fill(~inside, 0).sum(2, keepdim=True)
-        other = torch.where(inside, self.attention.unsqueeze(1).to(own) * share, own)
-        other = torch.where(self.rows.unsqueeze(2), other, own)
-        return torch.cat([weights[:, : self.head], other.unsqueeze(1), weights[:, self.head + 1 :]], 1)
-
-
-class _Watched(Edit):
-    """An edit, and the output of one layer as a leaf that gradients are taken of."""
-
-    def __init__(self, edit: Edit, last: int):
-        self.edit, self.last, self.leaf = edit, last, None
-
-    def scores(self, number, scores):
-        return self.edit.scores(number, scores)
-
-    def weights(self, number, weights):
-        return self.edit.weights(number, weights)
-
-    def values(self, number, values):
-        return self.edit.values(number, values)
-
-    def output(self, number, output):
-        output = self.edit.output(number, output)
-        if number != self.last:
-            return output
-        self.leaf = output if output.requires_grad else output.detach().requires_grad_()
-        return self.leaf
-
-    def rows(self, logits: torch.Tensor) -> torch.Tensor:
-        """(B,Q) bool: the rows whose output the logits depend on."""
-        weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
-        (slope,) = torch.autograd.grad([logits], [self.leaf], [weights.expand_as(logits)], retain_graph=True)
-        return (slope != 0).any(3).any(1)
-
-
-def _joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:
-    """Parts of a batch as one, whose instances `order` names."""
-    back = order.argsort()
-
-    def padded(values: torch.Tensor, *axes: int) -> torch.Tensor:
-        missing = width - values.shape[axes[0]]
-        sizes = [0, 0] * values.dim()
-        for axis in axes:
-            sizes[2 * (values.dim() - 1 - axis) + 1] = missing
-        return torch.nn.functional.pad(values, sizes)
-
-    maps = []
-    for same in zip(*(part.maps for part in parts), strict=True):
-        weights = torch.cat([padded(one.weights, 2, 3) for one in same])[back]
-        values, output = (torch.cat([padded(getattr(one, name), 2) for one in same])[back] for name in ("values", "output"))
-        maps.append(replace(same[0], weights=weights, values=values, output=output))
-    rows = None if parts[0].rows is None else torch.cat([padded(part.rows, 1) for part in parts])[back]
-    return Read(torch.cat([part.logits for part in parts])[back], maps, rows)

@@ -8,13 +8,15 @@ import inspect
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
-from attnfaith.subjects.classifier_facts import check_finite
+from attnfaith.subjects.classifier_facts import check_finite, end_token, is_encoder_decoder
+from attnfaith.subjects.layer_parts import LayerParts, projected
+from attnfaith.subjects.layers import blocks_of, recorded_layers
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -33,7 +35,8 @@ class Sites:
     layers: the numbers of the maps over input positions that `SelfAttention` calls layers. names: the module of each.
     maps: how many maps there are in all. together: one of TOGETHER, the best that changes nothing. embeddings: whether
     embeddings can be given, and gradients reach them. token_types: whether token_type_ids are read. difference: the largest
-    of logits read by the hook and of the model's own, in its own implementation of attention.
+    of logits read by the hook and of the model's own, in its own implementation of attention. blocks: the name of each
+    layer's module, () where there are none. lacks: the capabilities that it has not, and why.
     """
 
     layers: tuple[int, ...]
@@ -41,8 +44,11 @@ class Sites:
     maps: int
     together: str
     embeddings: bool
+    hides: bool
     token_types: bool
     difference: float
+    blocks: tuple[str, ...] = ()
+    lacks: dict[str, str] = field(default_factory=dict)
 
 
 class Uniform(Edit):
@@ -58,21 +64,14 @@ class Uniform(Edit):
         return present / present.sum(-1, keepdim=True).clamp(min=1)
 
 
-class Least(Edit):
-    """Every row of one layer puts all its weight where it put the least of what it attends to: far from what it was.
-
-    One that attends to a single key, as rows of a sparse projection may, attends to the next one.
-    """
+class Silence(Edit):
+    """All weights of one layer are 0: other ones whatever they were, also where a row has one weight of 1."""
 
     def __init__(self, layer: int):
         self.layer = layer
 
     def weights(self, number, weights):
-        if number != self.layer:
-            return weights
-        place = weights.masked_fill(weights <= 0, torch.inf).argmin(-1, keepdim=True)
-        place = (place + ((weights > 0).sum(-1, keepdim=True) == 1)) % weights.shape[-1]
-        return torch.zeros_like(weights).scatter_(-1, place, 1)
+        return torch.zeros_like(weights) if number == self.layer else weights
 
 
 class _Named(Edit):
@@ -107,7 +106,7 @@ class _Named(Edit):
 
 @contextmanager
 def eager(model) -> Iterator[None]:
-    """Within, a model computes attention step by step ("eager"), so that its weights are there to be read; after it as before."""
+    """Within, a model computes attention step by step ("eager"), so that its weights are there; after it as before."""
     configurations = {id(config): config for config in _configurations(model)}.values()
     own = [(config, config._attn_implementation) for config in configurations]
     try:
@@ -157,15 +156,47 @@ def checked(subject) -> Sites:
             _check(difference <= TOLERANCE, model, "logits", f"the hook's differ from the model's own by {difference:.2g}")
             _check_rows(model, [maps[number] for number in layers])
             for layer in layers:
-                changed, _ = _hooked(model, first, Least(layer))
-                what = f"logits stay the same when all rows of '{named.names[layer]}' are other ones"
+                changed, _ = _hooked(model, first, Silence(layer))
+                what = f"logits stay the same when all weights of '{named.names[layer]}' are 0"
                 _check(not torch.equal(changed, logits), model, "use", what)
             _check_returned(model, first, maps, layers)
             together = _together(subject, texts, layers)
             embeddings = _takes_embeddings(subject, first, logits)
+            hides = together == TOGETHER[0] and _hides(model, first, texts[2])
+            names = tuple(named.names[number] for number in layers)
+            blocks = blocks_of(model, first, layers, names, len(maps))
+            lacks = _lacks(model, first, layers, blocks)
         _check_returned(model, first, None)
-    names = tuple(named.names[number] for number in layers)
-    return Sites(tuple(layers), names, len(maps), together, embeddings, types, difference)
+    return Sites(tuple(layers), names, len(maps), together, embeddings, hides, types, difference, blocks, lacks)
+
+
+def _lacks(model, text, layers, blocks) -> dict[str, str]:
+    """What cannot be had of its layers, and why."""
+    lacks = {}
+    read = recorded_layers(model, text, layers, blocks)
+    try:
+        for one in read:
+            projected(one)
+    except SubjectError as error:
+        lacks["weighed vectors"] = lacks["layer parts"] = str(error)
+    if not blocks:
+        two = model.config.is_encoder_decoder
+        why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
+        return lacks | dict.fromkeys(("layer states", "layer parts", *["stacked maps"] * two), why)
+    try:
+        for one in read:
+            LayerParts(one)
+    except SubjectError as error:
+        lacks["layer parts"] = str(error)
+    return lacks
+
+
+def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """A random text (1,L), as the model takes it, and the names of the modules that make its maps, in their order."""
+    text = _text(subject, LENGTHS[0], 0)
+    with torch.no_grad(), _Named(subject.model) as named:
+        _hooked(subject.model, text, named)
+    return text, named.names
 
 
 def _check(holds: bool, model, name: str, what: str) -> None:
@@ -180,8 +211,7 @@ def _text(subject, length: int, seed: int) -> dict[str, torch.Tensor]:
     size = vocabulary_size(subject.model)
     ordinary = torch.tensor([number for number in range(min(size, 2000)) if number not in subject.markers])
     ids = ordinary[torch.randint(0, len(ordinary), (1, length), generator=torch.Generator().manual_seed(seed))]
-    end = getattr(subject.config, "eos_token_id", None)
-    if subject.config.is_encoder_decoder and isinstance(end, int):
+    if (end := end_token(subject.model)) is not None:
         ids[:, -1] = end
     ids = ids.to(subject.device)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
@@ -227,7 +257,7 @@ def _layers(model, hook: Hook, named: _Named) -> list[int]:
     seen = sorted({tuple(one.weights.shape[2:]) for one in maps})
     what = f"of a text of {LENGTHS[0]} tokens it has maps of {seen}, and none from every token to every token"
     _check(bool(square), model, "layers", what)
-    if model.config.is_encoder_decoder:
+    if is_encoder_decoder(model):
         square = [number for number in square if CROSS.search(names[number])]
         _check(bool(square), model, "layers", "its decoder has no attention over the encoder alone")
     else:
@@ -254,8 +284,8 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     """Compare what the model returns as its attention, if it does, with the maps; None: look at the shapes alone.
 
     Every layer's map has to be among what is returned, of a decoder that keeps those over the encoder to itself any map; and
-    what is returned and has rows of sum 1 has to be a map. Scores count as their map: so SqueezeBERT has it. Layers of linear
-    attention return other things.
+    what is returned and has rows of sum 1 has to be a map. Scores count as their map: so SqueezeBERT has it. Layers of
+    linear attention return other things.
     """
     try:
         output = model(**text, output_attentions=True)
@@ -269,7 +299,7 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     if maps is None or not returned:
         return
     there = {own.number for own in maps if any(_same(own.weights, one) or _same(own.scores, one) for one in returned)}
-    kept = model.config.is_encoder_decoder and not getattr(output, "cross_attentions", None)
+    kept = is_encoder_decoder(model) and not getattr(output, "cross_attentions", None)
     rows = [one for one in returned if _same(one.sum(-1), torch.ones_like(one[..., 0]))]
     known = all(any(_same(own.weights, one) for own in maps) for one in rows)
     what = "the attention that it returns is not the one that weighed its values"
@@ -304,6 +334,18 @@ def _together(subject, texts, layers: list[int]) -> str:
         return hidden and float((logits - alone[rows]).abs().max() / scale) <= TOLERANCE
 
     return TOGETHER[0] if same([0, 1]) else TOGETHER[1] if same([0, 2]) else TOGETHER[2]
+
+
+def _hides(model, text, other) -> bool:
+    """Whether tokens behind the first, the last one too, are nothing to the logits once their mask is 0."""
+    mask = text["attention_mask"].clone()
+    mask[:, [3, 4, -1]] = 0
+    changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
+    try:
+        one, two = (model(input_ids=ids, attention_mask=mask).logits for ids in (text["input_ids"], changed))
+    except Exception:  # such as a model that takes padding at the end only
+        return False
+    return float((one - two).abs().max()) <= TOLERANCE * float(one.abs().max().clamp(min=1))
 
 
 def _takes_embeddings(subject, text, logits: torch.Tensor) -> bool:

@@ -40,7 +40,9 @@ def seeing(identity: Identity, unit: str) -> tuple[str, str]:
     """What such attention may be looked at for, and why, in words."""
     if identity.reduction != "mean":
         what = f"to see what {identity.reduction} makes of the attention of all layers and heads at a text’s {unit}s"
-        reason = f"That is how the weights were made: {identity.reduction} takes heads as their mean and values as all alike."
+        reason = (
+            f"That is how the weights were made: {identity.reduction} takes heads as their mean and values as all alike."
+        )
     else:
         layers = {"last": "the last layer", "all": "all layers"}
         place = layers.get(identity.reduction_layers, f"layer {identity.reduction_layers}")
@@ -50,6 +52,6 @@ def seeing(identity: Identity, unit: str) -> tuple[str, str]:
         mean = "" if identity.reduction_head is not None else "as the mean of its heads, "
         reason = f"That is what attention there is, {mean}in the rows that the prediction depends on."
     return what, (
-        f"{reason} A state behind the first layer holds more than its own {unit}, and values, feed-forward layers and residual "
-        "connections act beside attention."
+        f"{reason} A state behind the first layer holds more than its own {unit}, and values, feed-forward layers and "
+        "residual connections act beside attention."
     )

@@ -88,9 +88,9 @@ TABLE = Table(
     ),
     caption="AOPC between its limits",
     note="AOPC: mean fall of the probability of the predicted class while one token after the other goes, in a measure’s "
-    "order. Normalised: 0 for the worst order of the text’s tokens that was met, 1 for the best. Where limits are not exact, "
-    "an order that was not met may be worse or better: certainly from … to are the means of what the proved bounds leave. "
-    "Undefined: texts without limits, such as those of one token, and measures that are.",
+    "order. Normalised: 0 for the worst order of the text’s tokens that was met, 1 for the best. Where limits are not "
+    "exact, an order that was not met may be worse or better: certainly from … to are the means of what the proved bounds "
+    "leave. Undefined: texts without limits, such as those of one token, and measures that are.",
 )
 
 
@@ -106,8 +106,8 @@ def _sentences(cell: Cell) -> list[str]:
         parts = [f"{measure_label(name)} {share:.2f}" for name, share in sorted(shares.items(), key=lambda one: -one[1])]
         exact = next(iter(measured.values()))["exact"]
         said.append(
-            f"Between the worst order (0) and the best one (1) that were met, with {removal}: {', '.join(parts)}; limits are "
-            f"exact in {np.nanmean(exact):.0%} of {int((~np.isnan(exact)).sum()):,} texts."
+            f"Between the worst order (0) and the best one (1) that were met, with {removal}: {', '.join(parts)}; limits "
+            f"are exact in {np.nanmean(exact):.0%} of {int((~np.isnan(exact)).sum()):,} texts."
         )
     return said
 

@@ -26,8 +26,8 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """<ranking>: attention, gradient, attention_gradient, random (the first random order).
 
     map_erasure_tvd_<ranking>: how far the prediction moves without the token that it puts first, the earlier one on ties;
-    map_erasure_top_flips_<ranking>: 1 where the decision changes. map_erasure_flip_fraction_<ranking>: share of tokens erased
-    until the decision changes, 0..1; NaN where it never does. map_erasure_mass_<ranking>: attention on them.
+    map_erasure_top_flips_<ranking>: 1 where the decision changes. map_erasure_flip_fraction_<ranking>: share of tokens
+    erased until the decision changes, 0..1; NaN where it never does. map_erasure_mass_<ranking>: attention on them.
     """
     probs, orders = (records.rows(cell.table, f"map_erasure_{name}") for name in ("probs", "order"))
     scores = {name: records.rows(cell.table, of) for name, of in SCORES.items()} | {"attention": cell.attention}
@@ -87,8 +87,8 @@ TABLE = Table(
     caption="Tokens erased from attention maps",
     note="A token is erased where no row of the changed layers has weight on it. First: how far the prediction moves (total "
     "variation distance) without the token that the order puts first, and how often the decision changes. Then: share of a "
-    "text’s tokens erased until the decision first changes, over the texts whose decision does; in the censored median with 1 "
-    "for those whose decision never does, whose number is under never. Undefined: texts of fewer than two tokens.",
+    "text’s tokens erased until the decision first changes, over the texts whose decision does; in the censored median with "
+    "1 for those whose decision never does, whose number is under never. Undefined: texts of fewer than two tokens.",
 )
 
 
@@ -98,8 +98,8 @@ def _sentences(cell: Cell) -> list[str]:
         return [f"No text has two tokens, so no token could be erased ({len(cell):,} undefined)."]
     top, other = (np.nanmean(values[f"map_erasure_tvd_{ranking}"]) for ranking in ("attention", "random"))
     said = [
-        f"Without any weight on the token with most attention the prediction moves by a total variation distance of {top:.3f} "
-        f"on average over {asked.sum():,} texts; without any on a token drawn at random by {other:.3f}."
+        f"Without any weight on the token with most attention the prediction moves by a total variation distance of "
+        f"{top:.3f} on average over {asked.sum():,} texts; without any on a token drawn at random by {other:.3f}."
     ]
     parts = []
     for ranking, label in LABELS.items():

@@ -53,10 +53,10 @@ TABLE = Table(
         Mean("flip_share", "flip the decision", of="flips"),
     ),
     caption="Other attention maps",
-    note="Total variation distance between the prediction and the prediction with other attention maps, all that follows them "
-    "computed anew: 0 no change, 1 another decision with certainty. Permuted: the weights on tokens in another order, the "
-    "same in all rows and heads of the changed layers; the median over the draws. Uniform: each row divides what it gives "
-    "tokens equally. Undefined: texts of fewer than two tokens; they are in no mean.",
+    note="Total variation distance between the prediction and the prediction with other attention maps, all that follows "
+    "them computed anew: 0 no change, 1 another decision with certainty. Permuted: the weights on tokens in another order, "
+    "the same in all rows and heads of the changed layers; the median over the draws. Uniform: each row divides what it "
+    "gives tokens equally. Undefined: texts of fewer than two tokens; they are in no mean.",
 )
 WORDS = {"map_permutation": "Permuting the weights on tokens", "map_uniform": "Dividing weight equally among tokens"}
 
@@ -74,8 +74,8 @@ def _sentences(cell: Cell) -> list[str]:
         median = "a median" if name == "map_permutation" else "a"
         text = (
             f"{doing} in all heads of the changed layers moves the prediction by {median} total variation distance of "
-            f"{tvd[defined].mean():.3f} on average over {defined.sum():,} texts, in {(tvd[defined] < 0.05).mean():.0%} of them "
-            f"by less than 0.05, and changes {flips[defined].mean():.1%} of the decisions."
+            f"{tvd[defined].mean():.3f} on average over {defined.sum():,} texts, in {(tvd[defined] < 0.05).mean():.0%} of "
+            f"them by less than 0.05, and changes {flips[defined].mean():.1%} of the decisions."
         )
         left_out = int((~defined).sum())
         said.append(text + (f" Left out for want of two tokens: {left_out:,}." if left_out else ""))

@@ -29,13 +29,13 @@ TABLE = Table(
         Share("share_above_0.5", "texts with more than half", of="marker_attention", above=0.5),
     ),
     caption="Attention on markers",
-    note="Share of the rows that are shown that lies on no token of the text but on markers such as [CLS] and [SEP]. What is "
-    "shown of a text is the rest, divided by its sum.",
+    note="Share of the rows that are shown that lies on no token of the text but on markers such as [CLS] and [SEP]. What "
+    "is shown of a text is the rest, divided by its sum.",
 )
 SECTION = Section(
     name="marker_attention",
     place=45,
-    needs=("marker_attention",),
+    needs=("marker_attention", "probs"),
     per_text=per_text,
     compared=True,
     tables=(TABLE,),

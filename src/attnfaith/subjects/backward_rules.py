@@ -1,0 +1,245 @@
+"""A model whose gradients follow rules: what is not linear in it is linear as it stands, by factors of this forward pass.
+
+Gradient times input then shares out what is explained, layer by layer down to the embeddings, and one backward pass does it.
+Nothing is known of any architecture: what a model computes is watched function by function, and each of its activations as
+the module that it is. A model in which something else is not linear is refused, naming the module.
+"""
+
+import re
+import threading
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from transformers.activations import ACT2CLS
+
+from attnfaith.subjects.attention_hook import SOFTMAX, Edit
+from attnfaith.subjects.protocol import SubjectError
+
+
+RULES = ("frozen", "halved")
+SAME = 1e-4
+"""A second derivative, over the first, that counts as rounding."""
+
+ACTIVATIONS = frozenset(
+    {
+        *(functional.gelu, functional.silu, functional.relu, torch.relu, torch.Tensor.relu, functional.relu6),
+        *(torch.tanh, torch.Tensor.tanh, functional.tanh, functional.leaky_relu, functional.elu, functional.celu),
+        *(torch.selu, functional.selu, functional.mish, functional.hardswish, functional.hardtanh),
+        *(torch.erf, torch.Tensor.erf, torch.special.erf),
+    }
+)
+GATES = frozenset({torch.sigmoid, torch.Tensor.sigmoid, functional.sigmoid, functional.hardsigmoid})
+DIVISORS = frozenset(
+    {
+        *(torch.rsqrt, torch.Tensor.rsqrt, torch.sqrt, torch.Tensor.sqrt, torch.std, torch.Tensor.std),
+        *(torch.norm, torch.Tensor.norm, torch.linalg.norm, torch.linalg.vector_norm),
+    }
+)
+PRODUCTS = frozenset({torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__, torch.multiply})
+SUMS = frozenset({torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__})
+POWERS = frozenset({torch.pow, torch.Tensor.pow, torch.Tensor.__pow__})
+CLASSES = tuple({one[0] if isinstance(one, tuple) else one for one in ACT2CLS.values()} - {nn.Identity})
+NAMED = re.compile(r"gelu|relu|silu|swish|tanh|mish", re.I)
+
+
+class Rules(TorchFunctionMode):
+    """A context: within, gradients of a model go by these rules. Values stay what they are, up to rounding.
+
+    Softmax ("frozen" alone) and sigmoid are held fixed. A normalisation is the subtraction of the mean, where it has one,
+    and a division by what it divides by, held fixed. An activation y of x is x times y / x, held fixed, and its slope where
+    x is 0; one that is not 0 at 0 is held fixed as a whole. Of a product of two factors that both depend on the text:
+    "frozen": the one that an activation made, the gate, is held fixed; "halved": each has half the gradient. In both,
+    what is 1 + tanh or 1 + erf is the slope of an activation that is written out, and held fixed.
+
+    The model is as it was afterwards; other threads that use it meanwhile are not touched.
+    """
+
+    def __init__(self, model, rules: str = "frozen"):
+        super().__init__()
+        if rules not in RULES:
+            raise ValueError(f"rules={rules!r}; choose one of {', '.join(RULES)}")
+        self.model, self.rules = model, rules
+        # results of activations, and what sums of them with numbers are; held so that no id comes twice
+        self._gates: dict[int, torch.Tensor] = {}
+        self._slopes: dict[int, torch.Tensor] = {}
+        self._handles: list = []
+
+    def __enter__(self):
+        thread = threading.get_ident()
+
+        def acted(module, args, output):
+            if threading.get_ident() != thread or not args or not (_follows(args[0]) and _follows(output)):
+                return output
+            return self._activated(module.forward, args[0], output)
+
+        self._handles = [one.register_forward_hook(acted) for one in self.model.modules() if is_activation(one)]
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        for handle in self._handles:
+            handle.remove()
+        self._gates.clear()
+        self._slopes.clear()
+        return super().__exit__(*error)
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function in ACTIVATIONS and _follows(args[0]):
+            inplace = {"inplace": False} if "inplace" in kwargs else {}
+            rest = {name: value for name, value in kwargs.items() if name != "inplace"} | inplace
+
+            def applied(values):
+                return function(values, *args[1:], **rest)
+
+            return self._activated(applied, args[0], applied(args[0].detach()))
+        if function in PRODUCTS and len(args) == 2 and all(map(_follows, args)):
+            return self._product(function, args)
+        if function in (functional.layer_norm, torch.layer_norm) and _follows(args[0]):
+            return _layer_norm(*args, **kwargs)
+        if function is functional.rms_norm and _follows(args[0]):
+            return _rms_norm(*args, **kwargs)
+        result = function(*args, **kwargs)
+        if function in GATES:
+            return result.detach()
+        if function in SUMS and any(id(one) in self._gates for one in args) and not all(map(_follows, args)):
+            self._slopes[id(result)] = result
+        if function in DIVISORS or self._is_held(function) or (function in POWERS and _is_root(args, kwargs)):
+            return result.detach()
+        return result
+
+    def _is_held(self, function) -> bool:
+        return self.rules == "frozen" and (function in SOFTMAX or getattr(function, "is_attention", False))
+
+    def _activated(self, function: Callable, values: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        result = result.detach()
+        with torch.enable_grad():
+            zero = torch.zeros(1, dtype=values.dtype, device=values.device, requires_grad=True)
+            start = function(zero)
+            if not isinstance(start, torch.Tensor):  # such as a quantised one's, with its scale
+                return result
+            (slope,) = torch.autograd.grad(start.sum(), [zero], allow_unused=True)
+        if float(start.detach()) != 0:
+            return result
+        factor = torch.where(
+            values.detach() == 0, torch.zeros_like(zero) if slope is None else slope, result / values.detach()
+        )
+        result = values * factor
+        self._gates[id(result)] = result
+        return result
+
+    def _product(self, function, args):
+        for known in (self._slopes, self._gates) if self.rules == "frozen" else (self._slopes,):
+            held = [id(one) in known for one in args]
+            if sum(held) == 1:
+                return function(*(one.detach() if is_held else one for one, is_held in zip(args, held, strict=True)))
+        return halved(function(*args)) if self.rules == "halved" else function(*args)
+
+
+class Halves(Edit):
+    """Products of attention, of queries with keys and of weights with values, give each factor half the gradient."""
+
+    def scores(self, number, scores):
+        return halved(scores)
+
+    def weights(self, number, weights):
+        return halved(weights)
+
+    def values(self, number, values):
+        return halved(values)
+
+
+def halved(values: torch.Tensor) -> torch.Tensor:
+    """The same values, of half the gradient."""
+    return values / 2 + values.detach() / 2
+
+
+def is_activation(module: nn.Module) -> bool:
+    """Whether a module is an activation function, by its class or, where it has nothing inside, by its name."""
+    empty = not any(True for _ in module.children()) and not any(True for _ in module.parameters())
+    return isinstance(module, CLASSES) or (empty and bool(NAMED.search(type(module).__name__)))
+
+
+def check_affine(model, text: dict, embedded: torch.Tensor, reading: Callable) -> None:
+    """Raises SubjectError where a model under the rule "frozen" is not affine in embeddings (1,L,E), naming a module.
+
+    text: what the model is given; reading(embedded): a context in which it reads these embeddings.
+    """
+
+    def bends(leaf: torch.Tensor, result: torch.Tensor) -> bool:
+        """Whether the slope of a result depends on the leaf."""
+        weights = torch.linspace(1, 2, result.numel(), dtype=result.dtype, device=result.device).view_as(result)
+        (slope,) = torch.autograd.grad((result * weights).sum(), [leaf], create_graph=True, allow_unused=True)
+        if slope is None or not slope.requires_grad:
+            return False
+        (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], allow_unused=True, retain_graph=True)
+        return second is not None and float(second.abs().max()) > SAME * float(slope.detach().abs().max())
+
+    with torch.enable_grad(), Rules(model):
+        leaf = embedded.detach().requires_grad_()
+        with reading(leaf):
+            whole = bends(leaf, model(**text).logits)
+        if not whole:
+            return
+        name = _bending(model, text, bends)
+    raise SubjectError(
+        f"{type(model).__name__} is not linear with its attention, divisors and activations held fixed: {name} is something "
+        "else, for which there is no rule"
+    )
+
+
+def _bending(model, text, bends) -> str:
+    """The first module, inner ones first, that is not affine in what it is given."""
+    culprits, leaves, handles = [], [], []
+
+    def enter(module, args, kwargs):
+        leaves.append(None)
+        if args and _is_float(args[0]):
+            leaves[-1] = args[0].detach().requires_grad_()
+            return (leaves[-1], *args[1:]), kwargs
+        return None
+
+    def leave(module, args, output, name):
+        leaf = leaves.pop()
+        result = output[0] if isinstance(output, tuple) else output
+        if leaf is not None and _follows(result) and not culprits and bends(leaf, result):
+            culprits.append(f"{type(module).__name__} '{name}'")
+
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+        handles.append(module.register_forward_hook(lambda *given, name=name: leave(*given, name)))
+    try:
+        model(**text)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return culprits[0] if culprits else "a part of it"
+
+
+def _follows(values) -> bool:
+    return isinstance(values, torch.Tensor) and values.requires_grad
+
+
+def _is_float(values) -> bool:
+    return isinstance(values, torch.Tensor) and values.is_floating_point()
+
+
+def _is_root(args, kwargs) -> bool:
+    exponent = args[1] if len(args) > 1 else kwargs.get("exponent")
+    return isinstance(exponent, float) and abs(exponent) == 0.5
+
+
+def _layer_norm(values, shape, weight=None, bias=None, eps=1e-5, *_):
+    axes = tuple(range(-len(shape), 0))
+    spread = values.detach().var(axes, keepdim=True, unbiased=False)
+    result = (values - values.mean(axes, keepdim=True)) * (spread + eps).rsqrt()
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias
+
+
+def _rms_norm(values, shape, weight=None, eps=None):
+    eps = torch.finfo(values.dtype).eps if eps is None else eps
+    result = values * (values.detach().square().mean(tuple(range(-len(shape), 0)), keepdim=True) + eps).rsqrt()
+    return result if weight is None else result * weight

@@ -1,0 +1,31 @@
+"""Texts without the characters of some of their tokens, divided into tokens anew. Shapes: B instances, L input positions."""
+
+import torch
+
+from attnfaith.data.classifier_text import without_tokens
+from attnfaith.data.collation import pad_batch
+from attnfaith.subjects.protocol import TEXTS, Batch, SubjectError
+
+
+def retokenised(subject, batch: Batch, stays: torch.Tensor) -> Batch:
+    """The texts of a batch without the input positions that do not stay (B,L), by the subject's tokenizer.
+
+    Raises SubjectError for a batch that does not hold its texts, DatasetError where its tokens are not theirs.
+    """
+    names = [name for name in TEXTS if batch.get(name) is not None]
+    if not names:
+        raise SubjectError(
+            "a text that is tokenised anew has to be known, and this batch holds tokens alone: make it from texts, by "
+            "`encode`, or from what `rows` gives, by `collate`"
+        )
+    ids, places, lengths = batch["input_ids"].tolist(), stays.tolist(), batch["attention_mask"].sum(1).tolist()
+    texts = [
+        without_tokens(parts, ids[row][: lengths[row]], places[row][: lengths[row]], subject.tokenizer)
+        for row, parts in enumerate(zip(*(batch[name] for name in names), strict=True))
+    ]
+    encoded = subject.tokenizer(*(list(part) for part in zip(*texts, strict=True)), truncation=False, padding=False)
+    given = ("input_ids", *(("token_type_ids",) if batch.get("token_type_ids") is not None else ()))
+    empty = {"input_ids": [subject.pad_token_id], "token_type_ids": [0]}  # where a tokenizer makes nothing of nothing
+    rows = [{name: encoded[name][row] or empty[name] for name in given} for row in range(len(texts))]
+    made = pad_batch(rows, subject.pad_token_id)
+    return Batch.of({**made, "instance_id": batch["instance_id"], "label": batch["label"]}, subject)

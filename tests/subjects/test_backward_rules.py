@@ -1,0 +1,220 @@
+"""Gradients by rules: each rule against its formula, what is refused, and that the model is left as it was."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from attnfaith.subjects import Batch, SelfAttention, SubjectError
+from attnfaith.subjects.attention_hook import Hook
+from attnfaith.subjects.backward_rules import Halves, Rules, halved
+from tests.small_classifiers import classifier, texts
+
+
+KINDS = ("bert", "gpt2", "t5", "bart", "deberta-v2", "xlnet", "distilbert", "albert", "llama", "gemma2", "big_bird", "esm")
+
+
+def slope_under(function, values, rules="frozen", model=None):
+    """d sum(function(x) * w) / dx under the rules."""
+    leaf = values.clone().requires_grad_()
+    with Rules(model or nn.Identity(), rules):
+        result = function(leaf)
+    weights = torch.arange(1.0, result.numel() + 1).view_as(result)
+    return torch.autograd.grad((result * weights).sum(), leaf)[0], result.detach(), weights
+
+
+def hooks_of(model):
+    """All hooks of a model; transformers sets some of its own when it first returns attention."""
+    return [(list(module._forward_pre_hooks), list(module._forward_hooks)) for module in model.modules()]
+
+
+@pytest.mark.parametrize(
+    "function", [functional.gelu, functional.silu, torch.relu, torch.tanh, functional.leaky_relu, functional.elu, torch.erf]
+)
+def test_an_activation_has_the_slope_of_its_value(function):
+    values = torch.tensor([-2.0, -0.3, 0.7, 3.0, 0.0])
+    slope, result, weights = slope_under(function, values)
+    torch.testing.assert_close(result, function(values))
+    torch.testing.assert_close(slope[:4], (weights * function(values) / values)[:4])
+    at_zero = torch.zeros(1, requires_grad=True)
+    (own,) = torch.autograd.grad(function(at_zero).sum(), at_zero)
+    torch.testing.assert_close(slope[4:], weights[4:] * own)
+
+
+def test_an_activation_that_is_written_out_is_one():
+    """x (1 + tanh(...)) / 2, as in many models, has the slope of the function that it is, under both rules."""
+
+    def gelu_new(x):
+        return 0.5 * x * (1.0 + torch.tanh(0.7978845608 * (x + 0.044715 * x.detach() ** 3)))
+
+    values = torch.tensor([-2.0, -0.3, 0.7, 3.0])
+    for rules in ("frozen", "halved"):
+        slope, result, weights = slope_under(gelu_new, values, rules)
+        torch.testing.assert_close(slope, weights * result / values)
+
+
+def test_modules_of_activations_are_found_by_class_and_by_name():
+    class BloomGelu(nn.Module):  # by its name
+        def forward(self, x):
+            return x * x.sigmoid()
+
+    class Square(nn.Module):
+        def forward(self, x):
+            return x * x
+
+    values = torch.tensor([-1.0, 0.5, 2.0])
+    model = BloomGelu()
+    slope, result, weights = slope_under(model, values, model=model)
+    torch.testing.assert_close(slope, weights * result / values)
+    slope, _, weights = slope_under(Square(), values, model=Square())
+    torch.testing.assert_close(slope, 2 * weights * values)  # no rule
+
+
+def test_a_divisor_is_held_and_a_mean_is_not():
+    values, size = torch.randn(3, 8), 8
+    norm = nn.LayerNorm(size)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    slope, result, weights = slope_under(norm, values)
+    torch.testing.assert_close(result, norm(values).detach())
+    spread = (values.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+    centring = torch.eye(size) - 1 / size
+    torch.testing.assert_close(slope, ((weights * norm.weight.detach()) / spread) @ centring)
+
+    def t5(x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    for rms in (t5, lambda x: functional.rms_norm(x, (size,), eps=1e-6)):
+        slope, result, weights = slope_under(rms, values)
+        torch.testing.assert_close(slope, weights / (values.square().mean(-1, keepdim=True) + 1e-6).sqrt())
+        torch.testing.assert_close(result, t5(values))
+
+
+def test_softmax_is_held_or_not():
+    values = torch.randn(2, 5)
+    frozen, _, _ = slope_under(lambda x: functional.softmax(x, -1) @ torch.ones(5, 1) + x.sum(), values)
+    torch.testing.assert_close(frozen, torch.full_like(values, 3.0))  # of x alone
+    free, _, weights = slope_under(lambda x: x.softmax(-1), values, "halved")
+    share = values.softmax(-1)
+    torch.testing.assert_close(free, share * (weights - (share * weights).sum(-1, keepdim=True)))
+
+
+def test_a_gated_product():
+    """Held: all goes to what the gate lets through. Halved: relevance x * slope of each factor is half the product's."""
+    values = torch.randn(6)
+
+    def gated(x):
+        return functional.silu(x) * (x + 1)
+
+    slope, _, weights = slope_under(gated, values)
+    torch.testing.assert_close(slope, weights * functional.silu(values))
+    slope, result, weights = slope_under(gated, values, "halved")
+    share = functional.silu(values) / values
+    torch.testing.assert_close(slope, weights * (share * (values + 1) + functional.silu(values)) / 2)
+
+
+def test_products_of_attention_by_the_uniform_rule():
+    """Relevance of A V and of Q K as the einsum of AttnLRP has it: A_ji V_ip R_jp / (2 O_jp)."""
+
+    class Head(nn.Module):
+        def forward(self, query, key, value):
+            return torch.matmul(torch.matmul(query, key.transpose(2, 3)).softmax(-1), value)
+
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 2, 4, 3, dtype=torch.float64).requires_grad_() for _ in range(3))
+    head = Head()
+    with Rules(head, "halved"), Hook(1, Halves()) as hook:
+        output = head(query, key, value)
+    relevance = torch.randn_like(output)
+    given = [query, key, value, hook.maps[0].weights]
+    slopes = torch.autograd.grad((output * relevance / output.detach()).sum(), given)
+    shares = [values.detach() * slope for values, slope in zip(given, slopes, strict=True)]
+    weights = hook.maps[0].weights.detach()
+    half = relevance / (2 * output.detach())
+    of_values = torch.einsum("bhqk,bhkd,bhqd->bhkd", weights, value.detach(), half)
+    torch.testing.assert_close(shares[2], of_values)
+    of_weights = 2 * torch.einsum("bhqk,bhkd,bhqd->bhqk", weights, value.detach(), half) / 2
+    scores = torch.matmul(query, key.transpose(2, 3)).detach()
+    of_scores = scores * (of_weights - weights * of_weights.sum(-1, keepdim=True))
+    part = of_scores / (2 * scores)
+    torch.testing.assert_close(shares[0], torch.einsum("bhqd,bhkd,bhqk->bhqd", query.detach(), key.detach(), part))
+    torch.testing.assert_close(shares[1], torch.einsum("bhqd,bhkd,bhqk->bhkd", query.detach(), key.detach(), part))
+    torch.testing.assert_close(halved(value), value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_stay_and_parts_are_of_the_text(kind):
+    """Of every kind of model: values are the prediction, places without tokens have no part, and texts are on their own."""
+    model = classifier(kind)
+    subject = SelfAttention(model)
+    batch = Batch.of(texts(model), subject)
+    weights, hooks = {name: value.clone() for name, value in model.state_dict().items()}, hooks_of(model)
+    for rules in (None, "frozen", "halved"):
+        for inputs in ("layer", "table"):
+            subject.check_rules(inputs)
+            shares = subject.relevance(batch, lambda logits, rows: logits, rules, inputs)
+            torch.testing.assert_close(shares.values, subject.predict(batch).detach().double(), atol=1e-5, rtol=1e-5)
+            assert shares.of_places.shape == (2, subject.num_labels, batch["input_ids"].shape[1])
+            assert not shares.of_places[batch["attention_mask"].bool().logical_not().unsqueeze(1).expand(-1, 3, -1)].any()
+            alone = subject.relevance(batch.alone(1), lambda logits, rows: logits, rules, inputs)
+            length = alone.of_places.shape[2]
+            size = float(alone.of_places.abs().max())
+            torch.testing.assert_close(alone.of_places[0], shares.of_places[1, :, :length], atol=1e-4 * size, rtol=1e-3)
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+    assert all(one.requires_grad and one.grad is None for one in model.parameters())
+    assert hooks_of(model) == hooks
+
+
+@pytest.mark.parametrize("kind", ["llama", "mixtral"])
+def test_without_biases_everything_is_the_tokens(kind):
+    """A frozen model without biases and positions is linear: its parts are all of the logit."""
+    model = classifier(kind)
+    subject = SelfAttention(model)
+    shares = subject.relevance(Batch.of(texts(model), subject), lambda logits, rows: logits, "frozen", "table")
+    torch.testing.assert_close(shares.of_places.sum(2), shares.values, atol=1e-5, rtol=1e-4)
+
+
+def test_what_no_rule_is_for_is_refused_by_name():
+    class Bump(nn.Module):
+        def forward(self, x):
+            return x * torch.exp(-x * x)
+
+    model = classifier("bert")
+    model.bert.encoder.layer[1].intermediate.intermediate_act_fn = Bump()
+    subject = SelfAttention(model)
+    hooks = hooks_of(model)
+    with pytest.raises(
+        SubjectError,
+        match=r"^BertForSequenceClassification is not linear with .* held fixed: Bump "
+        r"'bert.encoder.layer.1.intermediate.intermediate_act_fn' is something else, for which there is no rule$",
+    ):
+        subject.check_rules()
+    assert hooks_of(model) == hooks
+
+
+def test_a_first_layer_that_reads_something_else_is_refused():
+    subject = SelfAttention(classifier("xlm"))
+    subject.check_rules("table")
+    with pytest.raises(SubjectError, match="first layer of XLM.* does not read one vector .*: take inputs='table'"):
+        subject.check_rules("layer")
+
+
+def test_another_thread_reads_the_model_as_it_is():
+    model = nn.Sequential(nn.Linear(4, 4), nn.GELU())
+    values, slopes = torch.randn(3, 4), []
+
+    def work():
+        leaf = values.clone().requires_grad_()
+        slopes.append(torch.autograd.grad(model(leaf).sum(), leaf)[0])
+
+    work()
+    with Rules(model):
+        other = threading.Thread(target=work)
+        other.start()
+        other.join()
+        work()
+    assert torch.equal(slopes[0], slopes[1]) and not torch.allclose(slopes[0], slopes[2])
+    with pytest.raises(ValueError, match="rules='soft'; choose one of frozen, halved"):
+        Rules(model, "soft")
