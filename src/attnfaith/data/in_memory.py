@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import datasets
     import pyarrow as pa
 
@@ -18,3 +20,15 @@ def in_memory(table: "pa.Table") -> "datasets.Dataset":
     import datasets
 
     return datasets.Dataset(table, fingerprint=secrets.token_hex(8))
+
+
+def texts_in_memory(texts: "Sequence") -> "datasets.Dataset":
+    """Texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
+    import pyarrow as pa
+
+    rows = {"instance_id": [str(row) for row in range(len(texts))]}
+    if texts and not isinstance(texts[0], str):
+        rows["text"], rows["text_pair"] = (list(part) for part in zip(*texts, strict=True))
+    else:
+        rows["text"] = pa.array(list(texts), pa.string())
+    return in_memory(pa.table(rows))

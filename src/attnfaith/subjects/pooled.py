@@ -7,11 +7,10 @@ C classes, K attentions per instance, E embedding, H hidden.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import pyarrow as pa
 import torch
 
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.data.in_memory import in_memory
+from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.outputs import digest_model
@@ -61,12 +60,7 @@ class Pooled:
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts or pairs (text, query), with their tokens. Raises SubjectError without a tokenizer."""
-        rows = {"instance_id": [str(row) for row in range(len(texts))]}
-        if texts and not isinstance(texts[0], str):
-            rows["text"], rows["text_pair"] = (list(part) for part in zip(*texts, strict=True))
-        else:
-            rows["text"] = list(texts)
-        encoded = self.rows(in_memory(pa.table(rows)))
+        encoded = self.rows(texts_in_memory(texts))
         return self.collate(by_words(encoded).to_list() if self.level == "word" else encoded.to_list())
 
     def rows(self, texts):

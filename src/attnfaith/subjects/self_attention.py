@@ -13,6 +13,7 @@ import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
+from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
 from attnfaith.subjects.attention_products import products_of_maps
 from attnfaith.subjects.classifier_facts import (
@@ -187,14 +188,7 @@ class SelfAttention:
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
-        from datasets import Dataset
-
-        rows = {"instance_id": [str(row) for row in range(len(texts))]}
-        if texts and not isinstance(texts[0], str):
-            rows["text"], rows["text_pair"] = (list(part) for part in zip(*texts, strict=True))
-        else:
-            rows["text"] = list(texts)
-        return self.collate(self.rows(Dataset.from_dict(rows)).to_list())
+        return self.collate(self.rows(texts_in_memory(texts)).to_list())
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `rows`, on the model's device."""
