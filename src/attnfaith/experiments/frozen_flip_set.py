@@ -35,6 +35,7 @@ COLUMNS = {
 }
 NEEDS = frozenset({"embeddings", "backward rules", "token deletion"})
 COST = "gradient"
+TIE = 1e-5  # of the largest part: logits that are closer are equal, for float32 would decide between them by rounding
 METRIC: dict[str, str] = {}  # a set of tokens is no attention, and a part of a text no intervention on it
 
 
@@ -63,7 +64,8 @@ def measure(
     part of markers and biases, which stays. Taking a set away takes its parts away. So the smallest set is a sort for each
     rival class, as in `minimal_flip_set`: of all sets of k tokens the k largest parts of (logit of the predicted class -
     logit of the rival) leave least, and the smallest k over all rivals is the smallest there is. Of rivals that need equally
-    many the set of the lower class is taken, and the lower class wins a tie, as in every decision.
+    many the set of the lower class is taken, and the lower class wins a tie, as in every decision. Logits
+    that differ by less than 10^-5 of the largest part are a tie.
 
     The model itself does not stay frozen. So it reads the text without these tokens, and without as many at random, `draws`
     times: how often it agrees is what the exact answer is worth. absent: what becomes of the tokens, see `subjects.parts`.
@@ -115,11 +117,13 @@ def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tup
     """
     order = np.argsort(-parts, 1, "stable")
     left = whole[:, None] - np.take_along_axis(parts, order, 1).cumsum(1)
-    lost = (left < 0) | (lower[:, None] & (left == 0))
+    tie = TIE * np.abs(np.column_stack([parts, whole])).max(1, keepdims=True)
+    lost = (left < -tie) | (lower[:, None] & (left <= tie))
     never = parts.shape[1]
     sizes = np.where(lost.any(1), lost.argmax(1), never) if never else np.zeros(len(parts), np.int64)
     rival = int(sizes.argmin())
     chosen = np.zeros(never, bool)
     if sizes[rival] < never:
         chosen[order[rival, : sizes[rival] + 1]] = True
-    return chosen, int((whole - parts[:, chosen].sum(1)).argmin())
+    margins = whole - parts[:, chosen].sum(1)
+    return chosen, int((margins <= margins.min() + tie[:, 0]).argmax())
