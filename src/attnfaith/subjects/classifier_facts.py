@@ -63,6 +63,18 @@ def end_token(model) -> int | None:
     return None
 
 
+def check_ends(model, rows) -> None:
+    """Raises SubjectError for encoded texts of an encoder and decoder without the one end marker at which it answers."""
+    if (end := end_token(model)) is None:
+        return
+    for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
+        if ids.count(end) != 1:
+            raise SubjectError(
+                f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(model).__name__} answers at the one "
+                "behind a text: take spelled ones out, or give the model's own tokenizer, which puts it there"
+            )
+
+
 def is_encoder_decoder(model) -> bool:
     """Whether texts are read by an encoder, and answered by a decoder."""
     own = model.config

@@ -17,10 +17,10 @@ from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
 from attnfaith.subjects.attention_products import products_of_maps
 from attnfaith.subjects.classifier_facts import (
+    check_ends,
     check_finite,
     check_kind,
     digest_classifier,
-    end_token,
     identity_of,
     position_limit,
 )
@@ -171,20 +171,8 @@ class SelfAttention:
             raise SubjectError(
                 f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
             )
-        self._check_ends(rows)
+        check_ends(self.model, rows)
         return rows
-
-    def _check_ends(self, rows) -> None:
-        """An encoder–decoder reads its answer at the last end marker of a text, and wants as many in each."""
-        end = end_token(self.model)
-        if end is None:
-            return
-        for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
-            if ids.count(end) != 1:
-                raise SubjectError(
-                    f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(self.model).__name__} answers "
-                    "at the one behind a text: take spelled ones out, or give the model's own tokenizer, which puts it there"
-                )
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
