@@ -35,7 +35,7 @@ OTHERS = ("a", "film", "with", "plot", "and", "the", "cast", "of", "scenes")
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
 
-def write_texts(path: Path, count: int = 90, pair: bool = False) -> Path:
+def write_texts(path: Path, count: int = 150, pair: bool = False) -> Path:
     draws = random.Random(5)
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
@@ -69,7 +69,7 @@ def pretrain(folder: Path, kind: str = "bert", **fields) -> Path:
     with torch.no_grad():  # as it is drawn, attention is too even for zeros
         for name, values in model.named_parameters():
             if "query.weight" in name or "key.weight" in name:
-                values *= 20
+                values *= 8
     model.save_pretrained(folder)
     return folder
 
@@ -100,9 +100,9 @@ def recipe_of(encoder, texts, output_dir, **changes):
         "data": {"path": str(texts)},
         "model": {"pretrained": str(encoder)},
         "training": {
-            "num_train_epochs": 6,
+            "num_train_epochs": 8,
             "per_device_train_batch_size": 8,
-            "learning_rate": 1e-2,
+            "learning_rate": 3e-3,
             "arguments": {"disable_tqdm": True},
         },
         "measure": {"producers": ["gradient", "leave_one_out"]},

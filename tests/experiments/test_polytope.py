@@ -271,6 +271,17 @@ def test_a_corner_cannot_be_left():
     np.testing.assert_allclose(far(values, np.eye(6)[:1])[0], np.eye(6)[0], atol=1e-9)
 
 
+def test_a_sparse_attention_is_the_only_one():
+    """On few of many values of a high dimension it lies on a face of their hull: there is no other, and that is proved."""
+    values, _ = drawn(40, 20, seed=0)
+    sparse, dense = np.zeros(40), np.full(40, 1 / 40)
+    sparse[[3, 17]] = 0.7, 0.3
+    told = alternatives(values, sparse)
+    assert told.tvd < 1e-9 and told.bound < 1e-7 and told.certainty == "exact"
+    np.testing.assert_allclose(far(values, sparse[None])[0], sparse, atol=1e-9)
+    assert alternatives(values, dense).tvd > 0.2
+
+
 INSTANCES = st.tuples(st.integers(1, 9), st.integers(1, 5), st.integers(0, 10**6), st.floats(0.1, 3), st.integers(0, 3))
 
 

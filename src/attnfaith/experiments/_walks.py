@@ -24,7 +24,8 @@ def far(
     tokens which have it: the projection of -sqrt(a) onto what the equations leave free; to the first token that is left
     without weight, whose place is closed then; and so on until no direction is left, after T - r steps at most: x is a
     vertex, on r tokens at most. Of more than 2 r + 64 tokens only those with the largest weights are changed. It is no
-    maximum: `alternatives` comes nearer to it by linear programmes, one attention at a time.
+    maximum: `alternatives` comes nearer to it by linear programmes, one attention at a time; and where many tokens have no
+    weight to begin with, a walk may end where it began, though other attentions may exist.
 
     allowed (n,T) bool: the tokens that may have weight, and those that have some; all by default. rounding: as
     `alternatives` says. Nothing is random and no solver is asked. x >= 0 holds exactly; the sums stay to rounding, about

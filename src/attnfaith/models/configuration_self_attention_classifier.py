@@ -34,6 +34,8 @@ class SelfAttentionClassifierConfig(PreTrainedConfig):
     sparsegen_lambda: float | int = 0.0
     entmax_alpha: float | int = 1.5
     pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
     tie_word_embeddings: bool = False
 
     def __post_init__(self, **kwargs):
@@ -43,8 +45,9 @@ class SelfAttentionClassifierConfig(PreTrainedConfig):
         if own_labels:
             self.id2label = dict(inner.id2label)
             self.label2id = {label: number for number, label in self.id2label.items()}
-        if self.pad_token_id is None:
-            self.pad_token_id = getattr(inner, "pad_token_id", None)
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            if getattr(self, name) is None:
+                setattr(self, name, getattr(inner, name, None))
         self.is_encoder_decoder = inner.is_encoder_decoder
         self.tie_word_embeddings = bool(getattr(inner, "tie_word_embeddings", False))
         self.problem_type = self.problem_type or inner.problem_type
