@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from attnfaith.subjects.attention_hook import Hook
+from attnfaith.subjects.attention_hook import Embedded, Hook
 from attnfaith.subjects.backward_rules import Halves, Rules, check_affine
 from attnfaith.subjects.protocol import SubjectError
 
@@ -64,12 +64,13 @@ def shares(subject, batch, explain: Callable, rules: str | None = None, inputs: 
     return Shares(values, of_places)
 
 
-def check_rules(subject, text: dict) -> None:
-    """Raises SubjectError for a model with something that no rule of `backward_rules` is for, naming it."""
+def check_rules(subject, text: dict) -> bool:
+    """True. Raises SubjectError for a model with something that no rule of `backward_rules` is for, naming it."""
     model = subject.model
     with subject.evaluating(), torch.backends.cudnn.flags(enabled=False):
         embedded = subject.embed(text)
-        check_affine(model, text, embedded, lambda leaf: subject.embedding(text["input_ids"], leaf))
+        check_affine(model, text, embedded, lambda leaf: Embedded(subject.vocabulary(), text["input_ids"], leaf))
+    return True
 
 
 def _shares(subject, batch, explain, rules, inputs):
@@ -89,7 +90,7 @@ def _shares(subject, batch, explain, rules, inputs):
         if inputs == "table":
             leaves = [subject.embed(batch).detach().requires_grad_()]
             entries = [Entry((), 0, False)]
-            stack.enter_context(subject.embedding(given["input_ids"], leaves[0]))
+            stack.enter_context(Embedded(subject.vocabulary(), given["input_ids"], leaves[0]))
         else:
             entries = subject.entries
             leaves = stack.enter_context(cut(model, entries))
@@ -175,7 +176,7 @@ def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
         embedded = subject.embed({"input_ids": ids}).detach().requires_grad_()
         read: list[torch.Tensor] = []
         with ExitStack() as stack:
-            stack.enter_context(subject.embedding(ids, embedded))
+            stack.enter_context(Embedded(subject.vocabulary(), ids, embedded))
             for layers in stacks.values():
                 stack.enter_context(_first(model, layers, lambda states: read.append(states) or states))
             model(**text)
@@ -187,7 +188,7 @@ def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
             if entry is None:
                 raise refusal
             entries.append(entry)
-        with subject.embedding(ids, embedded), cut(model, entries):
+        with Embedded(subject.vocabulary(), ids, embedded), cut(model, entries):
             logits = model(**text).logits
         if logits.requires_grad and torch.autograd.grad(logits.sum(), [embedded], allow_unused=True)[0] is not None:
             raise refusal

@@ -6,7 +6,7 @@ embedding, D the size of a head's values.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
 import torch
@@ -68,6 +68,7 @@ class SelfAttention:
         self.reduction = Reduction.of(reduction)
         self.config, self.num_labels = model.config, model.config.num_labels
         self.sites: Sites = checked(self)
+        self.ruled = False  # until the rules have been checked
         self.reduction.chosen(len(self.sites.layers))
 
     @classmethod
@@ -399,10 +400,6 @@ class SelfAttention:
         given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
 
-    def embedding(self, ids: torch.Tensor, embedded: torch.Tensor) -> AbstractContextManager:
-        """Within, the model reads these embeddings (B,L,E) for these ids (B,L)."""
-        return Embedded(self.vocabulary(), ids, embedded)
-
     @cached_property
     def entries(self) -> list[Entry]:
         """Where its stacks of layers begin, see `relevance.find_entries`."""
@@ -419,12 +416,9 @@ class SelfAttention:
 
     def check_rules(self, inputs: str = "layer") -> None:
         """As `Subject` says; random text is read."""
-        if inputs == "layer":
-            self.entries  # noqa: B018  # which raises where there is none
-        if not self.__dict__.get("ruled"):
-            with self.evaluating():
-                check_rules(self, probe(self)[0])
-            self.ruled = True
+        with self.evaluating():
+            self.ruled = self.ruled or check_rules(self, probe(self)[0])
+        _ = inputs == "table" or self.entries  # which raises where there are none
 
     def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
         given = self.given(batch)
