@@ -12,8 +12,8 @@ model could not be made or could not read a text, which says nothing of a large 
 of all attentions (encoder–decoders show the decoder's over the encoder). heads: of each. rows: which rows of the last layer
 the logits depend on. together: how several texts are read at once. embeddings: whether these can be given, with a gradient.
 difference: the largest of logits read by the hook and by the model alone, under "eager"; own_difference: and in the
-implementation that transformers chooses, over the logits' size. change: the largest of a logit when rows of the last layer
-get other weights.
+implementation that transformers chooses, over the logits' size. change: the largest of a logit when all weights of the last
+layer are 0.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICA
 from attnfaith import AttnfaithError
 from attnfaith.errors import excerpt
 from attnfaith.subjects import Batch, SelfAttention
-from attnfaith.subjects.self_checks import Least, eager
+from attnfaith.subjects.self_checks import Silence, eager
 
 
 COLUMNS = (
@@ -168,7 +168,7 @@ def measured(subject) -> dict[str, object]:
             plain = subject.model(input_ids=one["input_ids"], attention_mask=one["attention_mask"]).logits
         read = subject.read(one, rows=True)
         differences.append(float((read.logits - plain).abs().max()))
-        changes.append(float((subject.read(one, Least(sites.layers[-1])).logits - plain).abs().max()))
+        changes.append(float((subject.read(one, Silence(sites.layers[-1])).logits - plain).abs().max()))
         length = one["input_ids"].shape[1]
         places = read.rows[0].nonzero().squeeze(1).tolist()
         named = {"all": list(range(length)), "first": [0], "last": [length - 1]}

@@ -90,7 +90,7 @@ def in_one_piece(module, query, key, value, mask, scaling=1.0, **more):
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (not_used, "'use': logits stay the same when all rows of 'bert.encoder.layer.0.attention.self' are other ones"),
+        (not_used, "'use': logits stay the same when all weights of 'bert.encoder.layer.0.attention.self' are 0"),
         (other_weights, "'returned': the attention that it returns is not the one that weighed its values"),
         (too_much, r"'rows': in layer 0 rows sum to 1\.1 to 1\.1"),
         (in_one_piece, "'layers': it computes attention by scaled_dot_product_attention also under 'eager'"),

@@ -212,7 +212,7 @@ def test_attention_held_fixed_is_held_at_both_levels(setting):
 
 
 # a certificate for flat models, a search where the model is asked; of words of documents there is no exact contribution
-EXACT = {"adversary_exact", "minimal_flip_set", "exact_contribution"}
+EXACT = {"adversary_exact", "minimal_flip_set", "exact_contribution", "weight_aopc_limits"}
 
 
 @pytest.mark.parametrize("name", sorted(set(POOLED) - EXACT))

@@ -27,8 +27,8 @@ def attention_projection(scores: torch.Tensor, dim: int, *, dtype: torch.dtype |
     """Attention (B,N,Q,K) from scores of the same shape, by config.projection along `dim`; as torch.softmax is called.
 
     It is computed in float32 (float64 for float64 scores) and given in `dtype`, or that of the scores. A score that lies
-    BLOCKED or more below the largest of its row is that of a masked key: exactly 0. As under softmax, a row of which all are masked is uniform
-    over all keys, and one with NaN or infinity, or of nothing but minus infinity, is NaN.
+    BLOCKED or more below the largest of its row is that of a masked key: exactly 0. As
+    under softmax, a row of which all are masked is uniform over all keys, and one with NaN or infinity, or of nothing but minus infinity, is NaN.
 
     A `TorchFunctionMode` around the model sees a call of this function as it sees one of torch.softmax. It is known by its
     attribute `is_attention`, whichever copy of this file it is of.

@@ -181,7 +181,10 @@ def name_class(number: str, names: tuple[str, ...]) -> str:
 SPELLINGS = {
     "leave_one_out": "leave-one-out",
     "_x_": " × ",
+    "attn_lrp": "AttnLRP",
     "lrp": "LRP",
+    "decompx": "DecompX",
+    "chefer": "rolled attention × gradient",
     "deeplift": "DeepLIFT",
     "kernel_shap": "KernelSHAP",
     "lime": "LIME",

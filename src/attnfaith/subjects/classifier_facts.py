@@ -53,6 +53,22 @@ def check_finite(model) -> None:
             )
 
 
+def end_token(model) -> int | None:
+    """The marker that ends a text, at which an encoder and decoder answers; None for other models."""
+    own = model.config
+    for config in (own, getattr(own, "text_config", None)):  # of one that is wrapped by another
+        if getattr(config, "is_encoder_decoder", False):
+            end = getattr(config, "eos_token_id", None)
+            return end if isinstance(end, int) else None
+    return None
+
+
+def is_encoder_decoder(model) -> bool:
+    """Whether texts are read by an encoder, and answered by a decoder."""
+    own = model.config
+    return own.is_encoder_decoder or bool(getattr(getattr(own, "text_config", None), "is_encoder_decoder", False))
+
+
 def position_limit(subject) -> int | None:
     """The most input positions that a model reads; None where there is no bound."""
     limits = [getattr(subject.tokenizer, "model_max_length", None)]

@@ -7,44 +7,32 @@ embedding, D the size of a head's values.
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
+from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
 from attnfaith.subjects.attention_products import products_of_maps
-from attnfaith.subjects.classifier_facts import check_finite, check_kind, digest_classifier, identity_of, position_limit
+from attnfaith.subjects.classifier_facts import (
+    check_finite,
+    check_kind,
+    digest_classifier,
+    end_token,
+    identity_of,
+    position_limit,
+)
 from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
 from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
+from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengths_of
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
 from attnfaith.subjects.retokenising import retokenised
 from attnfaith.subjects.self_checks import Sites, checked, eager, probe, vocabulary_size
-
-
-@dataclass(frozen=True)
-class Read:
-    """What a model makes of a batch: logits (B,C), and its maps over input positions, first layer first; weights
-    (B,H,L,L), values (B,H,L,D) and outputs (B,H,L,D), 0 behind shorter texts. rows (B,L): the rows of the last of them that
-    matter, None where they were not asked for.
-    """
-
-    logits: torch.Tensor
-    maps: list[Map] = field(default_factory=list)
-    rows: torch.Tensor | None = None
-
-
-class Held(Edit):
-    """Attention that no gradient flows through."""
-
-    def weights(self, number, weights):
-        return weights.detach()
 
 
 class SelfAttention:
@@ -187,8 +175,8 @@ class SelfAttention:
 
     def _check_ends(self, rows) -> None:
         """An encoder–decoder reads its answer at the last end marker of a text, and wants as many in each."""
-        end = self.config.eos_token_id
-        if not (self.config.is_encoder_decoder and isinstance(end, int)):
+        end = end_token(self.model)
+        if end is None:
             return
         for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
             if ids.count(end) != 1:
@@ -336,7 +324,7 @@ class SelfAttention:
             batch["prefix"] = self.prefix(batch, layer)
         owner = torch.arange(count, device=self.device).repeat_interleave(draws)
         of_text = (part[owner] for part in (self.attendable(batch), self.matter(batch)))
-        edit = _Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), *of_text)
+        edit = Given(self.sites.layers[layer], self.reduction.head, attention.reshape(len(owner), -1), *of_text)
         logits = self.edited(batch, owner, edit, batch.get("prefix"))
         return logits.unflatten(0, (count, draws)) if attention.dim() == 3 else logits
 
@@ -376,13 +364,13 @@ class SelfAttention:
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
         groups = self.groups(batch)
-        if len(groups) == 1:
+        if len(groups) == 1 and groups[0][1] == batch["input_ids"].shape[1]:
             return self._read(batch, edit, embedded, keep, rows, after)
         parts = []
         for chosen, length in groups:
             of_group = None if embedded is None else embedded[chosen, :length]
             parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), of_group, keep, rows))
-        return _joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
+        return joined(parts, torch.cat([chosen for chosen, _ in groups]), batch["input_ids"].shape[1])
 
     def prefix(self, batch: Batch, layer: int) -> Prefix | None:
         """What the model computes of a batch before the attention of a layer, for passes that change nothing before it:
@@ -396,7 +384,7 @@ class SelfAttention:
 
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
         """The instances that can be read together, as rows (n,), and how many input positions they have."""
-        lengths, width = _lengths(batch["attention_mask"]), batch["input_ids"].shape[1]
+        lengths, width = lengths_of(batch["attention_mask"]), batch["input_ids"].shape[1]
         rows = torch.arange(len(lengths), device=lengths.device)
         if self.sites.together == "padded":
             return [(rows, width)]
@@ -408,7 +396,7 @@ class SelfAttention:
         return groups
 
     def given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
+        """What the model is called with: behind texts its own padding, by which some find ends; of no text one such token.
 
         Raises SubjectError for padding on the left, which would shift positions.
         """
@@ -424,7 +412,7 @@ class SelfAttention:
                 f"{int(left.sum())} of {len(ids)} texts are padded on the left, which shifts their positions: give what "
                 "tokenizer(…, padding=True, padding_side='right') makes"
             )
-        lengths, places = _lengths(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
+        lengths, places = lengths_of(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
         given["input_ids"] = ids.masked_fill(places >= lengths, self.pad_token_id)
         given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
@@ -459,7 +447,7 @@ class SelfAttention:
     def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
         given = self.given(batch)
         last = self.sites.layers[-1]
-        watched = _Watched(edit, last) if rows else edit
+        watched = Watched(edit, last) if rows else edit
         hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))
         with ExitStack() as stack:
             stack.enter_context(eager(self.model))
@@ -516,78 +504,3 @@ class SelfAttention:
     def digest(self) -> str:
         """As `Subject` says: of weights, configuration and reduction."""
         return digest_classifier(self)
-
-
-def _lengths(mask: torch.Tensor) -> torch.Tensor:
-    """(B,): the places up to the last that is attended to, at least 1."""
-    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-    return (mask.bool() * places).amax(1).clamp(min=1)
-
-
-class _Given(Edit):
-    """Other weights on the tokens of a text, in rows of one head."""
-
-    def __init__(self, layer, head, attention, inside, rows):
-        self.layer, self.head, self.attention, self.inside, self.rows = layer, head, attention, inside, rows
-
-    def take(self, chosen, length):
-        parts = (part[chosen, :length] for part in (self.attention, self.inside, self.rows))
-        return _Given(self.layer, self.head, *parts)
-
-    def weights(self, number, weights):
-        if number != self.layer:
-            return weights
-        own, inside = weights[:, self.head], self.inside.unsqueeze(1)
-        share = own.masked_fill(~inside, 0).sum(2, keepdim=True)
-        other = torch.where(inside, self.attention.unsqueeze(1).to(own) * share, own)
-        other = torch.where(self.rows.unsqueeze(2), other, own)
-        return torch.cat([weights[:, : self.head], other.unsqueeze(1), weights[:, self.head + 1 :]], 1)
-
-
-class _Watched(Edit):
-    """An edit, and the output of one layer as a leaf that gradients are taken of."""
-
-    def __init__(self, edit: Edit, last: int):
-        self.edit, self.last, self.leaf = edit, last, None
-
-    def scores(self, number, scores):
-        return self.edit.scores(number, scores)
-
-    def weights(self, number, weights):
-        return self.edit.weights(number, weights)
-
-    def values(self, number, values):
-        return self.edit.values(number, values)
-
-    def output(self, number, output):
-        output = self.edit.output(number, output)
-        if number != self.last:
-            return output
-        self.leaf = output if output.requires_grad else output.detach().requires_grad_()
-        return self.leaf
-
-    def rows(self, logits: torch.Tensor) -> torch.Tensor:
-        """(B,Q) bool: the rows whose output the logits depend on."""
-        weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
-        (slope,) = torch.autograd.grad([logits], [self.leaf], [weights.expand_as(logits)], retain_graph=True)
-        return (slope != 0).any(3).any(1)
-
-
-def _joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:
-    """Parts of a batch as one, whose instances `order` names."""
-    back = order.argsort()
-
-    def padded(values: torch.Tensor, *axes: int) -> torch.Tensor:
-        missing = width - values.shape[axes[0]]
-        sizes = [0, 0] * values.dim()
-        for axis in axes:
-            sizes[2 * (values.dim() - 1 - axis) + 1] = missing
-        return torch.nn.functional.pad(values, sizes)
-
-    maps = []
-    for same in zip(*(part.maps for part in parts), strict=True):
-        weights = torch.cat([padded(one.weights, 2, 3) for one in same])[back]
-        values, output = (torch.cat([padded(getattr(one, name), 2) for one in same])[back] for name in ("values", "output"))
-        maps.append(replace(same[0], weights=weights, values=values, output=output))
-    rows = None if parts[0].rows is None else torch.cat([padded(part.rows, 1) for part in parts])[back]
-    return Read(torch.cat([part.logits for part in parts])[back], maps, rows)

@@ -14,7 +14,7 @@ import torch
 
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
-from attnfaith.subjects.classifier_facts import check_finite
+from attnfaith.subjects.classifier_facts import check_finite, end_token, is_encoder_decoder
 from attnfaith.subjects.layer_parts import LayerParts, projected
 from attnfaith.subjects.layers import blocks_of, recorded_layers
 from attnfaith.subjects.protocol import SubjectError
@@ -64,21 +64,14 @@ class Uniform(Edit):
         return present / present.sum(-1, keepdim=True).clamp(min=1)
 
 
-class Least(Edit):
-    """Every row of one layer puts all its weight where it put the least of what it attends to: far from what it was.
-
-    One that attends to a single key, as rows of a sparse projection may, attends to the next one.
-    """
+class Silence(Edit):
+    """All weights of one layer are 0: other ones whatever they were, also where a row has one weight of 1."""
 
     def __init__(self, layer: int):
         self.layer = layer
 
     def weights(self, number, weights):
-        if number != self.layer:
-            return weights
-        place = weights.masked_fill(weights <= 0, torch.inf).argmin(-1, keepdim=True)
-        place = (place + ((weights > 0).sum(-1, keepdim=True) == 1)) % weights.shape[-1]
-        return torch.zeros_like(weights).scatter_(-1, place, 1)
+        return torch.zeros_like(weights) if number == self.layer else weights
 
 
 class _Named(Edit):
@@ -163,8 +156,8 @@ def checked(subject) -> Sites:
             _check(difference <= TOLERANCE, model, "logits", f"the hook's differ from the model's own by {difference:.2g}")
             _check_rows(model, [maps[number] for number in layers])
             for layer in layers:
-                changed, _ = _hooked(model, first, Least(layer))
-                what = f"logits stay the same when all rows of '{named.names[layer]}' are other ones"
+                changed, _ = _hooked(model, first, Silence(layer))
+                what = f"logits stay the same when all weights of '{named.names[layer]}' are 0"
                 _check(not torch.equal(changed, logits), model, "use", what)
             _check_returned(model, first, maps, layers)
             together = _together(subject, texts, layers)
@@ -218,8 +211,7 @@ def _text(subject, length: int, seed: int) -> dict[str, torch.Tensor]:
     size = vocabulary_size(subject.model)
     ordinary = torch.tensor([number for number in range(min(size, 2000)) if number not in subject.markers])
     ids = ordinary[torch.randint(0, len(ordinary), (1, length), generator=torch.Generator().manual_seed(seed))]
-    end = getattr(subject.config, "eos_token_id", None)
-    if subject.config.is_encoder_decoder and isinstance(end, int):
+    if (end := end_token(subject.model)) is not None:
         ids[:, -1] = end
     ids = ids.to(subject.device)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
@@ -265,7 +257,7 @@ def _layers(model, hook: Hook, named: _Named) -> list[int]:
     seen = sorted({tuple(one.weights.shape[2:]) for one in maps})
     what = f"of a text of {LENGTHS[0]} tokens it has maps of {seen}, and none from every token to every token"
     _check(bool(square), model, "layers", what)
-    if model.config.is_encoder_decoder:
+    if is_encoder_decoder(model):
         square = [number for number in square if CROSS.search(names[number])]
         _check(bool(square), model, "layers", "its decoder has no attention over the encoder alone")
     else:
@@ -307,7 +299,7 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     if maps is None or not returned:
         return
     there = {own.number for own in maps if any(_same(own.weights, one) or _same(own.scores, one) for one in returned)}
-    kept = model.config.is_encoder_decoder and not getattr(output, "cross_attentions", None)
+    kept = is_encoder_decoder(model) and not getattr(output, "cross_attentions", None)
     rows = [one for one in returned if _same(one.sum(-1), torch.ones_like(one[..., 0]))]
     known = all(any(_same(own.weights, one) for own in maps) for one in rows)
     what = "the attention that it returns is not the one that weighed its values"
