@@ -31,8 +31,8 @@ def drawn(length, seed):
     return lambda sets: values[(sets * 2 ** np.arange(length)).sum(1)]
 
 
-def told(p, orders, exact_tokens, beam, bounds=None, whole_sizes=1):
-    asking = limits(np.asarray(orders), exact_tokens, beam, bounds, whole_sizes)
+def told(p, orders, exact_tokens, beam, bounds=None, whole_sizes=1, beam_tokens=64):
+    asking = limits(np.asarray(orders), exact_tokens, beam, beam_tokens, bounds, whole_sizes)
     return answered([asking], [len(orders[0])], lambda sets: [p(sets[0])])[0]
 
 
@@ -78,6 +78,14 @@ def test_bounds_are_as_wide_as_what_was_not_read():
     closer = told(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2, whole_sizes=3)
     assert closer.high_bound == pytest.approx(1 / 8)
     assert told(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2, whole_sizes=4).certainty == "exact"
+
+
+def test_of_a_long_text_the_orders_given_are_met():
+    orders = [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0]]
+    found, searched = (told(drawn(6, 0), orders, 0, 5, beam_tokens=most) for most in (5, 6))
+    assert (found.low, found.high) == (found.aopc.min(), found.aopc.max())
+    assert searched.low < found.low or searched.high > found.high
+    assert (found.low_bound, found.high_bound) == (searched.low_bound, searched.high_bound)
 
 
 def test_nothing_is_read_twice():

@@ -68,9 +68,10 @@ def columns(start: str, without: str) -> dict[str, Column]:
     }
 
 
-def check_search(exact_tokens: int, beam: int) -> None:
-    """Raises ValueError unless exact_tokens is a whole number in 0..MOST_EXACT and beam one from 1 on."""
-    for name, value, least, most in (("exact_tokens", exact_tokens, 0, MOST_EXACT), ("beam", beam, 1, None)):
+def check_search(exact_tokens: int, beam: int, beam_tokens: int) -> None:
+    """Raises ValueError unless exact_tokens is a whole number in 0..MOST_EXACT, beam from 1 on, beam_tokens from 0 on."""
+    given = (("exact_tokens", exact_tokens, 0, MOST_EXACT), ("beam", beam, 1, None), ("beam_tokens", beam_tokens, 0, None))
+    for name, value, least, most in given:
         if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
             raise ValueError(f"{name}={value!r}: give a whole number from {least} {'on' if most is None else f'to {most}'}")
 
@@ -81,11 +82,19 @@ def rank(scores: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarra
     return np.stack([np.lexsort((tie_breaker, -np.asarray(values, np.float64))) for values in scores])
 
 
-def limits(orders: np.ndarray, exact_tokens: int, beam: int, bounds: Callable | None = None, whole_sizes: int = 1) -> Asking:
+def limits(
+    orders: np.ndarray,
+    exact_tokens: int,
+    beam: int,
+    beam_tokens: int,
+    bounds: Callable | None = None,
+    whole_sizes: int = 1,
+) -> Asking:
     """An `Asking` that returns the Limits of a text and the AOPC of orders (M,T); None of a text without tokens.
 
     Up to exact_tokens tokens all sets are asked about, and the best and worst chain of them found. Beyond, a beam of `beam`
-    sets goes on with what lowered p most so far, another with what kept it up. bounds: a function of T that gives the least
+    sets goes on with what lowered p most so far, another with what kept it up; of texts of more than beam_tokens the orders
+    given are all that is met. bounds: a function of T that gives the least
     and the greatest p that any set of each size 0..T leaves, (T + 1,) each; without it all sets of up to whole_sizes tokens,
     and of all but so many, are asked about, and p of other sizes is anywhere in 0..1.
     """
@@ -104,9 +113,11 @@ def limits(orders: np.ndarray, exact_tokens: int, beam: int, bounds: Callable | 
         # the same sums in another order of addition
         low, high = min(low, *aopc), max(high, *aopc)
         return Limits(aopc, low, high, low, high)
-    least = yield from _beam(known, length, beam, 1)
-    most = yield from _beam(known, length, beam, -1)
-    low, high = min(p_whole - most / length, *aopc), max(p_whole - least / length, *aopc)
+    low, high = min(aopc), max(aopc)
+    if length <= beam_tokens:
+        least = yield from _beam(known, length, beam, 1)
+        most = yield from _beam(known, length, beam, -1)
+        low, high = min(p_whole - most / length, low), max(p_whole - least / length, high)
     if bounds is None:
         lowest, highest = yield from _by_size(known, length, whole_sizes)
     else:

@@ -15,12 +15,14 @@ COST = "draws"
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 
 
-def check(*, absent: str = "deleted", exact_tokens: int = 12, beam: int = 5, whole_sizes: int = 1) -> None:
-    """Raises ValueError for an unknown `absent`, a whole_sizes below 0, and exact_tokens and beam as `_orders` says."""
+def check(
+    *, absent: str = "deleted", exact_tokens: int = 12, beam: int = 5, beam_tokens: int = 64, whole_sizes: int = 1
+) -> None:
+    """Raises ValueError for an unknown `absent`, a whole_sizes below 0, and the rest as `_orders.check_search` says."""
     _subsets.check_absent(absent)
     if isinstance(whole_sizes, bool) or not isinstance(whole_sizes, int) or whole_sizes < 0:
         raise ValueError(f"whole_sizes={whole_sizes!r}: give a whole number from 0 on")
-    check_search(exact_tokens, beam)
+    check_search(exact_tokens, beam, beam_tokens)
 
 
 def check_model(subject, dataset, *, absent: str = "deleted", **_options) -> None:
@@ -37,6 +39,7 @@ def measure(
     absent: str = "deleted",
     exact_tokens: int = 12,
     beam: int = 5,
+    beam_tokens: int = 64,
     whole_sizes: int = 1,
 ) -> dict[str, list]:
     """The area over the perturbation curve of each measure's order, and its limits over all orders.
@@ -48,7 +51,8 @@ def measure(
     absent: what becomes of tokens that are taken away, see `subjects.parts.read_parts`. exact_tokens: up to so many tokens
     all 2^T subsets are read, and limits are exact, over all T! orders. Beyond, a beam of `beam` sets looks for the best and
     the worst order. It meets orders; so its high is a lower bound of the upper limit, and its low an upper bound of the
-    lower one; the orders of the measures count too. The other side is certified, and wide: of sets of up to whole_sizes
+    lower one; the orders of the measures count too, and are all
+    that is met of texts of more than beam_tokens. The other side is certified, and wide: of sets of up to whole_sizes
     tokens, and of all but so many, all are read; of sets of other sizes p is known to lie in 0..1 and no more (what was read
     of such a size proves nothing of the rest of it).
 
@@ -60,7 +64,7 @@ def measure(
 
     Source: Edin et al. 2025, Normalized AOPC (ACL 2025); AOPC: Samek et al. 2017.
     """
-    check(absent=absent, exact_tokens=exact_tokens, beam=beam, whole_sizes=whole_sizes)
+    check(absent=absent, exact_tokens=exact_tokens, beam=beam, beam_tokens=beam_tokens, whole_sizes=whole_sizes)
     check_model(subject, None, absent=absent)
     given, probs = _subsets.scores(subject, batch), _subsets.whole(subject, batch)
     names, predicted = batch["instance_id"], probs.argmax(1)
@@ -73,7 +77,7 @@ def measure(
         said = _subsets.read_parts(subject, batch, [~sets for sets in removed], absent)
         return [part[:, one] for part, one in zip(said, predicted, strict=True)]
 
-    asking = [limits(order, exact_tokens, beam, None, whole_sizes) for order in orders]
+    asking = [limits(order, exact_tokens, beam, beam_tokens, None, whole_sizes) for order in orders]
     return as_columns(COLUMNS, given, answered(asking, [order.shape[1] for order in orders], read))
 
 

@@ -21,13 +21,15 @@ METRIC: dict[str, str] = {}  # one class's probability is no distribution
 ROUNDS = 100  # of Dinkelbach's method, which needs a handful
 
 
-def check(*, exact_tokens: int = 12, beam: int = 5) -> None:
-    """Raises ValueError for exact_tokens and beam as `_orders.check_search` says."""
-    check_search(exact_tokens, beam)
+def check(*, exact_tokens: int = 12, beam: int = 5, beam_tokens: int = 64) -> None:
+    """Raises ValueError as `_orders.check_search` says."""
+    check_search(exact_tokens, beam, beam_tokens)
 
 
 @asks(NEEDS)
-def measure(subject, batch, *, seed: int = 0, exact_tokens: int = 12, beam: int = 5) -> dict[str, list]:
+def measure(
+    subject, batch, *, seed: int = 0, exact_tokens: int = 12, beam: int = 5, beam_tokens: int = 64
+) -> dict[str, list]:
     """The area over the perturbation curve of each measure's order when weights are erased, and its limits over all orders.
 
     As `aopc_limits`, with attention weights set to 0 and the rest renormalised in place of tokens taken away; with no weight
@@ -44,13 +46,13 @@ def measure(subject, batch, *, seed: int = 0, exact_tokens: int = 12, beam: int 
 
     Source: Edin et al. 2025, Normalized AOPC (ACL 2025), for tokens; ratios: Dinkelbach 1967.
     """
-    check(exact_tokens=exact_tokens, beam=beam)
+    check(exact_tokens=exact_tokens, beam=beam, beam_tokens=beam_tokens)
     given, read = _subsets.scores(subject, batch), read_out(subject, batch)
     classes = [int(one.probs.argmax()) for one in read]
     asking = []
     for row, (one, name) in enumerate(zip(read, batch["instance_id"], strict=True)):
         order = rank([values[row] for values in given.values()], generator(seed, name, "aopc_limits"))
-        asking.append(limits(order, exact_tokens, beam, _Bounds(one, classes[row])))
+        asking.append(limits(order, exact_tokens, beam, beam_tokens, _Bounds(one, classes[row])))
     texts = list(zip(read, classes, strict=True))
 
     def said(removed: list[np.ndarray]) -> list[np.ndarray]:
