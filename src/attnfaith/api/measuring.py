@@ -18,7 +18,7 @@ from attnfaith.errors import AttnfaithError, DatasetError, excerpt
 
 MEASURES = ("gradient", "gradient_norm", "leave_one_out")
 EXPERIMENTS = ("permutation", "minimal_flip_set", "adversary_exact")
-MAP_EXPERIMENTS = ("marker_attention", "map_permutation")
+MAP_EXPERIMENTS = ("marker_attention", "map_permutation", "identifiability")
 """Of a model whose layers and heads all have attention: what asks for no more than some readings of its last layers."""
 MOST_READINGS = 2 * 10**8
 """Tokens that the default measures may read for leaving out one token after the other; beyond it, leave-one-out is named by

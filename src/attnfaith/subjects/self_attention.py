@@ -114,7 +114,8 @@ class SelfAttention:
         if self.tokenizer is None:
             lacks["texts"] = "its tokenizer is not known"
         if self.reduction.way != "mean":
-            lacks["weighed vectors"] = f"what {self.reduction.way} gives weighs no vectors"
+            why = f"what {self.reduction.way} gives weighs no vectors"
+            lacks |= dict.fromkeys(("weighed vectors", "weighted sums"), why)
         return lacks
 
     @property
