@@ -70,8 +70,8 @@ def check_ends(model, rows) -> None:
     for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
         if ids.count(end) != 1:
             raise SubjectError(
-                f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(model).__name__} answers at the one "
-                "behind a text: take spelled ones out, or give the model's own tokenizer, which puts it there"
+                f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(model).__name__} answers at the "
+                "one behind a text: take spelled ones out, or give the model's own tokenizer, which puts it there"
             )
 
 
