@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from attnfaith.api import measuring
 from attnfaith.experiments import _maps, map_erasure, map_permutation, map_uniform, marker_attention
 from attnfaith.experiments._maps import Asked
 from attnfaith.measurement import MeasurementError, check_options
@@ -380,3 +381,12 @@ def test_the_share_on_markers(kind, reduction):
     assert (np.array(shares) > 0.01).all() or kind == "gpt2"
     if kind == "gpt2":
         np.testing.assert_allclose(shares, 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["last", {"layers": 0, "head": 1}])
+def test_a_stack_is_measured_by_what_is_cheap_there(reduction):
+    """Where one head is shown other attentions of it can be asked about, and a search among them takes long."""
+    subject, said = classifier("bert", reduction=reduction), []
+    names = measuring._defaults([], None, subject, {"length": [5]}, said.append)
+    assert "adversary_exact" not in names and {"marker_attention", "map_permutation"} <= set(names)
+    assert not said
