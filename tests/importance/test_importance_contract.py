@@ -278,7 +278,12 @@ def a_classifier(tiny_rows):
         rows = tiny_rows((4, 0, [9], [12] * 2))
         for row in rows:
             row["input_ids"] = [*before, *row["input_ids"][1:-1], *after]
-        return SelfAttention(classifier(kind), tokenizer(bool(before)), {"layers": "last", "head": 1}), rows
+        model, draws = classifier(kind), torch.Generator().manual_seed(1)
+        with torch.no_grad():  # as they are drawn they are 0, and what is left of a text without its tokens is rounding
+            for name, values in model.named_parameters():
+                if name.endswith("bias"):
+                    values += 0.1 * torch.randn(values.shape, generator=draws)
+        return SelfAttention(model, tokenizer(bool(before)), {"layers": "last", "head": 1}), rows
 
     return make
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 
 METRIC = "src/attnfaith/metrics/attention_faithfulness"
+SUBJECTS = "src/attnfaith/subjects"
 EXPERIMENTS, IMPORTANCE, MODELS = "src/attnfaith/experiments", "src/attnfaith/importance", "src/attnfaith/models"
 REPORTING, MEISTER = "src/attnfaith/reporting", "recipes/meister_2021/sparsity"
 
@@ -60,6 +61,11 @@ TESTS = {
     f"{IMPORTANCE}/integrated_gradients.py": ("tests/importance/test_integrated_gradients.py",),
     f"{IMPORTANCE}/exact_contribution.py": ("tests/importance/test_attention_scores.py",),
     f"{IMPORTANCE}/attention_norm.py": ("tests/importance/test_attention_scores.py",),
+    f"{IMPORTANCE}/value_zeroing.py": ("tests/importance/test_context_mixing.py",),
+    f"{IMPORTANCE}/alti.py": ("tests/importance/test_context_mixing.py",),
+    f"{IMPORTANCE}/_mixing.py": ("tests/importance/test_context_mixing.py",),
+    f"{SUBJECTS}/layers.py": ("tests/importance/test_context_mixing.py",),
+    f"{SUBJECTS}/layer_parts.py": ("tests/importance/test_context_mixing.py",),
     f"{IMPORTANCE}/_explained.py": ("tests/importance/test_explained.py",),
     f"{IMPORTANCE}/_removal.py": ("tests/importance/test_leave_one_out.py",),
     f"{IMPORTANCE}/_fast/lrp_rules.py": ("tests/importance/test_lrp.py",),
@@ -409,6 +415,22 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "weight[chosen.of] - (0 if chosen.against is None else weight[chosen.against])",
             "weight[chosen.of]",
         ),
+    ),
+    f"{IMPORTANCE}/value_zeroing.py": (
+        ("copies of one place", "== self.places.unsqueeze(1)", "== self.places[:1].unsqueeze(1)"),
+        ("rows for columns", "shares(torch.cat(one).T)", "shares(torch.cat(one))"),
+    ),
+    f"{IMPORTANCE}/alti.py": (("no bound at 0", ".clamp(min=0)", ""),),
+    f"{IMPORTANCE}/_mixing.py": (("layers from below", "reversed(list(matrices))", "list(matrices)"),),
+    f"{SUBJECTS}/layers.py": (
+        ("layers fed as they come", "other if one is own else one for one in args", "one for one in args"),
+    ),
+    f"{SUBJECTS}/layer_parts.py": (
+        ("no residual connection", "rows] += self.layer.state[0, rows]", "rows] += 0 * self.layer.state[0, rows]"),
+        ("norms that do not centre", "return (vectors - vectors.mean(-1, keepdim=True))", "return (1 * vectors)"),
+        ("a part that may lack", "off <= 1e-4 * least + ROUNDING", "off <= 1e6 * least + ROUNDING"),
+        ("one head for all", "weights[head].unsqueeze(2) * values[head]", "weights[0].unsqueeze(2) * values[0]"),
+        ("no norm before attention is added", "vectors = self._inner(vectors, rows)", "pass"),
     ),
     f"{IMPORTANCE}/attention_norm.py": (("L1 norm", "vector_norm(vectors, dim=-1)", "vector_norm(vectors, ord=1, dim=-1)"),),
     f"{IMPORTANCE}/_explained.py": (

@@ -177,7 +177,9 @@ PRODUCTS = {
     "bmm": lambda a, v: torch.bmm(a.flatten(0, 1), v.flatten(0, 1)).unflatten(0, (COUNT, HEADS)),
     "einsum": lambda a, v: torch.einsum("bhqk,bhkd->bhqd", a, v),
     "einsum, queries first": lambda a, v: torch.einsum("bhij,jbhd->ibhd", a, v.permute(2, 0, 1, 3)).permute(1, 2, 0, 3),
-    "heads before instances": lambda a, v: torch.einsum("hbqk,hbkd->bqhd", a.transpose(0, 1), v.transpose(0, 1)).transpose(1, 2),
+    "heads before instances": lambda a, v: torch.einsum("hbqk,hbkd->bqhd", a.transpose(0, 1), v.transpose(0, 1)).transpose(
+        1, 2
+    ),
     "after dropout and a cast": lambda a, v: torch.dropout(a, 0.5, False).double().float().contiguous() @ v,
     "masked heads": lambda a, v: (a * torch.tensor([1.0, 0, 1]).view(1, HEADS, 1, 1)) @ v,
     "one value for all heads": lambda a, v: a @ v[:, :1],

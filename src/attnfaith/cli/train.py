@@ -108,7 +108,7 @@ def _destination(known: argparse.Namespace, recipe) -> tuple[str, str]:
 
     if recipe.model.pretrained is not None:
         raise AttnfaithError(
-            "--push_to_hub: only classifiers of this package are pushed with card and records; leave it out, and push the model "
+            "--push_to_hub: only classifiers of this package have a card and records; leave it out, and push the model "
             "by its own push_to_hub"
         )
     if provenance.checkout()[1] and not known.resume_from_checkpoint:

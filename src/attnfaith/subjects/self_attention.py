@@ -396,7 +396,7 @@ class SelfAttention:
         return groups
 
     def given(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """What the model is called with: behind texts its own padding, by which some find the end; of nothing one such token.
+        """What the model is called with: behind texts its own padding, by which some find ends; of no text one such token.
 
         Raises SubjectError for padding on the left, which would shift positions.
         """

@@ -1,0 +1,256 @@
+"""Measures of this package beside other libraries' own code: the same fine-tuned model, the same texts.
+
+    python recipes/any_classifier/compare_peers.py MODEL TEXTS.parquet OUTPUT.csv [--texts 40] [--lengths 32 128]
+
+Where two definitions are the same the values are compared; where they are not, `definition` says how they differ and the
+difference is that to the peer's definition worked out from gradients. Times are CPU seconds of one thread, the median over
+texts, each peer beside ours in turn; `forward` is one reading of the text. The peers are not requirements of this package:
+install captum, interpreto, explainkit and autoLRP by hand, those that are missing are left out and said so.
+"""
+
+import argparse
+import functools
+import importlib.util
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+
+from attnfaith.catalogue import named
+from attnfaith.files import write_atomically
+from attnfaith.measurement import load_producers
+from attnfaith.subjects import SelfAttention
+
+
+STEPS = 20  # of integrated gradients, in every library
+
+
+def scores_of(subject, name, text, **options):
+    """One text's scores by a measure of ours, [T]."""
+    (entry,) = named([name])
+    module = load_producers([entry.name])[entry.name]
+    return np.asarray(module.measure(subject, subject.encode([text]), **options)[f"importance_{name}"][0], np.float64)
+
+
+class Peers:
+    """The other libraries' ways to the same numbers; each takes a text and gives a score for each token of it.
+
+    model: in eval mode, with eager attention. tokenizer: its own.
+    """
+
+    def __init__(self, model, tokenizer):
+        self.model, self.tokenizer = model, tokenizer
+        self.reading = SelfAttention(model, tokenizer)
+
+    def inside(self, text) -> torch.Tensor:
+        """(L,) bool: the tokens of the text, without markers."""
+        return self.reading.attendable(self.reading.encode([text]))[0]
+
+    def given(self, text):
+        return self.tokenizer(text, return_tensors="pt")
+
+    @functools.cached_property
+    def _interpreto(self):
+        import interpreto
+
+        made = {
+            "model": self.model,
+            "tokenizer": self.tokenizer,
+            "batch_size": 64,
+            "granularity": interpreto.Granularity.TOKEN,
+        }
+        return {
+            "occlusion": interpreto.Occlusion(**made),
+            "gradient_x_input": interpreto.Saliency(**made),
+            "integrated_gradients": interpreto.IntegratedGradients(**made, n_perturbations=STEPS + 1),
+        }
+
+    def interpreto(self, name, text):
+        (output,) = self._interpreto[name](text)
+        return output.attributions.detach().double().numpy().reshape(-1)
+
+    @functools.cached_property
+    def _explainkit(self):
+        from explainkit import Explainer
+        from explainkit.hf import from_pipeline
+
+        read = from_pipeline(
+            pipeline("text-classification", model=self.model, tokenizer=self.tokenizer, top_k=None), batch_size=64
+        )
+        return Explainer(read)
+
+    def explainkit(self, text):
+        return self._explainkit.explain(text, method="occlusion")
+
+    def captum(self, text):
+        """Integrated gradients of the predicted class's logit over the table's embeddings, midpoints."""
+        from captum.attr import IntegratedGradients
+
+        given = self.given(text)
+        embedded = self.model.get_input_embeddings()(given["input_ids"]).detach()
+        rest = {name: values for name, values in given.items() if name != "input_ids"}
+
+        def read(inputs):
+            more = {name: values.expand(len(inputs), -1) for name, values in rest.items()}
+            return self.model(inputs_embeds=inputs, **more).logits
+
+        target = int(read(embedded).argmax())
+        inside = self.inside(text)
+        start = torch.where(inside[None, :, None], 0.0, embedded)  # markers stay, as they do in ours
+        scores = IntegratedGradients(read).attribute(embedded, start, target=target, n_steps=STEPS, method="riemann_middle")
+        return scores.sum(-1)[0][inside].double().numpy()
+
+    def alike(self, text, explanation) -> tuple[list[int], np.ndarray]:
+        """The tokens of the text that are words of an explanation, and what it says of these."""
+        offsets = self.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+        tokens = [tuple(span) for span, inside in zip(offsets, self.inside(text).tolist(), strict=True) if inside]
+        said = dict(zip(map(tuple, explanation.spans), explanation.scores, strict=True))
+        same = [number for number, span in enumerate(tokens) if span in said]
+        return same, np.array([said[tokens[number]] for number in same], np.float64)
+
+    def autolrp(self, text):
+        import autolrp
+
+        given = self.given(text)
+        embedded = self.model.get_input_embeddings()(given["input_ids"]).detach()
+        inputs = autolrp.tensor(embedded)
+        rest = {name: values for name, values in given.items() if name != "input_ids"}
+        logits = self.model(inputs_embeds=inputs, **rest).logits
+        logits[0, int(logits.argmax())].lrp(config=autolrp.LRPConfig(rule={**autolrp.BASE, **autolrp.ATTNLRP}))
+        return inputs.relevance.sum(-1)[0][self.inside(text)].detach().double().numpy()
+
+    # -------------------------------------------------------------------- the peers' definitions, from gradients
+
+    def mean_of_products(self, text, steps=None):
+        """mean_d |x_d df/dx_d| of the embeddings x, and with steps its trapezoidal mean over the line from 1e-6 to x."""
+        given = self.given(text)
+        embedded = self.model.get_input_embeddings()(given["input_ids"]).detach()
+        rest = {name: values for name, values in given.items() if name != "input_ids"}
+        target = int(self.model(**given).logits.argmax())
+        alphas = torch.linspace(0, 1, steps + 1) if steps else torch.ones(1)
+        total = []
+        for alpha in alphas:
+            inputs = (1e-6 + alpha * (embedded - 1e-6) if steps else embedded.clone()).requires_grad_()
+            (slope,) = torch.autograd.grad(self.model(inputs_embeds=inputs, **rest).logits[0, target], inputs)
+            total.append((slope * inputs.detach()).abs().mean(-1)[0])
+        total = torch.stack(total)
+        means = torch.trapezoid(total, alphas, dim=0) if steps else total[0]
+        return means[self.inside(text)].double().numpy()
+
+
+def rows(peers: Peers, subject):
+    """(our measure, peer, ours, theirs, to compare theirs with, how definitions differ)."""
+    ours = functools.partial(scores_of, subject)
+    occlusion = functools.partial(ours, "occlusion", by="mask_token")
+    gradients = functools.partial(ours, "integrated_gradients", steps=STEPS, max_steps=STEPS)
+    return [
+        ("occlusion", "interpreto", occlusion, lambda text: peers.interpreto("occlusion", text), None, ""),
+        (
+            "gradient_x_input",
+            "interpreto",
+            functools.partial(ours, "gradient_x_input"),
+            lambda text: peers.interpreto("gradient_x_input", text),
+            peers.mean_of_products,
+            "theirs: the mean over dimensions of absolute products, so without sign; ours: their sum",
+        ),
+        (
+            "integrated_gradients",
+            "interpreto",
+            gradients,
+            lambda text: peers.interpreto("integrated_gradients", text),
+            lambda text: peers.mean_of_products(text, STEPS),
+            "theirs: the same mean at each step, trapezoids; ours: the sum, midpoints",
+        ),
+        ("integrated_gradients", "captum", gradients, peers.captum, None, ""),
+        ("attn_lrp", "autolrp", functools.partial(ours, "attn_lrp", inputs="table"), peers.autolrp, None, ""),
+        (
+            "occlusion",
+            "explainkit",
+            functools.partial(ours, "occlusion", by="retokenise", output="probability"),
+            peers.explainkit,
+            None,
+            "theirs: words by a regular expression; compared on words that are one token",
+        ),
+    ]
+
+
+def timed(call, *given):
+    start = time.process_time()
+    value = call(*given)
+    return value, time.process_time() - start
+
+
+def compare(model: str, texts: list[str], lengths: list[int]) -> pd.DataFrame:
+    classifier = AutoModelForSequenceClassification.from_pretrained(model, attn_implementation="eager").eval()
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    subject, peers = SelfAttention(classifier, tokenizer), Peers(classifier, tokenizer)
+    made = []
+    for length in (None, *lengths):
+        chosen = texts if length is None else [_of_length(texts, tokenizer, length, number) for number in range(5)]
+        for name, peer, ours, theirs, definition, how in rows(peers, subject):
+            if importlib.util.find_spec(peer) is None:
+                made.append({"measure": name, "peer": peer, "definition": "not installed"})
+                continue
+            made.append(_row(name, peer, ours, theirs, definition, how, chosen, length, peers))
+            print(made[-1], flush=True)
+    return pd.DataFrame(made)
+
+
+def _of_length(texts, tokenizer, length, number):
+    """A text of so many tokens with its markers, of the words of the others."""
+    words = " ".join(texts[number:] + texts[:number])
+    ids = tokenizer(words, add_special_tokens=False, truncation=True, max_length=length - 2)["input_ids"]
+    return tokenizer.decode(ids)
+
+
+def _row(name, peer, ours, theirs, definition, how, texts, length, peers) -> dict:
+    differences, times = [], {"ours": [], "theirs": [], "forward": []}
+    for text in texts:
+        value, spent = timed(ours, text)
+        times["ours"].append(spent)
+        other, spent = timed(theirs, text)
+        times["theirs"].append(spent)
+        times["forward"].append(timed(peers.reading.predict, peers.reading.encode([text]))[1])
+        reference = value if definition is None else definition(text)
+        if hasattr(other, "spans"):  # of words
+            same, other = peers.alike(text, other)
+            reference = reference[same]
+        other = other[peers.inside(text).numpy()] if len(other) > len(reference) else other
+        differences.append(float(np.abs(other - reference).max(initial=0)))
+    median = {key: statistics.median(values) for key, values in times.items()}
+    return {
+        "measure": name,
+        "peer": peer,
+        "tokens": "those of the texts" if length is None else length,
+        "texts": len(texts),
+        "compared": len(differences),
+        "largest difference": max(differences, default=float("nan")),
+        "ours, ms": 1000 * median["ours"],
+        "theirs, ms": 1000 * median["theirs"],
+        "theirs / ours": median["theirs"] / median["ours"],
+        "ours / forward": median["ours"] / median["forward"],
+        "definition": how,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("model", help="folder or name of a fine-tuned classifier")
+    parser.add_argument("data", help="parquet file with a column text")
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--texts", type=int, default=40)
+    parser.add_argument("--lengths", type=int, nargs="*", default=[32, 128])
+    known = parser.parse_args()
+    torch.set_num_threads(1)
+    frame = pd.read_parquet(known.data)
+    texts = frame["text"].sample(known.texts, random_state=0).tolist()
+    made = compare(known.model, texts, known.lengths)
+    write_atomically(known.output, made.to_csv(index=False))
+
+
+if __name__ == "__main__":
+    main()
