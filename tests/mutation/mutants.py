@@ -386,8 +386,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
     f"{IMPORTANCE}/occlusion.py": (
         (
             "the wrong sign",
-            "return whole - f(without_token(subject, batch))",
-            "return f(without_token(subject, batch)) - whole",
+            "return whole - f(without_token(subject, batch, ABSENCES[by]))",
+            "return f(without_token(subject, batch, ABSENCES[by])) - whole",
         ),
         (
             "zero embeddings for unknown words",
