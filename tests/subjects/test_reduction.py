@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.subjects import SubjectError
+from attnfaith.subjects import SelfAttention, SubjectError
 from attnfaith.subjects.reduction import Reduction, flow, rollout
+from tests.small_classifiers import classifier
 
 
 HEADS, LONG = 3, 5
@@ -67,8 +68,8 @@ def test_what_may_not(given, said):
 def test_a_layer_or_a_head_that_there_is_not():
     with pytest.raises(SubjectError, match="there is no layer 4; the model has 4, counted from 0"):
         Reduction.of({"layers": 4}).chosen(4)
-    with pytest.raises(SubjectError, match="there is no head 3; the layer has 3, counted from 0"):
-        Reduction.of({"layers": 0, "head": 3})(maps(1), rows([0], [0]))
+    with pytest.raises(SubjectError, match="there is no head 3; layer 0 has 3, counted from 0"):
+        Reduction(layers=0, head=3).check([HEADS, HEADS], {})
 
 
 def test_means_are_of_the_rows_that_matter_the_heads_and_the_layers():
@@ -119,3 +120,14 @@ def test_flow_is_the_largest_flow_of_another_library():
                 flows[end] += networkx.maximum_flow_value(graph, (2, top), (0, end))
         np.testing.assert_allclose(shown[row].numpy(), flows / flows.sum(), atol=1e-7)
     assert flow([one.mean(1) for one in layers], rows([], [0]))[0].isnan().all()
+
+
+def test_what_a_model_has_not_is_refused_before_any_text_is_read():
+    model = SelfAttention(classifier("bart"))
+    for way in ("rollout", "flow"):
+        with pytest.raises(
+            SubjectError, match=f"^'{way}' multiplies .*decoder's over an encoder.*: choose 'last', 'all' or one"
+        ):
+            model.shown_by(way)
+    with pytest.raises(SubjectError, match=r"^there is no head 99; layer 1 has \d+, counted from 0$"):
+        model.shown_by({"layers": "last", "head": 99})

@@ -3,7 +3,7 @@
 Shapes: B instances, H heads, L input positions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,12 +71,26 @@ class Reduction:
             raise SubjectError(f"there is no layer {number}; the model has {count}, counted from 0")
         return [number]
 
+    def check(self, heads: Sequence[int], lacks: Mapping[str, str]) -> None:
+        """Raises SubjectError for a layer or a head that a model has not, and where its maps are not multiplied.
+
+        heads: how many each layer has. lacks: the capabilities that the model has not, and why.
+        """
+        for layer in self.chosen(len(heads)):
+            if self.head is not None and self.head >= heads[layer]:
+                raise SubjectError(f"there is no head {self.head}; layer {layer} has {heads[layer]}, counted from 0")
+        if self.way != "mean" and "stacked maps" in lacks:
+            raise SubjectError(
+                f"'{self.way}' multiplies the attention of one layer with that of the next, and this model's is none of a "
+                f"stack ({lacks['stacked maps']}): choose 'last', 'all' or one layer"
+            )
+
     def __call__(self, maps: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
         """Weights (B,L) from the maps (B,H,L,L) of `chosen` layers, in order, and the rows (B,L) bool that matter.
 
         They are over all input positions, markers included; of an instance without a row that matters NaN.
         """
-        layers = [one.mean(1) if self.head is None else one[:, self._own(one)] for one in maps]
+        layers = [one.mean(1) if self.head is None else one[:, self.head] for one in maps]
         if self.way == "flow":
             return flow(layers, rows)
         whole = layers[0] if self.way == "mean" else rollout(layers)
@@ -84,11 +98,6 @@ class Reduction:
             whole = whole + one
         weights = whole / (len(layers) if self.way == "mean" else 1)
         return (weights * rows.unsqueeze(2)).sum(1) / rows.sum(1, keepdim=True)
-
-    def _own(self, one: torch.Tensor) -> int:
-        if self.head >= one.shape[1]:
-            raise SubjectError(f"there is no head {self.head}; the layer has {one.shape[1]}, counted from 0")
-        return self.head
 
 
 def rollout(layers: Sequence[torch.Tensor], residual: float = 0.5) -> torch.Tensor:

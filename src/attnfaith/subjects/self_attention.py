@@ -69,7 +69,7 @@ class SelfAttention:
         self.config, self.num_labels = model.config, model.config.num_labels
         self.sites: Sites = checked(self)
         self.ruled = False  # until the rules have been checked
-        self.reduction.chosen(len(self.sites.layers))
+        self.reduction.check(self.sites.heads, self.sites.lacks)
 
     @classmethod
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
@@ -88,7 +88,7 @@ class SelfAttention:
         other = object.__new__(type(self))
         other.__dict__ |= self.__dict__
         other.reduction = Reduction.of(reduction)
-        other.reduction.chosen(len(self.sites.layers))
+        other.reduction.check(self.sites.heads, self.sites.lacks)
         return other
 
     def in_double(self) -> "SelfAttention":

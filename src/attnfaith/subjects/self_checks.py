@@ -32,15 +32,17 @@ TOGETHER = ("padded", "of one length", "one at a time")
 class Sites:
     """What was learned of a model.
 
-    layers: the numbers of the maps over input positions that `SelfAttention` calls layers. names: the module of each.
-    maps: how many maps there are in all. together: one of TOGETHER, the best that changes nothing. embeddings: whether
-    embeddings can be given, and gradients reach them. token_types: whether token_type_ids are read. difference: the largest
-    of logits read by the hook and of the model's own, in its own implementation of attention. blocks: the name of each
-    layer's module, () where there are none. lacks: the capabilities that it has not, and why.
+    layers: the numbers of the maps over input positions that `SelfAttention` calls layers. names: the module of each;
+    heads: how many heads each has. maps: how many maps there are in all. together: one of TOGETHER, the best that
+    changes nothing. embeddings: whether embeddings can be given, and gradients reach them. token_types: whether
+    token_type_ids are read. difference: the largest of logits read by the hook and of the model's own, in its own
+    implementation of attention. blocks: the name of each layer's module, () where there are none. lacks: the
+    capabilities that it has not, and why.
     """
 
     layers: tuple[int, ...]
     names: tuple[str, ...]
+    heads: tuple[int, ...]
     maps: int
     together: str
     embeddings: bool
@@ -167,7 +169,8 @@ def checked(subject) -> Sites:
             blocks = blocks_of(model, first, layers, names, len(maps))
             lacks = _lacks(model, first, layers, blocks)
         _check_returned(model, first, None)
-    return Sites(tuple(layers), names, len(maps), together, embeddings, hides, types, difference, blocks, lacks)
+    heads = tuple(maps[number].weights.shape[1] for number in layers)
+    return Sites(tuple(layers), names, heads, len(maps), together, embeddings, hides, types, difference, blocks, lacks)
 
 
 def _lacks(model, text, layers, blocks) -> dict[str, str]:
