@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
+from transformers.utils import logging
 
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
@@ -291,7 +292,8 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     linear attention return other things.
     """
     try:
-        output = model(**text, output_attentions=True)
+        with _silent():  # some say that they cannot return them, which is what is asked here
+            output = model(**text, output_attentions=True)
     except Exception:  # one that cannot return them says nothing of them
         return
     names = ("encoder_attentions", "decoder_attentions", "cross_attentions", "attentions")
@@ -307,6 +309,17 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     known = all(any(_same(own.weights, one) for own in maps) for one in rows)
     what = "the attention that it returns is not the one that weighed its values"
     _check(known and (bool(there) if kept else there >= set(layers)), model, "returned", what)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Within, transformers warns of nothing."""
+    said = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(said)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
