@@ -508,7 +508,7 @@ def test_it_is_not_pushed_with_a_card(encoder, texts, tmp_path, capsys):
 
     words = ["train", "--data.path", str(texts), "--model.pretrained", str(encoder), "--output_dir", str(tmp_path / "run")]
     assert cli.main([*words, "--push_to_hub"]) == 2
-    assert "--push_to_hub: only classifiers of this package are pushed with card and records" in capsys.readouterr().err
+    assert "--push_to_hub: only classifiers of this package have a card and records" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

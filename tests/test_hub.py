@@ -347,7 +347,7 @@ def test_other_records_of_the_model_travel_too(run):
 # ------------------------------------------------------------------------------------------------ shards
 
 
-@pytest.mark.parametrize("limit", [10**9, 64_000, 56_000, 1])
+@pytest.mark.parametrize("limit", [10**9, 64_000, 60_000, 1])
 def test_shards(run, tmp_path, limit):
     table = record.load(run / "record.parquet")
     shards = hub.write_shards(table, tmp_path / "shards", "tiny/test", limit)

@@ -14,7 +14,7 @@ import torch
 from attnfaith.experiments._alternatives import Alternatives, Part, of_parts
 from attnfaith.experiments._polytope import DOUBLE, Polytope
 from attnfaith.experiments._walks import far
-from attnfaith.subjects import Batch, SubjectError
+from attnfaith.subjects import Batch
 from attnfaith.subjects.attention_hook import Edit, Map
 
 
@@ -42,12 +42,9 @@ class Heads:
     """A subject with attention maps and a twin of it in float64, to which alternatives change nothing, to about 1e-12.
 
     Without a twin, of a model that does not run in float64, the subject itself is read: its rounding is what remains.
-
-    Raises SubjectError for a subject whose reduction is no mean of rows, such as rollout.
     """
 
     def __init__(self, subject):
-        check_reduction(subject)
         self.subject = subject
         try:
             self.twin = subject.in_double()
@@ -146,15 +143,6 @@ class Heads:
             own = subject.read(text, keep=lambda number: False).logits
             new = subject.read(text, _Given(given), keep=lambda number: False).logits
         return float((new.double() - own.double()).abs().max())
-
-
-def check_reduction(subject) -> None:
-    """Raises SubjectError for a subject whose reduction is no mean of rows."""
-    if subject.reduction.way != "mean":
-        raise SubjectError(
-            f"'identifiability' gives the limits of a mean of rows, and the attention shown is '{subject.reduction.way}': "
-            "choose another reduction, such as 'last' or 'all'"
-        )
 
 
 def _allowed(one: Map) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from attnfaith.experiments._alternatives import Alternatives, alternatives
-from attnfaith.experiments._heads import Heads, check_reduction
+from attnfaith.experiments._heads import Heads
 from attnfaith.experiments._readout import AFFINE, OfStates, under
 from attnfaith.record import Column
 from attnfaith.subjects import asks, require
@@ -83,13 +83,9 @@ def check(*, of: str = "context", epsilon: float = 0.0, top: int = 3, nodes: int
 
 
 def check_model(subject, dataset, *, of: str = "context", **_options) -> None:
-    """Raises SubjectError where logits have to stay and are not affine in attention, and for a reduction of maps that is no
-    mean of rows.
-    """
+    """Raises SubjectError where logits have to stay and are not affine in attention."""
     if of == "logits":
         require(subject, {AFFINE}, "identifiability with of='logits'")
-    if "states" not in subject.capabilities:
-        check_reduction(subject)
 
 
 @asks(NEEDS)

@@ -33,7 +33,7 @@ COLUMNS = ("attention", "importance", "probs", "counterfactual_attention", "coun
 IDENTITY = (
     *("dataset", "texts", "training_texts", "split", "model", "encoder", "hierarchy", "level", "alignment", "score_scale"),
     *("projection", "projection_parameter", "readout", "vectors", "vectors_scale", "vectors_digest", "objective"),
-    "tokenizer_digest",
+    *("tokenizer_digest", "reduction", "reduction_layers", "reduction_head"),
     *("attention_rate", "random_erasure", "adversary_weight", "adversary_divergence", "adversary_frozen", "attention_kind"),
     *("base_encoder", "base_hierarchy", "base_alignment", "base_score_scale", "base_projection", "base_objective"),
     *("base_projection_parameter", "base_adversary_weight", "base_adversary_divergence", "base_adversary_frozen", "seed"),
