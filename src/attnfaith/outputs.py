@@ -29,12 +29,18 @@ class OutputsError(AttnfaithError):
     """Outputs that cannot be used. The message says why and what to do."""
 
 
-def digest_model(model) -> str:
-    """SHA-256 of a model's weights and of what they do not tell: a fingerprint of what it computes."""
+def hash_of_weights(model):
+    """A SHA-256 that has read the names and values of a model's weights."""
     digest = hashlib.sha256()
     for name, values in sorted(model.state_dict().items()):
         digest.update(name.encode())
-        digest.update(values.detach().cpu().contiguous().view(torch.uint8).numpy())
+        digest.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return digest
+
+
+def digest_model(model) -> str:
+    """SHA-256 of a model's weights and of what they do not tell: a fingerprint of what it computes."""
+    digest = hash_of_weights(model)
     config = model.config  # what the weights and their shapes do not tell
     told = [
         record.projection_label(config.projection, config.projection_parameter),

@@ -40,11 +40,11 @@ def told(p, orders, exact_tokens, beam, bounds=None, whole_sizes=1, beam_tokens=
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
 def test_exact_limits_are_those_of_all_orders(length, seed):
     p, order = drawn(length, seed), np.random.default_rng(seed).permutation(length)
-    found, every = told(p, [order], length, 1), every_aopc(p, length)
-    assert found.low == pytest.approx(every.min(), abs=1e-12) and found.high == pytest.approx(every.max(), abs=1e-12)
-    assert (found.low_bound, found.high_bound, found.certainty) == (found.low, found.high, "exact")
+    ends, every = told(p, [order], length, 1), every_aopc(p, length)
+    assert ends.low == pytest.approx(every.min(), abs=1e-12) and ends.high == pytest.approx(every.max(), abs=1e-12)
+    assert (ends.low_bound, ends.high_bound, ends.certainty) == (ends.low, ends.high, "exact")
     removed = np.argsort(order)[None] <= np.arange(length)[:, None]
-    assert found.aopc == pytest.approx([p(np.zeros((1, length), bool))[0] - p(removed).mean()])
+    assert ends.aopc == pytest.approx([p(np.zeros((1, length), bool))[0] - p(removed).mean()])
 
 
 @pytest.mark.parametrize("whole_sizes", [0, 1, 2])
@@ -54,11 +54,11 @@ def test_what_a_beam_meets_lies_within_and_bounds_without(seed, whole_sizes):
     p, every = drawn(length, seed), every_aopc(drawn(length, seed), length)
     orders = np.random.default_rng(seed).permuted(np.tile(np.arange(length), (3, 1)), axis=1)
     widths = [told(p, orders, 0, beam, whole_sizes=whole_sizes) for beam in (1, 3, 1000)]
-    for found in widths:
-        assert found.low_bound <= every.min() + 1e-12 <= found.low + 2e-12 <= found.aopc.min() + 3e-12
-        assert found.high_bound >= every.max() - 1e-12 >= found.high - 2e-12 >= found.aopc.max() - 3e-12
-        assert found.certainty == "bounded"
-        assert min(np.abs(every - found.low)) < 1e-12 and min(np.abs(every - found.high)) < 1e-12  # an order's own
+    for ends in widths:
+        assert ends.low_bound <= every.min() + 1e-12 <= ends.low + 2e-12 <= ends.aopc.min() + 3e-12
+        assert ends.high_bound >= every.max() - 1e-12 >= ends.high - 2e-12 >= ends.aopc.max() - 3e-12
+        assert ends.certainty == "bounded"
+        assert min(np.abs(every - ends.low)) < 1e-12 and min(np.abs(every - ends.high)) < 1e-12  # an order's own
     assert widths[-1].low == pytest.approx(every.min()) and widths[-1].high == pytest.approx(every.max())
 
 
@@ -72,9 +72,9 @@ def test_one_set_at_a_time_is_not_enough():
 
 def test_bounds_are_as_wide_as_what_was_not_read():
     """p = 1 whatever is removed: sizes that were not read could have been anything."""
-    found = told(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2)
-    assert (found.low, found.high) == (0, 0) and found.low_bound == 0
-    assert found.high_bound == pytest.approx(5 / 8)  # sizes 2 to 6; those of 1, 7 and 8 tokens are known
+    ends = told(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2)
+    assert (ends.low, ends.high) == (0, 0) and ends.low_bound == 0
+    assert ends.high_bound == pytest.approx(5 / 8)  # sizes 2 to 6; those of 1, 7 and 8 tokens are known
     closer = told(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2, whole_sizes=3)
     assert closer.high_bound == pytest.approx(1 / 8)
     assert told(lambda sets: np.ones(len(sets)), [np.arange(8)], 0, 2, whole_sizes=4).certainty == "exact"
@@ -82,10 +82,10 @@ def test_bounds_are_as_wide_as_what_was_not_read():
 
 def test_of_a_long_text_the_orders_given_are_met():
     orders = [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0]]
-    found, searched = (told(drawn(6, 0), orders, 0, 5, beam_tokens=most) for most in (5, 6))
-    assert (found.low, found.high) == (found.aopc.min(), found.aopc.max())
-    assert searched.low < found.low or searched.high > found.high
-    assert (found.low_bound, found.high_bound) == (searched.low_bound, searched.high_bound)
+    ends, searched = (told(drawn(6, 0), orders, 0, 5, beam_tokens=most) for most in (5, 6))
+    assert (ends.low, ends.high) == (ends.aopc.min(), ends.aopc.max())
+    assert searched.low < ends.low or searched.high > ends.high
+    assert (ends.low_bound, ends.high_bound) == (searched.low_bound, searched.high_bound)
 
 
 def test_nothing_is_read_twice():

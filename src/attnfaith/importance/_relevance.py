@@ -3,8 +3,17 @@
 import torch
 
 from attnfaith.importance._explained import check_data, check_target, explaining
-from attnfaith.record import ragged
+from attnfaith.record import Column, ragged
 from attnfaith.subjects.relevance import INPUTS
+
+
+def rest_of(name: str) -> dict[str, Column]:
+    """The columns of a measure that say what no token has."""
+    one = {"dtype": "float64", "signed": True, "undefined": "where a part is"}
+    return {
+        f"{name}_markers": Column(**one, doc="the same of all markers together"),
+        f"{name}_rest": Column(**one, doc="what tokens and markers leave of f, what is explained: the part of biases"),
+    }
 
 
 def check_relevance(target="predicted", output: str = "logit", inputs: str = "layer") -> None:

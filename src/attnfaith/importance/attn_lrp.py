@@ -1,6 +1,6 @@
 """AttnLRP (Achtibat et al. 2024): relevance of tokens in a Transformer, as one gradient by rules. Asked for by name only."""
 
-from attnfaith.importance._relevance import check_relevance, check_ruled, ruled
+from attnfaith.importance._relevance import check_relevance, check_ruled, rest_of, ruled
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
@@ -13,15 +13,7 @@ COLUMNS = {
         undefined="where f or its slope is not finite",
         doc="relevance of a token in f, what is explained",
     ),
-    "attn_lrp_markers": Column(
-        dtype="float64", signed=True, undefined="where a part is", doc="the same of all markers together"
-    ),
-    "attn_lrp_rest": Column(
-        dtype="float64",
-        signed=True,
-        undefined="where a part is",
-        doc="what tokens and markers leave of f, what is explained: the part of biases",
-    ),
+    **rest_of("attn_lrp"),
 }
 NEEDS = frozenset({"embeddings", "backward rules"})
 COST = "gradient"

@@ -1,6 +1,6 @@
 """DecompX without biases (Modarressi et al. 2023): what each token adds to what is explained, through a frozen network."""
 
-from attnfaith.importance._relevance import check_relevance, check_ruled, ruled
+from attnfaith.importance._relevance import check_relevance, check_ruled, rest_of, ruled
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
@@ -13,15 +13,7 @@ COLUMNS = {
         undefined="where f or its slope is not finite",
         doc="what a token adds to f, what is explained, attention, divisors and slopes held fixed",
     ),
-    "decompx_markers": Column(
-        dtype="float64", signed=True, undefined="where a part is", doc="the same of all markers together"
-    ),
-    "decompx_rest": Column(
-        dtype="float64",
-        signed=True,
-        undefined="where a part is",
-        doc="what tokens and markers leave of f, what is explained: the part of biases",
-    ),
+    **rest_of("decompx"),
 }
 NEEDS = frozenset({"embeddings", "backward rules"})
 COST = "gradient"

@@ -1,11 +1,11 @@
 """What a text classifier of transformers says of itself: whether it is one, how far it reads, its identity and digest."""
 
-import hashlib
 import json
 
 import torch
 
 from attnfaith.models.registration import SELF_ATTENTION
+from attnfaith.outputs import hash_of_weights
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -119,10 +119,7 @@ def identity_of(subject) -> dict[str, object]:
 
 def digest_classifier(subject) -> str:
     """SHA-256 of weights, configuration and reduction."""
-    digest = hashlib.sha256()
-    for name, values in sorted(subject.model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    digest = hash_of_weights(subject.model)
     config = {key: value for key, value in subject.config.to_dict().items() if key not in LEFT_OUT}
     digest.update(json.dumps(config, sort_keys=True, default=str).encode())
     digest.update(repr(subject.reduction).encode())

@@ -54,19 +54,6 @@ class Sites:
     lacks: dict[str, str] = field(default_factory=dict)
 
 
-class Uniform(Edit):
-    """Every row uniform over what it attends to, in some layers, all by default."""
-
-    def __init__(self, layers=None):
-        self.layers = layers
-
-    def weights(self, number, weights):
-        if self.layers is not None and number not in self.layers:
-            return weights
-        present = (weights > 0).to(weights)
-        return present / present.sum(-1, keepdim=True).clamp(min=1)
-
-
 class Silence(Edit):
     """All weights of one layer are 0: other ones whatever they were, also where a row has one weight of 1."""
 

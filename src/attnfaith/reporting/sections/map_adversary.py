@@ -37,8 +37,8 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     variation distance of the two attentions.
     """
     numbers = {f"map_adversary_{name}": column(cell, f"map_adversary_{name}") for name in ("jsd", "change")}
-    found = rows(cell.table, "map_adversary_attention")
-    distances = total_variation_distance(cell.attention, found)
+    furthest = rows(cell.table, "map_adversary_attention")
+    distances = total_variation_distance(cell.attention, furthest)
     return numbers | {"map_adversary_tvd": np.where(np.isnan(numbers["map_adversary_jsd"]), np.nan, distances)}
 
 
