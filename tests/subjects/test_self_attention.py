@@ -8,12 +8,19 @@ import attnfaith
 from attnfaith.errors import AttnfaithError
 from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
 from attnfaith.subjects.attention_hook import Edit
-from attnfaith.subjects.self_checks import Uniform
 from tests.small_classifiers import classifier, texts, tokenizer
 
 
 KINDS = ("bert", "gpt2", "t5", "xlnet", "squeezebert", "gpt_oss", "bart", "convbert", "eurobert", "deberta-v2", "zamba2")
 LENGTHS = (9, 4, 6, 9)
+
+
+class Uniform(Edit):
+    """Every row uniform over what it attends to."""
+
+    def weights(self, number, weights):
+        present = (weights > 0).to(weights)
+        return present / present.sum(-1, keepdim=True).clamp(min=1)
 
 
 def subject(kind="bert", reduction="last", **fields):
