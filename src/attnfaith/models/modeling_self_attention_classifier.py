@@ -60,7 +60,7 @@ class Projecting(TorchFunctionMode):
     where that is the projection.
 
     together: which position may attend to which (B,1,L,L) bool; the scores of others are masked. None: all to all. They are
-    counted, with those that the same mode within this one replaced.
+    counted.
 
     Raises ValueError for scores that are of other instances or positions than `together` says.
     """
@@ -71,7 +71,6 @@ class Projecting(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        self.count += function is attention_projection
         if function not in SOFTMAX:
             return function(*args, **kwargs)
         scores, dim, dtype = _softmax_arguments(*args, **kwargs)
@@ -154,7 +153,7 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
                 f"separate_impermissible=True with {type(self.model).__name__}, a decoder, which answers from its last token: "
                 "the rule is for encoders that answer from their first position, such as BERT; leave it out"
             )
-        self._together = None  # of the texts that are being read
+        self._mode: Projecting | None = None  # while texts are read
         self.post_init()
 
     @classmethod
@@ -180,13 +179,14 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
         self.model._set_gradient_checkpointing(enable, checkpoint, **how)
 
     def _projecting(self, function: Callable) -> Callable:
-        together = self._together
-        if self.config.projection == "softmax" and together is None:
+        if (mode := self._mode) is None:
             return function
 
         @wraps(function)
         def projecting(*args, **kwargs):
-            with Projecting(self.config, together):
+            if self._mode is mode:
+                return function(*args, **kwargs)
+            with mode:
                 return function(*args, **kwargs)
 
         return projecting
@@ -217,14 +217,15 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
             **kwargs,
         }
         run = partial(self.model, **{name: value for name, value in given.items() if value is not None})
-        self._together = self._kept_together(input_ids if inputs_embeds is None else inputs_embeds, impermissible)
+        together = self._kept_together(input_ids if inputs_embeds is None else inputs_embeds, impermissible)
+        if self.config.projection == "softmax" and together is None:
+            return run()
+        mode = self._mode = Projecting(self.config, together)
         try:
-            if self.config.projection == "softmax" and self._together is None:
-                return run()
-            with Projecting(self.config, self._together) as mode:
+            with mode:
                 outputs = run()
         finally:
-            self._together = None
+            self._mode = None
         if not mode.count:
             what = f"projection={self.config.projection!r} has nothing to project"
             if self.config.separate_impermissible:
