@@ -193,7 +193,7 @@ def _penalty_parts(of: Mapping[str, object]) -> list[str]:
         "impermissible_mass": of["impermissible_heads"],
         "diversity": None,
         "word_tying": f"{of['word_tying_distance']}{' with padding' if of['word_tying_padding'] else ''}",
-        "masked_language_model": of["masked_share"] and f"{of['masked_share']:g}",
+        "masked_language_model": of["masked_share"] and f"share {of['masked_share']:g}",
     }
     return [
         " ".join(filter(None, (name.replace("_", " "), f"{of[name]:g}", how))) for name, how in stated.items() if of[name]
