@@ -15,15 +15,20 @@ from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import (
     SPARSE_BASE,
+    Penalties,
     adversarial_loss,
     balancing_weights,
     check_adversary,
     classification_loss,
+    drawn_words,
     jensen_shannon,
     kullback_leibler,
     reduce,
     total_variation,
 )
+from attnfaith.objectives.pretrained import check_pretrained_penalties, pretrained_penalties
+from attnfaith.subjects.classifier_facts import separates
+from attnfaith.subjects.in_training import TrainedClassifier
 
 
 SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
@@ -182,11 +187,40 @@ def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) 
 
 
 class FineTuningTrainer(AttentionTrainer):
-    """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms."""
+    """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms.
+
+    penalties: what is added to the loss of each training text, see `pretrained_penalties`; evaluation is of the labels alone.
+
+    Raises AttnfaithError for a penalty that the classifier has nothing for.
+    """
+
+    def __init__(self, *args, penalties: Penalties = Penalties(), **kwargs):
+        super().__init__(*args, **kwargs)
+        self.penalties, self.classifier = penalties, None
+        if penalties.taken:
+            self.classifier = TrainedClassifier(self.model, self.processing_class)
+            check_pretrained_penalties(self.classifier, penalties)
 
     def losses(self, model, inputs):
-        losses, outputs = super().losses(model, inputs)
+        texts = dict(inputs)
+        if not separates(self.model):
+            inputs.pop("impermissible", None)
+        if self.classifier is None or not model.training:
+            losses, outputs = super().losses(model, inputs)
+            return losses, {"logits": outputs.logits}
+        masked = self._masked(texts) if self.penalties.masked_language_model else None
+        if masked is not None:
+            inputs["input_ids"] = texts["input_ids"].masked_fill(masked, self.classifier.mask_token_id)
+        with self.classifier.reading(inputs) as read:
+            losses, outputs = super().losses(model, inputs)
+        losses = losses + pretrained_penalties(self.classifier, read, texts, self.penalties, masked)
         return losses, {"logits": outputs.logits}
+
+    def _masked(self, texts) -> torch.Tensor:
+        """(B,L) bool: the words that are hidden at this step."""
+        how = {"seed": self.args.seed, "step": self.state.global_step}
+        words = self.classifier.words(texts)
+        return drawn_words(texts["input_ids"], texts["attention_mask"], words, self.penalties.masked_share, **how)
 
     def create_optimizer(self, model=None):
         return Trainer.create_optimizer(self, model)

@@ -114,6 +114,7 @@ def identity_of(subject) -> dict[str, object]:
         "alignment": "dot",
         "projection": getattr(config, "projection", "softmax"),
         "projection_parameter": getattr(config, "projection_parameter", None),
+        "separate_impermissible": separates(subject.model),
         "readout": "network",
         "reduction": reduction.way,
         "reduction_layers": str(reduction.layers),
