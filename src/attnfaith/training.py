@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,15 +21,14 @@ from attnfaith.objectives import (
     balancing_weights,
     check_adversary,
     classification_loss,
-    drawn_words,
     jensen_shannon,
     kullback_leibler,
     reduce,
     total_variation,
 )
-from attnfaith.objectives.pretrained import check_pretrained_penalties, pretrained_penalties
+from attnfaith.penalised import PenalisedTrainer, mask_id
+from attnfaith.pretrained_word_states import TrainedClassifier
 from attnfaith.subjects.classifier_facts import separates
-from attnfaith.subjects.in_training import TrainedClassifier
 
 
 SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
@@ -57,8 +57,8 @@ class SharedOrder(LengthGroupedSampler):
         self.generator.manual_seed(1_000_003 * self.seed + epoch)
 
 
-class AttentionTrainer(Trainer):
-    """A Trainer with per-instance losses and the papers' Adam.
+class AttentionTrainer(PenalisedTrainer):
+    """A Trainer with per-instance losses, penalties among them, and the papers' Adam.
 
     class_weights (C,) weighs instances by label. loss_reduction: "sum" over the effective batch, as Jain & Wallace's
     code has it, or "mean". amsgrad and weight_decay: Adam with AMSGrad and coupled L2, none on the alignment. The
@@ -106,9 +106,11 @@ class AttentionTrainer(Trainer):
 
     def losses(self, model, inputs):
         """Per-instance losses (B,) and the model's outputs for a batch."""
-        labels = inputs.pop("labels")
-        outputs = model(**inputs)
-        return classification_loss(outputs.logits, labels, self.class_weights), outputs
+        labels, impermissible = inputs.pop("labels"), inputs.pop("impermissible", None)
+        outputs, values = self.predicted(model, inputs, impermissible)
+        losses = classification_loss(outputs.logits, labels, self.class_weights)
+        losses, scores = self.penalised(losses, values, model.training)
+        return losses, {"logits": outputs.logits, **scores}
 
     def evaluate(self, *args, **kwargs):
         reached = self.state.global_step, math.ceil(self.state.epoch or 0)
@@ -176,51 +178,52 @@ def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) 
     answers it without training anew for each measure.
     """
     given = {name: inputs[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in inputs}
+    marked = {name: inputs[name] for name in ("impermissible",) if name in inputs}
     words = (model.items(**given) >= 0).cpu().numpy()
     ids, stays = inputs["input_ids"].cpu().numpy(), inputs["attention_mask"].bool().cpu().numpy()
     for row, inside in enumerate(words):
         text = ids[row, stays[row]].astype(np.int64).tobytes().hex()
         random = generator(seed, f"{step}\0{text}", "random_erasure")
         stays[row, inside] = random.random(int(inside.sum())) >= share * random.random()
-    kept = keep_positions(given, torch.from_numpy(stays).to(inputs["input_ids"].device), model.config.pad_token_id or 0)
+    kept = keep_positions(
+        given | marked, torch.from_numpy(stays).to(inputs["input_ids"].device), model.config.pad_token_id or 0
+    )
     return {**inputs, **kept}
 
 
 class FineTuningTrainer(AttentionTrainer):
     """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms.
 
-    penalties: what is added to the loss of each training text, see `pretrained_penalties`; evaluation is of the labels alone.
-
-    Raises AttnfaithError for a penalty that the classifier has nothing for.
+    Penalties are of its last layer: the states that it gives, and the row of each head that the classifier answers from. Word
+    vectors are what the input embeddings make of words, and by the products with all of them states tell a masked word.
     """
 
-    def __init__(self, *args, penalties: Penalties = Penalties(), **kwargs):
-        super().__init__(*args, **kwargs)
-        self.penalties, self.classifier = penalties, None
-        if penalties.taken:
-            self.classifier = TrainedClassifier(self.model, self.processing_class)
-            check_pretrained_penalties(self.classifier, penalties)
+    def prepare(self):
+        self.classifier = None
+        if self.penalties.taken:
+            self.classifier = TrainedClassifier(self.model, self.processing_class, self.penalties)
+        if self.penalties.masked_language_model:
+            self.mask_id = mask_id(self.processing_class, self.model.config)
 
-    def losses(self, model, inputs):
-        texts = dict(inputs)
-        if not separates(self.model):
-            inputs.pop("impermissible", None)
-        if self.classifier is None or not model.training:
-            losses, outputs = super().losses(model, inputs)
-            return losses, {"logits": outputs.logits}
-        masked = self._masked(texts) if self.penalties.masked_language_model else None
-        if masked is not None:
-            inputs["input_ids"] = texts["input_ids"].masked_fill(masked, self.classifier.mask_token_id)
+    def predicted(self, model, inputs, impermissible):
+        if separates(self.model):
+            inputs = {**inputs, "impermissible": impermissible}
+        if self.classifier is None:
+            return model(**inputs), {}
         with self.classifier.reading(inputs) as read:
-            losses, outputs = super().losses(model, inputs)
-        losses = losses + pretrained_penalties(self.classifier, read, texts, self.penalties, masked)
-        return losses, {"logits": outputs.logits}
+            outputs = model(**inputs)
+        return outputs, self.values(self.accelerator.unwrap_model(model), inputs, outputs, read, impermissible)
 
-    def _masked(self, texts) -> torch.Tensor:
-        """(B,L) bool: the words that are hidden at this step."""
-        how = {"seed": self.args.seed, "step": self.state.global_step}
-        words = self.classifier.words(texts)
-        return drawn_words(texts["input_ids"], texts["attention_mask"], words, self.penalties.masked_share, **how)
+    def word_states(self, stages, inputs, outputs, seen):
+        return self.classifier.word_states(inputs, seen)
+
+    def states(self, inputs, stages):
+        with self.classifier.reading(inputs) as read:
+            stages(**inputs)
+        return read.states
+
+    def word_logits(self, stages, states):
+        return self.classifier.word_logits(states)
 
     def create_optimizer(self, model=None):
         return Trainer.create_optimizer(self, model)
@@ -290,10 +293,10 @@ class AdversarialTrainer(AttentionTrainer):
         return losses, {"logits": outputs.logits, **scores}
 
 
-def adversarial_scores(prediction) -> dict[str, float]:
-    """The scores of `selection_scores` and the means over instances of ADVERSARY_SCORES."""
+def scores_with_means(prediction, names: Sequence[str]) -> dict[str, float]:
+    """The scores of `selection_scores`, and the means over instances of what comes after the logits, NaN left out."""
     means = {}
-    for name, values in zip(ADVERSARY_SCORES, prediction.predictions[1:], strict=True):
+    for name, values in zip(names, prediction.predictions[1:], strict=True):
         defined = values[~np.isnan(values)].astype(np.float64)
         means[name] = float(defined.mean()) if len(defined) else float("nan")
     return {**selection_scores(prediction), **means}
@@ -366,6 +369,22 @@ def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none",
     return batch
 
 
+def check_penalties(penalties: Penalties, objective: str, columns: Sequence[str]) -> None:
+    """Raise AttnfaithError for penalties where labels are not learned under the model's own attention, and for one on
+    impermissible words of data that mark none.
+    """
+    if penalties.taken and objective not in ("classification", "fine_tuning"):
+        raise AttnfaithError(
+            f"penalties ({', '.join(penalties.taken)}) with objective {objective!r}: they are added where a model is "
+            "trained for the labels on its own attention"
+        )
+    if penalties.impermissible_mass and "impermissible" not in columns:
+        raise AttnfaithError(
+            f"penalties.impermissible_mass={penalties.impermissible_mass:g}, and the data mark no impermissible words: take "
+            "a data set that does, name the column or the words of your own data, or leave out the penalty"
+        )
+
+
 def make_trainer(
     model,
     tokenizer,
@@ -403,6 +422,9 @@ def make_trainer(
         for split in (train, validation):
             if sparse := sum(0 in row for row in split["base_attention"]):
                 raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
+    penalties = options.get("penalties") or Penalties()
+    check_penalties(penalties, objective, train.column_names)
+    names = ADVERSARY_SCORES if adversarial else tuple(penalties.taken)
     weights, hierarchy = None, getattr(model.config, "hierarchy", "none")
     if options.pop("balance_classes", True) and not adversarial:
         weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
@@ -413,7 +435,7 @@ def make_trainer(
         eval_dataset=validation,
         processing_class=tokenizer,
         data_collator=lambda rows: collate(rows, tokenizer.pad_token_id, hierarchy, model.config.num_labels),
-        compute_metrics=adversarial_scores if adversarial else selection_scores,
+        compute_metrics=partial(scores_with_means, names=names) if names else selection_scores,
         callbacks=[EarlyStoppingCallback(patience)] if patience else None,
         class_weights=weights,
         **options,
