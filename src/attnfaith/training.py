@@ -424,6 +424,11 @@ def make_trainer(
                 raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
     penalties = options.get("penalties") or Penalties()
     check_penalties(penalties, objective, train.column_names)
+    if separates(model) and "impermissible" not in train.column_names:
+        raise AttnfaithError(
+            "model.separate_impermissible=true, and the data mark no impermissible words: take a data set that does, name the "
+            "column or the words of your own data, or leave it out"
+        )
     names = ADVERSARY_SCORES if adversarial else tuple(penalties.taken)
     weights, hierarchy = None, getattr(model.config, "hierarchy", "none")
     if options.pop("balance_classes", True) and not adversarial:
