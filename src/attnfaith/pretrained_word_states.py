@@ -19,7 +19,7 @@ from attnfaith.subjects.classifier_facts import is_encoder_decoder
 from attnfaith.subjects.protocol import Batch
 from attnfaith.subjects.reading import lengths_of
 from attnfaith.subjects.self_attention import SelfAttention
-from attnfaith.subjects.self_checks import probe
+from attnfaith.subjects.self_checks import eager, probe
 from attnfaith.word_states import StateSet, WordStates
 
 
@@ -84,7 +84,7 @@ class TrainedClassifier:
 
     @contextmanager
     def reading(self, inputs: Mapping[str, torch.Tensor]) -> Iterator[Reading]:
-        """Within, one forward pass of `inputs` is read; after it the reading is whole."""
+        """Within, one forward pass of `inputs` is read, under "eager" attention; after it the reading is whole."""
         read, own = Reading(), self.model.config.model_type == SELF_ATTENTION
         encoder = (self.model.base_model if own else self.model).base_model
 
@@ -94,7 +94,7 @@ class TrainedClassifier:
 
         handle, hook = encoder.register_forward_hook(leave), Hook(len(inputs["input_ids"]), None, self.last.__eq__)
         try:
-            with hook:
+            with eager(self.model), hook:
                 yield read
         finally:
             handle.remove()
