@@ -176,7 +176,7 @@ def test_the_penalties_of_a_batch_by_hand(make, heads, kept_apart):
         masked = drawn_words(batch["input_ids"], batch["attention_mask"], words, 0.5, seed=0, step=-1)
         ids = batch["input_ids"].masked_fill(masked, tokenizer().mask_token_id)
         hidden = model(**{**inputs, "input_ids": ids}, output_hidden_states=True).hidden_states[-1]
-        table = model.get_input_embeddings().weight
+        table = model.get_input_embeddings().weight.detach()
     for row in range(len(rows)):
         weights = said.attentions[-1][row, :, 0].double()
         mass = [-math.log(1 - float((head * marks[row]).sum())) for head in weights]
@@ -281,7 +281,7 @@ def test_checkpointed_layers_take_penalties(make):
     weights = []
     for checkpointing in (False, True):
         model = apart(classifier("bert", num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
-        make(model, {"impermissible_mass": 1.0}, gradient_checkpointing=checkpointing, eval_strategy="no").train()
+        make(model, {"impermissible_mass": 1.0}, activation_checkpointing=checkpointing, eval_strategy="no").train()
         weights.append(model.get_input_embeddings().weight.detach().clone())
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)
 
