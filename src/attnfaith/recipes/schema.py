@@ -164,6 +164,8 @@ class Model:
     """lambda of sparsegen, below 1; 0 is sparsemax"""
     entmax_alpha: float = 1.5
     """alpha of entmax, from 1 on; 1 is softmax, 2 sparsemax"""
+    separate_impermissible: bool = False
+    """of pretrained models: impermissible words and others attend to their own kind alone, but for the row that answers"""
     score_scale: float | None = None
     """standard deviation that the scores of a text are held at; null: as they are"""
     kernel_sizes: list[int] = field(default_factory=lambda: [1, 3, 5, 7])
