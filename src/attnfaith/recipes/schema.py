@@ -143,7 +143,7 @@ class Model:
     """The fields of AttentionClassifierConfig, which says what each may be; or a pretrained model, and its projection."""
 
     encoder: str = "bilstm"
-    """bilstm, bigru, transformer, cnn, average or embedding"""
+    """bilstm, bigru, lstm, orthogonal_lstm, transformer, cnn, average or embedding"""
     alignment: str = "additive"
     """additive or dot"""
     projection: str = "softmax"
