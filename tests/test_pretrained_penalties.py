@@ -214,7 +214,9 @@ def test_gradients_against_finite_differences():
     value().backward()
     checked = 0
     for name, values in model.named_parameters():
-        if values.grad is None or not any(part in name for part in ("word_emb", "key.weight", "value.weight", "output.dense.w")):
+        if values.grad is None or not any(
+            part in name for part in ("word_emb", "key.weight", "value.weight", "output.dense.w")
+        ):
             continue
         place = np.unravel_index(int(values.grad.abs().argmax()), values.shape)
         slope = float(values.grad[place])

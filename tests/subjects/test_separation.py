@@ -69,7 +69,9 @@ def test_what_is_read_from_a_prefix_is_what_is_read_whole():
 
 def test_a_batch_that_says_nothing_is_refused():
     of = subject()
-    with pytest.raises(SubjectError, match=r"^SelfAttentionClassifier.* keeps impermissible tokens apart, and this batch does"):
+    with pytest.raises(
+        SubjectError, match=r"^SelfAttentionClassifier.* keeps impermissible tokens apart, and this batch does"
+    ):
         of.predict(of.encode(["the old ship"]))
 
 
