@@ -1,4 +1,4 @@
-"""Penalties of pretrained classifiers: what is read of a training pass, against what models return, and trainings with it."""
+"""Penalties of pretrained classifiers: what is read of a training pass, against what models return, and trainings."""
 
 import math
 
