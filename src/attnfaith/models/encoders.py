@@ -80,38 +80,38 @@ class OrthogonalLSTM(nn.RNNBase):
         entering = nn.functional.linear(tokens, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)  # of all steps at once
         start = entering.new_zeros(tokens.shape[1], self.hidden_size)
         total = start.to(torch.promote_types(start.dtype, torch.float32), copy=True)  # a sum of many
-        if torch.compiler.is_compiling():  # a loop in the graph, of any length
+        if torch.compiler.is_exporting():  # a loop in the graph, of any length; torch.compile writes out each length
             from torch._higher_order_ops.scan import scan
 
-            numbers = torch.arange(tokens.shape[0], device=tokens.device).clamp(min=1).to(total.dtype)
-            carried, states = scan(self.step, (start, start.clone(), total), (entering, numbers))
+            count = total.new_zeros(1, 1)
+            carried, states = scan(self.step, (start, start.clone(), total, count), entering)
             return states, (carried[0],)
-        carried, states = (start, start, total), []
-        for number, gates in enumerate(entering.unbind(0)):
-            carried, state = self.step(carried, (gates, max(number, 1)))
+        carried, states = (start, start, total, 0), []
+        for gates in entering.unbind(0):
+            carried, state = self.step(carried, gates)
             states.append(state)
         return torch.stack(states), (carried[0],)
 
-    def step(self, carried, entering):
-        """State, memory and sum of states so far, (B,H) each, to the next of them, and that state.
+    def step(self, carried, gates):
+        """State, memory, sum (B,H) and number of states so far to the next of them, and that state.
 
-        entering: the input's part of the gates, (B,4H), and how many states there were, at least 1.
+        gates (B,4H): the input's part of them.
         """
-        (state, memory, total), (gates, number) = carried, entering
+        state, memory, total, count = carried
         enter, keep, candidate, leave = torch.addmm(gates, state, self.weight_hh_l0.t()).chunk(4, -1)
         memory = torch.addcmul(keep.sigmoid() * memory, enter.sigmoid(), candidate.tanh())
-        state = without_mean(leave.sigmoid() * memory.tanh(), total, number)
-        return (state, memory, total + state), state.clone()
+        state = without_mean(leave.sigmoid() * memory.tanh(), total, count)
+        return (state, memory, total + state, count + 1), state.clone()
 
 
-def without_mean(states: torch.Tensor, total: torch.Tensor, number) -> torch.Tensor:
-    """States (B,H) less their part along the mean of `number` states before, whose sum is total (B,H); 0 has no part.
+def without_mean(states: torch.Tensor, total: torch.Tensor, count) -> torch.Tensor:
+    """States (B,H) less their part along the mean of `count` states before, whose sum is total (B,H); all of it at first.
 
     By the sum, not the mean: s . m / (m . m + e) m = s . t / (t . t + e n^2) t for m = t / n.
     """
     exact = states.to(total.dtype)
-    length = torch.linalg.vecdot(total, total) + NEARLY_ZERO * number**2
-    return torch.addcmul(exact, (torch.linalg.vecdot(exact, total) / length).unsqueeze(-1), total, value=-1).to(states.dtype)
+    length = (total * total).sum(-1, keepdim=True) + NEARLY_ZERO * (count * count + (count == 0))
+    return torch.addcmul(exact, (exact * total).sum(-1, keepdim=True) / length, total, value=-1).to(states.dtype)
 
 
 class OneDirection(Encoder):

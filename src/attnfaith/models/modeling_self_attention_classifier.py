@@ -238,9 +238,7 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
     def _kept_together(self, texts, impermissible):
         if not self.config.separate_impermissible:
             if impermissible is not None:
-                raise ValueError(
-                    "impermissible is for models of separate_impermissible=True; this is none: leave it out"
-                )
+                raise ValueError("impermissible is for models of separate_impermissible=True; this is none: leave it out")
             return None
         if impermissible is None or impermissible.shape != texts.shape[:2]:
             shape = "nothing" if impermissible is None else f"shape {tuple(impermissible.shape)}"
