@@ -290,6 +290,19 @@ def percentile_interval(draws: np.ndarray, *, defined: float = 0.0) -> tuple[np.
     return low, high
 
 
+def drawn_p_values(draws: np.ndarray) -> np.ndarray:
+    """Two-sided p-values [...] of 0 by draws [..., D] of a bootstrap: twice the share of them on the rarer side of 0, both
+    sides counting 0 itself and the observed value (Davison & Hinkley 1997, 4.2); at least 2 / (D + 1). Draws that are not
+    finite are left out.
+
+    >>> drawn_p_values(np.array([[0.5, 1.0, 2.0], [-1.0, 0.5, 1.0]])).tolist()
+    [0.5, 1.0]
+    """
+    known = np.isfinite(draws)
+    rarer = np.minimum((known & (draws <= 0)).sum(axis=-1), (known & (draws >= 0)).sum(axis=-1))
+    return np.minimum(1, 2 * (1 + rarer) / (1 + known.sum(axis=-1)))
+
+
 @dataclass(frozen=True, eq=False)
 class Panel:
     """One number per text of models trained from several seeds, at several levels of what is varied, and the interval of its
@@ -362,12 +375,8 @@ class Panel:
         return np.where(few, np.nan, low), np.where(few, np.nan, high)
 
     def p_values(self) -> np.ndarray:
-        """Two-sided p-values [X] of a mean of 0, by the draws: twice the share of them on the rarer side of 0, both sides
-        counting 0 itself and the observed mean (Davison & Hinkley 1997, 4.2); at least 2 / (D + 1). NaN below two values.
-        """
-        draws, known = self.draws, np.isfinite(self.draws)
-        rarer = np.minimum((known & (draws <= 0)).sum(axis=1), (known & (draws >= 0)).sum(axis=1))
-        return np.where(self.n < 2, np.nan, np.minimum(1, 2 * (1 + rarer) / (1 + known.sum(axis=1))))
+        """Two-sided p-values [X] of a mean of 0, see `drawn_p_values`. NaN below two values."""
+        return np.where(self.n < 2, np.nan, drawn_p_values(self.draws))
 
     def minus(self, other: "Panel") -> "Panel":
         """The difference of each text in each seed; undefined where one of the two is."""
