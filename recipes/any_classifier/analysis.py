@@ -66,8 +66,8 @@ def quantities(cells: Sequence[Cell]) -> pd.DataFrame:
 def beside_published(published: pd.DataFrame, ranked: pd.DataFrame) -> pd.DataFrame:
     """Each published number with ours of the measure that is nearest, of another model and other texts.
 
-    definition: "the same", or how theirs differs. measured, ci_low, ci_high: of "measures_ranking"; NaN where nothing like it
-    was measured. difference: measured - published.
+    definition: "the same", or how theirs differs. measured, ci_low, ci_high: of "measures_ranking"; NaN where nothing of the
+    kind was measured. difference: measured - published.
     """
     measured = ranked.rename(columns={"mean": "measured"})
     names = ["dataset", "measure", "test", "projection", "n_seeds", "n", "measured", "ci_low", "ci_high"]

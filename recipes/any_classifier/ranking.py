@@ -88,8 +88,8 @@ def tables(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
 
     "measures_ranking", one row per kind of model x test x measure. n_seeds. n: texts with a value, summed over seeds;
     n_undefined. mean, ci_low, ci_high: mean over seeds of means over texts, its interval over seeds and texts (`Panel`; of
-    one seed over texts). rank: 1 is best. rank_low, rank_high: the ranks that it may have by what is shown, one more than the
-    number of measures shown to be better, and the number of all measures less those shown to be worse.
+    one seed over texts). rank: 1 is best. rank_low, rank_high: the ranks that it may have by what is shown: one more than
+    the number of measures shown to be better, and the number of all measures less those shown to be worse.
 
     "measures_pairs", of each signed measure and its size ("absolute"), and of each measure with attention and with random
     scores. difference: first - second, paired by seed and text, with its interval; p_value of `drawn_p_values`; p_holm:
