@@ -106,8 +106,8 @@ def of_reach(cells: Sequence[Cell]) -> "dict[str, Figure]":
 @own_style
 def reach_figure(cells: Sequence[Cell]) -> "Figure":
     """How far away another attention is that leaves the model's output as it is: a column for each data set, a colour for
-    each projection. Above, the share of texts at each distance (TVD), all seeds together; in the middle, by length, the mean of
-    each range of lengths of at least five texts; below, by layer, with 95 % intervals over seeds and texts.
+    each projection. Above, the share of texts at each distance (TVD), all seeds together; in the middle, by length, the mean
+    of each range of lengths of at least five texts; below, by layer, with 95 % intervals over seeds and texts.
     """
     datasets = list(dict.fromkeys(cell.heading["dataset"] for cell in cells))
     projections = list(dict.fromkeys(cell.heading["projection"] for cell in cells))

@@ -23,8 +23,8 @@ FALLS = (0.3, 0.3, 0.6, 0.1)
 
 
 def one(seed=0, falls=FALLS, texts=30, label=1, noise=0.03, identifiable=False, projection="softmax"):
-    """A cell in which taking away what a measure ranks first costs what `falls` says, in the order of NAMES; leaving it alone
-    costs as much less.
+    """A cell in which taking away what a measure ranks first costs what `falls` says, in the order of NAMES; leaving nothing
+    else costs as much less.
     """
     columns: dict[str, list] = {}
     identity = asdict(typed(projection, seed=seed))
