@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SHOWN = ("aopc_removed", "aopc_kept", "accuracy_removed", "accuracy_kept")
 FLOORS = ("random", "uniform")
-BINS = np.linspace(0, 1, 26)
 APART = 0.16  # of a line: the two forms of a signed measure, one above the other
 
 
@@ -112,20 +111,22 @@ def reach_figure(cells: Sequence[Cell]) -> "Figure":
     datasets = list(dict.fromkeys(cell.heading["dataset"] for cell in cells))
     projections = list(dict.fromkeys(cell.heading["projection"] for cell in cells))
     colours = dict(zip(projections, PALETTE, strict=False))
-    seeds = {cell.heading["seed"] for cell in cells}
+    seeds = sorted({cell.heading["seed"] for cell in cells})
+    farthest = max((float(np.nanmax(_distances(group))) for group in kinds(cells).values()), default=0.0)
+    bins = np.linspace(0, max(farthest, 0.1), 26)
     figure = titled_figure(
         "How far attention is from being determined",
         None,
         3.6 * max(2, len(datasets)) + 0.6,
         7.6,
-        subject=f"{', '.join(datasets)} · {' and '.join(projections)} · {len(seeds)} seeds at most, texts of all",
+        subject=f"{', '.join(datasets)} · {' and '.join(projections)} · seeds {', '.join(map(str, seeds))}",
         count=sum(map(len, cells)),
     )
     panels = figure.subplots(3, len(datasets), squeeze=False, sharey="row")
     for column, dataset in enumerate(datasets):
         of_data = {kind: group for kind, group in kinds(cells).items() if group[0].heading["dataset"] == dataset}
         for group in of_data.values():
-            _of_model(panels[:, column], group, colours[group[0].heading["projection"]])
+            _of_model(panels[:, column], group, colours[group[0].heading["projection"]], bins)
         panels[0, column].set_title(dataset)
         panels[0, column].set_xlabel("TVD of a text")
         panels[1, column].set_xlabel("tokens of the text")
@@ -133,6 +134,7 @@ def reach_figure(cells: Sequence[Cell]) -> "Figure":
     for axes, label in zip(panels[:, 0], ("share of texts", "mean TVD", "mean TVD of a row"), strict=True):
         axes.set_ylabel(label)
     for axes in panels.ravel():
+        axes.set_ylim(bottom=0)
         axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
         axes.set_axisbelow(True)
     handles = [panels[0, 0].plot([], [], color=colour, linewidth=3, label=name)[0] for name, colour in colours.items()]
@@ -140,19 +142,24 @@ def reach_figure(cells: Sequence[Cell]) -> "Figure":
     return figure
 
 
-def _of_model(panels: "Sequence[Axes]", cells: Sequence[Cell], colour: str) -> None:
+def _distances(cells: Sequence[Cell]) -> np.ndarray:
+    """The TVD reached of each text of all seeds, NaN where undefined."""
+    return np.concatenate([identifiability.per_text(cell)["identifiability_tvd"] for cell in cells])
+
+
+def _of_model(panels: "Sequence[Axes]", cells: Sequence[Cell], colour: str, bins: np.ndarray) -> None:
     """One kind of model in the three panels of its data set."""
-    tvd = np.concatenate([identifiability.per_text(cell)["identifiability_tvd"] for cell in cells])
+    tvd = _distances(cells)
     lengths = np.concatenate([cell.lengths for cell in cells])[~np.isnan(tvd)]
     tvd = tvd[~np.isnan(tvd)]
     if len(tvd):
-        panels[0].hist(tvd, BINS, weights=np.full(len(tvd), 1 / len(tvd)), histtype="stepfilled", color=colour, alpha=0.25)
-        panels[0].hist(tvd, BINS, weights=np.full(len(tvd), 1 / len(tvd)), histtype="step", color=colour, linewidth=1.6)
+        weights = np.full(len(tvd), 1 / len(tvd))
+        panels[0].hist(tvd, bins, weights=weights, histtype="stepfilled", color=colour, alpha=0.25)
+        panels[0].hist(tvd, bins, weights=weights, histtype="step", color=colour, linewidth=1.6)
     number = np.digitize(lengths, identifiability.LENGTHS)
     places = [place for place in np.unique(number) if (number == place).sum() >= 5]
     middle = [np.median(lengths[number == place]) for place in places]
     panels[1].plot(middle, [tvd[number == place].mean() for place in places], color=colour, marker="o", linewidth=1.6)
-    panels[1].set_ylim(-0.02, 1.02)
     layers = [_by_layer(cell) for cell in cells]
     if not layers[0]:
         return
@@ -162,7 +169,6 @@ def _of_model(panels: "Sequence[Axes]", cells: Sequence[Cell], colour: str) -> N
     panels[2].plot(places, by_layer.means, color=colour, marker="o", linewidth=1.6)
     panels[2].vlines(places, low, high, color=colour, linewidth=1.4)
     panels[2].set_xticks(places)
-    panels[2].set_ylim(-0.02, 1.02)
 
 
 def _by_layer(cell: Cell) -> dict[str, np.ndarray]:
