@@ -117,7 +117,7 @@ def note(axes: "Axes", text: str) -> None:
 def mean_in_words(values: np.ndarray, decimals: int = 3) -> str:
     """ "mean 0.312, n = 20 (2 undefined)" of numbers per instance, NaN undefined."""
     defined = values[~np.isnan(values)]
-    mean = f"mean {defined.mean():.{decimals}f}, " if len(defined) else ""
+    mean = f"mean {round(defined.mean(), decimals) + 0.0:.{decimals}f}, " if len(defined) else ""
     undefined = f" ({len(values) - len(defined):,} undefined)" if len(defined) < len(values) else ""
     return f"{mean}n = {len(defined):,}{undefined}"
 
