@@ -94,6 +94,7 @@ TESTS = {
     f"{REPORTING}/sections/adversary.py": ("tests/reporting/test_report_adversary.py",),
     f"{REPORTING}/sections/erasure.py": ("tests/reporting/test_report_erasure.py",),
     f"{REPORTING}/cards/findings.py": ("tests/reporting/test_report_cards.py",),
+    "recipes/any_classifier/ranking.py": ("tests/recipes/any_classifier/test_analysis.py",),
     f"{MEISTER}/claims.py": ("tests/recipes/meister_2021/test_summary.py",),
     f"{MEISTER}/evidence.py": ("tests/recipes/meister_2021/test_summary.py", "tests/recipes/meister_2021"),
     f"{MEISTER}/trends.py": ("tests/recipes/meister_2021",),
@@ -654,6 +655,12 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "true_shares = np.minimum(counts / np.maximum(cell.lengths, 1)[:, None], 1)",
             "true_shares = np.broadcast_to(shares, counts.shape)",
         ),
+    ),
+    "recipes/any_classifier/ranking.py": (
+        ("what is small is good counts as large", "if better * row", "if row"),
+        ("the upper class wins a tie", "np.where(probs == 0.5, 0,", "np.where(probs == 0.5, 1,"),
+        ("pairs over texts that one of them lacks", "np.isnan(whole.values).any(axis=0)", "np.isnan(whole.values)"),
+        ("ranks by measures that are behind", "1 + int(ahead[:, place].sum())", "1 + int(ahead[place].sum())"),
     ),
     f"{REPORTING}/sections/saliency.py": (
         ("Holm is left out of “among the best”", "worse = (holm(p_values) <= ALPHA)", "worse = (p_values <= ALPHA)"),

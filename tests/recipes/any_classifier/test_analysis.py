@@ -83,6 +83,8 @@ def test_an_order_is_shown_as_far_as_it_is_known():
     assert sign["verdict"] == "signed" and sign["difference"] == pytest.approx(-0.3, abs=0.02) and sign["ci_high"] < 0
     assert pairs.loc[("attention", "absolute_signed"), "verdict"] == UNTOLD
     assert pairs.loc[("attention", "random"), "verdict"] == "attention"
+    less = made["measures_pairs"].query("test == 'aopc_kept'").set_index(["first", "second"])
+    assert less.loc[("absolute_signed", "signed"), "verdict"] == "signed"
 
 
 def test_an_interval_over_seeds_is_as_wide_as_seeds_differ():
@@ -99,12 +101,13 @@ def test_an_interval_over_seeds_is_as_wide_as_seeds_differ():
 
 
 def test_accuracy_of_what_is_left():
-    cell = one(falls=(0.3, 0.45, 0.6, 0.1), noise=0, texts=2)  # .65, .5, .35 and .85 of class 1 without the first tokens
+    falls = (0.3, 0.25, 0.6, 0.1)  # .65, .7, .35 and .85 of class 1 without the first tokens; .55, .5, .85 and .35 by them
+    cell = one(falls=falls, noise=0, texts=2)
     made = analysis.ranking.per_text(cell)
     removed, kept = ({name: list(row) for name, row in made[f"accuracy_{end}"].items()} for end in ("removed", "kept"))
-    assert removed == {"attention": [1, 1], "absolute_signed": [0, 0], "signed": [0, 0], "random": [1, 1]}
-    assert kept == {"attention": [1, 1], "absolute_signed": [1, 1], "signed": [1, 1], "random": [0, 0]}
-    wrong = analysis.ranking.per_text(one(falls=(0.3, 0.45, 0.6, 0.1), noise=0, texts=2, label=0))["accuracy_removed"]
+    assert removed == {"attention": [1, 1], "absolute_signed": [1, 1], "signed": [0, 0], "random": [1, 1]}
+    assert kept == {"attention": [1, 1], "absolute_signed": [0, 0], "signed": [1, 1], "random": [0, 0]}
+    wrong = analysis.ranking.per_text(one(falls=falls, noise=0, texts=2, label=0))["accuracy_removed"]
     assert {name: list(row) for name, row in wrong.items()} == {
         name: [1 - value for value in row] for name, row in removed.items()
     }
