@@ -31,6 +31,8 @@ BATCH_TOKENS = 8192  # padded tokens of one batch
 BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
 LEVELS = ("sentence", "word")
+CALLED = ("tokens", "word_of_token")
+"""What a batch holds in a measurement besides: what its tokens are called, and which word each is of."""
 PREFIX = "importance_"
 
 
@@ -377,6 +379,7 @@ def _measure_batch(
 ) -> dict[str, list]:
     count = len(rows["instance_id"])
     batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
+    batch |= {name: rows[name] for name in CALLED if name in rows}
     mask = subject.attendable(batch)
     if given is not None:
         weights = np.concatenate([np.asarray(given[name], np.float32) for name in rows["instance_id"]])
