@@ -142,8 +142,8 @@ def test_babi_validation_file_is_read():
 @pytest.mark.parametrize(
     ("name", "expected", "share"),
     [
-        ("deceptive_pronoun", {"train": 9017, "validation": 1127, "test": 1127}, 1534 / (1534 + 22908)),
-        ("deceptive_sst_wiki", {"train": 6920, "validation": 872, "test": 1821}, 35023 / (35023 + 42414)),
+        ("pronoun", {"train": 9017, "validation": 1127, "test": 1127}, 1534 / (1534 + 22908)),
+        ("sst_wiki", {"train": 6920, "validation": 872, "test": 1821}, 35023 / (35023 + 42414)),
     ],
 )
 def test_deceptive_sets_are_the_published_ones(name, expected, share):
@@ -153,7 +153,7 @@ def test_deceptive_sets_are_the_published_ones(name, expected, share):
     tokenizer = build_tokenizer(loaded.vocabulary_texts, preprocessing="whitespace")
     test = encode(loaded.splits["test"], tokenizer)
     marked = {word for row in test for word, mark in zip(row["tokens"], row["impermissible"], strict=True) if mark}
-    if name == "deceptive_pronoun":
+    if name == "pronoun":
         assert marked == {"he", "she", "her", "his", "him", "himself", "herself"}
         words = {label: set().union(*(r["tokens"] for r in test if r["labels"] == label)) for label in (0, 1)}
         assert "she" not in words[0] and "he" not in words[1]
