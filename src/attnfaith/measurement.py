@@ -24,7 +24,7 @@ from attnfaith.errors import AttnfaithError, DatasetError
 from attnfaith.files import write_atomically
 from attnfaith.outputs import KEPT, digest_attention, digest_data
 from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of
-from attnfaith.subjects.parts import item_places
+from attnfaith.subjects.parts import marked_places
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
 
 
@@ -402,7 +402,7 @@ def _measure_batch(
         columns["words"] = rows["words"]
         columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))
     columns |= {name: rows[name] for name in KEPT if name in extra}
-    columns |= {name: _of_items(subject, batch, name, columns["tokens"]) for name in MARKED if name in extra}
+    columns |= {name: _of_items(subject, batch, name) for name in MARKED if name in extra}
     # sorted: those that test the scores of others come last, else as they were named
     for name, module in sorted(modules.items(), key=lambda named: getattr(named[1], "AFTER", False)):
         if getattr(module, "AFTER", False) and "scores" not in batch:
@@ -414,21 +414,14 @@ def _measure_batch(
     return columns
 
 
-def _of_items(subject: Subject, batch, name: str, tokens: Sequence[Sequence]) -> list[np.ndarray]:
+def _of_items(subject: Subject, batch, name: str) -> list[np.ndarray]:
     """Marks (B,L) of input positions as one array [T] bool an instance: of an item, whether one of its positions has it."""
     if batch.get(name) is None:
         raise MeasurementError(
             f"the data set says which words are {name}, and the batches that this subject ({subject.kind}) collates do not: "
             f"put them there, (instances, positions), or leave out the column '{name}'"
         )
-    marks = []
-    for places, values, items in zip(
-        item_places(subject, batch).cpu().numpy(), batch[name].cpu().numpy(), tokens, strict=True
-    ):
-        marked = np.zeros(len(items), bool)
-        np.logical_or.at(marked, places[places >= 0], values[places >= 0] > 0)
-        marks.append(marked)
-    return marks
+    return record.ragged(marked_places(subject, batch, batch[name]).cpu(), subject.attendable(batch).cpu())
 
 
 def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
