@@ -39,9 +39,7 @@ def test_what_a_tagger_must_say(source, message, tmp_path, monkeypatch):
 
 
 def test_one_that_there_is_not():
-    with pytest.raises(
-        DatasetError, match="no tagger is called 'nltk'; known: denckring. A package of yours"
-    ):
+    with pytest.raises(DatasetError, match="no tagger is called 'nltk'; known: denckring. A package of yours"):
         tagger_of("nltk")
 
 

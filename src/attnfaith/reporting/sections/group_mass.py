@@ -21,8 +21,8 @@ IMPERMISSIBLE, MARKERS = "impermissible", "markers"
 
 @per_cell
 def by_group(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
-    """{group: {mass; whole, the same of all texts that have tokens; tokens, their share of the text's; of markers NaN;
-    head_max, of a model with many heads}}, each [N] in 0..1, NaN where undefined.
+    """{group: {mass; whole, the same of all texts that have tokens; tokens, their share of the text's, where the mass is
+    defined; of markers NaN; head_max, of a model with many heads}}, each [N] in 0..1, NaN where undefined.
     """
     names = shared(cell, "group_mass_names")
     values = {"mass": stacked(cell, "group_mass"), "tokens": stacked(cell, "group_mass_tokens")}
@@ -33,7 +33,7 @@ def by_group(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
     for name, of_group in groups.items():
         shares = of_group["tokens"] / lengths
         of_group["whole"] = np.where(np.isnan(of_group["mass"]), np.minimum(shares, 1), of_group["mass"])  # all or nothing
-        of_group["tokens"] = np.where(name == MARKERS, np.nan, shares)
+        of_group["tokens"] = np.where(np.isnan(of_group["mass"]) | (name == MARKERS), np.nan, shares)
     return groups
 
 

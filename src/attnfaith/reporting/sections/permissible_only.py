@@ -17,8 +17,8 @@ from attnfaith.reporting.spec import MAIN, Case, Classes, Mean, Section, Table, 
 
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
-    """permissible_only_correct: 1 where the class is the gold label then, 0 where not; _lost: 1 where it was right of the
-    whole text and no longer is, -1 the other way round, else 0; both NaN without a label. _flips: 1 where the decision
+    """permissible_only_correct: 1 where the class is the gold label then, 0 where not; _accuracy_lost: 1 where it was right
+    of the whole text and no longer is, -1 the other way round, else 0; both NaN without a label. _flips: 1 where the decision
     changes. _tvd: how far the prediction moves.
     """
     probs = stacked(cell, "permissible_only_probs")
@@ -29,7 +29,7 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     tvd[defined] = total_variation_distance(cell.probs[defined], probs[defined])
     return {
         "permissible_only_correct": then,
-        "permissible_only_lost": before - then,
+        "permissible_only_accuracy_lost": before - then,
         "permissible_only_flips": np.where(defined, probs.argmax(1) != cell.predicted, np.nan),
         "permissible_only_tvd": tvd,
     }
@@ -37,7 +37,7 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
 
 def _cases(cell: Cell) -> Iterator[Case]:
     values = {name.removeprefix("permissible_only_"): numbers for name, numbers in per_text(cell).items()}
-    yield Case({**values, "before": values["correct"] + values["lost"]})
+    yield Case({**values, "before": values["correct"] + values["accuracy_lost"]})
 
 
 TABLE = Table(
@@ -46,7 +46,7 @@ TABLE = Table(
     by=(Classes(),),
     columns=(
         *counts("tvd"),
-        Mean("lost_mean", "accuracy lost [95 % interval]", of="lost", interval=MAIN),
+        Mean("lost_mean", "accuracy lost [95 % interval]", of="accuracy_lost", interval=MAIN),
         Mean("before_mean", "accuracy of whole texts", of="before", interval=None),
         Mean("correct_mean", "without impermissible tokens", of="correct"),
         Mean("flip_share", "changes the decision", of="flips"),
