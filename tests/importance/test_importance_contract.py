@@ -19,6 +19,7 @@ from attnfaith.models import projections
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.subjects import CAPABILITIES, SelfAttention, SubjectError, columns_of, subject_of
+from tests.impermissible import marked
 from tests.small_classifiers import classifier, tokenizer
 from tests.toy_subject import Toy
 
@@ -66,11 +67,6 @@ TOLERANCE = {
     "lrp_residual": 1e-4,
     "lrp_unaccounted": 1e-5,  # rounding is what it measures
 }
-
-
-def marked(rows):
-    """Rows, a third of whose words are impermissible."""
-    return [{**row, "impermissible": [int(word > 4 and word % 3 == 0) for word in row["input_ids"]]} for row in rows]
 
 
 @pytest.fixture(scope="session")

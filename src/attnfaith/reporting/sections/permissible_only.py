@@ -18,8 +18,8 @@ from attnfaith.reporting.spec import MAIN, Case, Classes, Mean, Section, Table, 
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """permissible_only_correct: 1 where the class is the gold label then, 0 where not; _accuracy_lost: 1 where it was right
-    of the whole text and no longer is, -1 the other way round, else 0; both NaN without a label. _flips: 1 where the decision
-    changes. _tvd: how far the prediction moves.
+    of the whole text and no longer is, -1 the other way round, else 0; both NaN without a label. _flips: 1 where the
+    decision changes. _tvd: how far the prediction moves.
     """
     probs = stacked(cell, "permissible_only_probs")
     defined = ~np.isnan(probs).any(1)
