@@ -93,6 +93,8 @@ def test_no_text_has_both(build_record):
         "No text has both impermissible tokens and other tokens, so that attention could choose between them."
     ]
     assert "head_max" not in group_mass.by_group(cell)["NOUN"]
+    said = render.sentences(group_mass.SECTION, one_cell(measured(build_record, heads=False)))
+    assert said[0].endswith("which are 66.7% of the tokens of 1 texts.")
     assert "group_mass_head_max_noun" not in sections.numbers(cell)
 
 

@@ -80,11 +80,10 @@ def _sentences(cell: Cell) -> list[str]:
         if not row["n"]:
             said.append(f"No text has both {name} and other tokens, so that attention could choose between them.")
             continue
-        words = (
-            f"On average {row['mass_mean']:.1%} of the attention lies on {name}{render.interval_in_words(row)}, which are "
-        )
+        interval = render.interval_in_words(row)
+        words = f"On average {row['mass_mean']:.1%} of the attention lies on {name}{interval}, which are "
         words += f"{row['tokens_mean']:.1%} of the tokens of {row['n']:,} texts"
-        if not np.isnan(row["head_max_mean"]):
+        if "head_max_mean" in row:
             words += f"; {row['head_max_mean']:.1%} in the head that has most there"
         said.append(f"{words}.")
         if row["group"] == IMPERMISSIBLE:
