@@ -6,6 +6,7 @@ import torch
 from sklearn.metrics.pairwise import cosine_similarity
 
 from attnfaith.experiments import conicity
+from attnfaith.objectives.diversity import conicity as penalty
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
 from tests.small_classifiers import classifier, tokenizer
 
@@ -114,6 +115,17 @@ def test_padding_that_disturbs():
         assert len(subject.groups(batch)) > 1
         for name, values in conicity.measure(subject, batch).items():
             np.testing.assert_allclose(values, together[name], atol=1e-6)
+
+
+def test_the_penalty_of_training_has_the_same_formula():
+    """But of too few tokens, where a penalty is 0 and a measure undefined."""
+    states = torch.randn(4, 7, 5, generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(7) < torch.tensor([7, 4, 2, 1]).unsqueeze(1)
+    subject = Given(torch.where(mask.unsqueeze(2), states, torch.nan).tolist())
+    subject.depth = 1
+    made = conicity.measure(subject, {"input_ids": torch.ones(4, 7, dtype=torch.long)})["conicity_absolute"]
+    np.testing.assert_allclose(made[:3], penalty(states, mask)[:3], atol=1e-6)
+    assert np.isnan(made[3]) and penalty(states, mask)[3] == 0
 
 
 def test_no_chain_of_layers():

@@ -1,12 +1,18 @@
 """Attention on groups of tokens, by plain loops over the maps that a model gives out itself."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 
+import attnfaith
+from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.taggers import UNIVERSAL
 from attnfaith.errors import DatasetError
 from attnfaith.experiments import group_mass
+from attnfaith.measurement import MeasurementError, check_options, load_producers
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
 from tests.small_classifiers import classifier, tokenizer
 from tests.taggers import BY_LETTER, offer
@@ -14,13 +20,13 @@ from tests.toy_subject import Toy
 
 
 TEXTS = ["the old ships sailed slowly !", "a new ship sank", "", "! . !", "never bad ."]
-MARKED = [["ships", "slowly"], [], [], ["!", "."], ["never", "bad", "."]]
+MARKED = [["ships", "slowly"], [], [], ["!"], ["never", "bad", "."]]
 
 
 def of_texts(kind="bert", reduction="last"):
     """A subject and its batch as a measurement has it: with what tokens are called, and marks."""
     subject = SelfAttention(classifier(kind), tokenizer(kind == "bert"), reduction)
-    rows = [{**row, "instance_id": str(number)} for number, row in enumerate(subject.rows(texts_of(TEXTS)).to_list())]
+    rows = [{**row, "instance_id": str(number)} for number, row in enumerate(subject.rows(texts_in_memory(TEXTS)).to_list())]
     batch = subject.collate(rows)
     batch |= {name: [row[name] for row in rows] for name in ("tokens", "word_of_token")}
     batch["impermissible"] = torch.zeros_like(batch["input_ids"])
@@ -29,12 +35,6 @@ def of_texts(kind="bert", reduction="last"):
         own = [part in words for part in words_of_tokens(batch, row)]
         batch["impermissible"][row, inside[row]] = torch.tensor(own, dtype=torch.long)
     return subject, batch
-
-
-def texts_of(texts):
-    from attnfaith.data.in_memory import texts_in_memory
-
-    return texts_in_memory(texts)
 
 
 def words_of_tokens(batch, row):
@@ -140,6 +140,37 @@ def test_a_batch_that_says_nothing_has_no_groups():
     toy = Toy()
     made = group_mass.measure(toy, toy.encode(["7 12", "8"]))
     assert made["group_mass_names"] == [[], []] and all(len(row) == 0 for row in made["group_mass"])
+
+
+def test_a_measurement(tmp_path, monkeypatch):
+    """Of texts with marks, by the front door: groups and masses are those of the record's own columns."""
+    offer(tmp_path, monkeypatch, "by_first_letter", BY_LETTER)
+    marks = [[int(word in words) for word in text.split()] for text, words in zip(TEXTS, MARKED, strict=True)]
+    texts = Dataset.from_dict({"text": TEXTS, "impermissible": marks})
+    names = ["group_mass", "value_norm_share", "permissible_only", "conicity"]
+    options = {"group_mass": {"tagger": "by_first_letter"}}
+    given = {"measures": [], "experiments": names, "options": options, "progress": False}
+    frame = attnfaith.measure(classifier("bert"), texts, tokenizer=tokenizer(), **given).to_dataset().to_pandas()
+    for row in frame.to_dict("records"):
+        mass = dict(zip(row["group_mass_names"], row["group_mass"], strict=True))
+        shown, markers = np.asarray(row["attention"], float), mass["markers"]
+        for name, marks in (
+            ("impermissible", row["impermissible"]),
+            ("PUNCT", [token in ("!", ".") for token in row["tokens"]]),
+            ("punctuation", [token in ("!", ".") for token in row["tokens"]]),
+        ):
+            marks = np.asarray(marks, bool)
+            expected = shown[marks].sum() * (1 - markers) if marks.any() and not marks.all() else np.nan
+            np.testing.assert_allclose(mass[name], expected, atol=1e-6, err_msg=name)
+    assert frame["value_norm_share"].notna().tolist() == [True, False, False, True, False]
+    assert [bool(np.isnan(probs).any()) for probs in frame["permissible_only_probs"]] == [False, True, True, False, True]
+
+
+def test_a_missing_tagger_is_said_before_any_work(monkeypatch):
+    monkeypatch.setitem(sys.modules, "denckring_en_pos", None)
+    message = r"^options of 'group_mass': the tagger 'denckring' is not installed: pip install 'attnfaith\[tagger\]'$"
+    with pytest.raises(MeasurementError, match=message):
+        check_options(load_producers(["group_mass"]), {"group_mass": {"tagger": "denckring"}})
 
 
 def test_what_is_refused(tiny_model):
