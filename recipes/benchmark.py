@@ -27,6 +27,7 @@ from benchmark_timing import machine, same, save, turns
 from benchmark_training import SUITE_SAID, suite, train, windows
 from benchmark_twins import (
     NaiveDocumentTwin,
+    NaiveOnwardTwin,
     NaivePairTwin,
     NaiveTwin,
     drawn_naively,
@@ -224,6 +225,29 @@ def measure_length(tokens, repeats, trained=None):
         lambda: training_step(twin, slow, lambda: twin(ids, lengths), labels),
         BATCH,
     )
+    return rows
+
+
+def measure_onward(tokens, repeats):
+    """Rows of the models that read onward, in one run, so that the orthogonal one stands beside the plain one."""
+    rows, ids = [], torch.randint(4, VOCABULARY, (BATCH, tokens + 2))
+    batch, lengths = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.full((BATCH,), tokens + 2)
+    labels = torch.randint(0, 2, (BATCH,))
+    for encoder in ("lstm", "orthogonal_lstm"):
+        torch.manual_seed(0)
+        config = AttentionClassifierConfig(vocab_size=VOCABULARY, encoder=encoder)
+        model = AttentionClassifierForSequenceClassification(config)
+        twin, step = NaiveOnwardTwin(model), f"training step, {encoder}"
+        same_training(model.model.embeddings, model(**batch).logits, twin(ids, lengths), labels, step)
+        fast, slow = optimizers(model, twin)
+
+        def ours(model=model, fast=fast):
+            training_step(model, fast, lambda: model(**batch).logits, labels)
+
+        def theirs(twin=twin, slow=slow):
+            training_step(twin, slow, lambda: twin(ids, lengths), labels)
+
+        rows.append(timed(step, f"{tokens} words", tokens, ours, theirs, BATCH, BATCH, repeats))
     return rows
 
 
@@ -462,6 +486,7 @@ def main():
         if trained.genuine:
             whole = suite(trained, turns, max(5, known.repeats // 2), Path(folder))
             save(whole, known.output / "suite", *lines, trained.said, SUITE_SAID)
+    rows += [row for tokens in (20, 200) for row in measure_onward(tokens, known.repeats)]
     rows += measure_stories(300, known.repeats) + measure_documents(10, 18, known.repeats)
     save(rows, known.output / "steps", *lines, trained.said)
     short = [row for row in rows if row["times_faster_aim"] and row["times_faster"] < row["times_faster_aim"]]

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
+from attnfaith.models.encoders import OrthogonalLSTM
+
 
 def bidirectional(one, other):
     """One bidirectional layer with the weights of two that read onward and backward."""
@@ -85,6 +87,31 @@ class NaiveDocumentTwin(nn.Module):
 
     def forward(self, documents):
         return torch.cat([self.read(sentences) for sentences in documents])
+
+
+class NaiveOnwardTwin(NaiveTwin):
+    """The same for an LSTM that reads onward, cell by cell; orthogonal: each state less its part along the mean before."""
+
+    def __init__(self, model):
+        nn.Module.__init__(self)
+        inner = model.model
+        self.embeddings, self.alignment, self.output = inner.embeddings, inner.alignment, model.decoder.context
+        (layer,) = inner.encoder.directions
+        self.orthogonal = isinstance(layer, OrthogonalLSTM)
+        self.cell = nn.LSTMCell(layer.input_size, layer.hidden_size)
+        self.cell.load_state_dict({name.removesuffix("_l0"): value for name, value in layer.state_dict().items()})
+
+    def states(self, embedded, lengths):
+        state = memory = embedded.new_zeros(len(embedded), self.cell.hidden_size)
+        states = []
+        for token in embedded.unbind(1):
+            state, memory = self.cell(token, (state, memory))
+            if self.orthogonal and states:
+                mean = torch.stack(states, 1).mean(1)
+                share = (state * mean).sum(1, keepdim=True) / ((mean * mean).sum(1, keepdim=True) + 1e-6)
+                state = state - share * mean
+            states.append(state)
+        return torch.stack(states, 1)
 
 
 def naive_gradient(twin, ids, lengths):

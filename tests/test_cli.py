@@ -190,7 +190,7 @@ def test_overwriting_and_going_on(fails):
         (["--config", "tiny.yaml", "--data.name", "sts"], "Unknown data set 'sts'.*Did you mean 'sst'"),
         (["--config", "tiny.yaml", "--split", "dev"], "measure.split='dev' does not exist; choose one of train"),
         (["--config", "tiny.yaml", "--encodr", "cnn"], "unknown option --encodr; did you mean --encoder"),
-        (["--config", "tiny.yaml", "--encoder", "lstm"], "encoder='lstm' is not known; choose one of bilstm"),
+        (["--config", "tiny.yaml", "--encoder", "rnn"], "encoder='rnn' is not known; choose one of bilstm"),
         (["--config", "tiny.yaml", "--remeasure"], "--remeasure is for a run that lies there: add --resume_from_checkpoint"),
         (["--config", "tiny.yaml", "cnn"], "'cnn' is not an override; write --key value"),
         (["--config", "tiny.yaml", "--learning_rate", "fast"], "learning_rate='fast' must be a number"),

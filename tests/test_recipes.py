@@ -236,7 +236,7 @@ def test_mistakes_are_named(text, message):
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("encoder: lstm", "model: encoder='lstm' is not known; choose one of bilstm"),
+        ("encoder: rnn", "model: encoder='rnn' is not known; choose one of bilstm"),
         ("hierarchy: word", "model: hierarchy='word' is not known; choose one of none, sentence"),
         ("sparsegen_lambda: 1", "model: sparsegen_lambda=1.0: sparsegen needs a finite lambda < 1"),
         ("entmax_alpha: 0.5", "model: entmax_alpha=0.5: entmax needs a finite alpha >= 1"),

@@ -962,7 +962,7 @@ def test_names_of_objectives(overrides, label):
             {"measure__outputs": ["test", "dev"]},
             "measure.outputs='dev' does not exist; choose one of train, validation, test",
         ),
-        ({"model__encoder": "lstm"}, "encoder='lstm' is not known"),
+        ({"model__encoder": "rnn"}, "encoder='rnn' is not known"),
         ({"model__hidden_size": 7}, "hidden_size=7 must be even"),
         ({"model__sparsegen_lambda": 1.0, "model__projection": "sparsegen"}, "sparsegen needs a finite lambda < 1"),
         ({"data__name": "sst3"}, "Unknown data set 'sst3'. Did you mean 'sst'"),

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from attnfaith.errors import AttnfaithError
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import (
     SPARSE_BASE,
+    Penalties,
     adversarial_loss,
     balancing_weights,
     check_adversary,
@@ -24,6 +26,7 @@ from attnfaith.objectives import (
     reduce,
     total_variation,
 )
+from attnfaith.penalised import PenalisedTrainer
 
 
 SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
@@ -52,8 +55,8 @@ class SharedOrder(LengthGroupedSampler):
         self.generator.manual_seed(1_000_003 * self.seed + epoch)
 
 
-class AttentionTrainer(Trainer):
-    """A Trainer with per-instance losses and the papers' Adam.
+class AttentionTrainer(PenalisedTrainer):
+    """A Trainer with per-instance losses, penalties among them, and the papers' Adam.
 
     class_weights (C,) weighs instances by label. loss_reduction: "sum" over the effective batch, as Jain & Wallace's
     code has it, or "mean". amsgrad and weight_decay: Adam with AMSGrad and coupled L2, none on the alignment. The
@@ -101,9 +104,11 @@ class AttentionTrainer(Trainer):
 
     def losses(self, model, inputs):
         """Per-instance losses (B,) and the model's outputs for a batch."""
-        labels = inputs.pop("labels")
-        outputs = model(**inputs)
-        return classification_loss(outputs.logits, labels, self.class_weights), outputs
+        labels, impermissible = inputs.pop("labels"), inputs.pop("impermissible", None)
+        outputs, values = self.predicted(model, inputs, impermissible)
+        losses = classification_loss(outputs.logits, labels, self.class_weights)
+        losses, scores = self.penalised(losses, values, model.training)
+        return losses, {"logits": outputs.logits, **scores}
 
     def evaluate(self, *args, **kwargs):
         reached = self.state.global_step, math.ceil(self.state.epoch or 0)
@@ -171,22 +176,21 @@ def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) 
     answers it without training anew for each measure.
     """
     given = {name: inputs[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in inputs}
+    marked = {name: inputs[name] for name in ("impermissible",) if name in inputs}
     words = (model.items(**given) >= 0).cpu().numpy()
     ids, stays = inputs["input_ids"].cpu().numpy(), inputs["attention_mask"].bool().cpu().numpy()
     for row, inside in enumerate(words):
         text = ids[row, stays[row]].astype(np.int64).tobytes().hex()
         random = generator(seed, f"{step}\0{text}", "random_erasure")
         stays[row, inside] = random.random(int(inside.sum())) >= share * random.random()
-    kept = keep_positions(given, torch.from_numpy(stays).to(inputs["input_ids"].device), model.config.pad_token_id or 0)
+    kept = keep_positions(
+        given | marked, torch.from_numpy(stays).to(inputs["input_ids"].device), model.config.pad_token_id or 0
+    )
     return {**inputs, **kept}
 
 
 class FineTuningTrainer(AttentionTrainer):
     """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms."""
-
-    def losses(self, model, inputs):
-        losses, outputs = super().losses(model, inputs)
-        return losses, {"logits": outputs.logits}
 
     def create_optimizer(self, model=None):
         return Trainer.create_optimizer(self, model)
@@ -256,10 +260,10 @@ class AdversarialTrainer(AttentionTrainer):
         return losses, {"logits": outputs.logits, **scores}
 
 
-def adversarial_scores(prediction) -> dict[str, float]:
-    """The scores of `selection_scores` and the means over instances of ADVERSARY_SCORES."""
+def scores_with_means(prediction, names: Sequence[str]) -> dict[str, float]:
+    """The scores of `selection_scores`, and the means over instances of what comes after the logits, NaN left out."""
     means = {}
-    for name, values in zip(ADVERSARY_SCORES, prediction.predictions[1:], strict=True):
+    for name, values in zip(names, prediction.predictions[1:], strict=True):
         defined = values[~np.isnan(values)].astype(np.float64)
         means[name] = float(defined.mean()) if len(defined) else float("nan")
     return {**selection_scores(prediction), **means}
@@ -332,6 +336,22 @@ def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none",
     return batch
 
 
+def check_penalties(penalties: Penalties, objective: str, columns: Sequence[str]) -> None:
+    """Raise AttnfaithError for penalties where labels are not learned under the model's own attention, and for one on
+    impermissible words of data that mark none.
+    """
+    if penalties.taken and objective not in ("classification", "fine_tuning"):
+        raise AttnfaithError(
+            f"penalties ({', '.join(penalties.taken)}) with objective {objective!r}: they are added where a model is "
+            "trained for the labels on its own attention"
+        )
+    if penalties.impermissible_mass and "impermissible" not in columns:
+        raise AttnfaithError(
+            f"penalties.impermissible_mass={penalties.impermissible_mass:g}, and the data mark no impermissible words: take "
+            "a data set that does, name the column or the words of your own data, or leave out the penalty"
+        )
+
+
 def make_trainer(
     model,
     tokenizer,
@@ -369,6 +389,9 @@ def make_trainer(
         for split in (train, validation):
             if sparse := sum(0 in row for row in split["base_attention"]):
                 raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
+    penalties = options.get("penalties") or Penalties()
+    check_penalties(penalties, objective, train.column_names)
+    names = ADVERSARY_SCORES if adversarial else tuple(penalties.taken)
     weights, hierarchy = None, getattr(model.config, "hierarchy", "none")
     if options.pop("balance_classes", True) and not adversarial:
         weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
@@ -379,7 +402,7 @@ def make_trainer(
         eval_dataset=validation,
         processing_class=tokenizer,
         data_collator=lambda rows: collate(rows, tokenizer.pad_token_id, hierarchy, model.config.num_labels),
-        compute_metrics=adversarial_scores if adversarial else selection_scores,
+        compute_metrics=partial(scores_with_means, names=names) if names else selection_scores,
         callbacks=[EarlyStoppingCallback(patience)] if patience else None,
         class_weights=weights,
         **options,

@@ -16,6 +16,7 @@ from attnfaith.models.encoders import (
     reverse_by_length,
     sinusoidal_positions,
     take,
+    without_mean,
 )
 from tests.small_encoders import LENGTHS, SIZE, build, close, texts
 
@@ -204,3 +205,77 @@ def test_embedding_passes_through():
     close(states, embedded)
     close(last, torch.stack([embedded[0].mean(0), embedded[1, 0]]))
     assert not list(encoder.parameters())
+
+
+# What reads onward only
+
+
+def test_the_onward_lstm_is_torchs():
+    encoder, (embedded, mask) = build("lstm"), texts()
+    theirs = nn.LSTM(SIZE, SIZE, batch_first=True).double()
+    theirs.load_state_dict({name: value for name, value in encoder.forward_lstm.state_dict().items()})
+    states, last = encoder(embedded, mask)
+    close(states, theirs(embedded)[0] * mask.unsqueeze(-1))
+    close(
+        last, torch.stack([theirs(embedded[row : row + 1, :length])[1][0][0, 0] for row, length in enumerate(mask.sum(1))])
+    )
+
+
+def test_orthogonal_states_step_by_step():
+    """The cell in numpy, one text after another: the gates in torch's order i, f, g, o; the memory stays as it is."""
+    encoder, (embedded, mask) = build("orthogonal_lstm"), texts()
+    layer = {name: value.numpy() for name, value in encoder.forward_lstm.state_dict().items()}
+
+    def sigmoid(values):
+        return 1 / (1 + np.exp(-values))
+
+    states, last = encoder(embedded, mask)
+    for row, length in enumerate(mask.sum(1).tolist()):
+        before, memory, state = [], np.zeros(SIZE), np.zeros(SIZE)
+        for token in embedded[row, :length].numpy():
+            gates = layer["weight_ih_l0"] @ token + layer["bias_ih_l0"] + layer["weight_hh_l0"] @ state + layer["bias_hh_l0"]
+            enter, keep, candidate, leave = np.split(gates, 4)
+            memory = sigmoid(keep) * memory + sigmoid(enter) * np.tanh(candidate)
+            state = sigmoid(leave) * np.tanh(memory)
+            if before:
+                mean = np.mean(before, 0)
+                state = state - state @ mean / (mean @ mean + 1e-6) * mean
+            before.append(state)
+        close(states[row, :length], torch.from_numpy(np.array(before)))
+        close(last[row], torch.from_numpy(state))
+        assert not states[row, length:].any()
+
+
+def test_orthogonal_states_have_no_part_along_the_mean_before():
+    encoder, plain, (embedded, mask) = build("orthogonal_lstm"), build("lstm"), texts((9, 9))
+    plain.load_state_dict(encoder.state_dict())  # the same weights by the same names
+    states, others = encoder(embedded, mask)[0], plain(embedded, mask)[0]
+    close(states[:, 0], others[:, 0])
+
+    def along(states):
+        means = (states.cumsum(1) / torch.arange(1, 10).unsqueeze(-1))[:, :-1]
+        return torch.cosine_similarity(states[:, 1:], means, dim=-1).abs()
+
+    assert along(states).max() < 1e-4 and along(others).mean() > 0.1
+
+
+def test_a_text_of_no_direction_stays_as_it_is():
+    states = torch.randn(2, 3, dtype=torch.float64)
+    nothing = torch.zeros(2, 3, dtype=torch.float64)
+    close(without_mean(states, nothing, 0), states)
+    close(without_mean(states, nothing, 4), states)
+    one = torch.tensor([[3.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    expected = torch.tensor([[0.0, 2.0], [-1.0, 1.0]], dtype=torch.float64)
+    close(without_mean(torch.tensor([[5.0, 2.0], [0.0, 2.0]], dtype=torch.float64), 100 * one, 1), expected, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_means_of_many_states_are_exact_in_half_precision(dtype):
+    """Summed in full: the 300th state has no more of the mean before it than rounding of each number leaves."""
+    torch.manual_seed(0)
+    encoder = build("orthogonal_lstm").to(dtype)
+    states, _ = encoder(torch.randn(1, 300, SIZE, dtype=dtype), torch.ones(1, 300, dtype=torch.bool))
+    assert states.dtype == dtype
+    states = states.float()[0]
+    mean = states[:-1].mean(0)
+    assert torch.cosine_similarity(states[-1], mean, dim=0).abs() < 0.05

@@ -26,6 +26,8 @@ SIZES = {
 MODELS = {
     "bilstm": {"encoder": "bilstm"},
     "bigru of pairs": {"encoder": "bigru", "query": "text", "readout": "tanh", "projection": "sparsemax"},
+    "lstm": {"encoder": "lstm"},
+    "orthogonal lstm": {"encoder": "orthogonal_lstm"},
     "transformer": {"encoder": "transformer", "projection": "entmax15", "num_hidden_layers": 2},
     "cnn of pairs": {"encoder": "cnn", "query": "text", "alignment": "dot", "projection": "sparsegen"},
     "average": {"encoder": "average", "projection": "uniform"},

@@ -34,8 +34,8 @@ def _known(field: str, value: str, names) -> None:
 class AttentionClassifierConfig(PreTrainedConfig):
     """What an attention classifier is made of: encoder, alignment, projection, query, decoder and sizes.
 
-    encoder: bilstm, bigru, transformer, cnn, average or embedding. hidden_size H is the size of its states, both directions
-        of BiLSTM and BiGRU together; `embedding` needs hidden_size = embedding_size.
+    encoder: bilstm, bigru, lstm, orthogonal_lstm, transformer, cnn, average or embedding. hidden_size H is the size of its
+        states, both directions of BiLSTM and BiGRU together; `embedding` needs hidden_size = embedding_size.
     alignment: additive or dot; alignment_size None means H / 2.
     projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax (entmax_alpha >= 1) or uniform.
     score_scale: standard deviation that the scores of each text are held at before the projection, so that it alone decides

@@ -12,6 +12,9 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 
+NEARLY_ZERO = 1e-6  # added to the squared length of a mean of states, as in the code of Mohankumar et al. (2020)
+
+
 class Encoder(GradientCheckpointingLayer):
     """What every encoder shares.
 
@@ -58,6 +61,101 @@ class GRU(nn.RNNBase):
         """Tokens (T,B,E) to states (T,B,H) and the last state."""
         start = tokens.new_zeros(1, tokens.shape[1], self.hidden_size)
         return torch.gru(tokens, start, self._flat_weights, True, 1, 0.0, self.training, False, False)
+
+
+class OrthogonalLSTM(nn.RNNBase):
+    """An LSTM layer of one direction, positions first, whose states have no part along the mean of those before them.
+
+    h_t <- h_t - (h_t . m) / (m . m + 1e-6) m with m the mean of h_1 .. h_(t-1), as they became; h_1 stays. What is left is
+    what the next step reads; the memory stays as it is. The mean alone is left out, not every state before, so that conicity
+    falls and is not 0 (Mohankumar et al. 2020; their code divides the sum by t and not by t - 1, which changes nothing but
+    the weight of 1e-6).
+    """
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__("LSTM", input_size, hidden_size)
+
+    def forward(self, tokens):
+        """Tokens (T,B,E) to states (T,B,H) and the last state."""
+        entering = nn.functional.linear(tokens, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)  # of all steps at once
+        start = entering.new_zeros(tokens.shape[1], self.hidden_size)
+        total = start.to(torch.promote_types(start.dtype, torch.float32), copy=True)  # a sum of many
+        if torch.compiler.is_exporting():  # a loop in the graph, of any length; torch.compile writes out each length
+            from torch._higher_order_ops.scan import scan
+
+            count = total.new_zeros(1, 1)
+            carried, states = scan(self.step, (start, start.clone(), total, count), entering)
+            return states, (carried[0],)
+        carried, states = (start, start, total, 0), []
+        for gates in entering.unbind(0):
+            carried, state = self.step(carried, gates)
+            states.append(state)
+        return torch.stack(states), (carried[0],)
+
+    def step(self, carried, gates):
+        """State, memory, sum (B,H) and number of states so far to the next of them, and that state.
+
+        gates (B,4H): the input's part of them.
+        """
+        state, memory, total, count = carried
+        enter, keep, candidate, leave = torch.addmm(gates, state, self.weight_hh_l0.t()).chunk(4, -1)
+        memory = torch.addcmul(keep.sigmoid() * memory, enter.sigmoid(), candidate.tanh())
+        state = without_mean(leave.sigmoid() * memory.tanh(), total, count)
+        return (state, memory, total + state, count + 1), state.clone()
+
+
+def without_mean(states: torch.Tensor, total: torch.Tensor, count) -> torch.Tensor:
+    """States (B,H) less their part along the mean of `count` states before, whose sum is total (B,H); all of it at first.
+
+    By the sum, not the mean: s . m / (m . m + e) m = s . t / (t . t + e n^2) t for m = t / n.
+    """
+    exact = states.to(total.dtype)
+    length = (total * total).sum(-1, keepdim=True) + NEARLY_ZERO * (count * count + (count == 0))
+    return torch.addcmul(exact, (exact * total).sum(-1, keepdim=True) / length, total, value=-1).to(states.dtype)
+
+
+class OneDirection(Encoder):
+    """What recurrent encoders share that read onward only; last state: that of the last token."""
+
+    recurrent = True
+
+    @property
+    def directions(self) -> tuple[nn.RNNBase]:
+        """The layer, of H units, positions first."""
+        raise NotImplementedError
+
+    def forward(self, embedded, mask):
+        return self.read(embedded, mask, *self.directions)
+
+    def read(self, embedded, mask, read_onward):
+        """States and last state, where the reader makes of tokens (T,B,E) (states (T,B,H), ...)."""
+        states = read_onward(embedded.transpose(0, 1).contiguous())[0].transpose(0, 1) * mask.unsqueeze(-1)
+        end = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
+        return states, take(states, end)[:, 0]
+
+
+class OnwardLSTM(OneDirection):
+    """One LSTM layer of H units that reads onward: the plain model of Mohankumar et al. 2020."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.forward_lstm = LSTM(config.embedding_size, config.hidden_size)
+
+    @property
+    def directions(self):
+        return (self.forward_lstm,)
+
+
+class OnwardOrthogonalLSTM(OneDirection):
+    """The same with states that are orthogonal to the mean of those before them (`OrthogonalLSTM`)."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.forward_lstm = OrthogonalLSTM(config.embedding_size, config.hidden_size)
+
+    @property
+    def directions(self):
+        return (self.forward_lstm,)
 
 
 class Bidirectional(Encoder):
@@ -275,6 +373,8 @@ class Transformer(Encoder):
 ENCODERS = {
     "bilstm": BiLSTM,
     "bigru": BiGRU,
+    "lstm": OnwardLSTM,
+    "orthogonal_lstm": OnwardOrthogonalLSTM,
     "transformer": Transformer,
     "cnn": CNN,
     "average": Average,

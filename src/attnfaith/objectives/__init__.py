@@ -18,7 +18,7 @@ from attnfaith.objectives.diversity import conicity
 from attnfaith.objectives.impermissible_mass import HEADS, impermissible_mass, log_permissible, permissible_texts
 from attnfaith.objectives.masked_language_model import drawn_words, masked_language_model
 from attnfaith.objectives.penalties import PENALTIES, Penalties
-from attnfaith.objectives.word_tying import DISTANCES, word_tying
+from attnfaith.objectives.word_tying import DISTANCES, check_sizes, word_tying
 
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "adversarial_loss",
     "balancing_weights",
     "check_adversary",
+    "check_sizes",
     "classification_loss",
     "conicity",
     "drawn_words",

@@ -122,7 +122,7 @@ class Model:
     """The fields of AttentionClassifierConfig, which says what each may be; or a pretrained model, and its projection."""
 
     encoder: str = "bilstm"
-    """bilstm, bigru, transformer, cnn, average or embedding"""
+    """bilstm, bigru, lstm, orthogonal_lstm, transformer, cnn, average or embedding"""
     alignment: str = "additive"
     """additive or dot"""
     projection: str = "softmax"
@@ -279,7 +279,7 @@ class Penalties:
     impermissible_heads: Literal["mean", "max"] | None = None
     """of a pretrained model's heads: the mean, or the head with most of it; null: mean"""
     diversity: NotNegative = 0.0
-    """weight of the conicity of the states, the mean |cosine| with their mean"""
+    """weight of the conicity of the states, the mean of their absolute cosines with their mean"""
     word_tying: NotNegative = 0.0
     """weight of the distance between states and word vectors, which must be of one size"""
     word_tying_distance: Literal["norm", "squared"] | None = None

@@ -18,6 +18,7 @@ from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.errors import FileError
 from attnfaith.files import read_object, sync_folder, write_atomically
 from attnfaith.measurement import check
+from attnfaith.objectives import Penalties
 from attnfaith.outputs import digest_data
 from attnfaith.recipes import Recipe
 from attnfaith.runs.base import Base, needed_outputs
@@ -73,7 +74,7 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
     if state.is_main_process:
         _keep(
             folder,
-            trainer.model,
+            trainer.trained_model(),
             texts.tokenizer,
             **facts,
             epochs=trainer.state.epoch,
@@ -153,7 +154,8 @@ def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, row
     adversary = {}
     if objective.kind == "adversarial":
         adversary = {name: getattr(objective, name) for name in ("weight", "divergence", "frozen")}
-    columns = [name for name in COLUMNS if name in rows["train"].column_names]
+    used = (*COLUMNS, *(["impermissible"] if recipe.penalties.impermissible_mass else []))
+    columns = [name for name in used if name in rows["train"].column_names]
     return make_trainer(
         model,
         tokenizer,
@@ -166,6 +168,7 @@ def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, row
         amsgrad=section.amsgrad,
         attention_learning_rate_factor=section.attention_learning_rate_factor,
         random_erasure=section.random_erasure,
+        penalties=Penalties(**recipe.penalties.stated),
         **adversary,
     )
 

@@ -24,7 +24,7 @@ from torch import nn
 
 from attnfaith.importance._fast.lstm_steps import lstm_steps
 from attnfaith.models import decoders, encoders
-from attnfaith.models.encoders import sinusoidal_positions
+from attnfaith.models.encoders import NEARLY_ZERO, sinusoidal_positions
 
 
 BIAS, STABILISER, POSITIONS, QUERY = KINDS = range(4)
@@ -86,6 +86,33 @@ class Rules:
     def gru(self, tokens, layer):
         """States (T,B,D) of tokens (T,B,E), read by a one-directional `nn.GRU`."""
         return _GRU.apply(tokens, self.ledger, layer, self.epsilon)
+
+    def orthogonal_lstm(self, tokens, layer):
+        """States (T,B,D) of tokens (T,B,E), read by an `OrthogonalLSTM`.
+
+        As an LSTM's, and h = s - k m, where k, how much of the mean m of earlier states the state s has, is a gate: s and m
+        share the relevance of h by their parts of it.
+        """
+        start = tokens.new_zeros(tokens.shape[1], layer.hidden_size)
+        state, memory, total, states = start, start, start, []
+        weights = layer.weight_ih_l0.detach(), layer.weight_hh_l0.detach()
+        bias = (layer.bias_ih_l0 + layer.bias_hh_l0).detach()
+        of_candidate = slice(2 * layer.hidden_size, 3 * layer.hidden_size)  # in torch's order i, f, g, o
+        with torch.no_grad():
+            entering = nn.functional.linear(tokens, weights[0], bias)
+        for count, token in enumerate(tokens):
+            gates = torch.addmm(entering[count], state.detach(), weights[1].t()).sigmoid()
+            enter, keep, _, leave = gates.chunk(4, -1)
+            sums = token @ weights[0][of_candidate].t() + state @ weights[1][of_candidate].t() + bias[of_candidate]
+            memory = self.stable(keep * memory + enter * tanh(self.stable(sums, bias[of_candidate])))
+            state = leave * tanh(memory)
+            if count:
+                mean, own = total / count, state.detach()
+                share = (own * mean).sum(-1, keepdim=True) / (mean.square().sum(-1, keepdim=True) + NEARLY_ZERO)
+                state = self.stable(state - share.detach() * mean)
+            total = total + state
+            states.append(state)
+        return torch.stack(states) if states else tokens.new_zeros(*tokens.shape[:2], layer.hidden_size)
 
     def encoded(self, encoder, embedded, mask):
         """States (B,T,H) of embeddings (B,T,E) with a prefix mask (B,T), from an encoder of a kind in ENCODERS."""
@@ -321,6 +348,8 @@ def _transformer(rules, encoder, embedded, mask):
 ENCODERS = {
     encoders.BiLSTM: _recurrent(Rules.lstm),
     encoders.BiGRU: _recurrent(Rules.gru),
+    encoders.OnwardLSTM: _recurrent(Rules.lstm),
+    encoders.OnwardOrthogonalLSTM: _recurrent(Rules.orthogonal_lstm),
     encoders.Transformer: _transformer,
     encoders.CNN: _cnn,
     encoders.Average: _average,

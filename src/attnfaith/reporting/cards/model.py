@@ -28,6 +28,8 @@ LICENCE = "apache-2.0"  # of code and weights
 ENCODERS = {
     "bilstm": "a bidirectional LSTM",
     "bigru": "a bidirectional GRU",
+    "lstm": "an LSTM that reads onward",
+    "orthogonal_lstm": "an LSTM that reads onward, each state without its part along the mean of those before",
     "transformer": "a small Transformer",
     "cnn": "parallel convolutions",
     "average": "one layer on each word alone",

@@ -1,0 +1,467 @@
+"""Trainings with penalties: a step by hand, what gradients reach, logs and evaluations, and every level of attention."""
+
+import json
+import subprocess
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import TrainerCallback, TrainingArguments
+
+from attnfaith import recipes, record, runs, training
+from attnfaith.data.collation import pad_batch
+from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.objectives import (
+    Penalties,
+    classification_loss,
+    conicity,
+    drawn_words,
+    impermissible_mass,
+    masked_language_model,
+    word_tying,
+)
+from attnfaith.penalised import PREDICTION, mask_id
+from attnfaith.word_states import watched, word_states
+
+
+ALL = {"impermissible_mass": 0.7, "diversity": 0.4, "word_tying": 0.3, "masked_language_model": 0.2, "masked_share": 0.5}
+
+
+def marked_rows(tiny_rows, lengths, seed=1, **kinds):
+    """Rows with marks at about a third of the words, and a label to learn."""
+    generator = np.random.default_rng(seed)
+    rows = tiny_rows([generator.integers(5, 60, length).tolist() for length in lengths], **kinds)
+    for row in rows:
+        row["impermissible"] = [int(number % 3 == 0) for number in row["input_ids"]]
+        row["labels"] = sum(row["impermissible"]) % 2
+        row["length"] = len(row["input_ids"])
+    return rows
+
+
+class Losses(TrainerCallback):
+    def __init__(self):
+        self.logs = []
+
+    def on_log(self, args, state, control, logs, **kwargs):
+        self.logs.append(dict(logs))
+
+
+@pytest.fixture
+def make(tiny_model, tiny_rows, tmp_path):
+    """A Trainer of penalties on 64 tiny texts in which a third of the words are impermissible."""
+
+    def trainer(penalties=None, *, options=None, lengths=None, kinds=None, objective="classification", **arguments):
+        kinds = kinds or {}
+        lengths = lengths or np.random.default_rng(3).integers(2, 9, 64).tolist()
+        settings = {
+            "output_dir": str(tmp_path / "checkpoints"),
+            "seed": 0,
+            "num_train_epochs": 1,
+            "per_device_train_batch_size": 32,
+            "learning_rate": 1e-2,
+            "weight_decay": 0.0,
+            "max_grad_norm": 0.0,
+            "lr_scheduler_type": "constant",
+            "train_sampling_strategy": "sequential",
+            "remove_unused_columns": False,
+            "length_column_name": "length",
+            "metric_for_best_model": "eval_loss",
+            "greater_is_better": False,
+            "logging_strategy": "epoch",
+            "report_to": "none",
+            "use_cpu": True,
+            "dataloader_pin_memory": False,
+            "disable_tqdm": True,
+            "save_strategy": "no",
+        }
+        rows = {name: kinds[name] for name in ("pair", "hierarchy") if name in kinds}
+        columns = ["input_ids", "labels", "length", "impermissible", *(["token_type_ids"] if rows.get("pair") else [])]
+        model = {name: value for name, value in kinds.items() if name != "pair"}
+        made = training.make_trainer(
+            tiny_model(seed=5, scale=1.0, query="text" if rows.get("pair") else "learned", **model),
+            type("Tokenizer", (), {"pad_token_id": 0, "unk_token_id": 1, "model_input_names": ["input_ids"]})(),
+            *(
+                datasets.Dataset.from_list(marked_rows(tiny_rows, *given, **rows)).select_columns(columns)
+                for given in ((lengths,), (lengths[:24], 2))
+            ),
+            TrainingArguments(**{**settings, **arguments}),
+            objective=objective,
+            penalties=penalties and Penalties(**penalties),
+            **(options or {"balance_classes": False}),
+        )
+        made.losses_seen = Losses()
+        made.add_callback(made.losses_seen)
+        return made
+
+    return trainer
+
+
+def weights(trainer):
+    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+def same(one, other, atol=0.0):
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], atol=atol, rtol=0, msg=name)
+
+
+def penalties_by_hand(model, batch, *, seed=0, step=0, share=0.5):
+    """The four penalties (B,) of a flat model of single texts, stage by stage."""
+    ids, present = batch["input_ids"], batch["attention_mask"]
+    hidden, mask, _ = model.encode(ids, present)
+    masked = drawn_words(ids, present, mask & (ids != 1), share, seed=seed, step=step)
+    states = model.encode(ids.masked_fill(masked, 1), present)[0]
+    return {
+        "impermissible_mass": impermissible_mass(
+            model.attend(hidden, mask), batch["impermissible"], mask, scores=model.model.scores(hidden)
+        ),
+        "diversity": conicity(hidden, mask),
+        "word_tying": word_tying(hidden, model.model.embeddings(ids), mask),
+        "masked_language_model": masked_language_model(getattr(model, PREDICTION)(states[masked]), ids, masked),
+    }
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_a_step_of_all_four_by_hand(make, reduction):
+    trainer = make(ALL, options={"loss_reduction": reduction, "balance_classes": False}, lengths=[5, 3, 8, 2] * 8)
+    model = trainer.model
+    before, batch = weights(trainer), pad_batch(list(trainer.train_dataset))
+    losses = classification_loss(model(batch["input_ids"], batch["attention_mask"]).logits, batch["labels"])
+    parts = penalties_by_hand(model, batch)
+    for name, value in parts.items():
+        assert value.min() >= 0 and value.max() > 0.01, name
+        losses = losses + ALL[name] * value
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, amsgrad=True)
+    (losses.sum() if reduction == "sum" else losses.mean()).backward()
+    optimizer.step()
+    expected = weights(trainer)
+    optimizer.zero_grad()
+    model.load_state_dict(before)
+    trainer.train()
+    same(weights(trainer), expected, atol=2e-6)
+    (logs,) = [logs for logs in trainer.losses_seen.logs if "loss" in logs]
+    assert logs["loss"] == pytest.approx(losses.mean().item(), rel=1e-4)
+    parts = {name: value.detach() for name, value in parts.items()}
+    marks, masked = batch["impermissible"].bool(), batch["attention_mask"].bool()
+    told = (masked[:, 2:] & ~marks[:, 1:-1]).any(-1)
+    assert logs["impermissible_mass"] == pytest.approx(float(parts["impermissible_mass"][told].mean()), rel=1e-4)
+    assert logs.get("impermissible_mass_undefined", 0) == int((~told).sum())
+    assert logs["diversity"] == pytest.approx(float(parts["diversity"].mean()), rel=1e-4)
+    assert logs["word_tying"] == pytest.approx(float(parts["word_tying"].mean()), rel=1e-4)
+
+
+KINDS = [
+    {},
+    {"projection": "sparsemax"},
+    {"encoder": "transformer"},
+    {"encoder": "cnn", "hidden_size": 8, "score_scale": 1.0},
+    {"encoder": "average", "alignment": "dot"},
+    {"encoder": "embedding", "projection": "entmax15"},
+    {"projection": "uniform"},
+    {"pair": True},
+    {"hierarchy": "sentence"},
+    {"hierarchy": "sentence", "projection": "sparsegen", "encoder": "bigru"},
+    {"hierarchy": "sentence", "pair": True, "dropout": 0.1},
+]
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: "-".join(map(str, kinds.values())) or "plain")
+def test_all_four_fall_in_every_kind_of_model(make, kinds):
+    """Each is trained with the labels in a few epochs; what a model cannot change stays."""
+    weight = {"impermissible_mass": 1.0, "diversity": 1.0, "word_tying": 1.0, "masked_language_model": 1.0}
+    trainer = make(
+        {**weight, "masked_share": 0.5}, kinds=kinds, num_train_epochs=6, per_device_train_batch_size=8, learning_rate=0.02
+    )
+    first = trainer.evaluate(trainer.train_dataset)
+    trainer.train()
+    last = trainer.evaluate(trainer.train_dataset)
+    assert all(np.isfinite([*first.values(), *last.values()]))
+    for name in (f"eval_{name}" for name in weight):
+        if name == "eval_impermissible_mass" and kinds.get("projection") == "uniform":
+            assert last[name] == pytest.approx(first[name])
+        elif name == "eval_word_tying" and kinds.get("encoder") == "embedding":
+            assert first[name] == last[name] == 0
+        else:
+            assert last[name] < 0.98 * first[name], (name, first[name], last[name])
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: "-".join(map(str, kinds.values())) or "plain")
+def test_a_text_has_its_penalties_in_any_batch(make, kinds):
+    trainer = make({**ALL, "masked_share": 0.9}, kinds={**kinds, "dropout": 0.0})
+    trainer.model.eval()
+    rows = list(trainer.eval_dataset)[:9]
+
+    def values(rows):
+        batch = pad_batch(rows)
+        batch.pop("labels")
+        _, values = trainer.predicted(trainer.model, batch, batch.pop("impermissible"))
+        return values
+
+    with torch.no_grad():
+        whole = values(rows)
+        assert all(value.shape == (9,) and value.isfinite().all() for value, _ in whole.values())
+        order = [4, 2, 8, 0, 1, 3, 7, 6, 5]
+        for name, (value, defined) in values([rows[place] for place in order]).items():
+            torch.testing.assert_close(value, whole[name][0][order], msg=name)
+            assert defined.equal(whole[name][1][order])
+        for place, row in enumerate(rows):
+            for name, (value, defined) in values([row]).items():
+                torch.testing.assert_close(value, whole[name][0][[place]], msg=name)
+                assert defined.equal(whole[name][1][[place]])
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+def test_words_of_sentences_weigh_what_both_levels_give_them(tiny_model, tiny_rows, projection):
+    """Against loops over sentences and words."""
+    model = tiny_model(hierarchy="sentence", projection=projection, scale=1.0)
+    batch = pad_batch(marked_rows(tiny_rows, [8, 2, 5], hierarchy="sentence"))
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with watched(model) as seen:
+        outputs = model(**inputs)
+    given, items = word_states(model, inputs, outputs, seen), model.items(**inputs)
+    assert given.words.equal(items >= 0) and (given.scores is None) == (projection != "softmax")
+    torch.testing.assert_close(given.attention.sum(-1), torch.ones(3))
+    for row in range(3):
+        for place in range(items.shape[1]):
+            item = int(items[row, place])
+            weight = outputs.attention[row, item] * outputs.word_attention[row, place] if item >= 0 else torch.tensor(0.0)
+            torch.testing.assert_close(given.attention[row, place], weight)
+    if given.scores is not None:
+        torch.testing.assert_close(given.scores.exp()[given.words], given.attention[given.words])
+    cones = [value for each in given.levels[0] for value in conicity(each.states, each.mask).tolist()]
+    expected = sorted(
+        conicity(states[None], torch.ones(1, len(states), dtype=torch.bool)).item()
+        for row in range(3)
+        for item in range(int(items[row].max()) + 1)
+        for states in [given.states[row, items[row] == item]]
+    )
+    np.testing.assert_allclose(sorted(cones), expected, atol=1e-6)
+
+
+def test_what_gradients_reach(make):
+    """Attention's penalty the alignment and what is below, the others nothing of the alignment or the decoder."""
+    reached = {}
+    for name in ("impermissible_mass", "diversity", "word_tying", "masked_language_model"):
+        trainer = make({name: 1.0})
+        trainer.model.train()
+        batch = pad_batch(list(trainer.train_dataset))
+        batch.pop("labels")
+        _, values = trainer.predicted(trainer.model, batch, batch.pop("impermissible"))
+        values[name][0].sum().backward()
+        reached[name] = {
+            parameter.split(".")[-2]
+            for parameter, value in trainer.model.named_parameters()
+            if value.grad is not None and value.grad.abs().max() > 0
+        }
+    below = {"embeddings", "forward_lstm", "backward_lstm"}
+    assert reached == {
+        "impermissible_mass": below | {"key", "value"},
+        "diversity": below,
+        "word_tying": below,
+        "masked_language_model": below | {PREDICTION},
+    }
+
+
+def test_without_penalties_nothing_is_watched(make):
+    """The same numbers as a trainer that knows of none, to the bit."""
+    plain, none = make(), make({})
+    for trainer in (plain, none):
+        trainer.train()
+    same(weights(plain), weights(none))
+    assert not hasattr(none.model, PREDICTION)
+    assert set(none.evaluate()) == set(plain.evaluate()) and "eval_diversity" not in plain.evaluate()
+
+
+def test_a_layer_for_masked_words_draws_nothing_from_others(make):
+    torch.manual_seed(3)
+    one = weights(make({"masked_language_model": 1.0}))
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    other = weights(make())
+    assert torch.rand(1) == after
+    assert set(one) - set(other) == {f"{PREDICTION}.weight", f"{PREDICTION}.bias"}
+    trainer = make({"masked_language_model": 1.0})
+    same({name: weights(trainer)[name] for name in other}, other)
+    assert set(trainer.trained_model().state_dict()) == set(other)
+
+
+@pytest.mark.parametrize("size", [5, 24])
+def test_an_evaluation_has_the_means(make, size):
+    trainer = make(ALL, per_device_eval_batch_size=size)
+    scores, batch = trainer.evaluate(), pad_batch(list(trainer.eval_dataset))
+    with torch.no_grad():
+        logits = trainer.model(batch["input_ids"], batch["attention_mask"]).logits
+        parts = penalties_by_hand(trainer.model, batch, step=-1)
+    losses = classification_loss(logits, batch["labels"]) + sum(ALL[name] * value for name, value in parts.items())
+    assert scores["eval_loss"] == pytest.approx(float(losses.mean()), rel=1e-5)
+    assert scores["eval_diversity"] == pytest.approx(float(parts["diversity"].mean()), rel=1e-5)
+    assert scores["eval_word_tying"] == pytest.approx(float(parts["word_tying"].mean()), rel=1e-5)
+    assert scores["eval_impermissible_mass"] > 0 and scores["eval_masked_language_model"] > 3
+    again = trainer.evaluate()
+    assert all(again[name] == scores[name] for name in scores if "runtime" not in name and "per_second" not in name)
+
+
+@pytest.mark.parametrize("penalties", [ALL, {"word_tying": 0.5, "word_tying_distance": "norm"}])
+def test_accumulated_gradients_are_those_of_one_batch(make, penalties):
+    whole = make(penalties)
+    parts = make(penalties, per_device_train_batch_size=8, gradient_accumulation_steps=4)
+    for trainer in (whole, parts):
+        trainer.train()
+    assert whole.state.global_step == parts.state.global_step == 2
+    same(weights(parts), weights(whole), atol=3e-6)
+    logs = [[seen for seen in trainer.losses_seen.logs if "loss" in seen][0] for trainer in (whole, parts)]
+    for name in ("loss", *Penalties(**penalties).taken):
+        assert logs[0][name] == pytest.approx(logs[1][name], rel=1e-5)
+
+
+def test_padding_in_the_mean(make):
+    """As the authors' later code has it: markers count, and padding, whose distance is 0, makes the mean smaller."""
+    trainer = make({"word_tying": 1.0, "word_tying_distance": "norm", "word_tying_padding": True})
+    batch = pad_batch(list(trainer.train_dataset)[:6])
+    batch.pop("labels"), batch.pop("impermissible")
+    _, values = trainer.predicted(trainer.model, batch, None)
+    hidden = trainer.model.encode(**batch)[0]
+    apart = hidden - trainer.model.model.embeddings(batch["input_ids"])
+    torch.testing.assert_close(values["word_tying"][0].mean(), apart.norm(2, dim=-1).mean())
+    assert (batch["attention_mask"] == 0).any()
+
+
+def test_texts_without_permissible_words_are_counted(make, tiny_rows):
+    trainer = make({"impermissible_mass": 1.0}, lengths=[4, 6] * 8)
+    rows = list(trainer.train_dataset)
+    for row in rows[:5]:
+        row["impermissible"] = [0] + [1] * (len(row["input_ids"]) - 2) + [0]
+    for row in rows[5:]:
+        row["impermissible"] = [0] * len(row["input_ids"])
+    trainer.train_dataset = datasets.Dataset.from_list(rows)
+    trainer.train()
+    (logs,) = [logs for logs in trainer.losses_seen.logs if "loss" in logs]
+    assert logs["impermissible_mass"] == 0 and logs["impermissible_mass_undefined"] == 5
+
+
+def test_erased_words_take_their_marks_along(make):
+    trainer = make({"impermissible_mass": 1.0}, options={"random_erasure": 0.9, "balance_classes": False})
+    batch = pad_batch(list(trainer.train_dataset))
+    left = training.erase_tokens(trainer.model, batch, 0.9, seed=0, step=0)
+    assert left["attention_mask"].sum() < batch["attention_mask"].sum() - 50
+    assert left["impermissible"].equal(((left["input_ids"] % 3 == 0) & (left["attention_mask"] == 1)).long() & (
+        left["input_ids"] > 0
+    ).long())  # fmt: skip
+    trainer.train()
+    assert all(value.isfinite().all() for value in weights(trainer).values())
+
+
+@pytest.mark.parametrize(
+    ("penalties", "change", "message"),
+    [
+        (
+            {"word_tying": 1.0},
+            {"kinds": {"embedding_size": 6}},
+            "a state of 8 numbers with a word vector of 6: set model.hidden_size to 6, or model.embedding_size to 8",
+        ),
+        ({"diversity": 1.0}, {"objective": "guided"}, r"penalties \(diversity\) with objective 'guided': they are added"),
+    ],
+)
+def test_what_cannot_be_trained(make, penalties, change, message):
+    with pytest.raises(ValueError, match=message):
+        make(penalties, **change)
+
+
+def test_marks_are_needed():
+    with pytest.raises(
+        ValueError, match="impermissible_mass=0.1, and the data mark no impermissible words: take a data set"
+    ):
+        training.check_penalties(Penalties(impermissible_mass=0.1), "classification", ["input_ids", "labels"])
+    training.check_penalties(Penalties(diversity=0.1), "classification", ["input_ids", "labels"])
+
+
+def test_a_mask_is_needed():
+    tokenizer = type("Tokenizer", (), {"mask_token_id": None, "unk_token_id": None})
+    nothing = type("Config", (), {"unk_token_id": None})
+    with pytest.raises(ValueError, match="neither a mask nor an unknown token: leave it out"):
+        mask_id(tokenizer, nothing)
+    tokenizer.unk_token_id = 5
+    assert mask_id(tokenizer, nothing) == 5
+    tokenizer.mask_token_id = 0
+    assert mask_id(tokenizer, nothing) == 0
+
+
+def test_a_training_goes_on_where_it_was_stopped(make):
+    """The layer that predicts masked words is in the checkpoint, and the same words are masked at each step."""
+
+    def trainer():
+        made = make(ALL, num_train_epochs=3, per_device_train_batch_size=16, save_strategy="epoch", eval_strategy="epoch")
+        made.processing_class = None
+        return made
+
+    whole = trainer()
+    whole.train()
+    again = trainer()
+    with torch.no_grad():
+        for parameter in again.model.parameters():
+            parameter.zero_()
+    again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-4")
+    assert whole.state.global_step == again.state.global_step == 12
+    same(weights(again), weights(whole))
+
+
+def test_a_run_keeps_the_model_and_says_what_it_was_trained_for(tiny_recipe, quick_report, capsys):
+    """Its model has nothing of the layer for masked words, its record says the penalties, its log their means."""
+    penalties = {"diversity": 0.5, "word_tying": 0.1, "word_tying_distance": "norm", "masked_language_model": 0.2}
+    recipe = tiny_recipe(penalties=penalties, training__num_train_epochs=1, measure__producers=["gradient"])
+    runs.run(recipe)
+    shown = capsys.readouterr().out
+    assert all(f"'{name}'" in shown and f"'eval_{name}'" in shown for name in penalties if "distance" not in name)
+    table = record.load(f"{recipe.output_dir}/record.parquet")
+    identity = record.from_row(table.slice(0, 1).to_pylist()[0])
+    label = "classification(diversity 0.5, word tying 0.1 norm, masked language model 0.2 share 0.15)"
+    assert identity.objective_label == label and identity.masked_share == 0.15 and identity.word_tying_padding is False
+    loaded, report = AttentionClassifierForSequenceClassification.from_pretrained(
+        f"{recipe.output_dir}/model", output_loading_info=True
+    )
+    assert not report["unexpected_keys"] and not report["missing_keys"] and not hasattr(loaded, PREDICTION)
+
+
+def test_a_run_on_data_without_marks_is_refused(tiny_recipe):
+    with pytest.raises(ValueError, match="penalties.impermissible_mass=0.1, and the data mark no impermissible words"):
+        runs.run(tiny_recipe(penalties={"impermissible_mass": 0.1}))
+
+
+TWO = """
+import sys
+from attnfaith import cli
+sys.exit(cli.main(["train", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_learns(tiny_recipe, tmp_path, warm_python):
+    """The layer for masked words takes part in what processes exchange, and each text has its own penalties."""
+    recipe = tiny_recipe(
+        penalties={"diversity": 0.5, "word_tying": 0.1, "masked_language_model": 0.2, "masked_share": 0.5},
+        training__train_sampling_strategy="sequential",
+        training__num_train_epochs=1,
+        training__use_cpu=True,
+    )
+    (tmp_path / "tiny.yaml").write_text(recipes.dump(recipe))
+    (tmp_path / "two.py").write_text(TWO)
+    learned = []
+    for processes, size in ((1, 16), (2, 8)):
+        launch = ["--num_processes", str(processes), "--num_machines", "1", "--mixed_precision", "no"]
+        launch += ["--dynamo_backend", "no", "--main_process_port", "0", "--cpu" if processes == 1 else "--multi_gpu"]
+        folder = tmp_path / f"by_{processes}"
+        arguments = ["--config", "tiny.yaml", "--per_device_train_batch_size", str(size), "--output_dir", str(folder)]
+        done = subprocess.run(
+            [warm_python, "-m", "accelerate.commands.launch", *launch, "two.py", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert json.loads((folder / "run.json").read_text())["processes"] == processes
+        learned.append(load_file(folder / "model" / "model.safetensors"))
+    same(*learned, atol=2e-5)
