@@ -43,7 +43,7 @@ def forest(table: pd.DataFrame, title: str, subject: str, note: str) -> "Figure"
     lines = {name: place for place, name in enumerate(order["test"])}
     penalties = {name: place for place, name in enumerate(table["objective"].unique())}
     count = int(table["n_deceiving"].max() / max(1, table["n_seeds"].max()))
-    figure = titled_figure(title, None, 3.4 + 3.0 * len(panels), 1.6 + 0.3 * len(lines), subject=subject, count=count)
+    figure = titled_figure(title, None, 3.4 + 3.0 * len(panels), 2.0 + 0.3 * len(lines), subject=subject, count=count)
     axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for panel, (name, part) in zip(axes, panels, strict=True):
         _frame(panel, name, order, int((order["kind"] == "test").sum()))
@@ -59,8 +59,7 @@ def forest(table: pd.DataFrame, title: str, subject: str, note: str) -> "Figure"
     handles.append(
         axes[0].plot([], [], "o", color=QUIET_COLOUR, markerfacecolor="white", label="hollow: matched by confidence")[0]
     )
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
-    figure.supxlabel(note, fontsize=10, color=QUIET_COLOUR)
+    figure.legend(handles=handles, loc="outside lower center", ncols=1 + len(panels), title=note, labelspacing=0.8)
     return figure
 
 
@@ -74,6 +73,7 @@ def _frame(axes: "Axes", name: str, order: pd.DataFrame, tests: int) -> None:
     axes.set_ylim(len(order) - 0.5, -0.5)
     axes.set_xlim(-0.02, 1.02)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
+    axes.set_xlabel("AUC")
     axes.axvline(0.5, color="#777777", linewidth=1)
     axes.axhline(tests - 0.5, color="#999999", linewidth=1, linestyle=":")
     axes.grid(axis="y", color="#eeeeee", linewidth=0.8)
