@@ -1,5 +1,6 @@
 """Intervals and tests: how far a number can be trusted, and whether a difference is more than chance."""
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -419,15 +420,15 @@ def over_seeds_and_texts(
         errors.append((seeds - 1, np.std(by_seed, ddof=1) / np.sqrt(seeds)))
 
     def reach(level: float) -> float:
-        return float(np.sqrt(sum((stdtrit(freedom, level / 2) * error) ** 2 for freedom, error in errors)))
+        return math.hypot(*(stdtrit(freedom, level / 2) * error for freedom, error in errors))
 
     low, high = np.clip((value - reach(LEVEL), value + reach(LEVEL)), *bounds)
     gap = max(0.0, abs(value - chance) - 1e-12)  # what differs by rounding only is equal
-    least, most = np.log(LEAST_P), 0.0
-    for _ in range(50):  # halves what is left between two levels
+    least, most = math.log(LEAST_P), 0.0
+    for _ in range(40):  # halves what is left between two levels
         middle = (least + most) / 2
-        least, most = (middle, most) if reach(np.exp(middle)) >= gap else (least, middle)
-    return Estimate(value, float(low), float(high), float(np.exp(most)))
+        least, most = (middle, most) if reach(math.exp(middle)) >= gap else (least, middle)
+    return Estimate(value, float(low), float(high), math.exp(most))
 
 
 def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
