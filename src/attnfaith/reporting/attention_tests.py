@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting import explanation_tests
 from attnfaith.reporting.cells import PREFIX, Cell, measure_label
@@ -90,6 +91,17 @@ def impermissible_weight(cell: Cell) -> np.ndarray:
     )
 
 
+def hidden_influence(cell: Cell) -> np.ndarray:
+    """How far the prediction goes without the impermissible tokens (TVD), less attention on them. Undefined likewise."""
+    probs = explanation_tests.stacked(cell, "permissible_only_probs")
+    weights = impermissible_weight(cell)
+    known = ~np.isnan(probs).any(axis=1) & ~np.isnan(weights)
+    influence = np.full(len(cell), np.nan)
+    if known.any():
+        influence[known] = total_variation_distance(cell.probs[known], probs[known]) - weights[known]
+    return influence
+
+
 def confidence(cell: Cell) -> np.ndarray:
     """Log-odds of the predicted class, at most LARGEST_ODDS."""
     probability = cell.probs.max(axis=1).astype(np.float64)
@@ -132,6 +144,12 @@ TESTS: Mapping[str, AttentionTest] = {
     ),
     "value_norm_share": AttentionTest(
         "value norms on what is hidden", 1, lambda cell: column(cell, "value_norm_share"), ("value_norm_share",)
+    ),
+    "hidden_influence": AttentionTest(
+        "change without what is hidden, less attention on it",
+        1,
+        hidden_influence,
+        ("permissible_only_probs", "impermissible"),
     ),
     "plausibility": AttentionTest(
         "plausibility: average precision",

@@ -36,8 +36,8 @@ from attnfaith.stats import LEVEL, holm
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STRATUM = 0.5
-"""Width of a stratum of log-odds: the probabilities .5 and .62, or .95 and .969."""
+STRATUM = 0.25
+"""Width of a stratum of log-odds: the probabilities .5 and .562, or .95 and .961."""
 TOLD, MISLED, UNTOLD, ONE_SEED, UNDEFINED = "uncovers", "misled", "cannot be told", "one seed", "undefined"
 COMPARISON = ("n_seeds", "auc", "ci_low", "ci_high", "p_value", "p_holm", "verdict")
 COLUMNS = (
