@@ -66,7 +66,8 @@ def smallest_set(cell: Cell) -> np.ndarray:
 
 def furthest_exact(cell: Cell) -> np.ndarray:
     """The epsilon-max JSD in nats at the smallest epsilon that was asked for; undefined below two tokens."""
-    return min((way for way in adversary.ways(cell) if way.method == "exact"), key=lambda way: way.epsilon).jsd
+    exact = [way for way in adversary.ways(cell) if way.method == "exact"]
+    return min(exact, key=lambda way: way.epsilon).jsd if exact else np.full(len(cell), np.nan)
 
 
 def over_random(cell: Cell, test: str) -> np.ndarray:
@@ -110,23 +111,25 @@ def confidence(cell: Cell) -> np.ndarray:
 
 
 MAPS, ERASED = ("map_permuted_probs", "map_uniform_probs"), explanation_tests.NEEDS
+ADVERSARY = tuple(f"adversary_exact_{name}" for name in ("epsilon", "jsd", "bound", "one_token", "certainty"))
+ERASURE = ("erasure_probs", "erasure_gradient", "erasure_order")
 TESTS: Mapping[str, AttentionTest] = {
     "from_uniform": AttentionTest("attention: TVD from equal weights", -1, from_uniform),
     "permutation": AttentionTest(
         "permuted weights: TVD", -1, lambda cell: permutation.per_text(cell)["permutation_tvd"], ("permuted_probs",)
     ),
-    "adversary_exact": AttentionTest("exact adversary: JSD", 1, furthest_exact, ("adversary_exact_jsd",)),
+    "adversary_exact": AttentionTest("exact adversary: JSD", 1, furthest_exact, ADVERSARY),
     "erasure_flip": AttentionTest(
         "largest weight erased: decision changes",
         -1,
         lambda cell: single_weight(cell, "attention").top_flips,
-        ("erasure_probs",),
+        ERASURE,
     ),
     "erasure_jsd": AttentionTest(
         "largest weight erased, less random: JSD",
         -1,
         lambda cell: single_weight(cell, "attention").delta,
-        ("erasure_probs",),
+        ERASURE,
     ),
     "minimal_flip_set": AttentionTest("smallest flipping set: share", 1, smallest_set, ("minimal_flip_size",)),
     "comprehensiveness": AttentionTest(
@@ -137,7 +140,7 @@ TESTS: Mapping[str, AttentionTest] = {
         "identifiability: width of the largest weight",
         1,
         lambda cell: identifiability.per_text(cell)["identifiability_width"],
-        ("identifiability_low", "identifiability_high"),
+        identifiability.SECTION.needs,
     ),
     "conicity": AttentionTest(
         "conicity of the states", 1, lambda cell: column(cell, "conicity_absolute"), ("conicity_absolute",)
@@ -177,14 +180,16 @@ USES = ("importance_*", "impermissible", *{name: None for test in TESTS.values()
 
 
 def of_measure(name: str) -> dict[str, AttentionTest]:
-    """The two tests of attention by one measure: agreement with it, and attention on the token that it ranks first."""
-    label = measure_label(name)
-    return {
-        f"tau_{name}": AttentionTest(f"τ with {label}", -1, lambda cell: cell.tau("attention", name), (PREFIX + name,)),
-        f"first_{name}": AttentionTest(
-            f"attention on the first by {label}", -1, lambda cell: first_token_weight(cell, name), (PREFIX + name,)
-        ),
-    }
+    """The tests of attention by one measure: agreement with it, and of a measure of inputs attention on the token that it
+    ranks first. Measures of states hold attention as a factor, and rank what is attended first.
+    """
+    label, needs = measure_label(name), (PREFIX + name,)
+    tests = {f"tau_{name}": AttentionTest(f"τ with {label}", -1, lambda cell: cell.tau("attention", name), needs)}
+    if not name.endswith("_hidden"):
+        tests[f"first_{name}"] = AttentionTest(
+            f"attention on the first by {label}", -1, lambda cell: first_token_weight(cell, name), needs
+        )
+    return tests
 
 
 def tests_of(cell: Cell) -> dict[str, AttentionTest]:
