@@ -52,7 +52,7 @@ def model(seed, weight=0.0, *, deceit=0.0, doubt=0.0, texts=60, luck=0.0, name=0
                 "truncated": False,
                 "probs": probs,
                 "attention": weights / weights.sum() if length else [],
-                "impermissible": marks.astype(np.float64),
+                "impermissible": marks.astype(bool).tolist(),
                 "importance_gradient": np.exp(log_importance + 0.5 * own.normal(size=length)),
                 "permuted_probs": [permuted if probs[0] > 0.5 else permuted[::-1]] if length > 1 else [],
                 "minimal_flip_size": float(own.integers(1, length + 1)) if length > 1 and number % 5 else np.nan,

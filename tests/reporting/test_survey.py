@@ -91,6 +91,7 @@ def test_every_part_has_each_text_once_and_models_equally_often(material):
     for part in "123":
         texts, runs = zip(*((truth["instance_id"], truth["run"]) for truth in kept if truth["part"] == part), strict=True)
         assert len(set(texts)) == 7 and max(map(runs.count, runs)) - min(map(runs.count, runs)) <= 1
+        assert len(set(runs)) == 3
     assert [truth["run"] for truth in kept[:3]] != [truth["run"] for truth in kept[7:10]]
 
 
