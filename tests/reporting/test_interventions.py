@@ -7,6 +7,7 @@ from scipy import stats as scipy_stats
 
 from attnfaith.reporting.sections.interventions import COLUMNS, intervention_label, interventions_table, plain_twin
 from attnfaith.reporting.study import save_png, study_figures, study_tables
+from attnfaith.stats import holm
 from tests.deception import model, shuffled
 from tests.identities import typed
 
@@ -64,18 +65,28 @@ def test_the_price_is_the_difference_in_accuracy():
     assert row["kind"] == "price" and row["verdict"] == "worse" and np.isnan(row["p_holm"])
 
 
+def test_the_tests_of_an_intervention_are_corrected_together_without_the_price():
+    table = interventions_table(
+        [*cells(projection="sparsemax", deceit=0.5), *(model(seed, diversity=1.0) for seed in SEEDS)]
+    )
+    for _, rows in table.groupby("intervention"):
+        tests = rows[rows["kind"] == "test"]
+        assert len(tests) == len(rows) - 1 == 5
+        np.testing.assert_allclose(tests["p_holm"], holm(tests["p_value"]))
+
+
 def test_a_difference_is_paired_over_texts_and_seeds():
     pair = cells(diversity=0.5, deceit=1.0)
     row = interventions_table(pair).set_index("test").loc["tau_gradient"]
     values = [cell.tau("attention", "gradient") for cell in pair]
-    differences = np.array([changed - plain for plain, changed in zip(values[:3], values[3:], strict=True)])[:, 2:]
-    assert not np.isnan(differences).any() and row["n_texts"] == 3 * 58 and row["n_left_out"] == 6
-    of_seeds, of_texts = (differences.mean(axis) for axis in (1, 0))
-    half = np.hypot(
-        scipy_stats.t.ppf(0.975, 2) * scipy_stats.sem(of_seeds), scipy_stats.t.ppf(0.975, 59) * scipy_stats.sem(of_texts)
-    )
-    assert row["difference"] == pytest.approx(differences.mean())
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx((row["difference"] - half, row["difference"] + half), rel=0.02)
+    differences = np.array([changed - plain for plain, changed in zip(values[:3], values[3:], strict=True)])
+    assert np.isnan(differences[:, :2]).all() and row["n_texts"] == 3 * 58 and row["n_left_out"] == 6
+    without = np.array([np.nanmean(np.delete(differences, text, axis=1), axis=1).mean() for text in range(60)])
+    of_texts = np.sqrt(59 / 60 * np.sum((without - without.mean()) ** 2))
+    of_seeds = scipy_stats.sem(np.nanmean(differences, axis=1))
+    half = np.hypot(scipy_stats.t.ppf(0.975, 2) * of_seeds, scipy_stats.t.ppf(0.975, 59) * of_texts)
+    assert row["difference"] == pytest.approx(np.nanmean(differences))
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((row["difference"] - half, row["difference"] + half), rel=1e-6)
 
 
 def test_one_seed_has_no_verdict_and_a_model_without_its_twin_no_row():

@@ -8,6 +8,7 @@ from attnfaith.reporting import attention_tests
 from attnfaith.reporting.pairings import pairings
 from attnfaith.reporting.sections.uncovered import COLUMNS, honest_twin, models_table, uncovered_table, verdict
 from attnfaith.reporting.study import save_png, study_figures, study_tables
+from attnfaith.stats import holm
 from tests.deception import model, shuffled
 
 
@@ -34,6 +35,9 @@ def test_a_deceiving_model_is_uncovered_by_the_tests_that_see_what_it_hides():
     assert every.loc["minimal_flip_set", "verdict"] == "cannot be told", "it is drawn alike in both"
     assert every.loc["impermissible", "auc"] > 0.9 and every.loc["impermissible", "verdict"] == "", "a control is no test"
     assert (every["p_holm"].isna() == (every["kind"] == "control")).all()
+    tests = every[every["kind"] == "test"]
+    for start in ("", "matched_"):
+        np.testing.assert_allclose(tests[f"{start}p_holm"], holm(tests[f"{start}p_value"]))
 
 
 def test_a_row_for_each_seed_speaks_of_its_two_models():
