@@ -20,7 +20,7 @@ SMALL = [
 ]
 PAGES = {
     "docs/start.md": {"train", "measure", "report", "show"},
-    "docs/how_to/command_line.md": {"list", "train", "show", "compare", "table", "completion"},
+    "docs/how_to/command_line.md": {"list", "train", "show", "compare", "table", "survey", "completion"},
     "docs/how_to/measure.md": {"measure", "report", "eraser", "roar"},
     "docs/how_to/interventions.md": {"measure", "report"},
 }

@@ -70,10 +70,10 @@ def own_style(draw: Callable) -> Callable:
 
 
 def titled_figure(
-    title: str, cell: Cell, width: float, height: float, *, subject: str | None = None, count: int | None = None
+    title: str, cell: Cell | None, width: float, height: float, *, subject: str | None = None, count: int | None = None
 ) -> "Figure":
     """An empty figure under a title and a line that identifies the cell, or what else is shown: the subject, and how many
-    texts where it is not those of the cell.
+    texts where it is not those of the cell; both where there is no one cell.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
