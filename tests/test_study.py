@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -152,8 +153,10 @@ def planned(stand_in, tmp_path):
 
 
 def run_cell(cell):
-    """A cell's command, without an engine."""
-    subprocess.run(cell.command, check=True, capture_output=True)
+    """A cell's command, without an engine, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", list(cell.command[1:]))
+        runpy.run_path(cell.command[1])
 
 
 BASE = {"name": "base", "set": {"measure.outputs": ["train", "validation"]}, "grid": {"seed": [1, 2]}}
@@ -835,8 +838,9 @@ def gone(pid):
 
 @pytest.fixture
 def hanging(planned, launched):
-    """A study of one quick and one hanging cell, started and at work on the latter: (path, runs, process, pid of cell)."""
+    """A study of a complete cell and a hanging one, started and at work on that: (path, runs, process, pid of cell)."""
     path, runs = planned({"name": "quick"}, {"name": "slow", "set": {"report.title": "hang", "seed": 5}, "after": ["quick"]})
+    run_cell(plan.cells(plan.read_study(path))[0])
     process = launched(path, "--cores", "1")
     log = runs / "slow.log"
     wait_for(lambda: log.is_file() and "epoch 1" in log.read_text())
@@ -928,6 +932,8 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
     path, runs = planned(
         {"name": "a", "grid": {"projection": ["softmax", "sparsemax"], "seed": [1, 2]}}, sweep, tables=list(DEFAULT), **own
     )
+    for cell in plan.cells(plan.read_study(path)):
+        run_cell(cell)
     command.main([str(path)])
     keys = {key: value for key, value in yaml.safe_load(path.read_text()).items() if key not in own}
     analyses = {

@@ -126,8 +126,10 @@ class AttentionTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset=None):
         sampler = super()._get_train_sampler(train_dataset)
-        if self.args.world_size > 1 and isinstance(sampler, LengthGroupedSampler):
-            return SharedOrder(sampler, self.args.seed)
+        if isinstance(sampler, LengthGroupedSampler):
+            sampler.lengths = sampler.lengths[:]  # of a column each number read alone takes as long as a row: milliseconds
+            if self.args.world_size > 1:
+                return SharedOrder(sampler, self.args.seed)
         return sampler
 
     def create_optimizer(self, model=None):
