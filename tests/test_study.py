@@ -838,9 +838,8 @@ def gone(pid):
 
 @pytest.fixture
 def hanging(planned, launched):
-    """A study of a complete cell and a hanging one, started and at work on that: (path, runs, process, pid of cell)."""
+    """A study of one quick and one hanging cell, started and at work on the latter: (path, runs, process, pid of cell)."""
     path, runs = planned({"name": "quick"}, {"name": "slow", "set": {"report.title": "hang", "seed": 5}, "after": ["quick"]})
-    run_cell(plan.cells(plan.read_study(path))[0])
     process = launched(path, "--cores", "1")
     log = runs / "slow.log"
     wait_for(lambda: log.is_file() and "epoch 1" in log.read_text())
