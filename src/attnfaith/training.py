@@ -373,7 +373,7 @@ def make_trainer(
                 raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
     weights, hierarchy = None, getattr(model.config, "hierarchy", "none")
     if options.pop("balance_classes", True) and not adversarial:
-        weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
+        weights = balancing_weights(torch.tensor(train["labels"][:]), model.config.num_labels)
     return TRAINERS[objective](
         model=model,
         args=arguments,
