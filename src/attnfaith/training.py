@@ -127,7 +127,7 @@ class AttentionTrainer(Trainer):
     def _get_train_sampler(self, train_dataset=None):
         sampler = super()._get_train_sampler(train_dataset)
         if isinstance(sampler, LengthGroupedSampler):
-            sampler.lengths = sampler.lengths[:]  # of a column each number read alone takes as long as a row: milliseconds
+            sampler.lengths = sampler.lengths[:]  # a column gives each number as slowly as a row of the data set
             if self.args.world_size > 1:
                 return SharedOrder(sampler, self.args.seed)
         return sampler
