@@ -10,7 +10,7 @@ from tests.docs.documents import ROOT, blocks
 
 SMALL = [
     "--data.arguments.sizes",
-    "{train: 80, validation: 20, test: 20}",
+    "{train: 48, validation: 12, test: 12}",
     "--model.embedding_size",
     "8",
     "--model.hidden_size",
