@@ -13,7 +13,7 @@ from attnfaith.importance._explained import Explained, check_data, check_target,
 from attnfaith.importance._fast.lines import EnteredLine
 from attnfaith.importance._inputs import STATES, gradients, inside, item_sums, without_parameters
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import Batch, Subject, asks
+from attnfaith.subjects import Batch, Subject, asks, whole_logits
 
 
 COLUMNS = {
@@ -146,7 +146,7 @@ def measure(
     check_baseline(subject, baseline)
     with without_parameters(subject):
         with torch.no_grad():
-            f = explaining(subject.predict(batch), batch, target, output)
+            f = explaining(whole_logits(subject, batch), batch, target, output)
         lines = {"": input_line(subject, batch, f, baseline)}
         if "states" in subject.capabilities:
             lines["_hidden"] = state_line(subject, batch, f)
