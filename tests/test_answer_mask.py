@@ -199,7 +199,7 @@ def test_a_record_says_only_what_may_be_answered(tmp_path, tiny_model, tiny_rows
     rows = rows_of(tiny_rows, fields, candidates=[[0, 2], [4], [1, 2, 3], [2, 3]])
     for row in rows:
         row["labels"] = row["candidates"][0]
-        row["impermissible"] = [1] + [0] * (len(row["tokens"]) - 1)
+        row["impermissible"] = [0, 1] + [0] * (len(row["input_ids"]) - 2)
     model = tiny_model(num_labels=5, **fields)
     cell = Identity("tiny", "1", "test", 0)
     one, two = (
@@ -215,4 +215,4 @@ def test_a_record_says_only_what_may_be_answered(tmp_path, tiny_model, tiny_rows
             np.testing.assert_allclose(values, others, atol=1e-6)
             barred = np.setdiff1d(np.arange(5), row["candidates"])
             assert not np.asarray(values)[..., barred].any()
-    assert one.column("impermissible").to_pylist()[0][:2] == [1, 0]
+    assert one.column("impermissible").to_pylist()[0][:2] == [True, False]

@@ -186,7 +186,15 @@ def rows(peers: Peers, subject):
             "theirs: the same mean at each step, trapezoids; ours: the sum, midpoints",
         ),
         ("integrated_gradients", "captum", gradients, peers.captum, None, ""),
-        ("attn_lrp", "autolrp", functools.partial(ours, "attn_lrp", inputs="table"), peers.autolrp, None, ""),
+        (
+            "attn_lrp",
+            "autolrp",
+            functools.partial(ours, "attn_lrp", inputs="table"),
+            peers.autolrp,
+            None,
+            "theirs: what a layer norm gives has the relevance of what it reads, unchanged; ours: a norm is linear, its "
+            "spread held",
+        ),
         (
             "occlusion",
             "explainkit",

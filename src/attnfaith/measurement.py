@@ -24,7 +24,8 @@ from attnfaith.errors import AttnfaithError, DatasetError
 from attnfaith.files import write_atomically
 from attnfaith.outputs import KEPT, digest_attention, digest_data
 from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of, whole_logits
-from attnfaith.subjects.protocol import FIELDS, RECORDED
+from attnfaith.subjects.parts import item_places
+from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
 
 
 BATCH_TOKENS = 8192  # padded tokens of one batch
@@ -222,7 +223,7 @@ def check(
 
 
 def _declared(modules: Mapping[str, object], subject: Subject, dataset) -> dict[str, record.Column]:
-    names = [name for name in KEPT if name in dataset.column_names]
+    names = [name for name in (*KEPT, *MARKED) if name in dataset.column_names]
     names += ["words", "word_attention"] if "words" in dataset.column_names else []
     extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}
     for name, module in modules.items():
@@ -398,6 +399,7 @@ def _measure_batch(
         columns["words"] = rows["words"]
         columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))
     columns |= {name: rows[name] for name in KEPT if name in extra}
+    columns |= {name: _of_items(subject, batch, name, columns["tokens"]) for name in MARKED if name in extra}
     # sorted: those that test the scores of others come last, else as they were named
     for name, module in sorted(modules.items(), key=lambda named: getattr(named[1], "AFTER", False)):
         if getattr(module, "AFTER", False) and "scores" not in batch:
@@ -407,6 +409,23 @@ def _measure_batch(
             raise MeasurementError(f"'{name}' declares {sorted(columns_of(module, subject))} and returned {sorted(made)}")
         columns.update(made)
     return columns
+
+
+def _of_items(subject: Subject, batch, name: str, tokens: Sequence[Sequence]) -> list[np.ndarray]:
+    """Marks (B,L) of input positions as one array [T] bool an instance: of an item, whether one of its positions has it."""
+    if batch.get(name) is None:
+        raise MeasurementError(
+            f"the data set says which words are {name}, and the batches that this subject ({subject.kind}) collates do not: "
+            f"put them there, (instances, positions), or leave out the column '{name}'"
+        )
+    marks = []
+    for places, values, items in zip(
+        item_places(subject, batch).cpu().numpy(), batch[name].cpu().numpy(), tokens, strict=True
+    ):
+        marked = np.zeros(len(items), bool)
+        np.logical_or.at(marked, places[places >= 0], values[places >= 0] > 0)
+        marks.append(marked)
+    return marks
 
 
 def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:

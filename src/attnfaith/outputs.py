@@ -20,7 +20,6 @@ KEPT = (
     "word_of_token",
     "text_of_token",
     "rationale",
-    "impermissible",
     "query_tokens",
 )  # columns of the data that a record keeps as they are
 
@@ -56,7 +55,8 @@ def digest_model(model) -> str:
 def digest_data(dataset) -> str:
     """SHA-256 of an encoded data set: ids, texts, input ids, labels, candidates, marks and questions, in its order."""
     digest = hashlib.sha256()
-    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "candidates", *KEPT)
+    names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "candidates")
+    names = (*names, *KEPT, "impermissible")
     names = [name for name in names if name in dataset.column_names]
     digest.update(repr(names).encode())
     for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):

@@ -1,9 +1,11 @@
 """What of a cell's identity its recipe decides, before anything is run."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 from attnfaith import recipes
 from attnfaith.recipes import Recipe
+from attnfaith.record import PENALTY_FIELDS
 
 
 RECIPE = "recipe.yaml"
@@ -19,6 +21,7 @@ BASE_FIELDS = (
     "adversary_weight",
     "adversary_divergence",
     "adversary_frozen",
+    *PENALTY_FIELDS,
 )
 
 
@@ -39,6 +42,7 @@ def objective_fields(recipe: Recipe) -> dict[str, object]:
         "objective": objective.kind,
         "attention_rate": recipe.training.attention_learning_rate_factor,
         "random_erasure": recipe.training.random_erasure,
+        **asdict(recipe.penalties),
     }
     if objective.kind == "adversarial":
         fields |= {f"adversary_{name}": getattr(objective, name) for name in ("weight", "divergence", "frozen")}

@@ -139,11 +139,13 @@ def test_babi_validation_file_is_read():
 
 @needs("deceptive/pronoun")
 @needs("deceptive/sst-wiki")
+@needs("deceptive/occupation-classification")
 @pytest.mark.parametrize(
     ("name", "expected", "share"),
     [
-        ("deceptive_pronoun", {"train": 9017, "validation": 1127, "test": 1127}, 1534 / (1534 + 22908)),
-        ("deceptive_sst_wiki", {"train": 6920, "validation": 872, "test": 1821}, 35023 / (35023 + 42414)),
+        ("pronoun", {"train": 9017, "validation": 1127, "test": 1127}, 1534 / (1534 + 22908)),
+        ("sst_wiki", {"train": 6920, "validation": 872, "test": 1821}, 35023 / (35023 + 42414)),
+        ("occupation", {"train": 2015, "validation": 504, "test": 5037}, 13986 / (13986 + 227573)),
     ],
 )
 def test_deceptive_sets_are_the_published_ones(name, expected, share):
@@ -152,8 +154,8 @@ def test_deceptive_sets_are_the_published_ones(name, expected, share):
     assert np.mean(np.concatenate(loaded.splits["test"]["impermissible"][:])) == pytest.approx(share, rel=1e-12)
     tokenizer = build_tokenizer(loaded.vocabulary_texts, preprocessing="whitespace")
     test = encode(loaded.splits["test"], tokenizer)
-    marked = {word for row in test for word, mark in zip(row["tokens"], row["impermissible"], strict=True) if mark}
-    if name == "deceptive_pronoun":
+    marked = {word for row in test for word, mark in zip(row["tokens"], row["impermissible"][1:-1], strict=True) if mark}
+    if name == "pronoun":
         assert marked == {"he", "she", "her", "his", "him", "himself", "herself"}
         words = {label: set().union(*(r["tokens"] for r in test if r["labels"] == label)) for label in (0, 1)}
         assert "she" not in words[0] and "he" not in words[1]

@@ -207,7 +207,7 @@ PUBLISH = {
     "daily_mail_qa": publish_questions,
     "imdb_10": publish_imdb_10,
     **{name: partial(publish_reviews, entry=DATASETS[name]) for name in ("yelp", "amazon", "yahoo_answers")},
-    **{name: publish_deceptive for name in DATASETS if name.startswith("deceptive_")},
+    **{name: publish_deceptive for name, entry in DATASETS.items() if entry.impermissible},
     **{name: partial(publish_babi_qa, entry=entry) for name, entry in DATASETS.items() if name.startswith("babi_qa_")},
 }
 
@@ -520,7 +520,7 @@ def test_ratings_count_from_one(root):
 
 def test_impermissible_marks_stay_with_their_words(root):
     publish_deceptive(root / "deceptive/pronoun")
-    rows = load_splits("deceptive_pronoun", root=root).splits["test"]
+    rows = load_splits("pronoun", root=root).splits["test"]
     assert rows["impermissible"][:] == [[1, 0, 0, 0, 0], [1, 0, 0]]
 
 
@@ -530,16 +530,16 @@ def test_wrong_impermissible_marks(root, marks):
     publish_deceptive(folder)
     marks = pa.array([[1, 0], marks], pa.list_(pa.int8()))
     parquet(folder, "validation", text=["a b", "c d"], label=[0, 1], impermissible=marks)
-    message = "deceptive_pronoun/validation/1: impermissible must be one 0 or 1 for each of its 2 words; "
+    message = "pronoun/validation/1: impermissible must be one 0 or 1 for each of its 2 words; "
     with pytest.raises(DatasetError, match=message):
-        load_splits("deceptive_pronoun", root=root)
+        load_splits("pronoun", root=root)
 
 
 def test_missing_impermissible_column(root):
     for split in SPLITS:
         parquet(root / "deceptive/pronoun", split, text=["a"], label=[0])
-    with pytest.raises(DatasetError, match="'deceptive_pronoun' needs a column 'impermissible'"):
-        load_splits("deceptive_pronoun", root=root)
+    with pytest.raises(DatasetError, match="'pronoun' needs a column 'impermissible'"):
+        load_splits("pronoun", root=root)
 
 
 # ------------------------------------------------------------------------------------------ answers as labels

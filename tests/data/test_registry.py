@@ -21,7 +21,7 @@ def test_known_data_sets():
         "sst", "imdb", "adr", "ade", "20news_sports", "ag_news", "mimic_diabetes", "mimic_anemia", "movie_reviews",
         "babi_1", "babi_2", "babi_3", "planted_evidence", "snli", "cnn_qa", "daily_mail_qa",
         "yelp", "amazon", "yahoo_answers", "imdb_10",
-        "deceptive_occupation", "deceptive_pronoun", "deceptive_sst_wiki",
+        "occupation", "pronoun", "sst_wiki",
         *(f"babi_qa_{task}{variant}" for task in (1, 2, 3) for variant in ("", "_1k", "_valid")),
     }  # fmt: skip
 

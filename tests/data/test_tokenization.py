@@ -290,9 +290,9 @@ def test_encode_carries_marks_and_candidates():
     tokenizer = build_tokenizer(TEXTS, preprocessing="whitespace", max_length=4)
     split = rows(["The Dog ran", "fox"], impermissible=[[0, 1, 1], [1]], candidates=[[0, 5, 7], []])
     encoded = encode(split, tokenizer)
-    assert encoded["impermissible"][:] == [[0, 1], [1]]  # cut like the tokens
+    assert encoded["impermissible"][:] == [[0, 0, 1, 0], [0, 1, 0]]  # cut like the ids, whose markers have none
     assert encoded["candidates"][:] == [[0, 5, 7], []]
-    with pytest.raises(DatasetError, match="Row 0 has 2 impermissible values for 1 words"):
+    with pytest.raises(DatasetError, match="impermissible must be one 0 or 1 for each of its 1 words; 2 values"):
         encode(rows(["a"], impermissible=[[1, 0]]), tokenizer)
 
 

@@ -76,7 +76,8 @@ TESTS = {
     "src/attnfaith/data/own_cut.py": ("tests/data/test_own_data.py",),
     "src/attnfaith/data/own_files.py": ("tests/data/test_own_files.py",),
     "src/attnfaith/data/own_labels.py": ("tests/data/test_own_data.py",),
-    "src/attnfaith/objectives.py": ("tests/test_objectives.py",),
+    "src/attnfaith/objectives/adversarial.py": ("tests/test_objectives.py",),
+    "src/attnfaith/objectives/classification.py": ("tests/test_objectives.py",),
     "src/attnfaith/stats.py": (
         "tests/reporting/test_report_statistics.py",
         "tests/test_stats_panel.py",
@@ -547,19 +548,21 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "whole = {value: value for value in values}",
         ),
     ),
-    "src/attnfaith/objectives.py": (
+    "src/attnfaith/objectives/adversarial.py": (
         (
             "JSD twice as large",
             "_relative_entropy(2 * base_attention, both)) / 4",
             "_relative_entropy(2 * base_attention, both)) / 2",
         ),
         ("the adversary stays near", "return distance - weight * DIVERGENCES", "return distance + weight * DIVERGENCES"),
-        ("weights the wrong way round", "return counts[0] / counts", "return counts / counts[0]"),
         (
             "KL the wrong way round",
             "return _relative_entropy(attention, base_attention)",
             "return _relative_entropy(base_attention, attention)",
         ),
+    ),
+    "src/attnfaith/objectives/classification.py": (
+        ("weights the wrong way round", "return counts[0] / counts", "return counts / counts[0]"),
         ("the weight of the wrong class", "class_weights.to(losses)[labels]", "class_weights.to(losses)[logits.argmax(-1)]"),
     ),
     "src/attnfaith/stats.py": (

@@ -110,9 +110,11 @@ def test_characters_of_tokens(kind, text, gone, left, tmp_path):
     encoding = own(text).encodings[0]
     words = [len(text[:end].split()) - 1 for _, end in encoding.offsets]
     stays = [word not in gone for word in words]
-    result = without_tokens([text], encoding.ids, stays, own)[0]
+    ((result, marks),) = without_tokens([text], encoding.ids, stays, own, [int(word == 1) for word in words])
     expected = " ".join(word for number, word in enumerate(text.split()) if number not in gone) if left is None else left
     assert result.split() == expected.split()
+    second = [] if 1 in gone else text.split()[1:2]
+    assert "".join(letter for letter, mark in zip(result, marks, strict=True) if mark).split() == second
 
 
 def test_texts_that_cannot_be_rebuilt(bert):

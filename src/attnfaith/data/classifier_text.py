@@ -5,6 +5,7 @@ Shapes: L input positions of a text, markers included; T its tokens.
 
 from collections.abc import Collection, Sequence
 
+from attnfaith.data.impermissible import of_rows
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.subwords import read_tokens
 from attnfaith.errors import DatasetError, excerpt
@@ -24,14 +25,15 @@ def markers_of(tokenizer) -> frozenset[int]:
 
 
 def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers: Collection[int]):
-    """Encoded instances, a `datasets.Dataset`, from one with the columns instance_id, text and perhaps text_pair and label.
+    """Encoded instances, a `datasets.Dataset`, from one with instance_id, text and perhaps text_pair, label, impermissible.
 
     max_length: the most input positions that the model reads; longer texts are cut (of a pair the longer one first) and
     `truncated`. Columns: instance_id, text and, of pairs, text_pair; input_ids and token_type_ids (where the tokenizer makes
     them) [L]; tokens and word_of_token [T], of a pair those of the second text behind those of the first; text_of_token [T]
-    (of pairs), 0 and 1; labels, where there are any; length; truncated.
+    (of pairs), 0 and 1; impermissible [L], 1 where a position shares a character with an impermissible word of the first
+    text, 0 on markers; labels, where there are any; length; truncated.
 
-    Raises DatasetError for a tokenizer that is not of the tokenizers library.
+    Raises DatasetError for a tokenizer that is not of the tokenizers library, and marks that are not one 0 or 1 per word.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise DatasetError(
@@ -40,7 +42,7 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers
         )
     import pyarrow as pa
 
-    features = _features("text_pair" in dataset.column_names, "label" in dataset.column_names, tokenizer)
+    features = _features(dataset.column_names, tokenizer)
     schema, parts = features.arrow_schema, []
     for rows in dataset.iter(batch_size=ROWS_AT_ONCE):
         made = _encode(rows, tokenizer, max_length, frozenset(markers))
@@ -48,9 +50,10 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers
     return in_memory(pa.concat_tables(parts) if parts else schema.empty_table())
 
 
-def _features(pair: bool, labels: bool, tokenizer):
+def _features(given: Collection[str], tokenizer):
     from datasets import Features, List, Value
 
+    pair = "text_pair" in given
     ids, words = List(Value("int64")), List(Value("int64"))
     names = ("instance_id", "text", "text_pair")[: 3 if pair else 2]
     kinds = {name: Value("string") for name in names} | {
@@ -60,7 +63,8 @@ def _features(pair: bool, labels: bool, tokenizer):
     }
     kinds |= {"text_of_token": words} if pair else {}
     kinds |= {"token_type_ids": ids} if "token_type_ids" in tokenizer.model_input_names else {}
-    kinds |= {"labels": Value("int64")} if labels else {}
+    kinds |= {"impermissible": words} if "impermissible" in given else {}
+    kinds |= {"labels": Value("int64")} if "label" in given else {}
     return Features({**kinds, "length": Value("int64"), "truncated": Value("bool")})
 
 
@@ -94,6 +98,8 @@ def _encode(rows, tokenizer, max_length, markers) -> dict[str, list]:
         made["text_of_token"].append(texts)
     if len(parts) < 2:
         del made["text_of_token"]
+    if "impermissible" in rows:
+        made["impermissible"] = of_rows(rows, cut.encodings, markers)
     if "label" in rows:
         made["labels"] = rows["label"]
     made["length"] = list(map(len, cut["input_ids"]))
@@ -101,11 +107,14 @@ def _encode(rows, tokenizer, max_length, markers) -> dict[str, list]:
     return {name: rows[name] for name in ("instance_id", "text", "text_pair") if name in rows} | made
 
 
-def without_tokens(parts: Sequence[str], ids: Sequence[int], stays: Sequence[bool], tokenizer) -> list[str]:
-    """A text, or a pair, without the characters of the tokens that do not stay; markers always do.
+def without_tokens(
+    parts: Sequence[str], ids: Sequence[int], stays: Sequence[bool], tokenizer, marks: Sequence[int] | None = None
+) -> list[tuple[str, list[int]]]:
+    """A text, or a pair, without the characters of the tokens that do not stay; markers always do. With each text come the
+    marks of its characters: the largest one of the tokens that a character is of.
 
-    ids, stays: those of all input positions [L]. Of a text that was cut only what was read is there. White space on both
-    sides of what is gone becomes that of one side.
+    ids, stays, marks (None: all 0): those of all input positions [L]. Of a text that was cut only what was read is there.
+    White space on both sides of what is gone becomes that of one side.
 
     Raises DatasetError where these are not the tokens of this text, so that it cannot be rebuilt.
     """
@@ -117,27 +126,35 @@ def without_tokens(parts: Sequence[str], ids: Sequence[int], stays: Sequence[boo
             "a text cannot be rebuilt without some of its tokens: the tokenizer does not make these tokens of "
             f"{excerpt(parts[0])}"
         )
-    left = []
+    left, marks = [], [0] * len(ids) if marks is None else marks
     for number, part in enumerate(parts):
         spans = [
-            (span, stay)
-            for span, stay, sequence in zip(encoding.offsets, stays, encoding.sequence_ids, strict=True)
+            (span, stay, mark)
+            for span, stay, mark, sequence in zip(encoding.offsets, stays, marks, encoding.sequence_ids, strict=True)
             if sequence == number and span[0] < span[1]
         ]
-        left.append(_without_spans(part[: max((end for (_, end), _ in spans), default=0)], spans))
+        text, of_characters = part[: max((end for (_, end), _, _ in spans), default=0)], [0] * len(part)
+        for (start, end), _, mark in spans:
+            of_characters[start:end] = [max(mark, other) for other in of_characters[start:end]]
+        places = _places_without(text, [(span, stay) for span, stay, _ in spans])
+        left.append(("".join(text[place] for place in places), [of_characters[place] for place in places]))
     return left
 
 
-def _without_spans(text: str, spans) -> str:
+def _places_without(text: str, spans) -> list[int]:
+    """The places of the characters that stay."""
     gone = [False] * len(text)
     for kept in (False, True):  # a character of two tokens stays with either
         for (start, end), stay in spans:
             if stay == kept:
                 gone[start:end] = [not stay] * (end - start)
-    result, cut = "", False
-    for character, is_gone in zip(text, gone, strict=True):
-        if is_gone:
+    places, cut = [], False
+    for place, character in enumerate(text):
+        if gone[place]:
             cut = True
-        elif not (cut and character.isspace() and (not result or result[-1].isspace())):
-            result, cut = result + character, False
-    return result.rstrip() if cut else result
+        elif not (cut and character.isspace() and (not places or text[places[-1]].isspace())):
+            places.append(place)
+            cut = False
+    while cut and places and text[places[-1]].isspace():
+        places.pop()
+    return places

@@ -6,17 +6,22 @@ from functools import partial
 from attnfaith.errors import DatasetError
 
 
+OF_POSITIONS = ("token_type_ids", "impermissible")
+"""What an input position may have besides its id, 0 on padding."""
+
+
 def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: int | None = None) -> dict:
     """Pad instances on the right to the longest of the batch.
 
     Args:
-        features: rows of `encode`, each with input_ids and, in all rows or in none, token_type_ids, candidates and a label
-            under "labels" or "label". Other columns are ignored.
+        features: rows of `encode`, each with input_ids and, in all rows or in none, token_type_ids, impermissible,
+            candidates and a label under "labels" or "label". Other columns are ignored.
         pad_token_id: id of the padding token.
         num_labels: number C of classes; needed where rows have candidates.
 
     Returns int64 tensors input_ids (B, L), attention_mask (B, L) with 1 on tokens and markers and 0 on padding,
-    token_type_ids (B, L) with 0 on padding, labels (B,); and answer_mask (B, C) bool, True on the candidates of a row.
+    token_type_ids and impermissible (B, L) with 0 on padding, labels (B,); and answer_mask (B, C) bool, True on the
+    candidates of a row.
 
     Raises DatasetError for no instances, a row without input_ids, a column that only some rows have, and candidates that are
     none or no classes.
@@ -26,7 +31,7 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
 
     if len(features) == 0:
         raise DatasetError("Cannot make a batch of no instances.")
-    for name in ("input_ids", "token_type_ids", "candidates", "labels", "label"):
+    for name in ("input_ids", *OF_POSITIONS, "candidates", "labels", "label"):
         having = sum(name in row for row in features)
         if (having or name == "input_ids") and having != len(features):
             raise DatasetError(f"Only {having} of {len(features)} instances have {name!r}; all must.")
@@ -43,8 +48,9 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
         "input_ids": padded("input_ids", pad_token_id),
         "attention_mask": torch.from_numpy(attended.astype(np.int64)),
     }
-    if "token_type_ids" in features[0]:
-        batch["token_type_ids"] = padded("token_type_ids", 0)
+    for name in OF_POSITIONS:
+        if name in features[0]:
+            batch[name] = padded(name, 0)
     if "candidates" in features[0]:
         batch["answer_mask"] = torch.from_numpy(_answer_mask([row["candidates"] for row in features], num_labels))
     for name in ("labels", "label"):
@@ -72,8 +78,9 @@ def _answer_mask(candidates: Sequence[Sequence[int]], num_labels: int | None):
 def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
     """The texts of a batch with only some of their positions, which move up, padded on the right as `pad_batch` pads.
 
-    batch: tensors input_ids, attention_mask (B, L) and, for pairs, token_type_ids (B, L). stays: bool (B, L), False on
-    padding. Returns the same tensors, L the most positions that stay in a text, at least 1; the batch is left as it was.
+    batch: tensors input_ids, attention_mask (B, L) and, where there are such, token_type_ids, impermissible (B, L). stays:
+    bool (B, L), False on padding. Returns the same tensors, L the most positions that stay in a text, at least 1; the batch
+    is left as it was.
     """
     import torch
 
@@ -84,8 +91,9 @@ def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
         "input_ids": batch["input_ids"].gather(1, order).masked_fill(~present, pad_token_id),
         "attention_mask": present.to(batch["attention_mask"].dtype),
     }
-    if batch.get("token_type_ids") is not None:
-        kept["token_type_ids"] = batch["token_type_ids"].gather(1, order).masked_fill(~present, 0)
+    for name in OF_POSITIONS:
+        if batch.get(name) is not None:
+            kept[name] = batch[name].gather(1, order).masked_fill(~present, 0)
     return kept
 
 

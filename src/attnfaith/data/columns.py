@@ -1,8 +1,8 @@
 """The rows of a split by column, each value checked against the data set's entry."""
 
 import re
-from functools import partial
 
+from attnfaith.data.impermissible import check_marks, without
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import DatasetEntry
 from attnfaith.errors import DatasetError
@@ -15,8 +15,8 @@ _ESCAPED = re.compile(r'\\(n|")')
 class Columns:
     """The checked rows of one source split, or of a cut of them, by column.
 
-    `lists` holds what need not be computed with, by our names: text, text_pair, rationale (as published), impermissible,
-    answer, candidates, unknown_candidates; those that there are.
+    `lists` holds what need not be computed with, by our names: text, text_pair, rationale (as published), impermissible
+    (0 and 1 per word of text.split()), answer, candidates, unknown_candidates; those that there are.
     """
 
     def __init__(self, entry: DatasetEntry, split: str, table, n_classes: int):
@@ -45,10 +45,11 @@ class Columns:
         else:
             n_labels = max(entry.published_labels, n_classes) if entry.built_in else entry.published_labels
             self.label = _labels(entry, split, label, values(label), n_labels)
+        self.instance_id = np.array([f"{entry.name}/{split}/{row}" for row in range(len(self.label))], object)
         if "impermissible" in published:
             (marks,) = published["impermissible"]
-            self.lists["impermissible"] = values(marks)
-        self.instance_id = np.array([f"{entry.name}/{split}/{row}" for row in range(len(self.label))], object)
+            given = zip(values(marks), self.text, self.instance_id, strict=True)
+            self.lists["impermissible"] = [check_marks(*row) for row in given]
         self.gold_column = next((name for name in entry.rationale if name in names), None)
         if self.gold_column is not None:
             self.lists["rationale"] = values(self.gold_column)
@@ -72,6 +73,13 @@ class Columns:
         taken.entry, taken.gold_column = self.entry, self.gold_column
         taken.lists = {column: [values[row] for row in rows] for column, values in self.lists.items()}
         taken.label, taken.instance_id = self.label[rows], self.instance_id[rows]
+        return taken
+
+    def without_impermissible(self) -> "Columns":
+        """The same rows, their texts less the impermissible words, which none is said to be then."""
+        taken = self.take(range(len(self.label)))
+        marks = taken.lists.pop("impermissible")
+        taken.lists["text"] = [without(*of_text) for of_text in zip(self.text, marks, strict=True)]
         return taken
 
     @classmethod
@@ -112,10 +120,11 @@ class Columns:
         if "text_pair" in self.lists:
             columns["text_pair"] = pa.array(self.lists["text_pair"], pa.large_string())
         columns["label"] = pa.array(self.label)
-        for column, marks_of in (("rationale", partial(_rationale, self.gold_column)), ("impermissible", _impermissible)):
-            if column in self.lists:
-                rows = zip(self.lists[column], self.words(), self.instance_id, strict=True)
-                columns[column] = pa.array([marks_of(*row) for row in rows], pa.list_(pa.int8()))
+        if "rationale" in self.lists:
+            rows = zip(self.lists["rationale"], self.words(), self.instance_id, strict=True)
+            columns["rationale"] = pa.array([_rationale(self.gold_column, *row) for row in rows], pa.list_(pa.int8()))
+        if "impermissible" in self.lists:
+            columns["impermissible"] = pa.array(self.lists["impermissible"], pa.list_(pa.int8()))
         if "candidates" in self.lists:
             columns["candidates"] = pa.array(self.lists["candidates"], pa.list_(pa.int32()))
         return in_memory(pa.table(columns))
@@ -183,14 +192,6 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
         if not 0 <= start <= end <= len(words):
             raise DatasetError(f"{instance_id}: the evidence [{start}, {end}) lies outside its {len(words)} words.")
         marks[start:end] = [1] * (end - start)
-    return marks
-
-
-def _impermissible(marks: list | None, words: list[str], instance_id: str) -> list[int]:
-    if marks is None or len(marks) != len(words) or not set(marks) <= {0, 1}:
-        raise DatasetError(
-            f"{instance_id}: impermissible must be one 0 or 1 for each of its {len(words)} words; {marks} was given."
-        )
     return marks
 
 

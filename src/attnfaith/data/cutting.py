@@ -94,6 +94,8 @@ def cut(entry: DatasetEntry, columns: dict[str, Columns], dropped: dict[str, int
             "test": rows.take(np.flatnonzero(test)),
         }
 
+    if entry.train_from_validation and "train" not in columns and "validation" in columns:
+        columns["train"] = columns.pop("validation")
     for split in ("train", "test"):
         if split not in columns:
             raise DatasetError(f"{entry.name!r} has no {split} split; it has {', '.join(columns)}.")

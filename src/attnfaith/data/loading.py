@@ -5,7 +5,7 @@ A split is a `datasets.Dataset` with columns
     text         str; text_pair str (pairs only)
     label        int64 in 0..C-1
     rationale    list[int8], 0/1 per word of the entry's preprocessing (where the data set has gold evidence)
-    impermissible  list[int8], likewise: 1 on the words that an honest model needs and a deceptive one hides
+    impermissible  list[int8], 0/1 per word of text.split(): 1 on those that an honest model needs and a deceptive one hides
     candidates   list[int32], the labels that may be the answer, in order (where a text names its possible answers)
 """
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from attnfaith.data import sources
 from attnfaith.data.columns import Columns
 from attnfaith.data.cutting import cut, draw, length_filter, number_answers
+from attnfaith.data.impermissible import check_some
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
 from attnfaith.errors import DatasetError
 
@@ -126,6 +127,7 @@ def load_splits(
     seed: int = 0,
     root: str | os.PathLike | None = None,
     limits: Mapping[str, int] | None = None,
+    impermissible_removed: bool = False,
     **generator_args,
 ) -> LoadedDataset:
     """Load a data set of the registry.
@@ -138,19 +140,30 @@ def load_splits(
             (a Hub data set: the Hub id) or its original files, they are read, else the Hub.
         limits: greatest number of rows of a split, {"train": 1000}; a random subset in file order, never the head. A
             split that is not larger stays whole.
+        impermissible_removed: read texts without their impermissible words, as the data set `DatasetEntry.permissible`.
         generator_args: for built-in data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
 
     Raises DatasetError for an unknown data set, split or argument, data that cannot be found, wrong column names, a
     missing text or label and a label out of range (with the row), a broken line of an original file (with file and
-    line), marks that are not 0 or 1 per word, and a split that the filter leaves empty.
+    line), marks that are not 0 or 1 per word or mark nothing, impermissible words to be removed where none are named, and a
+    split that the filter leaves empty.
     """
     sources.check_sizes("limits", limits or {})
-    return read_source(name, seed=seed, root=root, **generator_args).limited(limits)
+    how = {"seed": seed, "root": root, "impermissible_removed": impermissible_removed}
+    return read_source(name, **how, **generator_args).limited(limits)
 
 
-def read_source(name: str, *, seed: int = 0, root: str | os.PathLike | None = None, **generator_args) -> Source:
+def read_source(
+    name: str,
+    *,
+    seed: int = 0,
+    root: str | os.PathLike | None = None,
+    impermissible_removed: bool = False,
+    **generator_args,
+) -> Source:
     """Read a data set of the registry, for `Source.limited` to draw from; arguments and errors of `load_splits`."""
     entry = get_entry(name)
+    read = entry.permissible if impermissible_removed else entry
     if entry.built_in:
         tables, revision, label_names = sources.generate(entry, seed, generator_args)
     else:
@@ -164,10 +177,14 @@ def read_source(name: str, *, seed: int = 0, root: str | os.PathLike | None = No
     if entry.answers:
         label_names = number_answers(entry, columns, dropped["source"])
     parts = cut(entry, columns, dropped["source"])
+    if entry.impermissible:
+        check_some(entry.name, parts["train"].lists["impermissible"])
+    if impermissible_removed:
+        parts = {split: rows.without_impermissible() for split, rows in parts.items()}
     lengths, kept = {}, {}
     for split in SPLITS:
         lengths[split] = parts[split].lengths()
         kept[split], dropped[split] = length_filter(entry, lengths[split])
         if not len(kept[split]) and len(lengths[split]):
             raise DatasetError(f"The length filter of {name!r} leaves no row of its {split} split ({dropped[split]}).")
-    return Source(entry, seed, revision, label_names, dropped, parts, lengths, kept)
+    return Source(read, seed, revision, label_names, dropped, parts, lengths, kept)

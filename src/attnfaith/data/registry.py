@@ -16,7 +16,7 @@ Their question answering and inference sets are not filtered.
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -68,6 +68,8 @@ class DatasetEntry:
             test split that is kept. None keeps the published test split whole.
         validation_fraction: share of the training rows set apart as validation where the source has no validation
             split (always, if pooled). Of pairs, the share of their first texts: those of one story or premise stay together.
+        train_from_validation: a source without a train split is cut from its validation split, of which validation_fraction
+            stays validation.
         distinct: drop repeated (text, label) rows, and keep rows of one text in one split. Needs `pooled`.
         split_seed: seed of every random cut above, not that of an experiment: all experiments share one test set.
         rationale: accepted published names of the gold evidence column, or ().
@@ -112,6 +114,7 @@ class DatasetEntry:
     pooled: bool = False
     test_fraction: float | None = None
     validation_fraction: float | None = None
+    train_from_validation: bool = False
     distinct: bool = False
     split_seed: int = 1378
     rationale: tuple[str, ...] = ()
@@ -125,6 +128,23 @@ class DatasetEntry:
     def pair(self) -> bool:
         """Whether an instance is a text and a question about it."""
         return "text_pair" in self.columns
+
+    @property
+    def impermissible(self) -> bool:
+        """Whether it says which words are impermissible."""
+        return "impermissible" in self.columns
+
+    @property
+    def permissible(self) -> "DatasetEntry":
+        """The same data set without its impermissible words. DatasetError where it does not say which they are."""
+        if not self.impermissible:
+            marked = ", ".join(sorted(name for name, entry in DATASETS.items() if entry.impermissible))
+            raise DatasetError(
+                f"data.impermissible_removed: {self.name!r} does not say which words are impermissible: take {marked}, or "
+                "own data with data.impermissible or data.impermissible_words"
+            )
+        columns = {name: names for name, names in self.columns.items() if name != "impermissible"}
+        return replace(self, name=f"{self.name}_permissible", columns=columns)
 
 
 def get_entry(name: str) -> DatasetEntry:
@@ -146,14 +166,18 @@ def entry_of(data: object) -> DatasetEntry:
         return get_entry(data)
     keys = data if isinstance(data, Mapping) else vars(data)
     path, hub_id = keys.get("path"), keys.get("hub_id")
+    removed = keys.get("impermissible_removed")
     if path is None and hub_id is None:
-        return get_entry(keys["name"])
+        entry = get_entry(keys["name"])
+        return entry.permissible if removed else entry
     columns = {"text": (keys["text"] or "text",), "label": (keys["label"] or "label",)}
     if keys["text_pair"]:
         columns["text_pair"] = (keys["text_pair"],)
+    if keys.get("impermissible") or keys.get("impermissible_words"):
+        columns["impermissible"] = (keys.get("impermissible") or "text",)
     file = "" if path is None else Path(path).resolve().name
     name = hub_id or file.partition(".")[0] or file
-    return DatasetEntry(
+    entry = DatasetEntry(
         name=f"own_{name}" if name in DATASETS else name,
         citation=f"the Hub's {hub_id}" if hub_id else f"own data, {file}, which is not part of this repository",
         hub_id=hub_id,
@@ -164,6 +188,7 @@ def entry_of(data: object) -> DatasetEntry:
         split_seed=keys["split_seed"],
         own=True,
     )
+    return entry.permissible if removed else entry
 
 
 def facts(data: object) -> dict:

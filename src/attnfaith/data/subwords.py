@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnfaith.data.impermissible import check_marks, of_tokens
 from attnfaith.data.scripts import begins_unspaced
 from attnfaith.errors import DatasetError, excerpt
 from attnfaith.record.words import CONTINUES
@@ -270,14 +271,23 @@ def encode_rows(rows, tokenizer, *, first_row: int, max_length: int | None, pair
     columns["n_unknown"] = pa.array(made["n_unknown"], pa.int32())
     columns["length"] = pa.array(list(map(len, made["input_ids"])), pa.int32())
     columns["truncated"] = pa.array(np.array(list(map(len, spans))) < np.array(n_all))
-    names = [name for name in ("rationale", "impermissible") if name in rows]
-    words = word_spans(rows["text"], preprocessing) if names else []
-    for name in names:
-        for row, (marks, of_text) in enumerate(zip(rows[name], words, strict=True)):
+    if "rationale" in rows:
+        words = word_spans(rows["text"], preprocessing)
+        for row, (marks, of_text) in enumerate(zip(rows["rationale"], words, strict=True)):
             if len(marks) != len(of_text):
                 raise DatasetError(
-                    f"Row {first_row + row} has {len(marks)} {name} values for {len(of_text)} words under preprocessing "
+                    f"Row {first_row + row} has {len(marks)} rationale values for {len(of_text)} words under preprocessing "
                     f"{preprocessing!r}: give the preprocessing whose words they are of."
                 )
-        columns[name] = lists([spread(*of_row) for of_row in zip(rows[name], words, spans, strict=True)], pa.int8())
+        columns["rationale"] = lists(
+            [spread(*of_row) for of_row in zip(rows["rationale"], words, spans, strict=True)], pa.int8()
+        )
+    if "impermissible" in rows:
+        values = []
+        for name, text, marks, of_text, ids in zip(
+            rows["instance_id"], rows["text"], rows["impermissible"], spans, made["input_ids"], strict=True
+        ):
+            marked = of_tokens(text, check_marks(marks, text, name), of_text)
+            values.append([0, *marked, *[0] * (len(ids) - 1 - len(marked))])
+        columns["impermissible"] = lists(values, pa.int8())
     return columns

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from attnfaith.data.impermissible import of_rows
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.scripts import LETTERS, STACKING, lacks_blanks
 from attnfaith.data.sentences import MARK, divide, is_cut, mark_places, set_marks
@@ -285,8 +286,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
             with `pair=True`.
         max_length: bound of input_ids, markers included; None takes the tokenizer's own. Of a pair only the first text
             is cut.
-        preprocessing: the preparation whose words a rationale and impermissible are of; read with a tokenizer of subwords
-            alone, the others' words are their own.
+        preprocessing: the preparation whose words a rationale is of; read with a tokenizer of subwords alone, the others'
+            words are their own. Marks of impermissible words are of those between blanks, whatever the tokenizer.
 
     Returns a `datasets.Dataset` with
         instance_id     str
@@ -297,17 +298,19 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
         length          int32, len(input_ids)
         truncated       bool, whether words were cut off
         n_unknown       int32, how many of the T words are not in the vocabulary
-        rationale, impermissible  list[int8] [T], if the split has them, cut like the tokens
+        rationale       list[int8] [T], if the split has it, cut like the tokens
+        impermissible   list[int8], if the split has it: of each of input_ids 1 where it shares a character with an
+                        impermissible word, 0 on markers and second texts
     and of a tokenizer of subwords
         tokens          list[str] [T]: the characters that a token is of, after ## where it goes on with a word
         word_of_token   list[int32] [T]: the number of the word that each is of, from 0
-        rationale, impermissible  list[int8] [T]: the largest value of the words that a token shares a character with
+        rationale       list[int8] [T]: the largest value of the words that a token shares a character with
     and of a tokenizer that marks sentences
         tokens          list[str] [T]: the sentences that were kept, their words joined by blanks
         words           list[list[str]] [T][W]: the same as words
         n_unknown       of all words
-        rationale, impermissible  list[int8] [T]: the largest value of a sentence's words
-        word_rationale, word_impermissible  list[list[int8]] [T][W]: their values
+        rationale       list[int8] [T]: the largest value of a sentence's words
+        word_rationale  list[list[int8]] [T][W]: their values
     (`by_words` makes rows over words of these) and
         candidates      list[int32], the labels the answer may be, if the split has them
     An empty text has T = 0 and only markers in input_ids.
@@ -330,6 +333,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
     if max_length is None and tokenizer.model_max_length < _NO_LIMIT:
         max_length = tokenizer.model_max_length
     unknown, hierarchical = tokenizer.unk_token_id, marks_sentences(tokenizer)
+    special = frozenset(tokenizer.all_special_ids) - {unknown}
 
     chunks, whether_lacking = [], []
     for start in range(0, len(dataset), _CHUNK):
@@ -388,21 +392,21 @@ def encode(dataset, tokenizer, *, max_length: int | None = None, preprocessing: 
         columns["truncated"] = pa.array(n_read < n_words)
         n_unknown = [ids[1 : 1 + k].count(unknown) for ids, k in zip(encoded["input_ids"], kept, strict=True)]
         columns["n_unknown"] = pa.array(n_unknown, pa.int32())
-        for name in ("rationale", "impermissible"):
-            if name not in rows:
-                continue
-            for row, (marks, n) in enumerate(zip(rows[name], n_words, strict=True)):
+        if "rationale" in rows:
+            for row, (marks, n) in enumerate(zip(rows["rationale"], n_words, strict=True)):
                 if len(marks) != n:
                     raise DatasetError(
-                        f"Row {start + row} has {len(marks)} {name} values for {n} words of the tokenizer: use the "
+                        f"Row {start + row} has {len(marks)} rationale values for {n} words of the tokenizer: use the "
                         "preprocessing of the data set's entry."
                     )
-            values = [marks[:k] for marks, k in zip(rows[name], n_read, strict=True)]
+            values = [marks[:k] for marks, k in zip(rows["rationale"], n_read, strict=True)]
             if hierarchical:
                 values = [_of_sentences(marks, text) for marks, text in zip(values, sentences, strict=True)]
-                columns[f"word_{name}"] = lists(values, pa.list_(pa.int8()))
+                columns["word_rationale"] = lists(values, pa.list_(pa.int8()))
                 values = [list(map(max, marks)) for marks in values]
-            columns[name] = lists(values, pa.int8())
+            columns["rationale"] = lists(values, pa.int8())
+        if "impermissible" in rows:
+            columns["impermissible"] = lists(of_rows(rows, encoded.encodings, special), pa.int8())
         chunks.append(pa.table(_with_labels(columns, rows)))
     if not chunks:
         raise DatasetError("The split has no rows to encode.")
@@ -445,7 +449,7 @@ def by_words(dataset):
     """Rows of `encode` that are divided into sentences, as rows over words: the same instances, all else as it is.
 
         tokens          list[str] [T]: the words of all sentences, one after another
-        rationale, impermissible  list[int8] [T]: one value per word, if the split has them
+        rationale       list[int8] [T]: one value per word, if the split has it
     Columns of words within sentences are left out.
 
     Raises DatasetError where the rows have no sentences, or marks of sentences without those of their words.
@@ -454,11 +458,10 @@ def by_words(dataset):
     if "words" not in dataset.column_names:
         raise DatasetError("The rows are not divided into sentences: encode them with a tokenizer that marks sentences.")
     table, sources = dataset.with_format("arrow")[:], {"tokens": "words"}
-    for name in ("rationale", "impermissible"):
-        if name in table.column_names:
-            sources[name] = f"word_{name}"
-            if f"word_{name}" not in table.column_names:
-                raise DatasetError(f"The rows have {name!r} of sentences and no 'word_{name}': encode the split anew.")
+    if "rationale" in table.column_names:
+        sources["rationale"] = "word_rationale"
+        if "word_rationale" not in table.column_names:
+            raise DatasetError("The rows have 'rationale' of sentences and no 'word_rationale': encode the split anew.")
     for name, source in sources.items():
         table = table.set_column(table.column_names.index(name), name, _joined(table.column(source).combine_chunks()))
     return in_memory(table.drop_columns(list(sources.values())))

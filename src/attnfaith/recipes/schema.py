@@ -266,6 +266,63 @@ class Objective:
 
 
 @section
+class Penalties:
+    """What is added to the loss of each text where a model is trained for the labels; a weight of 0 adds nothing.
+
+    impermissible_mass: attention on impermissible words, lambda of Pruthi et al. (2020). diversity: states that point in one
+    direction (Mohankumar et al. 2020). word_tying and masked_language_model: states far from the vectors of their words, and
+    states that do not tell a masked word (Tutek & Snajder 2020). They may be taken together.
+    """
+
+    impermissible_mass: NotNegative = 0.0
+    """weight of -log(1 - attention on impermissible words); the data must mark them"""
+    impermissible_heads: Literal["mean", "max"] | None = None
+    """of a pretrained model's heads: the mean, or the head with most of it; null: mean"""
+    diversity: NotNegative = 0.0
+    """weight of the conicity of the states, the mean |cosine| with their mean"""
+    word_tying: NotNegative = 0.0
+    """weight of the distance between states and word vectors, which must be of one size"""
+    word_tying_distance: Literal["norm", "squared"] | None = None
+    """the distance or its square; null: squared"""
+    word_tying_padding: bool | None = None
+    """take markers and padding into its mean over tokens; null: false"""
+    masked_language_model: NotNegative = 0.0
+    """weight of -log p(word) at masked words, predicted from the states"""
+    masked_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """share of the words that are masked; null: 0.15"""
+
+    def __post_init__(self):
+        for (weight, key), usual in OF_PENALTIES.items():
+            value = getattr(self, key)
+            if value is not None and not getattr(self, weight):
+                raise RecipeError(
+                    f"penalties.{key}={excerpt(value)} with penalties.{weight}=0, which adds nothing: set that above 0, or "
+                    f"leave out {key}"
+                )
+            if value is None and getattr(self, weight):  # written out, so that the recipe is complete
+                object.__setattr__(self, key, usual)
+
+    @property
+    def stated(self) -> dict[str, object]:
+        """What `objectives.Penalties` is made of: all that is not null."""
+        return {key.name: value for key in fields(self) if (value := getattr(self, key.name)) is not None}
+
+    @property
+    def taken(self) -> dict[str, float]:
+        """The penalties whose weight is not 0 -> their weights."""
+        return {name: value for name in PENALTIES if (value := getattr(self, name))}
+
+
+PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")
+OF_PENALTIES = {
+    ("impermissible_mass", "impermissible_heads"): "mean",
+    ("word_tying", "word_tying_distance"): "squared",
+    ("word_tying", "word_tying_padding"): False,
+    ("masked_language_model", "masked_share"): 0.15,
+}
+
+
+@section
 class Measure:
     """What is measured, on which texts."""
 
@@ -299,7 +356,7 @@ class Report:
 
 @section
 class Recipe:
-    """A run: data, model, training and its objective, what to measure, how to report."""
+    """A run: data, model, training, its objective and penalties, what to measure, how to report."""
 
     name: str
     """of the run"""
@@ -313,6 +370,7 @@ class Recipe:
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
     objective: Objective = field(default_factory=Objective)
+    penalties: Penalties = field(default_factory=Penalties)
     measure: Measure = field(default_factory=Measure)
     report: Report = field(default_factory=Report)
 
@@ -351,6 +409,17 @@ class Recipe:
             raise RecipeError(
                 f"training.random_erasure={self.training.random_erasure:g} with objective.kind={kind!r}: words are erased "
                 "where a model is trained for the labels on its own attention; leave it out"
+            )
+        if kind != "classification" and (taken := self.penalties.taken):
+            name, weight = next(iter(taken.items()))
+            raise RecipeError(
+                f"penalties.{name}={weight:g} with objective.kind={kind!r}: penalties are added where a model is trained "
+                "for the labels on its own attention; leave them out"
+            )
+        if not pretrained and self.penalties.impermissible_heads == "max":
+            raise RecipeError(
+                "penalties.impermissible_heads='max' with a model whose attention has one head: it is for model.pretrained; "
+                "leave it out"
             )
         if kind == "adversarial" and self.model.projection == "uniform":
             raise RecipeError("objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move")

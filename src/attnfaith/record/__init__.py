@@ -5,6 +5,7 @@ from attnfaith.record.digest import CORE, code_digest, stale
 from attnfaith.record.identity import (
     HEADING,
     IDENTITY_COLUMNS,
+    PENALTY_FIELDS,
     UNKNOWN,
     UNKNOWN_SEED,
     Identity,
@@ -48,6 +49,7 @@ __all__ = [
     "IDENTITY_COLUMNS",
     "Identity",
     "OPTIONAL_COLUMNS",
+    "PENALTY_FIELDS",
     "RecordError",
     "SUM_TOLERANCE",
     "UNKNOWN",

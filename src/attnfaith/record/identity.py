@@ -24,6 +24,11 @@ HEADING = (
 """Keys of `Identity.heading`: the columns that a table's rows begin with."""
 UNKNOWN, UNKNOWN_SEED = "unknown", -1
 """What a field says that nobody knows of a model; of its seed."""
+PENALTY_FIELDS = (
+    *("impermissible_mass", "impermissible_heads", "diversity", "word_tying", "word_tying_distance", "word_tying_padding"),
+    *("masked_language_model", "masked_share"),
+)
+"""The fields that say what was added to the loss."""
 DTYPES = {str: "category", float: "float64", bool: "bool", int: "int64"}
 
 
@@ -68,6 +73,14 @@ class Identity:
     )
     attention_rate: float = _field("learning rate of the alignment over that of the rest", 1.0)
     random_erasure: float = _field("largest share of a text's words erased at a training step", 0.0)
+    impermissible_mass: float = _field("weight of the penalty on attention to impermissible words", 0.0)
+    impermissible_heads: str | None = _field("how it reads many heads: mean or max", None)
+    diversity: float = _field("weight of the penalty on the conicity of the states", 0.0)
+    word_tying: float = _field("weight of the penalty on the distance of states from word vectors", 0.0)
+    word_tying_distance: str | None = _field("that distance: norm or squared", None)
+    word_tying_padding: bool | None = _field("markers and padding are in its mean over tokens", None)
+    masked_language_model: float = _field("weight of the penalty on masked words that states do not tell", 0.0)
+    masked_share: float | None = _field("share of the words that were masked", None)
     adversary_weight: float | None = _field("weight of the divergence of attentions", None)
     adversary_divergence: str | None = _field("kl or jsd", None)
     adversary_frozen: bool | None = _field("only the alignment was trained", None)
@@ -78,6 +91,14 @@ class Identity:
     base_projection: str | None = _field("its projection", None)
     base_projection_parameter: float | None = _field("the parameter of its projection", None)
     base_objective: str | None = _field("its objective", None)
+    base_impermissible_mass: float | None = _field("its weight of the penalty on attention to impermissible words", None)
+    base_impermissible_heads: str | None = _field("how that read many heads", None)
+    base_diversity: float | None = _field("its weight of the penalty on conicity", None)
+    base_word_tying: float | None = _field("its weight of the penalty on the distance of states from word vectors", None)
+    base_word_tying_distance: str | None = _field("that distance", None)
+    base_word_tying_padding: bool | None = _field("whether markers and padding were in its mean", None)
+    base_masked_language_model: float | None = _field("its weight of the penalty on masked words", None)
+    base_masked_share: float | None = _field("share of its words that were masked", None)
     base_adversary_weight: float | None = _field("of an adversary, its weight", None)
     base_adversary_divergence: str | None = _field("of an adversary, its divergence", None)
     base_adversary_frozen: bool | None = _field("of an adversary, whether it was frozen", None)
@@ -128,14 +149,18 @@ class Identity:
 
     @property
     def objective_label(self) -> str:
-        """Such as "classification", "classification(attention rate x 10)", "adversarial(kl, 0.002)", "guided(...)"."""
+        """Such as "classification", "classification(attention rate x 10)", "classification(impermissible mass 0.1 mean)",
+        "adversarial(kl, 0.002)", "guided(...)".
+        """
         parts = []
         if self.objective == "adversarial":
             parts = _adversary_parts(self.adversary_weight, self.adversary_divergence, self.adversary_frozen)
+            parts += [f"base {part}" for part in self._base_penalties]
         elif self.objective == "guided":
             parts = [self.base_label]
         parts += [] if self.attention_rate == 1 else [f"attention rate x {self.attention_rate:g}"]
         parts += [] if self.random_erasure == 0 else [f"tokens erased {self.random_erasure:g}"]
+        parts += _penalty_parts({name: getattr(self, name) for name in PENALTY_FIELDS})
         return f"{self.objective}({', '.join(parts)})" if parts else self.objective
 
     @property
@@ -149,12 +174,30 @@ class Identity:
                 encoder_label(self.base_encoder, self.base_hierarchy),
                 alignment_label(self.base_alignment, self.base_score_scale),
                 projection_label(self.base_projection, self.base_projection_parameter),
+                *self._base_penalties,
             )
         )
+
+    @property
+    def _base_penalties(self) -> list[str]:
+        return _penalty_parts({name: getattr(self, f"base_{name}") for name in PENALTY_FIELDS})
 
 
 def _adversary_parts(weight: float, divergence: str, frozen: bool) -> list[str]:
     return [divergence, f"{weight:g}", *(["frozen"] if frozen else [])]
+
+
+def _penalty_parts(of: Mapping[str, object]) -> list[str]:
+    """Such as "impermissible mass 0.1 mean", "diversity 0.5": the penalties of a training, by PENALTY_FIELDS."""
+    stated = {
+        "impermissible_mass": of["impermissible_heads"],
+        "diversity": None,
+        "word_tying": f"{of['word_tying_distance']}{' with padding' if of['word_tying_padding'] else ''}",
+        "masked_language_model": of["masked_share"] and f"share {of['masked_share']:g}",
+    }
+    return [
+        " ".join(filter(None, (name.replace("_", " "), f"{of[name]:g}", how))) for name, how in stated.items() if of[name]
+    ]
 
 
 def encoder_label(encoder: str, hierarchy: str, level: str = "sentence", tokenizer_digest: str | None = None) -> str:

@@ -17,7 +17,7 @@ from attnfaith.record.column import Column, RecordError, check_name, column_of
 from attnfaith.record.identity import IDENTITY_COLUMNS, from_row
 
 
-VERSION = 4
+VERSION = 5
 """Version of the schema; a file of another one is refused."""
 VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
@@ -46,8 +46,9 @@ OPTIONAL_COLUMNS = {
     "rationale": Column(("T",), tolerance=0, doc="gold evidence, 1 on tokens that decide the label and 0 elsewhere"),
     "impermissible": Column(
         ("T",),
+        "bool",
         tolerance=0,
-        doc="1 on words that an honest model needs and a deceptive one hides (Pruthi et al. 2020), 0 elsewhere",
+        doc="true on what an honest model needs and a deceptive one hides (Pruthi et al. 2020)",
     ),
     "words": Column(("T", "W"), "string", tolerance=0, doc="the words of each sentence"),
     "word_attention": Column(("T", "W"), distribution=True, doc="one weight per word, summing to 1 over its sentence"),

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from attnfaith.data.collation import keep_positions, pad_batch
+from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
@@ -98,7 +98,7 @@ class Pooled:
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `attnfaith.data.tokenization.encode`, on the model's device."""
-        names = ("input_ids", "token_type_ids", "candidates")
+        names = ("input_ids", *OF_POSITIONS, "candidates")
         features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
         batch = pad_batch(features, self.pad_token_id, self.num_labels)
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}

@@ -47,7 +47,10 @@ OF_TOKENIZERS = frozenset({"mask token", "token hiding", "texts"})
 """What takes tokens away as a model of transformers, and its tokenizer, know how to."""
 
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
-"""What a batch holds of each input position."""
+"""What a batch holds of each input position, as models read it."""
+
+MARKED = ("impermissible",)
+"""What a batch may hold of each input position besides."""
 
 TEXTS = ("text", "text_pair")
 """What a batch holds of each instance where its texts are known."""
@@ -80,8 +83,9 @@ class SubjectError(AttnfaithError):
 class Batch(dict):
     """Instances as a subject reads them, by name.
 
-    input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); answer_mask (B,C) bool where instances name their
-    possible classes; the lists instance_id and label (None where unknown) and, of subjects with "texts", text and text_pair.
+    input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); impermissible (B,L), 1 on what a deceptive model
+    hides, where the data say so; answer_mask (B,C) bool where instances name their possible classes; the lists instance_id
+    and label (None where unknown) and, of subjects with "texts", text and text_pair.
     What is in COMPUTED is kept here once it is made:
     such a batch belongs to the subject that it was opened for, its `owner`.
     """
@@ -108,7 +112,7 @@ class Batch(dict):
                 f"a batch needs input_ids, a tensor (instances, positions); this one has {sorted(batch)}: give what a "
                 "tokenizer makes with padding=True and return_tensors='pt'"
             )
-        for name in (*TEXT, "answer_mask"):
+        for name in (*TEXT, *MARKED, "answer_mask"):
             if batch.get(name) is not None:
                 batch[name] = batch[name].to(device)
         if batch.get("attention_mask") is None:
@@ -132,7 +136,7 @@ class Batch(dict):
     def take(self, rows: torch.Tensor, length: int | None = None) -> "Batch":
         """The instances `rows` (n,), cut to the first `length` input positions; an instance may come more than once."""
         length = self["input_ids"].shape[1] if length is None else length
-        batch = Batch({name: self[name][rows, :length] for name in TEXT if self.get(name) is not None})
+        batch = Batch({name: self[name][rows, :length] for name in (*TEXT, *MARKED) if self.get(name) is not None})
         if self.get("answer_mask") is not None:
             batch["answer_mask"] = self["answer_mask"][rows]
         names = ("instance_id", "label", *(name for name in TEXTS if self.get(name) is not None))

@@ -19,13 +19,20 @@ def retokenised(subject, batch: Batch, stays: torch.Tensor) -> Batch:
             "`encode`, or from what `rows` gives, by `collate`"
         )
     ids, places, lengths = batch["input_ids"].tolist(), stays.tolist(), batch["attention_mask"].sum(1).tolist()
-    texts = [
-        without_tokens(parts, ids[row][: lengths[row]], places[row][: lengths[row]], subject.tokenizer)
-        for row, parts in enumerate(zip(*(batch[name] for name in names), strict=True))
-    ]
+    marks = None if batch.get("impermissible") is None else batch["impermissible"].tolist()
+    left = []
+    for row, parts in enumerate(zip(*(batch[name] for name in names), strict=True)):
+        read = [values[row][: lengths[row]] for values in (ids, places, *(() if marks is None else (marks,)))]
+        left.append(without_tokens(parts, *read[:2], subject.tokenizer, *read[2:]))
+    texts = [[text for text, _ in of_row] for of_row in left]
     encoded = subject.tokenizer(*(list(part) for part in zip(*texts, strict=True)), truncation=False, padding=False)
     given = ("input_ids", *(("token_type_ids",) if batch.get("token_type_ids") is not None else ()))
     empty = {"input_ids": [subject.pad_token_id], "token_type_ids": [0]}  # where a tokenizer makes nothing of nothing
     rows = [{name: encoded[name][row] or empty[name] for name in given} for row in range(len(texts))]
+    if marks is not None:
+        for row, encoding in enumerate(encoded.encodings):
+            tokens = zip(encoding.sequence_ids, encoding.offsets, strict=True)
+            marked = [number is not None and any(left[row][number][1][slice(*span)]) for number, span in tokens]
+            rows[row]["impermissible"] = [int(mark) for mark in marked] or [0]
     made = pad_batch(rows, subject.pad_token_id)
     return Batch.of({**made, "instance_id": batch["instance_id"], "label": batch["label"]}, subject)

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
-from attnfaith.data.collation import keep_positions, pad_batch
+from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
 from attnfaith.subjects.attention_products import products_of_maps
@@ -183,8 +183,11 @@ class SelfAttention:
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `rows`, on the model's device."""
-        names = ("input_ids", "token_type_ids")
-        empty = {"input_ids": [self.pad_token_id], "token_type_ids": [0]}  # where a tokenizer makes nothing of nothing
+        names = ("input_ids", *OF_POSITIONS)
+        empty = {
+            "input_ids": [self.pad_token_id],
+            **dict.fromkeys(OF_POSITIONS, [0]),
+        }  # where a tokenizer makes nothing of nothing
         batch = pad_batch(
             [{name: row[name] or empty[name] for name in names if row.get(name) is not None} for row in rows],
             self.pad_token_id,

@@ -35,6 +35,10 @@ IDENTITY = (
     *("projection", "projection_parameter", "readout", "vectors", "vectors_scale", "vectors_digest", "objective"),
     *("tokenizer_digest", "reduction", "reduction_layers", "reduction_head"),
     *("attention_rate", "random_erasure", "adversary_weight", "adversary_divergence", "adversary_frozen", "attention_kind"),
+    *("impermissible_mass", "impermissible_heads", "diversity", "word_tying", "word_tying_distance", "word_tying_padding"),
+    *("masked_language_model", "masked_share", "base_impermissible_mass", "base_impermissible_heads", "base_diversity"),
+    *("base_word_tying", "base_word_tying_distance", "base_word_tying_padding", "base_masked_language_model"),
+    "base_masked_share",
     *("base_encoder", "base_hierarchy", "base_alignment", "base_score_scale", "base_projection", "base_objective"),
     *("base_projection_parameter", "base_adversary_weight", "base_adversary_divergence", "base_adversary_frozen", "seed"),
 )

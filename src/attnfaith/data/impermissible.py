@@ -1,0 +1,90 @@
+"""Words that an honest model needs and a deceptive one hides (Pruthi et al. 2020): marks of texts and of input positions.
+
+Marks are one 0 or 1 for each word of `text.split()`; of such a word all characters are impermissible, or none.
+
+Shapes: L input positions of an encoded text, markers included.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from attnfaith.errors import DatasetError, excerpt
+
+
+COLUMN = "impermissible"
+_WORD = re.compile(r"\S+")
+_ENDS = re.compile(r"^[\W_]+|[\W_]+$")
+
+
+def check_marks(marks: object, text: str, place: str) -> list[int]:
+    """Marks of a text as a list of int. place: which text it is, for the message.
+
+    Raises DatasetError where they are no list of one 0 or 1 for each of its words.
+    """
+    count = len(text.split())
+    listed = list(marks) if isinstance(marks, Collection) and not isinstance(marks, str | bytes | Mapping) else None
+    if listed is None or len(listed) != count or not all(mark in (0, 1) for mark in listed):
+        given = f"{len(listed)} values, {excerpt(listed, 60)}, were" if listed is not None else f"{excerpt(marks, 60)} was"
+        raise DatasetError(
+            f"{place}: impermissible must be one 0 or 1 for each of its {count} words; {given} given (words are what stands "
+            "between blanks, as text.split() has them)"
+        )
+    return [int(mark) for mark in listed]
+
+
+def marks_of_words(texts: Iterable[str], words: Iterable[str]) -> list[list[int]]:
+    """Marks of texts: 1 where a word is one of `words`, case and the punctuation at its ends aside."""
+    wanted = {form for word in words for form in _forms(word)}
+    return [[int(not wanted.isdisjoint(_forms(word))) for word in text.split()] for text in texts]
+
+
+def _forms(word: str) -> set[str]:
+    whole = word.casefold()
+    return {whole, _ENDS.sub("", whole) or whole}
+
+
+def without(text: str, marks: Sequence[int]) -> str:
+    """The words of a text that are not marked, between blanks."""
+    return " ".join(word for word, mark in zip(text.split(), marks, strict=True) if not mark)
+
+
+def of_tokens(text: str, marks: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Marks of tokens: 1 where one shares a character with a marked word. spans: the characters [start, stop) of each."""
+    from attnfaith.data.subwords import spread
+
+    return spread(marks, [word.span() for word in _WORD.finditer(text)], spans)
+
+
+def of_rows(rows: Mapping[str, Sequence], encodings: Iterable, special: Collection[int]) -> list[list[int]]:
+    """Marks [L] of the input positions of texts: those of tokens, 0 on a second text and what is special.
+
+    rows: columns instance_id, text and impermissible. encodings: of the tokenizers library. special: ids that are no part of
+    a text. Raises DatasetError as `check_marks`.
+    """
+    made = []
+    texts = zip(rows["instance_id"], rows["text"], rows[COLUMN], encodings, strict=True)
+    for name, text, marks, encoding in texts:
+        tokens = zip(encoding.ids, encoding.sequence_ids, strict=True)
+        inside = [token not in special and (sequence or 0) == 0 for token, sequence in tokens]
+        spans = [span for span, within in zip(encoding.offsets, inside, strict=True) if within]
+        values = iter(of_tokens(text, check_marks(marks, text, name), spans))
+        made.append([next(values) if within else 0 for within in inside])
+    return made
+
+
+def check_some(name: str, marks: Iterable[Sequence[int]]) -> None:
+    """Raises DatasetError where no text has an impermissible word: nothing could be hidden."""
+    if not any(any(of_text) for of_text in marks):
+        raise DatasetError(
+            f"{name!r}: no text of training has an impermissible word, so there is nothing to hide or to measure: are the "
+            "column and the words the right ones?"
+        )
+
+
+def counts(marks: Iterable[Sequence[int]]) -> dict[str, int]:
+    """How many texts have no impermissible word, and how many with words have no other, in words for people."""
+    none = only = 0
+    for of_text in marks:
+        none += bool(len(of_text)) and not any(of_text)
+        only += bool(len(of_text)) and all(of_text)
+    return {"texts have no impermissible word": none, "texts have impermissible words only": only}

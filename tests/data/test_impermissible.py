@@ -1,0 +1,181 @@
+"""Marks of impermissible words: on texts, on the input positions of every kind of tokenizer, in batches."""
+
+import pytest
+import torch
+
+from attnfaith.data.classifier_text import encode_for_classifier, markers_of
+from attnfaith.data.collation import keep_positions, pad_batch
+from attnfaith.data.impermissible import check_marks, counts, marks_of_words, without
+from attnfaith.data.loading import load_splits
+from attnfaith.data.registry import get_entry
+from attnfaith.data.subwords import adopt_tokenizer
+from attnfaith.data.tokenization import build_tokenizer, by_words, encode
+from attnfaith.errors import DatasetError
+from tests import subword_tokenizers
+
+
+TEXTS = ["Mr. Ray said: she's THE surgeon, he isn't", "he sings"]
+MARKS = [[1, 0, 0, 1, 0, 0, 1, 0], [1, 0]]
+
+
+def rows(texts=TEXTS, marks=MARKS, **columns):
+    from datasets import Dataset
+
+    return Dataset.from_dict(
+        {"instance_id": [f"t/{row}" for row in range(len(texts))], "text": texts, "impermissible": marks, **columns}
+    )
+
+
+def marked_characters(text, marks):
+    return {place for place in range(len(text)) if not text[place].isspace() and marks[len(text[: place + 1].split()) - 1]}
+
+
+@pytest.mark.parametrize("preprocessing", ["whitespace", "words", "default", "imdb", "sst", "characters"])
+def test_words_have_the_marks_of_the_characters_that_they_are_of(preprocessing):
+    encoded = encode(rows(), build_tokenizer(TEXTS, preprocessing=preprocessing))
+    for row in encoded:
+        assert len(row["impermissible"]) == len(row["input_ids"])
+        assert row["impermissible"][0] == row["impermissible"][-1] == 0
+    of_first = [word for word, mark in zip(encoded[0]["tokens"], encoded[0]["impermissible"][1:-1], strict=True) if mark]
+    assert of_first == {
+        "whitespace": ["mr.", "she's", "he"],
+        "imdb": ["mr", "she's", "he"],
+        "sst": ["mr", "she", "s", "he"],
+    }.get(preprocessing, ["mr", ".", "she", "'s", "he"])
+    assert encoded[1]["impermissible"] == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("kind", subword_tokenizers.KINDS)
+@pytest.mark.parametrize("reader", ["ours", "a classifier's"])
+def test_subwords_have_the_marks_of_the_characters_that_they_are_of(kind, reader, tmp_path):
+    from transformers import AutoTokenizer
+
+    texts = ["unglaublich gut, unglaubliche Musik", "gut"]
+    given = rows(texts, [[1, 0, 0, 1], [0]])
+    folder = subword_tokenizers.train(kind, tmp_path, texts=texts)
+    if reader == "ours":
+        tokenizer = adopt_tokenizer(str(folder))
+        encoded = encode(given, tokenizer)
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        encoded = encode_for_classifier(given, tokenizer, max_length=None, markers=markers_of(tokenizer))
+    wanted = marked_characters(texts[0], [1, 0, 0, 1])
+    encoding = tokenizer(texts[0]).encodings[0]
+    markers = markers_of(tokenizer)
+    assert encoded[0]["impermissible"] == [
+        int(token not in markers and not wanted.isdisjoint(range(*span)))
+        for token, span in zip(encoding.ids, encoding.offsets, strict=True)
+    ]
+    assert 0 < sum(encoded[0]["impermissible"]) < len(encoded[0]["tokens"])
+    assert not any(encoded[1]["impermissible"])
+
+
+def test_of_sentences_words_are_marked_and_marks_between_are_not():
+    texts = ["She left. The doctor said he ran."]
+    tokenizer = build_tokenizer(texts, preprocessing="words", hierarchy="sentence")
+    encoded = encode(rows(texts, [[1, 0, 0, 0, 0, 1, 0]]), tokenizer)
+    words = tokenizer.convert_ids_to_tokens(encoded[0]["input_ids"])
+    assert [word for word, mark in zip(words, encoded[0]["impermissible"], strict=True) if mark] == ["she", "he"]
+    assert by_words(encoded)[0]["impermissible"] == encoded[0]["impermissible"]
+
+
+def test_a_second_text_has_no_marks():
+    tokenizer = build_tokenizer(["he ran", "who"], preprocessing="whitespace", pair=True)
+    encoded = encode(rows(["he ran"], [[1, 0]], text_pair=["he"]), tokenizer)
+    assert encoded[0]["impermissible"] == [0, 1, 0, 0, 0, 0, 0]
+
+
+def test_what_is_cut_has_no_marks_left(tmp_path):
+    text, marks = "he ran and he fell", [1, 0, 0, 1, 0]
+    for tokenizer in (
+        build_tokenizer([text], preprocessing="whitespace", max_length=5),
+        adopt_tokenizer(str(subword_tokenizers.train("wordpiece", tmp_path, texts=[text])), max_length=5),
+    ):
+        encoded = encode(rows([text], [marks]), tokenizer)
+        assert encoded[0]["impermissible"] == [0, 1, 0, 0, 0] and len(encoded[0]["input_ids"]) == 5
+
+
+def test_batches_are_padded_and_shortened_with_their_marks():
+    batch = pad_batch(encode(rows(), build_tokenizer(TEXTS, preprocessing="whitespace")).to_list())
+    assert batch["impermissible"].tolist() == [[0, *MARKS[0], 0], [0, 1, 0, 0, *[0] * 6]]
+    stays = batch["attention_mask"].bool()
+    stays[:, 1] = False
+    kept = keep_positions(batch, stays)
+    assert kept["impermissible"].tolist() == [[0, *MARKS[0][1:], 0], [0] * 9]
+    assert kept["impermissible"].dtype == torch.int64
+    with pytest.raises(DatasetError, match="Only 1 of 2 instances have 'impermissible'"):
+        pad_batch([{"input_ids": [1], "impermissible": [0]}, {"input_ids": [1]}])
+
+
+@pytest.mark.parametrize(
+    ("marks", "said"),
+    [
+        ([1], "2 words; 1 values, [1], were given"),
+        ([0, 2], "2 values, [0, 2], were given"),
+        ([0, None], "2 values, [0, None], were given"),
+        ("01", "'01' was given"),
+        (None, "None was given"),
+    ],
+)
+def test_marks_that_are_none(marks, said):
+    with pytest.raises(DatasetError) as refusal:
+        check_marks(marks, "a b", "t/0")
+    assert str(refusal.value).startswith("t/0: impermissible must be one 0 or 1 for each of its ") and said in str(
+        refusal.value
+    )
+
+
+def test_a_list_of_words_marks_texts():
+    assert marks_of_words(["(She said, \"Mr. he's", "HE, she"], ["she", "mr.", "He"]) == [[1, 0, 1, 0], [1, 1]]
+    assert marks_of_words(["a - b"], ["-"]) == [[0, 1, 0]]
+    assert without("he ran home", [1, 0, 0]) == "ran home" and without("he", [1]) == ""
+
+
+def test_texts_without_and_with_nothing_else_are_counted():
+    assert list(counts([[0, 1], [0], [0, 0], [1], [1, 1], []]).values()) == [2, 2]
+
+
+def publish(root, folder, splits=("train", "validation", "test"), rows_of=10, marks=(1, 0, 0)):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    for split in splits:
+        texts = [f"he {split} w{row}" for row in range(rows_of)]
+        labels = [row % 2 for row in range(rows_of)]
+        table = pa.table({"text": texts, "label": labels, "impermissible": [list(marks)] * rows_of})
+        pq.write_table(table, root / folder / f"{split}.parquet")
+
+
+def test_training_is_cut_from_validation_where_there_is_none(tmp_path):
+    publish(tmp_path, "deceptive/occupation-classification", ("validation", "test"))
+    loaded = load_splits("occupation", root=tmp_path)
+    assert {split: len(part) for split, part in loaded.splits.items()} == {"train": 8, "validation": 2, "test": 10}
+    assert {name.split("/")[1] for name in loaded.splits["train"]["instance_id"]} == {"validation"}
+    publish(tmp_path, "deceptive/occupation-classification", ("train",), rows_of=6)
+    loaded = load_splits("occupation", root=tmp_path)
+    assert {split: len(part) for split, part in loaded.splits.items()} == {"train": 6, "validation": 10, "test": 10}
+    publish(tmp_path, "deceptive/pronoun", ("validation", "test"))
+    with pytest.raises(DatasetError, match="'pronoun' has no train split"):
+        load_splits("pronoun", root=tmp_path)
+
+
+def test_texts_without_impermissible_words(tmp_path):
+    publish(tmp_path, "deceptive/pronoun")
+    whole, rest = (load_splits("pronoun", root=tmp_path, impermissible_removed=removed) for removed in (False, True))
+    assert rest.entry.name == "pronoun_permissible" and not rest.entry.impermissible and whole.entry.impermissible
+    assert rest.splits["test"]["text"][:2] == ["test w0", "test w1"] and whole.splits["test"]["text"][0] == "he test w0"
+    assert rest.splits["test"]["instance_id"][:] == whole.splits["test"]["instance_id"][:]
+    assert "impermissible" not in rest.splits["test"].column_names
+    assert "he" not in " ".join(rest.vocabulary_texts).split()
+
+
+def test_refusals_of_data_sets(tmp_path):
+    with pytest.raises(
+        DatasetError, match="'sst' does not say which words are impermissible: take occupation, pronoun, sst_wiki"
+    ):
+        load_splits("sst", root=tmp_path, impermissible_removed=True)
+    publish(tmp_path, "deceptive/pronoun", marks=(0, 0, 0))
+    with pytest.raises(DatasetError, match="'pronoun': no text of training has an impermissible word"):
+        load_splits("pronoun", root=tmp_path)
+    assert get_entry("occupation").permissible.columns.keys() == {"text", "label"}

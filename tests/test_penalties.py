@@ -1,0 +1,359 @@
+"""The penalties of training: by hand, by a second route, in any batch, and where they are undefined."""
+
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics.pairwise import cosine_similarity as sklearn_cosine
+
+from attnfaith.models.projections import project
+from attnfaith.objectives import (
+    HEADS,
+    PENALTIES,
+    Penalties,
+    conicity,
+    drawn_words,
+    impermissible_mass,
+    log_permissible,
+    masked_language_model,
+    permissible_texts,
+    word_tying,
+)
+from attnfaith.objectives.impermissible_mass import FLOOR
+
+
+LENGTHS = (5, 1, 3, 0, 4)
+MARKED = ([0, 1, 0, 0, 1], [0], [1, 1, 1], [], [0, 0, 0, 0])  # both kinds, none, all, no token, none
+
+
+class Settings:
+    """Of a projection, as a configuration holds them."""
+
+    score_scale = None
+    sparsegen_lambda = 0.5
+    entmax_alpha = 1.3
+
+    def __init__(self, projection):
+        self.projection = projection
+
+
+def drawn(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def marked_batch(width=5):
+    """impermissible (B,T) and mask (B,T) of LENGTHS and MARKED; outside the texts impermissible says 1."""
+    mask = torch.arange(width) < torch.tensor(LENGTHS).unsqueeze(1)
+    impermissible = torch.ones(len(LENGTHS), width, dtype=torch.int64)
+    for row, marks in enumerate(MARKED):
+        impermissible[row, : len(marks)] = torch.tensor(marks)
+    return impermissible, mask
+
+
+# -------------------------------------------------------------------------------------------------- impermissible mass
+
+
+def test_two_tokens_by_hand():
+    """Scores 0 and log 3: weights 1/4 and 3/4, of which the second is impermissible."""
+    scores, impermissible = torch.tensor([[0.0, log(3)]]), torch.tensor([[0, 1]])
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    penalty = impermissible_mass(scores.softmax(-1), impermissible, mask)
+    torch.testing.assert_close(penalty, torch.tensor([log(4)]))
+    torch.testing.assert_close(impermissible_mass(scores.softmax(-1), impermissible, mask, scores=scores), penalty)
+
+
+def test_two_heads_by_hand():
+    """Impermissible shares 3/4 and 1/2: nats log 4 and log 2."""
+    attention = torch.tensor([[[0.25, 0.75], [0.5, 0.5]]])
+    mask, impermissible = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
+    torch.testing.assert_close(impermissible_mass(attention, impermissible, mask), torch.tensor([log(8) / 2]))
+    torch.testing.assert_close(impermissible_mass(attention, impermissible, mask, heads="max"), torch.tensor([log(4)]))
+    scores = attention.log() + 7
+    for heads in HEADS:
+        torch.testing.assert_close(
+            impermissible_mass(attention, impermissible, mask, heads=heads, scores=scores),
+            impermissible_mass(attention, impermissible, mask, heads=heads),
+        )
+
+
+def test_the_worst_head_is_that_of_each_text():
+    """The authors' code takes one head of the whole batch, and no text but one learns."""
+    attention = torch.tensor([[[0.9, 0.1], [0.3, 0.7]], [[0.2, 0.8], [0.6, 0.4]]], requires_grad=True)
+    mask, impermissible = torch.ones(2, 2, dtype=torch.bool), torch.tensor([[0, 1], [0, 1]])
+    penalty = impermissible_mass(attention, impermissible, mask, heads="max")
+    torch.testing.assert_close(penalty.detach(), -torch.tensor([0.3, 0.2]).log())
+    (slope,) = torch.autograd.grad(penalty.sum(), attention)
+    assert (slope[0, 1, 0], slope[1, 0, 0]) != (0, 0) and slope[0, 0].eq(0).all() and slope[1, 1].eq(0).all()
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform"])
+def test_the_logarithm_of_what_is_left_by_loops(projection):
+    impermissible, mask = marked_batch()
+    scores = drawn(5, 5, seed=3) / 10
+    attention = project(scores, mask, Settings(projection))
+    expected = []
+    for weights, marks, inside in zip(attention.numpy(), impermissible.numpy(), mask.numpy(), strict=True):
+        mass = sum(w for w, m, i in zip(weights, marks, inside, strict=True) if m and i)
+        tokens = marks[inside]
+        expected.append(-np.log(max(1 - mass, FLOOR)) if 0 < tokens.sum() < len(tokens) else 0.0)
+    assert expected[0] > 0 and expected[1:] == [0.0] * 4
+    np.testing.assert_allclose(impermissible_mass(attention, impermissible, mask), expected, atol=1e-12)
+    if projection == "softmax":
+        stable = impermissible_mass(attention, impermissible, mask, scores=scores)
+        np.testing.assert_allclose(stable, expected, atol=1e-12)
+
+
+def test_texts_that_have_a_choice():
+    impermissible, mask = marked_batch()
+    assert permissible_texts(impermissible, mask).tolist() == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_scores_far_apart_keep_value_and_gradient(dtype):
+    """Weights that are rounded to 1 and 0: the logarithm of their sum would be minus infinity, or cut without gradient."""
+    scores = torch.tensor([[-200.0, 200.0], [200.0, -200.0]], dtype=dtype, requires_grad=True)
+    mask, impermissible = torch.ones(2, 2, dtype=torch.bool), torch.tensor([[0, 1], [0, 1]])
+    penalty = impermissible_mass(scores.softmax(-1), impermissible, mask, scores=scores)
+    assert penalty.dtype == torch.float32 and penalty.tolist() == [400, 0]
+    (slope,) = torch.autograd.grad(penalty.sum(), scores)
+    torch.testing.assert_close(slope, torch.tensor([[-1.0, 1.0], [0.0, 0.0]], dtype=dtype))
+
+
+def test_below_the_floor_there_is_no_gradient():
+    attention = torch.tensor([[FLOOR / 2, 1 - FLOOR / 2]], requires_grad=True)
+    mask, impermissible = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
+    penalty = impermissible_mass(attention, impermissible, mask)
+    torch.testing.assert_close(penalty.detach(), torch.tensor([-log(FLOOR)]))
+    assert torch.autograd.grad(penalty.sum(), attention)[0].eq(0).all()
+    lower = impermissible_mass(attention, impermissible, mask, floor=1e-30)
+    torch.testing.assert_close(torch.autograd.grad(lower.sum(), attention)[0], torch.tensor([[-2 / FLOOR, 0.0]]))
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_gradient_of_the_impermissible_mass(heads):
+    impermissible, mask = marked_batch()
+    scores = drawn(5, 2, 5, seed=4).requires_grad_()
+
+    def penalty(scores):
+        attention = project(scores, mask[:, None], Settings("softmax"))
+        return impermissible_mass(attention, impermissible, mask, heads=heads, scores=scores)
+
+    assert torch.autograd.gradcheck(penalty, scores)
+    (slope,) = torch.autograd.grad(penalty(scores).sum(), scores)
+    assert slope.isfinite().all() and slope[0].ne(0).any() and slope[1:].eq(0).all()
+
+
+def test_unknown_heads():
+    impermissible, mask = marked_batch()
+    with pytest.raises(ValueError, match="heads='worst' is not known; choose one of mean, max"):
+        impermissible_mass(torch.zeros(5, 5), impermissible, mask, heads="worst")
+
+
+# ----------------------------------------------------------------------------------------------------------- diversity
+
+
+def test_conicity_of_two_states_by_hand():
+    """(1, 0) and (0, 1) lie 45 degrees from their mean; so do (1, 0) and (0, -3) from theirs by their own angles."""
+    states = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [5.0, 0.0]], [[-1.0, 0.0], [3.0, 0.0]]])
+    expected = torch.tensor([2**-0.5, 1.0, 1.0])  # opposite states count as alike, by the absolute value
+    torch.testing.assert_close(conicity(states, torch.ones(3, 2, dtype=torch.bool)), expected)
+
+
+def test_conicity_by_loops():
+    mask = marked_batch()[1]
+    states = drawn(5, 5, 7, seed=1)
+    values = conicity(states, mask)
+    assert values.tolist()[1] == 0 and values.tolist()[3] == 0  # one token, and none
+    for row in (0, 2, 4):
+        inside = states[row, : LENGTHS[row]].numpy()
+        expected = np.abs(sklearn_cosine(inside, inside.mean(0, keepdims=True))).mean()
+        np.testing.assert_allclose(values[row], expected, atol=1e-12)
+        assert 0 < expected < 1
+
+
+def test_zero_states_have_no_direction():
+    states = torch.zeros(2, 3, 4)
+    states[1, 0, 0] = 2.0
+    states.requires_grad_()
+    values = conicity(states, torch.ones(2, 3, dtype=torch.bool))
+    torch.testing.assert_close(values.detach(), torch.tensor([0.0, 1 / 3]))
+    assert torch.autograd.grad(values.sum(), states)[0].isfinite().all()
+
+
+def test_gradient_of_conicity():
+    mask = marked_batch()[1]
+    states = drawn(5, 5, 3, seed=5).requires_grad_()
+    assert torch.autograd.gradcheck(lambda states: conicity(states, mask), states)
+    (slope,) = torch.autograd.grad(conicity(states, mask).sum(), states)
+    assert slope[~mask].eq(0).all() and slope[1].eq(0).all() and slope[0].ne(0).all()
+
+
+# ---------------------------------------------------------------------------------------------------------- word tying
+
+
+def test_distances_of_two_tokens_by_hand():
+    states, vectors = torch.tensor([[[3.0, 4.0], [1.0, 1.0]]]), torch.tensor([[[0.0, 0.0], [1.0, 0.0]]])
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    torch.testing.assert_close(word_tying(states, vectors, mask), torch.tensor([13.0]))
+    torch.testing.assert_close(word_tying(states, vectors, mask, "norm"), torch.tensor([3.0]))
+    torch.testing.assert_close(word_tying(states, vectors, mask & torch.tensor([[True, False]])), torch.tensor([25.0]))
+
+
+@pytest.mark.parametrize("distance", ["norm", "squared"])
+def test_distances_by_loops(distance):
+    mask = marked_batch()[1]
+    states, vectors = drawn(5, 5, 7, seed=1), drawn(5, 5, 7, seed=2)
+    power = {"norm": 1, "squared": 2}[distance]
+    expected = [
+        np.mean([np.linalg.norm(states[row, i] - vectors[row, i]) ** power for i in range(n)]) if n else 0.0
+        for row, n in enumerate(LENGTHS)
+    ]
+    np.testing.assert_allclose(word_tying(states, vectors, mask, distance), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("distance", ["norm", "squared"])
+def test_gradient_of_tying_reaches_state_and_vector(distance):
+    mask = marked_batch()[1]
+    states, vectors = (drawn(5, 5, 3, seed=seed).requires_grad_() for seed in (6, 7))
+    assert torch.autograd.gradcheck(lambda h, e: word_tying(h, e, mask, distance), (states, vectors))
+    slopes = torch.autograd.grad(word_tying(states, vectors, mask, distance).sum(), (states, vectors))
+    torch.testing.assert_close(slopes[0], -slopes[1])
+    assert slopes[0][~mask].eq(0).all() and slopes[0][mask].ne(0).all()
+
+
+def test_tied_states_have_a_gradient_of_zero():
+    states = torch.ones(1, 2, 3, requires_grad=True)
+    penalty = word_tying(states, torch.ones(1, 2, 3), torch.ones(1, 2, dtype=torch.bool), "norm")
+    assert penalty.item() == 0 and torch.autograd.grad(penalty.sum(), states)[0].eq(0).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "distance", "message"),
+    [
+        (3, "cubed", "distance='cubed' is not known; choose one of norm, squared"),
+        (
+            4,
+            "norm",
+            "a state of 3 numbers with a word vector of 4: set model.hidden_size to 4, or model.embedding_size to 3",
+        ),
+    ],
+)
+def test_what_cannot_be_tied(size, distance, message):
+    with pytest.raises(ValueError, match=message):
+        word_tying(torch.zeros(1, 2, 3), torch.zeros(1, 2, size), torch.ones(1, 2, dtype=torch.bool), distance)
+
+
+# ------------------------------------------------------------------------------------------------ masked language model
+
+
+def test_a_masked_word_by_hand():
+    """Two words of three: p = 1/2 of the first, 1/4 of the second; the second text has none masked."""
+    logits = torch.tensor([[2.0, 1.0, 1.0], [1.0, 1.0, 2.0]]).log()
+    words, masked = torch.tensor([[0, 1, 2], [0, 0, 0]]), torch.tensor([[True, True, False], [False] * 3])
+    penalty = masked_language_model(logits, words, masked)
+    torch.testing.assert_close(penalty, torch.tensor([(log(2) + log(4)) / 2, 0.0]))
+
+
+def test_masked_words_by_loops():
+    masked = marked_batch()[1] & (drawn(5, 5, seed=8) > 0)
+    words = torch.arange(25).reshape(5, 5) % 6
+    logits = drawn(int(masked.sum()), 6, seed=9)
+    probs = iter(np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True))
+    expected = np.zeros(5)
+    for row in range(5):
+        told = [next(probs)[words[row, place]] for place in range(5) if masked[row, place]]
+        expected[row] = -np.mean(np.log(told)) if told else 0
+    assert (expected > 0).sum() >= 3
+    np.testing.assert_allclose(masked_language_model(logits, words, masked), expected, rtol=1e-5)
+
+
+def test_nothing_masked_leaves_a_gradient_of_zero():
+    """A process whose texts have no masked word takes part in the exchange of gradients all the same."""
+    logits = torch.zeros(0, 6, requires_grad=True)
+    penalty = masked_language_model(logits, torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 3, dtype=torch.bool))
+    assert penalty.tolist() == [0, 0] and torch.autograd.grad(penalty.sum(), logits)[0].shape == (0, 6)
+
+
+def test_which_words_are_masked_is_the_texts_own():
+    ids = torch.arange(1, 121).reshape(2, 60)
+    present, words = torch.ones_like(ids), torch.ones_like(ids, dtype=torch.bool)
+    words[:, 0] = False
+    masked = drawn_words(ids, present, words, 0.3, seed=1, step=5)
+    assert not masked[:, 0].any() and 20 < int(masked.sum()) < 55
+    swapped = drawn_words(ids.flip(0), present, words, 0.3, seed=1, step=5)
+    assert swapped.flip(0).equal(masked)
+    padded = [torch.nn.functional.pad(values[:1], (0, 7)) for values in (ids, present, words)]
+    assert drawn_words(*padded, 0.3, seed=1, step=5)[:, :60].equal(masked[:1])
+    for other in ({"seed": 2, "step": 5}, {"seed": 1, "step": 6}):
+        assert not drawn_words(ids, present, words, 0.3, **other).equal(masked)
+    assert drawn_words(ids, present, words, 1.0, seed=1, step=5).equal(words)
+    assert words[:, 1:].all() and not words[:, 0].any()  # not written into
+
+
+# --------------------------------------------------------------------------------------------------------- any of them
+
+
+@pytest.mark.parametrize("name", ["mass", "stable mass", "heads", "conicity", "norm", "squared", "words"])
+def test_a_text_has_its_penalty_in_any_batch(name):
+    """In another order, with more padding, and alone."""
+    impermissible, mask = marked_batch()
+    scores, heads, states, vectors = drawn(5, 5, seed=1), drawn(5, 2, 5, seed=2), drawn(5, 5, 4), drawn(5, 5, 4, seed=3)
+    words, lines = torch.arange(25).reshape(5, 5) % 6, drawn(5, 5, 6, seed=4)
+    masked = mask & (scores > -1)
+
+    def penalty(rows, padding):
+        def cut(values, axis=1):
+            values = values[rows]
+            shape = list(values.shape)
+            shape[axis] = padding
+            return torch.cat([values, torch.full(shape, 3, dtype=values.dtype)], axis)
+
+        inside = torch.nn.functional.pad(mask[rows], (0, padding))
+        marks = cut(impermissible)
+        one, many = (project(cut(z, z.dim() - 1), inside[:, None] if z.dim() == 3 else inside, Settings("softmax"))
+                     for z in (scores, heads))  # fmt: skip
+        hidden = torch.nn.functional.pad(masked[rows], (0, padding))
+        return {
+            "mass": lambda: impermissible_mass(one, marks, inside),
+            "stable mass": lambda: impermissible_mass(one, marks, inside, scores=cut(scores)),
+            "heads": lambda: impermissible_mass(many, marks, inside, heads="max"),
+            "conicity": lambda: conicity(cut(states), inside),
+            "norm": lambda: word_tying(cut(states), cut(vectors), inside, "norm"),
+            "squared": lambda: word_tying(cut(states), cut(vectors), inside),
+            "words": lambda: masked_language_model(cut(lines)[hidden], cut(words), hidden),
+        }[name]()
+
+    whole = penalty(torch.arange(5), 0)
+    assert whole.shape == (5,) and whole[0] > 0 and whole.isfinite().all()
+    order = torch.tensor([3, 0, 4, 2, 1])
+    torch.testing.assert_close(penalty(order, 3), whole[order])
+    for row in range(5):
+        torch.testing.assert_close(penalty(torch.tensor([row]), 2), whole[row : row + 1])
+
+
+def test_the_logarithm_has_the_shape_of_the_heads():
+    impermissible, mask = marked_batch()
+    attention = project(drawn(5, 3, 5), mask[:, None], Settings("sparsemax"))
+    assert log_permissible(attention, impermissible, mask).shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        *(({name: value}, rf"penalties.{name}={value} must be a finite number from 0 on")
+          for name, value in zip(PENALTIES, (-0.1, -1.0, float("inf"), float("nan")), strict=True)),
+        ({"masked_share": 0.0}, "penalties.masked_share=0.0 must be above 0 and at most 1"),
+        ({"masked_share": 1.5}, "penalties.masked_share=1.5 must be above 0 and at most 1"),
+        ({"impermissible_heads": "min"}, "penalties.impermissible_heads='min' is not known; choose one of mean, max"),
+        ({"word_tying_distance": "l1"}, "penalties.word_tying_distance='l1' is not known; choose one of norm, squared"),
+    ],
+)  # fmt: skip
+def test_wrong_penalties(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Penalties(**fields)
+
+
+def test_those_that_are_taken():
+    assert Penalties().taken == {}
+    assert Penalties(diversity=0.5, word_tying=2).taken == {"diversity": 0.5, "word_tying": 2}
