@@ -263,7 +263,7 @@ def _row(name, peer, ours, theirs, definition, how, texts, length, peers) -> dic
     return {
         "measure": name,
         "peer": peer,
-        "tokens": "those of the texts" if length is None else length,
+        "tokens": "those of the texts" if length is None else str(length),
         "texts": len(texts),
         "largest_difference": max(differences),
         "largest_value": max(sizes),
