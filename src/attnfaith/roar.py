@@ -39,6 +39,7 @@ from attnfaith.experiments.rationale_erasure import rationales
 from attnfaith.files import write_atomically
 from attnfaith.measurement import load_producers, measure, producers, scores_by_measure
 from attnfaith.metrics.classification import classification_scores
+from attnfaith.objectives import Penalties
 from attnfaith.outputs import digest_data, digest_model
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.training import make_trainer
@@ -188,7 +189,7 @@ def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, fl
     """Train a fresh model of the recipe on encoded splits; its scores on the test split."""
     columns = [
         name
-        for name in ("input_ids", "token_type_ids", "candidates", "labels", "length")
+        for name in ("input_ids", "token_type_ids", "candidates", "labels", "length", "impermissible")
         if name in splits["train"].column_names
     ]
     rows = {split: part.select_columns(columns) for split, part in splits.items()}
@@ -212,6 +213,7 @@ def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, fl
             amsgrad=section.amsgrad,
             attention_learning_rate_factor=section.attention_learning_rate_factor,
             random_erasure=section.random_erasure,
+            penalties=Penalties(**recipe.penalties.stated),
         )
         trainer.train()
         predicted = trainer.predict(rows["test"])

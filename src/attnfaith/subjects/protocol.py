@@ -4,7 +4,7 @@ Shapes: B instances, L input positions, T places of attention, C classes, K atte
 V vocabulary.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -25,7 +25,8 @@ CAPABILITIES = {
     "weighted sums": "what its attention weighs is known, and that nothing else is made of attention: states, or attention "
     "maps",
     "stacked maps": "its maps are over one text, each over what the layer before gave, so that they can be multiplied: read",
-    "weighed vectors": "its attention weighs vectors, which it gives: summands",
+    "weighed vectors": "its attention weighs vectors, which it gives: summands, value_norms",
+    "token states": "it has a state of each place of attention, which it gives: token_states, depth",
     "layer states": "its layers are a chain of modules over one text, which can be read and be given other states: layers, "
     "each_layer",
     "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers, parts",
@@ -55,7 +56,13 @@ MARKED = ("impermissible",)
 TEXTS = ("text", "text_pair")
 """What a batch holds of each instance where its texts are known."""
 
-COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced")
+SHARED = ("logits", "without", "slopes", "map_products")
+"""What measures of one batch share, see `Batch.once`."""
+
+COMPUTED = (
+    *("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced"),
+    *SHARED,
+)
 """What a subject or a producer keeps in a batch, so that it is made once."""
 
 
@@ -119,6 +126,13 @@ class Batch(dict):
             batch["label"] = [None] * len(ids) if labels is None else labels.tolist()
         batch.owner = subject
         return batch
+
+    def once(self, name: str, key: Hashable, make: Callable):
+        """make(), or what it gave for this key before: one of SHARED, which goes when the batch goes."""
+        made = self.setdefault(name, {})
+        if key not in made:
+            made[key] = make()
+        return made[key]
 
     def take(self, rows: torch.Tensor, length: int | None = None) -> "Batch":
         """The instances `rows` (n,), cut to the first `length` input positions; an instance may come more than once."""
@@ -224,6 +238,18 @@ class Subject(Protocol):
         other sums.
         """
 
+    def value_norms(self, batch: Batch) -> torch.Tensor:
+        """(B,N,T): the lengths of the vectors that N sums of attention weigh, weights aside; 0 where there is no such vector
+        ("weighed vectors"). Of a stack of layers markers have some too.
+        """
+
+    depth: int  # how many layers have states ("token states")
+
+    def token_states(self, batch: Batch, layer: int) -> torch.Tensor:
+        """(B,T,H): the states of the places of attention that a layer gives, by its number from 0 on ("token states"); what
+        stands where nothing is attendable says nothing.
+        """
+
     def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """The texts without the characters of the input positions that do not stay (B,L), tokenised anew ("texts")."""
 
@@ -244,6 +270,12 @@ class Subject(Protocol):
 
     def check_rules(self, inputs: str) -> None:
         """Raises SubjectError for a model that has a part which the rules are not for ("backward rules")."""
+
+
+def whole_logits(subject: Subject, batch: Batch) -> torch.Tensor:
+    """Logits (B,C) of the texts as they are, without gradient; kept in the batch."""
+    with torch.no_grad():
+        return batch.once("logits", "whole", lambda: subject.predict(batch))
 
 
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:
