@@ -52,6 +52,7 @@ $(VENV)/.docs: $(READY)
 benchmark: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark.py
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_saliency.py
+	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_stacks.py
 
 clean:
 	rm -rf $(VENV) runs build/docs .conformance

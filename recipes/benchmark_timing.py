@@ -19,9 +19,9 @@ def take_turns(sides, repeats):
     return [statistics.median(times) for times in turns(sides, repeats)]
 
 
-def turns(sides, repeats):
-    """CPU seconds of every call of some functions, called in turn after one call each to warm up."""
-    for call in sides:
+def turns(sides, repeats, warm=True):
+    """CPU seconds of every call of some functions, called in turn; warm: after one call each to warm up."""
+    for call in sides if warm else ():
         call()
     spent = [[] for _ in sides]
     for _ in range(repeats):

@@ -16,6 +16,7 @@ from attnfaith import cli, hub
 exec(sys.argv[1])
 gc.collect()
 gc.freeze()  # else every child looks at all that was imported, and gets a copy of it
+gc.set_threshold(50_000, 20, 20)  # as in conftest.py
 print("ready", flush=True)
 for line in sys.stdin:
     job = json.loads(line)

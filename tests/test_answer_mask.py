@@ -31,6 +31,8 @@ OPTIONS = {  # of producers that take long with their own
     "kernel_shap": {"samples": 32},
     "lime": {"samples": 32},
     "integrated_gradients": {"max_steps": 60},
+    "aopc_limits": {"exact_tokens": 6, "beam": 2},
+    "weight_aopc_limits": {"exact_tokens": 6, "beam": 2},
 }
 CHOICES = ("adversary_search_attention", "adversary_search_probs")  # steps in float32, whose rounding differs
 

@@ -931,7 +931,7 @@ def test_a_file_that_changes_while_it_is_pushed(run, owner):
 @pytest.mark.slow
 def test_a_push_that_is_killed(run, owner):
     """At twenty moments, each soon after one of its requests: each repository is whole or as it was; run again, it is
-    complete, and the same every time.
+    complete, and the same every time. Another push sends nothing, as is seen after every fifth.
     """
     assert owner.push(run, "--name", "whole") == 0
     count = len(owner.requests())
@@ -956,9 +956,10 @@ def test_a_push_that_is_killed(run, owner):
         cut.add((bool(held), shard in records))
         assert owner.push(run, "--name", name) == 0, owner.output
         assert owner.files("model", name) == expected
-        before = len(owner.requests())
-        assert owner.push(run, "--name", name) == 0
-        assert {request.method for request in owner.requests()[before:]} <= {"GET", "HEAD"}
+        if number % 5 == 4:
+            before = len(owner.requests())
+            assert owner.push(run, "--name", name) == 0
+            assert {request.method for request in owner.requests()[before:]} <= {"GET", "HEAD"}
     names = ["whole", *(f"killed-{number}" for number in range(20))]
     assert sorted(json.loads(owner.server.read("dataset", f"{owner.name}/{hub.RECORDS}", "cells.json"))) == sorted(names)
     assert read_table(owner, "performance").column("checkpoint").to_pylist() == sorted(f"{owner.name}/{n}" for n in names)

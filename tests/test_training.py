@@ -107,6 +107,13 @@ def test_a_seed_decides(make, strategy):
         assert moved(trained(5), first) > 1e-4
 
 
+def test_lengths_are_read_once(make):
+    """Not text by text in each epoch, which would take longer than the training of a small model."""
+    trainer = make(train_sampling_strategy="group_by_length")
+    lengths = trainer._get_train_sampler().lengths
+    assert type(lengths) is list and lengths == list(trainer.train_dataset["length"])
+
+
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_accumulated_gradients_are_those_of_one_batch(make, reduction):
     options = {"loss_reduction": reduction, "balance_classes": False}

@@ -244,6 +244,7 @@ def main(executable: str, place: str, *more: str) -> None:
     assert len(threads - {"jemalloc_bg_thd"}) == 1, threads  # which a fork stops and starts anew
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)  # as in conftest.py
     parent = Parent(executable, place)
     print("ready", flush=True)
     if program := parent.serve():

@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 TIMEOUT = 600  # seconds of a cell
+PATIENCE = 120  # seconds for what a cell prints to come; after 4, nbclient's own, a busy machine loses it without a word
 
 
 def notebooks() -> list[Path]:
@@ -25,7 +26,8 @@ def carried_out(path: Path, folder: Path) -> NotebookNode:
     Raises CellExecutionError where a cell fails.
     """
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, timeout=TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    given = {"timeout": TIMEOUT, "iopub_timeout": PATIENCE, "kernel_name": "python3"}
+    client = NotebookClient(notebook, **given, resources={"metadata": {"path": str(folder)}})
     commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     quiet = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
     client.execute(env={**os.environ, "PATH": commands, **quiet})

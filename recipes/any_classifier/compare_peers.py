@@ -1,17 +1,22 @@
 """Measures of this package beside other libraries' own code: the same fine-tuned model, the same texts.
 
-    python recipes/any_classifier/compare_peers.py MODEL TEXTS.parquet OUTPUT.csv [--texts 40] [--lengths 32 128]
+    python recipes/any_classifier/compare_peers.py MODEL TEXTS.parquet [--texts 20] [--lengths 32 128] [--long 3]
 
 Where two definitions are the same the values are compared; where they are not, `definition` says how they differ and the
 difference is that to the peer's definition worked out from gradients. Times are CPU seconds of one thread, the median over
-texts, each peer beside ours in turn; `forward` is one reading of the text. The peers are not requirements of this package:
-install captum, interpreto, explainkit and autoLRP by hand, those that are missing are left out and said so.
+texts, each peer beside ours in turn; `forward` is one reading of the text. Every side gets the model as it is loaded by
+default, but autoLRP, which needs it with eager attention. The peers are not requirements of this package: install captum,
+interpreto, explainkit and autoLRP by hand, those that are missing are left out and said so. The table is written beside this
+script, as peers.csv and peers.md, or where --output says.
 """
 
 import argparse
+import copy
 import functools
+import importlib.metadata
 import importlib.util
 import statistics
+import sys
 import time
 from pathlib import Path
 
@@ -21,12 +26,21 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from attnfaith.catalogue import named
-from attnfaith.files import write_atomically
 from attnfaith.measurement import load_producers
 from attnfaith.subjects import SelfAttention
 
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmark_timing import machine, save  # noqa: E402
+
+
 STEPS = 20  # of integrated gradients, in every library
+PEERS = ("interpreto", "captum", "autolrp", "explainkit")
+SAID = (
+    "CPU time of one thread, the median over texts, each side in turn. {machine}; transformers {transformers}; {peers}. "
+    "Model: {model}. {texts} texts as they are, and {long} of each length, made of their words. Integrated gradients have "
+    "{steps} points in every library."
+)
 
 
 def scores_of(subject, name, text, **options):
@@ -39,7 +53,7 @@ def scores_of(subject, name, text, **options):
 class Peers:
     """The other libraries' ways to the same numbers; each takes a text and gives a score for each token of it.
 
-    model: in eval mode, with eager attention. tokenizer: its own.
+    model: in eval mode. tokenizer: its own.
     """
 
     def __init__(self, model, tokenizer):
@@ -112,14 +126,20 @@ class Peers:
         same = [number for number, span in enumerate(tokens) if span in said]
         return same, np.array([said[tokens[number]] for number in same], np.float64)
 
+    @functools.cached_property
+    def _eager(self):
+        model = copy.deepcopy(self.model)
+        model.set_attn_implementation("eager")
+        return model
+
     def autolrp(self, text):
         import autolrp
 
-        given = self.given(text)
-        embedded = self.model.get_input_embeddings()(given["input_ids"]).detach()
+        model, given = self._eager, self.given(text)
+        embedded = model.get_input_embeddings()(given["input_ids"]).detach()
         inputs = autolrp.tensor(embedded)
         rest = {name: values for name, values in given.items() if name != "input_ids"}
-        logits = self.model(inputs_embeds=inputs, **rest).logits
+        logits = model(inputs_embeds=inputs, **rest).logits
         logits[0, int(logits.argmax())].lrp(config=autolrp.LRPConfig(rule={**autolrp.BASE, **autolrp.ATTNLRP}))
         return inputs.relevance.sum(-1)[0][self.inside(text)].detach().double().numpy()
 
@@ -166,7 +186,15 @@ def rows(peers: Peers, subject):
             "theirs: the same mean at each step, trapezoids; ours: the sum, midpoints",
         ),
         ("integrated_gradients", "captum", gradients, peers.captum, None, ""),
-        ("attn_lrp", "autolrp", functools.partial(ours, "attn_lrp", inputs="table"), peers.autolrp, None, ""),
+        (
+            "attn_lrp",
+            "autolrp",
+            functools.partial(ours, "attn_lrp", inputs="table"),
+            peers.autolrp,
+            None,
+            "theirs: what a layer norm gives has the relevance of what it reads, unchanged; ours: a norm is linear, its "
+            "spread held",
+        ),
         (
             "occlusion",
             "explainkit",
@@ -184,20 +212,29 @@ def timed(call, *given):
     return value, time.process_time() - start
 
 
-def compare(model: str, texts: list[str], lengths: list[int]) -> pd.DataFrame:
-    classifier = AutoModelForSequenceClassification.from_pretrained(model, attn_implementation="eager").eval()
+def compare(model: str, texts: list[str], lengths: list[int], long: int) -> list[dict]:
+    """One row for each measure, peer and length; `long` texts of each length that is given."""
+    classifier = AutoModelForSequenceClassification.from_pretrained(model).eval()
     tokenizer = AutoTokenizer.from_pretrained(model)
     subject, peers = SelfAttention(classifier, tokenizer), Peers(classifier, tokenizer)
     made = []
     for length in (None, *lengths):
-        chosen = texts if length is None else [_of_length(texts, tokenizer, length, number) for number in range(5)]
+        chosen = texts if length is None else [_of_length(texts, tokenizer, length, number) for number in range(long)]
         for name, peer, ours, theirs, definition, how in rows(peers, subject):
             if importlib.util.find_spec(peer) is None:
                 made.append({"measure": name, "peer": peer, "definition": "not installed"})
                 continue
+            if length is None:
+                ours(chosen[0]), theirs(chosen[0])  # what is made once is not timed
             made.append(_row(name, peer, ours, theirs, definition, how, chosen, length, peers))
             print(made[-1], flush=True)
-    return pd.DataFrame(made)
+    return made
+
+
+def versions() -> str:
+    """The peers that are installed, with their versions, in one line."""
+    installed = [name for name in PEERS if importlib.util.find_spec(name) is not None]
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in installed) or "no peer is installed"
 
 
 def _of_length(texts, tokenizer, length, number):
@@ -208,7 +245,7 @@ def _of_length(texts, tokenizer, length, number):
 
 
 def _row(name, peer, ours, theirs, definition, how, texts, length, peers) -> dict:
-    differences, times = [], {"ours": [], "theirs": [], "forward": []}
+    differences, sizes, times = [], [], {"ours": [], "theirs": [], "forward": []}
     for text in texts:
         value, spent = timed(ours, text)
         times["ours"].append(spent)
@@ -221,18 +258,19 @@ def _row(name, peer, ours, theirs, definition, how, texts, length, peers) -> dic
             reference = reference[same]
         other = other[peers.inside(text).numpy()] if len(other) > len(reference) else other
         differences.append(float(np.abs(other - reference).max(initial=0)))
+        sizes.append(float(np.abs(reference).max(initial=0)))
     median = {key: statistics.median(values) for key, values in times.items()}
     return {
         "measure": name,
         "peer": peer,
-        "tokens": "those of the texts" if length is None else length,
+        "tokens": "those of the texts" if length is None else str(length),
         "texts": len(texts),
-        "compared": len(differences),
-        "largest difference": max(differences, default=float("nan")),
-        "ours, ms": 1000 * median["ours"],
-        "theirs, ms": 1000 * median["theirs"],
-        "theirs / ours": median["theirs"] / median["ours"],
-        "ours / forward": median["ours"] / median["forward"],
+        "largest_difference": max(differences),
+        "largest_value": max(sizes),
+        "ours_ms": 1000 * median["ours"],
+        "theirs_ms": 1000 * median["theirs"],
+        "times_faster": median["theirs"] / median["ours"],
+        "forward_passes": median["ours"] / median["forward"],
         "definition": how,
     }
 
@@ -241,15 +279,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model", help="folder or name of a fine-tuned classifier")
     parser.add_argument("data", help="parquet file with a column text")
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--texts", type=int, default=40)
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "peers", help="without ending")
+    parser.add_argument("--texts", type=int, default=20)
     parser.add_argument("--lengths", type=int, nargs="*", default=[32, 128])
+    parser.add_argument("--long", type=int, default=3, help="texts of each of these lengths")
+    parser.add_argument("--named", help="what the table calls the model; the name of its folder by default")
     known = parser.parse_args()
     torch.set_num_threads(1)
     frame = pd.read_parquet(known.data)
     texts = frame["text"].sample(known.texts, random_state=0).tolist()
-    made = compare(known.model, texts, known.lengths)
-    write_atomically(known.output, made.to_csv(index=False))
+    made = compare(known.model, texts, known.lengths, known.long)
+    said = {"machine": machine(), "transformers": importlib.metadata.version("transformers"), "peers": versions()}
+    said |= {"model": known.named or Path(known.model).name, "texts": len(texts), "long": known.long, "steps": STEPS}
+    save(made, known.output, SAID.format(**said))
 
 
 if __name__ == "__main__":

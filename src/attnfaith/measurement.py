@@ -23,7 +23,7 @@ from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError, DatasetError
 from attnfaith.files import write_atomically
 from attnfaith.outputs import KEPT, digest_attention, digest_data
-from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of
+from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of, whole_logits
 from attnfaith.subjects.parts import marked_places
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
 
@@ -386,7 +386,7 @@ def _measure_batch(
         weights = np.concatenate([np.asarray(given[name], np.float32) for name in rows["instance_id"]])
         batch["attention"] = torch.zeros(mask.shape, device=mask.device)
         batch["attention"][mask] = torch.from_numpy(weights).to(mask.device)
-    probs = subject.predict(batch).double().softmax(-1).cpu().numpy()
+    probs = whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
     columns = {

@@ -1,10 +1,13 @@
 """Intervals and tests: how far a number can be trusted, and whether a difference is more than chance."""
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 
 EXACT_PAIRS = 13  # up to 2^13 patterns of signs are all tried
@@ -290,6 +293,19 @@ def percentile_interval(draws: np.ndarray, *, defined: float = 0.0) -> tuple[np.
     return low, high
 
 
+def drawn_p_values(draws: np.ndarray) -> np.ndarray:
+    """Two-sided p-values [...] of 0 by draws [..., D] of a bootstrap: twice the share of them on the rarer side of 0, both
+    sides counting 0 itself and the observed value (Davison & Hinkley 1997, 4.2); at least 2 / (D + 1). Draws that are not
+    finite are left out.
+
+    >>> drawn_p_values(np.array([[0.5, 1.0, 2.0], [-1.0, 0.5, 1.0]])).tolist()
+    [0.5, 1.0]
+    """
+    known = np.isfinite(draws)
+    rarer = np.minimum((known & (draws <= 0)).sum(axis=-1), (known & (draws >= 0)).sum(axis=-1))
+    return np.minimum(1, 2 * (1 + rarer) / (1 + known.sum(axis=-1)))
+
+
 @dataclass(frozen=True, eq=False)
 class Panel:
     """One number per text of models trained from several seeds, at several levels of what is varied, and the interval of its
@@ -362,12 +378,8 @@ class Panel:
         return np.where(few, np.nan, low), np.where(few, np.nan, high)
 
     def p_values(self) -> np.ndarray:
-        """Two-sided p-values [X] of a mean of 0, by the draws: twice the share of them on the rarer side of 0, both sides
-        counting 0 itself and the observed mean (Davison & Hinkley 1997, 4.2); at least 2 / (D + 1). NaN below two values.
-        """
-        draws, known = self.draws, np.isfinite(self.draws)
-        rarer = np.minimum((known & (draws <= 0)).sum(axis=1), (known & (draws >= 0)).sum(axis=1))
-        return np.where(self.n < 2, np.nan, np.minimum(1, 2 * (1 + rarer) / (1 + known.sum(axis=1))))
+        """Two-sided p-values [X] of a mean of 0, see `drawn_p_values`. NaN below two values."""
+        return np.where(self.n < 2, np.nan, drawn_p_values(self.draws))
 
     def minus(self, other: "Panel") -> "Panel":
         """The difference of each text in each seed; undefined where one of the two is."""
@@ -377,6 +389,55 @@ class Panel:
         """This panel where the other has values too: what is compared rests on the same texts."""
         both = self.held & other.held
         return replace(self, values=np.where(both & ~np.isnan(other.values), self.values, np.nan), held=both)
+
+
+class Estimate(NamedTuple):
+    """A number, its 95 % interval, and the two-sided p-value of what it would be by chance."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+
+
+LEVEL, LEAST_P = 0.05, 1e-12
+UNKNOWN = Estimate(np.nan, np.nan, np.nan, np.nan)
+
+
+def over_seeds_and_texts(
+    by_seed: np.ndarray, left_out: np.ndarray, *, chance: float = 0.0, bounds: tuple[float, float] = (-np.inf, np.inf)
+) -> Estimate:
+    """The mean over seeds of a number of each model, and how far it can be trusted for another seed and other texts.
+
+    by_seed [S]: the number of the model of each seed, without NaN. left_out [N]: the mean over seeds when one text is left
+    out, for each text. chance: the number where there is nothing. bounds: ends of its range, which cut the interval.
+
+    Two standard errors: of a mean over S seeds, from the spread of by_seed, and over texts, by the jackknife (Efron & Stein
+    1981), which holds the seeds. What a text adds in one seed alone is in both. Half the interval is the root of the sum of
+    squares of the two, each times its own quantile of Student's t, with S - 1 and N - 1 degrees of freedom (Howe 1974): with
+    one t for both, of Welch's degrees of freedom, or with a bootstrap of few seeds, more nulls than stated are called a
+    difference. It is as wide as an interval of seeds alone where these differ more than texts do, which is wide for three.
+    p_value: the level at which the interval reaches chance, at least LEAST_P. Of one seed both are over texts only, and
+    speak of that model. Nothing random enters. All NaN without a seed, or below two texts.
+    """
+    seeds, texts = len(by_seed), len(left_out)
+    if seeds < 1 or texts < 2:
+        return UNKNOWN
+    value = float(np.mean(by_seed))
+    errors = [(texts - 1, np.std(left_out) * np.sqrt(texts - 1))]
+    if seeds > 1:
+        errors.append((seeds - 1, np.std(by_seed, ddof=1) / np.sqrt(seeds)))
+
+    def reach(level: float) -> float:
+        return math.hypot(*(stdtrit(freedom, level / 2) * error for freedom, error in errors))
+
+    low, high = np.clip((value - reach(LEVEL), value + reach(LEVEL)), *bounds)
+    gap = max(0.0, abs(value - chance) - 1e-12)  # what differs by rounding only is equal
+    least, most = math.log(LEAST_P), 0.0
+    for _ in range(40):  # halves what is left between two levels
+        middle = (least + most) / 2
+        least, most = (middle, most) if reach(math.exp(middle)) >= gap else (least, middle)
+    return Estimate(value, float(low), float(high), math.exp(most))
 
 
 def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:

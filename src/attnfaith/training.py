@@ -131,8 +131,10 @@ class AttentionTrainer(PenalisedTrainer):
 
     def _get_train_sampler(self, train_dataset=None):
         sampler = super()._get_train_sampler(train_dataset)
-        if self.args.world_size > 1 and isinstance(sampler, LengthGroupedSampler):
-            return SharedOrder(sampler, self.args.seed)
+        if isinstance(sampler, LengthGroupedSampler):
+            sampler.lengths = sampler.lengths[:]  # a column gives each number as slowly as a row of the data set
+            if self.args.world_size > 1:
+                return SharedOrder(sampler, self.args.seed)
         return sampler
 
     def create_optimizer(self, model=None):
@@ -394,7 +396,7 @@ def make_trainer(
     names = ADVERSARY_SCORES if adversarial else tuple(penalties.taken)
     weights, hierarchy = None, getattr(model.config, "hierarchy", "none")
     if options.pop("balance_classes", True) and not adversarial:
-        weights = balancing_weights(torch.tensor(train["labels"]), model.config.num_labels)
+        weights = balancing_weights(torch.tensor(train["labels"][:]), model.config.num_labels)
     return TRAINERS[objective](
         model=model,
         args=arguments,

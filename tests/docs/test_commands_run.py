@@ -10,7 +10,7 @@ from tests.docs.documents import ROOT, blocks
 
 SMALL = [
     "--data.arguments.sizes",
-    "{train: 80, validation: 20, test: 20}",
+    "{train: 48, validation: 12, test: 12}",
     "--model.embedding_size",
     "8",
     "--model.hidden_size",
@@ -20,7 +20,7 @@ SMALL = [
 ]
 PAGES = {
     "docs/start.md": {"train", "measure", "report", "show"},
-    "docs/how_to/command_line.md": {"list", "train", "show", "compare", "table", "completion"},
+    "docs/how_to/command_line.md": {"list", "train", "show", "compare", "table", "survey", "completion"},
     "docs/how_to/measure.md": {"measure", "report", "eraser", "roar"},
     "docs/how_to/interventions.md": {"measure", "report"},
 }

@@ -7,6 +7,7 @@ import notebooks
 import pytest
 
 from tests.docs.test_numbers import untied
+from tests.figures import IN_A_PROCESS
 
 
 NOTEBOOKS = notebooks.notebooks()
@@ -33,11 +34,12 @@ def test_results_are_not_kept(path):
 
 @pytest.fixture
 def warm(warm_attnfaith, tmp_path, monkeypatch):
-    """Kernels, and the commands that they find, start at once."""
+    """Kernels, and the commands that they find, start at once; a run's report has few figures, which no notebook shows."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "python").symlink_to(warm_attnfaith)
-    (programs / "attnfaith").write_text(f'#!/bin/sh\nexec {warm_attnfaith} -m attnfaith "$@"\n')
+    (programs / "command.py").write_text(f"{IN_A_PROCESS}from attnfaith import cli\nsys.exit(cli.main())\n")
+    (programs / "attnfaith").write_text(f'#!/bin/sh\nexec {warm_attnfaith} {programs}/command.py "$@"\n')
     (programs / "attnfaith").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(programs / "python"))
 

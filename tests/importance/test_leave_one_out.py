@@ -17,8 +17,9 @@ TOKENS, HIDDEN, REPROJECTED = leave_one_out.COLUMNS
 MARK = 4  # between sentences
 
 
-def close(found, expected, atol=2e-6):
-    torch.testing.assert_close(torch.as_tensor(found).double(), torch.as_tensor(expected).double(), atol=atol, rtol=0)
+def close(found, expected, atol=2e-6, of=""):
+    values, wanted = (torch.as_tensor(one).double() for one in (found, expected))
+    torch.testing.assert_close(values, wanted, atol=atol, rtol=0, msg=lambda said: f"{of}: {said}")
 
 
 def inputs(batch):
@@ -181,19 +182,19 @@ def test_a_text_of_one_token_leaves_the_bias(tiny_model, tiny_rows, tiny_batch):
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
-@pytest.mark.parametrize("limit", [1, 7, 40])
-def test_long_texts_are_taken_in_parts(encoder, query, readout, limit, tiny_model, tiny_rows, tiny_batch, monkeypatch):
+def test_long_texts_are_taken_in_parts(encoder, query, readout, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model = tiny_model(encoder=encoder, query=query, readout=readout, projection="sparsemax")
     batch = tiny_batch(tiny_rows([13, 13, 2, 5, 13, 0], pair=query == "text"))
     whole = leave_one_out.measure(model, batch)
-    for module in (removal, _removal):
-        monkeypatch.setattr(module, "PLACES_AT_ONCE", limit)
-    monkeypatch.setattr(removal, "NUMBERS_AT_ONCE", limit * model.config.hidden_size)
-    monkeypatch.setattr(removal, "TEXTS_AT_ONCE", 2)
-    parts = leave_one_out.measure(model, batch)
-    for column in leave_one_out.COLUMNS:
-        for one, other in zip(parts[column], whole[column], strict=True):
-            close(one, other, atol=1e-6)
+    for limit in (1, 7, 40):
+        for module in (removal, _removal):
+            monkeypatch.setattr(module, "PLACES_AT_ONCE", limit)
+        monkeypatch.setattr(removal, "NUMBERS_AT_ONCE", limit * model.config.hidden_size)
+        monkeypatch.setattr(removal, "TEXTS_AT_ONCE", 2)
+        parts = leave_one_out.measure(model, batch)
+        for column in leave_one_out.COLUMNS:
+            for one, other in zip(parts[column], whole[column], strict=True):
+                close(one, other, atol=1e-6, of=f"{column}, {limit} at once")
 
 
 def test_more_texts_of_one_length_than_are_taken_at_once(tiny_model, tiny_rows, tiny_batch):

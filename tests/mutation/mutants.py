@@ -80,9 +80,16 @@ TESTS = {
     "src/attnfaith/objectives/classification.py": ("tests/test_objectives.py",),
     "src/attnfaith/stats.py": (
         "tests/reporting/test_report_statistics.py",
+        "tests/test_stats_over_seeds.py",
         "tests/test_stats_panel.py",
         "tests/reporting/test_report_correlations.py",
     ),
+    f"{REPORTING}/separation.py": ("tests/reporting/test_separation.py",),
+    f"{REPORTING}/attention_tests.py": ("tests/reporting/test_attention_tests.py", "tests/reporting/test_uncovered.py"),
+    f"{REPORTING}/pairings.py": ("tests/reporting/test_uncovered.py", "tests/reporting/test_interventions.py"),
+    f"{REPORTING}/sections/uncovered.py": ("tests/reporting/test_uncovered.py",),
+    f"{REPORTING}/sections/interventions.py": ("tests/reporting/test_interventions.py",),
+    f"{REPORTING}/survey.py": ("tests/reporting/test_survey.py",),
     f"{REPORTING}/comparisons.py": ("tests/reporting/test_report_statistics.py",),
     f"{REPORTING}/explanation_tests.py": ("tests/reporting/test_report_saliency.py",),
     f"{REPORTING}/sections/saliency.py": (
@@ -94,6 +101,7 @@ TESTS = {
     f"{REPORTING}/sections/adversary.py": ("tests/reporting/test_report_adversary.py",),
     f"{REPORTING}/sections/erasure.py": ("tests/reporting/test_report_erasure.py",),
     f"{REPORTING}/cards/findings.py": ("tests/reporting/test_report_cards.py",),
+    "recipes/any_classifier/ranking.py": ("tests/recipes/any_classifier/test_analysis.py",),
     f"{MEISTER}/claims.py": ("tests/recipes/meister_2021/test_summary.py",),
     f"{MEISTER}/evidence.py": ("tests/recipes/meister_2021/test_summary.py", "tests/recipes/meister_2021"),
     f"{MEISTER}/trends.py": ("tests/recipes/meister_2021",),
@@ -565,7 +573,59 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("weights the wrong way round", "return counts[0] / counts", "return counts / counts[0]"),
         ("the weight of the wrong class", "class_weights.to(losses)[labels]", "class_weights.to(losses)[logits.argmax(-1)]"),
     ),
+    f"{REPORTING}/separation.py": (
+        ("a tie is won", "wins[0, one], every[0, one] = (below + up_to) / 2", "wins[0, one], every[0, one] = up_to"),
+        ("a text's own pair is taken off twice", "self.wins.sum(0) + self.own_win", "self.wins.sum(0)"),
+        ("a few texts are enough", "partnered.min() >= FEWEST_TEXTS", "partnered.min() >= 1"),
+        ("texts of other strata count", "theirs[strata_second[theirs] == stratum]", "theirs"),
+    ),
+    f"{REPORTING}/attention_tests.py": (
+        ("what never flips flips at once", "np.where(np.isnan(share), 1.0, share)", "np.where(np.isnan(share), 0.0, share)"),
+        ("the last token in place of the first", "attention[np.argmax(scores)]", "attention[np.argmin(scores)]"),
+        ("agreement is suspect", 'AttentionTest(f"τ with {label}", -1,', 'AttentionTest(f"τ with {label}", 1,'),
+        ("erasure without its baseline", 'numbers["attention"] - numbers["random"]', 'numbers["attention"]'),
+        ("the largest epsilon", "min(exact, key=lambda", "max(exact, key=lambda"),
+    ),
+    f"{REPORTING}/pairings.py": (
+        ("a plain model is its own twin", "if plain not in (None, cell):", "if plain is not None:"),
+        (
+            "texts at the places of rows",
+            "values[np.searchsorted(self.texts, cell.instance_ids)] = given",
+            "values[: len(given)] = given",
+        ),
+    ),
+    f"{REPORTING}/sections/uncovered.py": (
+        (
+            "the honest model is the suspect",
+            "suspicion = test.suspect * deceiving[part], test.suspect * honest[part]",
+            "suspicion = test.suspect * honest[part], test.suspect * deceiving[part]",
+        ),
+        ("no correction for many tests", "corrected[asked] = holm(table", "corrected[asked] = np.asarray(table"),
+        ("one seed has a verdict", "if n_seeds < 2:", "if n_seeds < 1:"),
+        ("a misled test uncovers", "TOLD if auc > 0.5 else MISLED", "TOLD"),
+        ("controls are judged", '(table["kind"] == "test") & (table["seed"] == "all")', '(table["seed"] == "all")'),
+    ),
+    f"{REPORTING}/sections/interventions.py": (
+        ("better is worse", "else -attention_tests.named(row", "else attention_tests.named(row"),
+        ("the price is one of the tests", 'holm(table["p_value"].where(tests))', 'holm(table["p_value"])'),
+        ("orthogonal states are plain", 'PLAIN_ENCODERS = {"orthogonal_lstm": "lstm"}', "PLAIN_ENCODERS: dict = {}"),
+        ("the sum of differences without a text", "/ (counts - defined[known])", "/ counts"),
+    ),
+    f"{REPORTING}/survey.py": (
+        ("texts hang on the order of rows", "shared = sorted(", "shared = list("),
+        ("every part is of one model", "models[(place + part) % len(cells)]", "models[part]"),
+        ("a spreadsheet carries out a text", "cell.startswith(FORMULA)", "cell.startswith(())"),
+        ("answers are written over", "not any(folder.iterdir())", "any(folder.iterdir())"),
+    ),
     "src/attnfaith/stats.py": (
+        (
+            "seeds are forgotten",
+            "np.std(by_seed, ddof=1) / np.sqrt(seeds)))",
+            "0.0 * np.std(by_seed)))",
+        ),
+        ("texts are forgotten", "np.std(left_out) * np.sqrt(texts - 1)", "0.0 * np.std(left_out)"),
+        ("quantiles of a normal distribution", "stdtrit(freedom, level / 2)", "stdtrit(1e9, level / 2)"),
+        ("one side of two", "stdtrit(freedom, level / 2)", "stdtrit(freedom, level)"),
         ("as far is further", "@ sizes) >= bound))", "@ sizes) > bound))"),
         ("the observed pattern is not counted", "as_far, left = 1, draws", "as_far, left = 0, draws"),
         (
@@ -654,6 +714,12 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "true_shares = np.minimum(counts / np.maximum(cell.lengths, 1)[:, None], 1)",
             "true_shares = np.broadcast_to(shares, counts.shape)",
         ),
+    ),
+    "recipes/any_classifier/ranking.py": (
+        ("what is small is good counts as large", "if better * row", "if row"),
+        ("the upper class wins a tie", "np.where(probs == 0.5, 0,", "np.where(probs == 0.5, 1,"),
+        ("pairs over texts that one of them lacks", "np.isnan(whole.values).any(axis=0)", "np.isnan(whole.values)"),
+        ("ranks by measures that are behind", "1 + int(ahead[:, place].sum())", "1 + int(ahead[place].sum())"),
     ),
     f"{REPORTING}/sections/saliency.py": (
         ("Holm is left out of “among the best”", "worse = (holm(p_values) <= ALPHA)", "worse = (p_values <= ALPHA)"),

@@ -6,7 +6,7 @@ import torch
 
 import attnfaith
 from attnfaith.errors import AttnfaithError
-from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
+from attnfaith.subjects import Batch, SelfAttention, SubjectError, self_attention, subject_of
 from attnfaith.subjects.attention_hook import Edit
 from tests.small_classifiers import classifier, texts, tokenizer
 
@@ -366,3 +366,23 @@ def test_weights_that_break_after_the_checks_are_found_before_anything_is_measur
         of.model.classifier.bias[0] = float("nan")
     with pytest.raises(AttnfaithError, match="^weight 'classifier.bias' holds NaN"):
         attnfaith.measure(of, ["the ship"], measures=["gradient"], experiments=[])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_length_that_was_watched_once_is_read_unwatched_and_says_the_same(kind, monkeypatch):
+    of, entered = subject(kind), []
+
+    class Counted(self_attention.Hook):
+        def __enter__(self):
+            entered.append(self.count)
+            return super().__enter__()
+
+    monkeypatch.setattr(self_attention, "Hook", Counted)
+    some = batch(of, (9, 9))
+    with torch.no_grad():
+        watched = of.predict(some)
+        passes = len(entered)
+        assert passes and torch.equal(of.predict(some), watched) and len(entered) == passes
+        assert torch.equal(of.read(some).logits, watched) and len(entered) == 2 * passes  # maps are asked for
+        of.predict(batch(of, (8, 8)))
+    assert len(entered) == 3 * passes

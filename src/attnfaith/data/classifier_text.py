@@ -6,6 +6,7 @@ Shapes: L input positions of a text, markers included; T its tokens.
 from collections.abc import Collection, Sequence
 
 from attnfaith.data.impermissible import of_rows
+from attnfaith.data.in_memory import in_memory
 from attnfaith.data.subwords import read_tokens
 from attnfaith.errors import DatasetError, excerpt
 
@@ -39,14 +40,14 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers
             f"the tokenizer is a {type(tokenizer).__name__}, which does not say which characters a token is of: give the "
             "fast one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
         )
-    from datasets import Dataset, concatenate_datasets
+    import pyarrow as pa
 
     features = _features(dataset.column_names, tokenizer)
-    parts = [
-        Dataset.from_dict(_encode(rows, tokenizer, max_length, frozenset(markers)), features)
-        for rows in dataset.iter(batch_size=ROWS_AT_ONCE)
-    ]
-    return concatenate_datasets(parts) if parts else Dataset.from_dict({name: [] for name in features}, features)
+    schema, parts = features.arrow_schema, []
+    for rows in dataset.iter(batch_size=ROWS_AT_ONCE):
+        made = _encode(rows, tokenizer, max_length, frozenset(markers))
+        parts.append(pa.table({name: made[name] for name in features}, schema=schema))
+    return in_memory(pa.concat_tables(parts) if parts else schema.empty_table())
 
 
 def _features(given: Collection[str], tokenizer):

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from attnfaith.models.queries import Query
-from attnfaith.subjects import Batch, Subject
+from attnfaith.subjects import Batch, Subject, whole_logits
 
 
 AFFINE = "affine read-out"
@@ -59,7 +59,7 @@ def _read_out(subject: Subject, batch: Batch) -> list[Readout]:
         probs = softmax((weights[:, None] @ values)[:, 0] + biases)
     else:
         values = biases = [None] * len(mask)
-        probs = subject.predict(batch).double().softmax(-1).cpu().numpy()
+        probs = whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
     answers = batch.get("answer_mask")
     answers = np.ones(probs.shape, bool) if answers is None else answers.bool().cpu().numpy()
     return [

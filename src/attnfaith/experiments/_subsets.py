@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from attnfaith.experiments._readout import softmax
-from attnfaith.subjects import Batch, Subject, require
+from attnfaith.subjects import Batch, Subject, require, whole_logits
 from attnfaith.subjects import parts as of_texts
 
 
@@ -28,7 +28,7 @@ def scores(subject: Subject, batch: Batch) -> dict[str, list[np.ndarray]]:
 @torch.no_grad()
 def whole(subject: Subject, batch: Batch) -> np.ndarray:
     """Class probabilities (B,C) in float64 of the texts as they are."""
-    return subject.predict(batch).double().softmax(-1).cpu().numpy()
+    return whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
 
 
 def distinct(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

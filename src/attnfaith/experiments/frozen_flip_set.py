@@ -9,7 +9,7 @@ import torch
 from attnfaith._random import generator
 from attnfaith.experiments._subsets import check_absent, check_absent_model, read_parts
 from attnfaith.record import Column
-from attnfaith.subjects import asks
+from attnfaith.subjects import asks, whole_logits
 from attnfaith.subjects.relevance import INPUTS
 
 
@@ -78,8 +78,7 @@ def measure(
     check(absent, inputs, draws)
     check_model(subject, None, absent=absent, inputs=inputs)
     mask = subject.attendable(batch).cpu().numpy()
-    with torch.no_grad():
-        predicted = subject.predict(batch).argmax(1)
+    predicted = whole_logits(subject, batch).argmax(1)
     rivals = torch.arange(subject.num_labels - 1, device=predicted.device).expand(len(predicted), -1)
     rivals = rivals + (rivals >= predicted.unsqueeze(1))
 

@@ -119,6 +119,34 @@ def explained(logits: torch.Tensor, batch, target="predicted", output: str = "lo
     return explaining(logits, batch, target, output)(logits)
 
 
+class Explain:
+    """What is explained of some instances of a batch, given logits of theirs: see `explaining`, which says what it raises.
+
+    The class that is predicted is that of these very logits. Two are equal that ask the same.
+    """
+
+    def __init__(self, batch, target="predicted", output: str = "logit"):
+        check_target(target, output)
+        self._asked = target, output
+        self._key = tuple(sorted(target.items())) if isinstance(target, Mapping) else target, output
+        self._instances = {name: batch.get(name) for name in ("instance_id", "label", "answer_mask")}
+
+    def __call__(self, logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """The numbers (n,) float64 of the instances `rows` (n,), from their logits (n,C)."""
+        chosen = rows.tolist()
+        names = {name: values for name, values in self._instances.items() if name != "answer_mask" and values is not None}
+        of_rows = {name: [values[row] for row in chosen] for name, values in names.items()}
+        if (answers := self._instances["answer_mask"]) is not None:
+            of_rows["answer_mask"] = answers[rows]
+        return explained(logits, of_rows, *self._asked)
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Explain) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
 def _is_class(number) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 0
 

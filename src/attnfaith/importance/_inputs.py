@@ -1,7 +1,8 @@
 """What the gradient measures share: inputs that gradients can be taken of."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 
@@ -103,6 +104,36 @@ def gradients(output: torch.Tensor, inputs: list[torch.Tensor], last: bool = Tru
     return [torch.zeros_like(value) if slope is None else slope for slope, value in zip(slopes, inputs, strict=True)]
 
 
+class Slopes(NamedTuple):
+    """f (B,), and of items' embeddings x and, of a subject that has them, of states: products x . df/dx and norms ||df/dx||
+    (B,T).
+    """
+
+    f: torch.Tensor
+    products: list[torch.Tensor]
+    norms: list[torch.Tensor]
+
+
+def odds_slopes(subject: Subject, batch: Batch, holds: Sequence[bool]) -> list[Slopes]:
+    """Slopes of the log-odds of the predicted class, once for each of `holds`: whether attention is held fixed. Kept in the
+    batch; not the graph, which is larger than all else that is.
+    """
+    missing = [hold for hold in holds if hold not in batch.get("slopes", ())]
+    if missing:
+        with differentiable(subject, batch) as reading:
+            for hold in missing:
+                batch.once("slopes", hold, lambda hold=hold: _slopes(reading, log_odds, hold, last=hold is missing[-1]))
+    return [batch["slopes"][hold] for hold in holds]
+
+
+def _slopes(reading: Reading, explain: Callable, hold: bool, last: bool = True) -> Slopes:
+    f = explain(reading.logits(hold=hold))
+    slopes, items = gradients(f, reading.inputs, last), reading.subject.items(reading.batch)
+    inward = [_products(value.detach(), slope) for value, slope in zip(reading.inputs, slopes, strict=True)]
+    norms = [item_norms(slopes[0], items), *(slope.norm(dim=-1) for slope in slopes[1:])]
+    return Slopes(f.detach(), [item_sums(inward[0], items), *inward[1:]], norms)
+
+
 def products(
     subject: Subject, batch: Batch, explain: Callable[[torch.Tensor], torch.Tensor], *, hold: bool = False
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -112,11 +143,12 @@ def products(
     """
     if "layers" in subject.capabilities and subject.level == "token":
         return _through_states(subject, batch, explain, hold)
-    with differentiable(subject, batch) as reading:
-        f = explain(reading.logits(hold=hold))
-        slopes = gradients(f, reading.inputs)
-    inward = [_products(value.detach(), slope) for value, slope in zip(reading.inputs, slopes, strict=True)]
-    return f.detach(), [item_sums(inward[0], subject.items(batch)), *inward[1:]]
+    if explain is log_odds:
+        (made,) = odds_slopes(subject, batch, [hold])
+    else:
+        with differentiable(subject, batch) as reading:
+            made = _slopes(reading, explain, hold)
+    return made.f, made.products
 
 
 def _through_states(subject, batch, explain, hold):

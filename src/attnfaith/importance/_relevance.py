@@ -1,8 +1,6 @@
 """What the measures share that take gradient times input by the rules of a model's backward pass."""
 
-import torch
-
-from attnfaith.importance._explained import check_data, check_target, explaining
+from attnfaith.importance._explained import Explain, check_data, check_target
 from attnfaith.record import Column, ragged
 from attnfaith.subjects.relevance import INPUTS
 
@@ -34,9 +32,7 @@ def ruled(subject, batch, names, rules: str, target, output: str, inputs: str) -
     """Three columns, by these names: the tokens' scores, those of all markers together, and what these leave of f."""
     check_relevance(target, output, inputs)
     subject.check_rules(inputs)
-    with torch.no_grad():
-        f = explaining(subject.predict(batch), batch, target, output)
-    shares = subject.relevance(batch, lambda logits, rows: f[rows](logits), rules, inputs)
+    shares = subject.relevance(batch, Explain(batch, target, output), rules, inputs)
     mask = subject.attendable(batch)
     of_places, values = shares.of_places[:, 0], shares.values[:, 0]
     markers = of_places.masked_fill(mask, 0).sum(1)

@@ -19,9 +19,15 @@ ABSENCES = {"delete": "deleted", "retokenise": "retokenised", "mask_token": "mas
 PLACES_AT_ONCE = 2**19  # weights of attentions dealt with together
 
 
-@torch.no_grad()
 def without_token(subject: Subject, batch: Batch, absent: str = "deleted") -> torch.Tensor:
-    """Logits of the text without each token, read anew; absent: one of `parts.ABSENT`, which says what that needs."""
+    """Logits of the text without each token, read anew; absent: one of `parts.ABSENT`, which says what that needs. Kept in
+    the batch, since several measures ask for them.
+    """
+    return batch.once("without", absent, lambda: _without_token(subject, batch, absent))
+
+
+@torch.no_grad()
+def _without_token(subject: Subject, batch: Batch, absent: str) -> torch.Tensor:
     if "layers" in subject.capabilities and absent == "deleted":
         return removal.logits_without(subject, batch)
     counts = subject.attendable(batch).sum(1).tolist()

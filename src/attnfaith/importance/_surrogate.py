@@ -12,7 +12,7 @@ from attnfaith._random import generator
 from attnfaith.importance._captum import captum
 from attnfaith.importance._explained import check_data, check_target, explaining
 from attnfaith.importance._inputs import token_counts
-from attnfaith.subjects import require
+from attnfaith.subjects import require, whole_logits
 from attnfaith.subjects.parts import ABSENT, read_parts
 
 
@@ -47,7 +47,7 @@ def of_each(
     have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
     """
     with torch.no_grad():
-        f = explaining(subject.predict(batch), batch, target, output)
+        f = explaining(whole_logits(subject, batch), batch, target, output)
     fits = []
     for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
         if not length:

@@ -1,8 +1,6 @@
 """Attention times its gradient (Serrano & Smith 2019): what each weight adds, were what is explained linear in it."""
 
-import torch
-
-from attnfaith.importance._explained import check_data, check_target, explaining
+from attnfaith.importance._explained import Explain, check_data, check_target
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks
 
@@ -36,7 +34,5 @@ def measure(subject, batch, *, seed: int = 0, target="predicted", output: str = 
 
     Source: Serrano & Smith 2019, whose f is the probability of the predicted class.
     """
-    with torch.no_grad():
-        f = explaining(subject.predict(batch), batch, target, output)
-    products = subject.attention_products(batch, lambda logits, rows: f[rows](logits))
+    products = subject.attention_products(batch, Explain(batch, target, output))
     return {"importance_attention_x_gradient": ragged(products.float().cpu(), subject.attendable(batch).cpu())}

@@ -2,10 +2,10 @@
 
 import torch
 
-from attnfaith.importance._explained import check_data, check_target, explaining
+from attnfaith.importance._explained import Explain, check_data, check_target
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import SubjectError, asks
-from attnfaith.subjects.attention_products import map_slopes
+from attnfaith.subjects.attention_products import map_products
 
 
 COLUMNS = {
@@ -45,16 +45,13 @@ def measure(subject, batch, *, seed: int = 0, target="predicted", output: str = 
     """
     _check_layers(subject)
     mask = subject.attendable(batch)
-    with torch.no_grad():
-        f = explaining(subject.predict(batch), batch, target, output)
     scores = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device)
     layers = range(len(subject.sites.layers))
-    for part in map_slopes(subject, batch, lambda logits, rows: f[rows](logits), layers):
+    for part in map_products(subject, batch, Explain(batch, target, output), layers):
         identity = torch.eye(part.length, dtype=torch.float64, device=mask.device)
         whole = identity
-        for weights, slopes in zip(part.weights, part.slopes, strict=True):
-            mixed = (weights.double() * slopes.double()).clamp(min=0).mean(1)
-            whole = whole + mixed @ whole
+        for layer in layers:
+            whole = whole + part.positive[layer] @ whole
         matter = part.matter.double()
         of_rows = (matter.unsqueeze(1) @ (whole - identity)).squeeze(1) / matter.sum(1, keepdim=True).clamp(min=1)
         scores[part.rows, : part.length] = of_rows

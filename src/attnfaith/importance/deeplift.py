@@ -11,7 +11,7 @@ from attnfaith.importance._explained import check_data, check_target, explaining
 from attnfaith.importance._inputs import inside, item_sums, without_parameters
 from attnfaith.importance.integrated_gradients import BASELINES, baseline_vector, check_baseline
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import asks
+from attnfaith.subjects import asks, whole_logits
 
 
 COLUMNS = {
@@ -77,7 +77,7 @@ def measure(
     check_baseline(subject, baseline)
     mask = subject.attendable(batch)
     with torch.no_grad():
-        f = explaining(subject.predict(batch), batch, target, output)
+        f = explaining(whole_logits(subject, batch), batch, target, output)
         embedded = subject.embed(batch)
         of_items = inside(subject, batch).unsqueeze(-1)
         start = torch.where(of_items, baseline_vector(subject, baseline).to(embedded), embedded)

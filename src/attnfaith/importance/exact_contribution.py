@@ -5,7 +5,7 @@ import torch
 from attnfaith.importance._explained import check_data, check_target, explaining
 from attnfaith.importance._inputs import attended
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import asks
+from attnfaith.subjects import asks, whole_logits
 
 
 COLUMNS = {
@@ -43,7 +43,7 @@ def measure(subject, batch, *, seed: int = 0, target="predicted") -> dict[str, l
     attention_x_gradient is the linear part. Raises ValueError as `_explained.explaining` says.
     """
     (hidden, mask, query), attention = attended(subject, batch)
-    chosen = explaining(subject.predict(batch), batch, target)
+    chosen = explaining(whole_logits(subject, batch), batch, target)
     weight = subject.decoder_weights(query)[0].double()
     direction = weight[chosen.of] - (0 if chosen.against is None else weight[chosen.against])
     parts = attention.double() * (hidden.double() @ direction.unsqueeze(-1)).squeeze(-1)

@@ -1,6 +1,6 @@
 """Gradient importance as Meister et al. (2021) define it: the L2 norm of the logit's gradient, through attention or not."""
 
-from attnfaith.importance._inputs import differentiable, gradients, item_norms, log_odds
+from attnfaith.importance._inputs import odds_slopes
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks
 
@@ -46,14 +46,9 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """
     holds = "held attention" in subject.capabilities
-    with differentiable(subject, batch) as reading:
-        slopes = {"": gradients(log_odds(reading.logits()), reading.inputs, last=not holds)}
-        if holds:
-            slopes["_detached"] = gradients(log_odds(reading.logits(hold=True)), reading.inputs)
-    mask, items = subject.attendable(batch).cpu(), subject.items(batch)
-    norms = {}
-    for ending, (of_inputs, *of_states) in slopes.items():
-        norms[f"importance_gradient_norm{ending}"] = item_norms(of_inputs, items)
-        for slope in of_states:
-            norms[f"importance_gradient_norm{ending}_hidden"] = item_norms(slope, None)
+    slopes = odds_slopes(subject, batch, (False, True) if holds else (False,))
+    mask, norms = subject.attendable(batch).cpu(), {}
+    for ending, one in zip(("", "_detached"), slopes, strict=False):  # held fixed where it can be
+        for of, values in zip(("", "_hidden"), one.norms, strict=False):  # of states where there are any
+            norms[f"importance_gradient_norm{ending}{of}"] = values
     return {name: ragged(values.float().cpu(), mask) for name, values in norms.items()}

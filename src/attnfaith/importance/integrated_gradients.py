@@ -13,7 +13,7 @@ from attnfaith.importance._explained import Explained, check_data, check_target,
 from attnfaith.importance._fast.lines import EnteredLine
 from attnfaith.importance._inputs import STATES, gradients, inside, item_sums, without_parameters
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import Batch, Subject, asks
+from attnfaith.subjects import Batch, Subject, asks, whole_logits
 
 
 COLUMNS = {
@@ -56,13 +56,15 @@ class Line(NamedTuple):
     """A line for each instance, from `start` to `end` (B,L,D), of which `lengths` (B,) positions matter.
 
     value(start (n,l,D), change (n,l,D), shares (P,), rows (n,)) -> (n,P): what is explained of the instances `rows` at the
-    points start + share * change, with a gradient in start that is the sum over points.
+    points start + share * change, with a gradient in start that is the sum over points. reached (B,): what is explained at
+    `end`, where that is known, so that it is not read again.
     """
 
     start: torch.Tensor
     end: torch.Tensor
     lengths: torch.Tensor
     value: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+    reached: torch.Tensor | None = None
 
 
 class Parts(NamedTuple):
@@ -146,7 +148,7 @@ def measure(
     check_baseline(subject, baseline)
     with without_parameters(subject):
         with torch.no_grad():
-            f = explaining(subject.predict(batch), batch, target, output)
+            f = explaining(whole_logits(subject, batch), batch, target, output)
         lines = {"": input_line(subject, batch, f, baseline)}
         if "states" in subject.capabilities:
             lines["_hidden"] = state_line(subject, batch, f)
@@ -176,7 +178,7 @@ def input_line(subject: Subject, batch: Batch, f: Explained, baseline: str) -> L
         rows = rows.repeat_interleave(len(shares))
         return f[rows](subject.predict(batch.take(rows, start.shape[1]), points)).view(-1, len(shares))
 
-    return Line(start, embedded, lengths, value_of_points)
+    return Line(start, embedded, lengths, value_of_points, f(whole_logits(subject, batch)))
 
 
 def state_line(subject: Subject, batch: Batch, f: Explained) -> Line:
@@ -221,8 +223,11 @@ def integrate(line: Line, steps: int, max_steps: int, tolerance: float) -> Parts
     every = torch.arange(len(line.end), device=line.end.device)
     ends = line.end.new_zeros(len(every), 2, dtype=torch.float64)
     with torch.no_grad():
-        for texts, start, change, shares in _pieces(line, every, line.end.new_tensor([0, 1])):
-            ends[texts] = line.value(start, change, shares, texts)
+        sides = [0, 1] if line.reached is None else [0]
+        for texts, start, change, shares in _pieces(line, every, line.end.new_tensor(sides)):
+            ends[texts, : len(sides)] = line.value(start, change, shares, texts).double()
+    if line.reached is not None:
+        ends[:, 1] = torch.where(line.lengths > 0, line.reached, 0.0)  # of no text at all both ends are 0
     difference, scale = ends[:, 1] - ends[:, 0], ends.abs().sum(1)
     across = line.end.double() - line.start.double()
     sums, parts = torch.zeros_like(across), torch.zeros_like(across[..., 0])

@@ -8,7 +8,7 @@ import torch
 from attnfaith.importance._inputs import STATES, attended
 from attnfaith.importance._removal import ABSENCES, without_state, without_state_reprojected, without_token
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import asks, require
+from attnfaith.subjects import asks, require, whole_logits
 from attnfaith.subjects.parts import ABSENT
 
 
@@ -68,7 +68,7 @@ def measure(subject, batch, *, seed: int = 0, by: str = "delete") -> dict[str, l
     """
     check(by)
     check_model(subject, None, by=by)
-    probs, mask = subject.predict(batch).double().softmax(-1), subject.attendable(batch).cpu()
+    probs, mask = whole_logits(subject, batch).double().softmax(-1), subject.attendable(batch).cpu()
     states, distances = "states" in subject.capabilities, []
     if states:
         distances = list(_of_states(subject, batch, probs))

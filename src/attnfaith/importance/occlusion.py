@@ -12,7 +12,7 @@ from attnfaith.importance._removal import (
     without_token,
 )
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import asks, require
+from attnfaith.subjects import asks, require, whole_logits
 from attnfaith.subjects.parts import ABSENT
 
 
@@ -76,7 +76,7 @@ def measure(
     """
     check(target, output, by)
     require(subject, {WAYS[by]}, f"occlusion with by='{by}'")
-    logits, mask = subject.predict(batch), subject.attendable(batch).cpu()
+    logits, mask = whole_logits(subject, batch), subject.attendable(batch).cpu()
     f = explaining(logits, batch, target, output)
     whole = f(logits).unsqueeze(1)
     columns = {"importance_occlusion": _occlusion(subject, batch, f, whole, by)}

@@ -184,6 +184,8 @@ SPELLINGS = {
     "attn_lrp": "AttnLRP",
     "lrp": "LRP",
     "decompx": "DecompX",
+    "globenc": "GlobEnc",
+    "alti": "ALTI",
     "chefer": "rolled attention × gradient",
     "deeplift": "DeepLIFT",
     "kernel_shap": "KernelSHAP",

@@ -51,7 +51,8 @@ def study_tables(
     for name in names:
         tables |= render.frames(sections.known()[name], cells, study=True)
     if len({cell.heading["seed"] for cell in cells}) > 1:
-        tables |= {f"{name}_over_seeds": over_seeds(table) for name, table in list(tables.items())}
+        already = {table.name for section in sections.known().values() for table in section.tables if table.over_seeds}
+        tables |= {f"{name}_over_seeds": over_seeds(table) for name, table in list(tables.items()) if name not in already}
     compared = [table for factor in compare if len(table := paired_comparison(cells, factor))]
     if compared:
         tables["comparisons"] = pd.concat(compared, ignore_index=True)
@@ -72,11 +73,13 @@ def check_names(names: Sequence[str], compare: Sequence[str]) -> None:
         raise StudyError(f"compare {unknown}: cells can be compared by {', '.join(FACTORS)}")
 
 
-def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":  # noqa: F821
-    """Figures of the first cell of each data set, by file name.
+def study_figures(
+    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, tables: Mapping[str, pd.DataFrame] | None = None
+) -> "dict[str, Figure]":  # noqa: F821
+    """Figures of the first cell of each data set, and those that a section makes of a study's tables, by file name.
 
     The figures of a cell are those of the sections that are named, and with "agreement" that of dispersion; neither of these
-    where a cell has no measure.
+    where a cell has no measure. tables: those that `study_tables` made.
 
     Raises ReportError for a data set or a measure of a name that no file can have.
     """
@@ -88,6 +91,9 @@ def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dic
         for section in (sections.known()[name] for name in named if name not in of_measures):
             drawn = render.drawings(section, cell)
             figures |= {render.file_name(f"{dataset}-{drawing.name}"): drawing.figure for drawing in drawn}
+    for section in (sections.known()[name] for name in named):
+        if section.across_figures:
+            figures |= {render.file_name(name): figure for name, figure in section.across_figures(tables or {}).items()}
     return figures
 
 

@@ -70,10 +70,10 @@ def own_style(draw: Callable) -> Callable:
 
 
 def titled_figure(
-    title: str, cell: Cell, width: float, height: float, *, subject: str | None = None, count: int | None = None
+    title: str, cell: Cell | None, width: float, height: float, *, subject: str | None = None, count: int | None = None
 ) -> "Figure":
     """An empty figure under a title and a line that identifies the cell, or what else is shown: the subject, and how many
-    texts where it is not those of the cell.
+    texts where it is not those of the cell; both where there is no one cell.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -117,7 +117,7 @@ def note(axes: "Axes", text: str) -> None:
 def mean_in_words(values: np.ndarray, decimals: int = 3) -> str:
     """ "mean 0.312, n = 20 (2 undefined)" of numbers per instance, NaN undefined."""
     defined = values[~np.isnan(values)]
-    mean = f"mean {defined.mean():.{decimals}f}, " if len(defined) else ""
+    mean = f"mean {round(defined.mean(), decimals) + 0.0:.{decimals}f}, " if len(defined) else ""
     undefined = f" ({len(values) - len(defined):,} undefined)" if len(defined) < len(values) else ""
     return f"{mean}n = {len(defined):,}{undefined}"
 

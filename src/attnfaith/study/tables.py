@@ -39,7 +39,7 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
         save_table(table, output / name)
     for name, text in analysis.texts.items():
         write_atomically(output / name, text)
-    figures = study_figures(measured, names) | analysis.figures
+    figures = study_figures(measured, names, tables) | analysis.figures
     for name, figure in figures.items():
         save_png(figure, output / "figures" / f"{name}.png")
     return Made([*tables], [*analysis.texts], [*figures], measured)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from attnfaith.subjects.attention_hook import Edit
 from attnfaith.subjects.pooled import Pooled
-from attnfaith.subjects.protocol import CAPABILITIES, Batch, Subject, SubjectError, require
+from attnfaith.subjects.protocol import CAPABILITIES, Batch, Subject, SubjectError, require, whole_logits
 from attnfaith.subjects.self_attention import SelfAttention
 from attnfaith.subjects.word_level import WordLevel
 
@@ -102,4 +102,5 @@ __all__ = [
     "opened",
     "require",
     "subject_of",
+    "whole_logits",
 ]

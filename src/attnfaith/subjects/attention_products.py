@@ -15,15 +15,16 @@ Explain = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """From the logits (n,C) of the instances rows (n,) to what is explained of them (n,)."""
 
 
-class Slopes(NamedTuple):
-    """Instances that were read together: rows (n,), their length, and of each layer the weights (n,H,length,length) and
-    their slopes; matter (n,length) bool: the rows of the last layer that the logits depend on.
+class Products(NamedTuple):
+    """Of instances that were read together, weights times slopes, in float64: rows (n,), their length, and by layer, counted
+    from 0, positive (n,length,length), the mean over heads of what is positive, and of_rows (n,H,length), the sum over the
+    rows that matter; matter (n,length) bool: the rows of the last layer that the logits depend on.
     """
 
     rows: torch.Tensor
     length: int
-    weights: list[torch.Tensor]
-    slopes: list[torch.Tensor]
+    positive: dict[int, torch.Tensor]
+    of_rows: dict[int, torch.Tensor]
     matter: torch.Tensor
 
 
@@ -34,8 +35,21 @@ class _Leaves(Edit):
         return weights if weights.requires_grad else weights.detach().requires_grad_()
 
 
-def map_slopes(subject, batch, explain: Explain, layers: Sequence[int]) -> Iterator[Slopes]:
-    """The weights of some layers, counted from 0, and the slopes of what is explained in them; see `Slopes`."""
+def map_products(subject, batch, explain: Explain, layers: Sequence[int]) -> list[Products]:
+    """The weights of some layers, counted from 0, times the slopes of what is explained in them; see `Products`.
+
+    Kept in the batch, for an equal `explain`: what is known of more layers serves for fewer. Of H heads no more than one
+    map's worth is kept of a layer.
+    """
+    if "map_products" in batch:
+        for (known, of_layers), products in batch["map_products"].items():
+            if known == explain and of_layers.issuperset(layers):
+                return products
+    key = explain, frozenset(layers)
+    return batch.once("map_products", key, lambda: list(_map_products(subject, batch, explain, sorted(layers))))
+
+
+def _map_products(subject, batch, explain: Explain, layers: list[int]) -> Iterator[Products]:
     numbers = {subject.sites.layers[layer] for layer in layers}
     for rows, length in subject.groups(batch):
         part = batch.take(rows, length)
@@ -44,17 +58,22 @@ def map_slopes(subject, batch, explain: Explain, layers: Sequence[int]) -> Itera
             weights = [one.weights for one in read.maps]
             value = explain(read.logits, rows).sum()
             slopes = torch.autograd.grad(value, weights, allow_unused=True)
-        slopes = [torch.zeros_like(one) if slope is None else slope for one, slope in zip(weights, slopes, strict=True)]
-        yield Slopes(rows, length, [one.detach() for one in weights], slopes, read.rows)
+        made = Products(rows, length, {}, {}, read.rows)
+        for layer, one, slope in zip(layers, weights, slopes, strict=True):
+            slope = torch.zeros_like(one) if slope is None else slope
+            products = one.detach().double() * slope.double()
+            made.of_rows[layer] = (products * read.rows[:, None, :, None]).sum(2)
+            made.positive[layer] = products.clamp_(min=0).mean(1)
+        yield made
 
 
 def products_of_maps(subject, batch, explain: Explain) -> torch.Tensor:
     """(B,L): a df/da, summed over the rows that matter and over the layers and heads of the subject's reduction."""
     layers = subject.reduction.chosen(len(subject.sites.layers))
     whole = torch.zeros(batch["input_ids"].shape, dtype=torch.float64, device=subject.device)
-    for part in map_slopes(subject, batch, explain, layers):
-        for weights, slopes in zip(part.weights, part.slopes, strict=True):
-            products = (weights.double() * slopes.double() * part.matter[:, None, :, None]).sum(2)
+    for part in map_products(subject, batch, explain, layers):
+        for layer in layers:
+            products = part.of_rows[layer]
             of_heads = products.sum(1) if subject.reduction.head is None else products[:, subject.reduction.head]
             whole[part.rows, : part.length] += of_heads
     return whole

@@ -4,7 +4,7 @@ Shapes: B instances, L input positions, T places of attention, C classes, K atte
 V vocabulary.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -56,7 +56,13 @@ MARKED = ("impermissible",)
 TEXTS = ("text", "text_pair")
 """What a batch holds of each instance where its texts are known."""
 
-COMPUTED = ("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced")
+SHARED = ("logits", "without", "slopes", "map_products")
+"""What measures of one batch share, see `Batch.once`."""
+
+COMPUTED = (
+    *("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced"),
+    *SHARED,
+)
 """What a subject or a producer keeps in a batch, so that it is made once."""
 
 
@@ -120,6 +126,13 @@ class Batch(dict):
             batch["label"] = [None] * len(ids) if labels is None else labels.tolist()
         batch.owner = subject
         return batch
+
+    def once(self, name: str, key: Hashable, make: Callable):
+        """make(), or what it gave for this key before: one of SHARED, which goes when the batch goes."""
+        made = self.setdefault(name, {})
+        if key not in made:
+            made[key] = make()
+        return made[key]
 
     def take(self, rows: torch.Tensor, length: int | None = None) -> "Batch":
         """The instances `rows` (n,), cut to the first `length` input positions; an instance may come more than once."""
@@ -257,6 +270,12 @@ class Subject(Protocol):
 
     def check_rules(self, inputs: str) -> None:
         """Raises SubjectError for a model that has a part which the rules are not for ("backward rules")."""
+
+
+def whole_logits(subject: Subject, batch: Batch) -> torch.Tensor:
+    """Logits (B,C) of the texts as they are, without gradient; kept in the batch."""
+    with torch.no_grad():
+        return batch.once("logits", "whole", lambda: subject.predict(batch))
 
 
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:

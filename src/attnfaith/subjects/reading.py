@@ -29,6 +29,11 @@ class Held(Edit):
         return weights.detach()
 
 
+def nothing(number: int) -> bool:
+    """No map is kept."""
+    return False
+
+
 def lengths_of(mask: torch.Tensor) -> torch.Tensor:
     """(B,): the places up to the last that is attended to, at least 1."""
     places = torch.arange(1, mask.shape[1] + 1, device=mask.device)

@@ -98,8 +98,8 @@ def _shares(subject, batch, explain, rules, inputs):
         numbers = explain(logits)
         numbers = numbers.unsqueeze(1) if numbers.dim() == 1 else numbers
         parts = []
-        for number in numbers.unbind(1):
-            slopes = torch.autograd.grad(number.sum(), leaves, allow_unused=True, retain_graph=True)
+        for left, number in zip(range(numbers.shape[1])[::-1], numbers.unbind(1), strict=True):
+            slopes = torch.autograd.grad(number.sum(), leaves, allow_unused=True, retain_graph=left > 0)
             own = 0
             for entry, leaf, slope in zip(entries, leaves, slopes, strict=True):
                 if slope is not None:

@@ -29,7 +29,7 @@ from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
 from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
-from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengths_of
+from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengths_of, nothing
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
 from attnfaith.subjects.retokenising import retokenised
@@ -70,6 +70,7 @@ class SelfAttention(TokenStates):
         self.config, self.num_labels = model.config, model.config.num_labels
         self.sites: Sites = checked(self)
         self.ruled = False  # until the rules have been checked
+        self.read_whole: set[int] = set()  # lengths at which all maps were there
         self.reduction.check(self.sites.heads, self.sites.lacks)
 
     @classmethod
@@ -258,7 +259,7 @@ class SelfAttention(TokenStates):
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
         """As `Subject` says."""
-        return self.read(batch, Held() if hold else None, embedded, keep=lambda number: False).logits
+        return self.read(batch, Held() if hold else None, embedded, keep=nothing).logits
 
     @torch.no_grad()
     def attention(self, batch: Batch) -> torch.Tensor:
@@ -297,7 +298,7 @@ class SelfAttention(TokenStates):
     def matter(self, batch: Batch) -> torch.Tensor:
         """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
         if "matter" not in batch:
-            batch["matter"] = self.read(batch, keep=lambda number: False, rows=True).rows
+            batch["matter"] = self.read(batch, keep=nothing, rows=True).rows
         return batch["matter"]
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
@@ -327,7 +328,7 @@ class SelfAttention(TokenStates):
         for some in torch.arange(len(owner), device=self.device).split(step) if len(owner) else ():
             after = None if prefix is None else (prefix, owner[some])
             part = edit.take(some, width)
-            parts.append(self.read(batch.take(owner[some]), part, keep=lambda number: False, after=after).logits)
+            parts.append(self.read(batch.take(owner[some]), part, keep=nothing, after=after).logits)
         return torch.cat(parts)
 
     def read(
@@ -429,7 +430,9 @@ class SelfAttention(TokenStates):
         given = self.given(batch)
         last = self.sites.layers[-1]
         watched = Watched(edit, last) if rows else edit
-        hook = Hook(len(given["input_ids"]), watched, lambda number: number in self.sites.layers and keep(number))
+        count, length = given["input_ids"].shape
+        hook = Hook(count, watched, lambda number: number in self.sites.layers and keep(number))
+        asked = rows or after is not None or keep is not nothing or type(edit) is not Edit
         with ExitStack() as stack:
             stack.enter_context(eager(self.model))
             if embedded is not None:
@@ -440,20 +443,23 @@ class SelfAttention(TokenStates):
                 prefix, chosen = after
                 hook.number = prefix.skipped
                 stack.enter_context(prefix.given(chosen))
+            if not asked and length in self.read_whole:  # nothing to read or edit: watching would only take time
+                return Read(self.model(**given).logits)
             stack.enter_context(hook)
             logits = self.model(**given).logits
         if hook.number != self.sites.maps or any(one.weights.shape[2] != one.weights.shape[3] for one in hook.maps):
             raise SubjectError(
-                f"texts of {given['input_ids'].shape[1]} positions are read by {hook.number} attentions, shorter ones by "
+                f"texts of {length} positions are read by {hook.number} attentions, shorter ones by "
                 f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
             )
+        self.read_whole.add(length)
         matter = watched.rows(logits) if rows else None
         return Read(logits, hook.maps, matter)
 
     def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
         """The layers of a batch of one instance, and the rows (L,) bool of the last one that matter ("layer states")."""
         with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
-            read = self.read(batch, recorded, keep=lambda number: False, rows=True)
+            read = self.read(batch, recorded, keep=nothing, rows=True)
         return recorded.layers, read.rows[0]
 
     def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
@@ -461,7 +467,7 @@ class SelfAttention(TokenStates):
         ("layer states"): so an edit of all layers changes each as if it were the only one.
         """
         with Fed(self.model, self.sites.blocks, states) as fed:
-            self.read(batch, edit, keep=lambda number: False)
+            self.read(batch, edit, keep=nothing)
         return [torch.cat(fed.results[layer :: len(states)]) for layer in range(len(states))]
 
     def parts(self, layer: Layer) -> LayerParts:

@@ -341,7 +341,7 @@ def agreement_figure(cell: Cell) -> "Figure":
     for (first, second), value in np.ndenumerate(matrix):
         if not np.isnan(value):
             colour = "white" if abs(value) > 0.6 else "black"
-            axes.text(second, first, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
+            axes.text(second, first, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", fontsize=8, color=colour)
     labels = [*map(measure_label, names)]
     axes.set_xticks(range(len(names)), labels, rotation=60, ha="right", fontsize=9)
     axes.set_yticks(range(len(names)), labels, fontsize=9)

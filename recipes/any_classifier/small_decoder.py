@@ -1,0 +1,57 @@
+"""A small GPT-2 of random weights, with a tokenizer made of SST's training texts, for recipes/any_classifier/decoder.yaml.
+
+    python recipes/any_classifier/small_decoder.py [FOLDER]
+
+Nothing was learned anywhere else: what the recipe trains from it says that decoders can be measured, and nothing of large
+ones. Like GPT-2's own, the tokenizer is byte-level BPE, adds no marker, and has no token for a mask.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import GPT2Config, GPT2ForSequenceClassification, PreTrainedTokenizerFast
+
+from attnfaith.data.loading import load_splits
+
+
+FOLDER = Path("models/small_decoder")
+VOCABULARY, POSITIONS = 4000, 128
+END = "<|endoftext|>"
+
+
+def tokenizer_of(texts) -> PreTrainedTokenizerFast:
+    """Byte-level BPE of these texts."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=[END], initial_alphabet=alphabet, show_progress=False),
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token=END, eos_token=END, pad_token=END, model_max_length=POSITIONS
+    )
+
+
+def model_of(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> GPT2ForSequenceClassification:
+    """Two layers of four heads."""
+    torch.manual_seed(seed)
+    sizes = {"n_layer": 2, "n_head": 4, "n_embd": 128, "n_positions": POSITIONS}
+    ids = {name: tokenizer.eos_token_id for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    return GPT2ForSequenceClassification(GPT2Config(vocab_size=len(tokenizer), num_labels=2, **sizes, **ids))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help=f"where to write it ({FOLDER})")
+    folder = parser.parse_args(arguments).folder
+    tokenizer = tokenizer_of(load_splits("sst").splits["train"]["text"])
+    model_of(tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    print(f"{folder}: GPT-2 with {len(tokenizer)} tokens and random weights")
+
+
+if __name__ == "__main__":
+    main()
