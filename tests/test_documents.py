@@ -35,6 +35,7 @@ def test_documents_of_any_shape(query, only, tmp_path, quick_report):
     if pair:  # 500 sentences under a read-out that is not affine take long
         texts.pop("many", None)
     rows = {"instance_id": list(texts), "text": list(texts.values()), "label": [n % 3 for n in range(len(texts))]}
+    rows["impermissible"] = [[int(word == "Short") for word in text.split()] for text in texts.values()]
     if pair:
         rows["text_pair"] = ["Which one ? No ." if number % 2 else "" for number in range(len(texts))]
     tokenizer = build_tokenizer(

@@ -41,7 +41,8 @@ class Toy(nn.Module):
         return self.collate([{"input_ids": [2, *map(int, text.split()), 3]} for text in texts])
 
     def collate(self, rows):
-        batch = pad_batch([{"input_ids": row["input_ids"]} for row in rows], 0)
+        names = {"input_ids", "impermissible"} & set(rows[0])
+        batch = pad_batch([{name: row[name] for name in names} for row in rows], 0)
         names = {"instance_id": [row["instance_id"] for row in rows]} if "instance_id" in rows[0] else {}
         return Batch.of({**batch, **names, "label": [row.get("labels") for row in rows]}, self)
 

@@ -24,7 +24,7 @@ from attnfaith.errors import AttnfaithError, DatasetError
 from attnfaith.files import write_atomically
 from attnfaith.outputs import KEPT, digest_attention, digest_data
 from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of
-from attnfaith.subjects.parts import item_places
+from attnfaith.subjects.parts import marked_places
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
 
 
@@ -32,6 +32,8 @@ BATCH_TOKENS = 8192  # padded tokens of one batch
 BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
 LEVELS = ("sentence", "word")
+CALLED = ("tokens", "word_of_token")
+"""What a batch holds in a measurement besides: what its tokens are called, and which word each is of."""
 PREFIX = "importance_"
 
 
@@ -378,6 +380,7 @@ def _measure_batch(
 ) -> dict[str, list]:
     count = len(rows["instance_id"])
     batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
+    batch |= {name: rows[name] for name in CALLED if name in rows}
     mask = subject.attendable(batch)
     if given is not None:
         weights = np.concatenate([np.asarray(given[name], np.float32) for name in rows["instance_id"]])
@@ -399,7 +402,7 @@ def _measure_batch(
         columns["words"] = rows["words"]
         columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))
     columns |= {name: rows[name] for name in KEPT if name in extra}
-    columns |= {name: _of_items(subject, batch, name, columns["tokens"]) for name in MARKED if name in extra}
+    columns |= {name: _of_items(subject, batch, name) for name in MARKED if name in extra}
     # sorted: those that test the scores of others come last, else as they were named
     for name, module in sorted(modules.items(), key=lambda named: getattr(named[1], "AFTER", False)):
         if getattr(module, "AFTER", False) and "scores" not in batch:
@@ -411,21 +414,14 @@ def _measure_batch(
     return columns
 
 
-def _of_items(subject: Subject, batch, name: str, tokens: Sequence[Sequence]) -> list[np.ndarray]:
+def _of_items(subject: Subject, batch, name: str) -> list[np.ndarray]:
     """Marks (B,L) of input positions as one array [T] bool an instance: of an item, whether one of its positions has it."""
     if batch.get(name) is None:
         raise MeasurementError(
             f"the data set says which words are {name}, and the batches that this subject ({subject.kind}) collates do not: "
             f"put them there, (instances, positions), or leave out the column '{name}'"
         )
-    marks = []
-    for places, values, items in zip(
-        item_places(subject, batch).cpu().numpy(), batch[name].cpu().numpy(), tokens, strict=True
-    ):
-        marked = np.zeros(len(items), bool)
-        np.logical_or.at(marked, places[places >= 0], values[places >= 0] > 0)
-        marks.append(marked)
-    return marks
+    return record.ragged(marked_places(subject, batch, batch[name]).cpu(), subject.attendable(batch).cpu())
 
 
 def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:

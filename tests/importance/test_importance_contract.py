@@ -12,6 +12,7 @@ import torch
 from transformers import BatchEncoding, BertForSequenceClassification
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification, record
+from attnfaith.data.collation import OF_POSITIONS
 from attnfaith.experiments import _climb
 from attnfaith.importance._fast import state_gradients
 from attnfaith.measurement import load_producers, producers
@@ -19,6 +20,7 @@ from attnfaith.models import projections
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.subjects import CAPABILITIES, SelfAttention, SubjectError, columns_of, subject_of
+from tests.impermissible import marked
 from tests.small_classifiers import classifier, tokenizer
 from tests.toy_subject import Toy
 
@@ -52,7 +54,7 @@ OPTIONS = {  # of producers that take long with their own
     "weight_aopc_limits": {"exact_tokens": 6, "beam": 2},
     "map_adversary": {"steps": 3, "restarts": 2},
 }
-FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the lengths of texts
+WEIGHTLESS = ("random_scores", "uniform_scores", "conicity", "value_norm_share")  # ask a model for no attention
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
 # between equally good answers is part of the method (math.inf: the shape alone is compared).
 TOLERANCE = {
@@ -66,6 +68,11 @@ TOLERANCE = {
     "lrp_residual": 1e-4,
     "lrp_unaccounted": 1e-5,  # rounding is what it measures
 }
+
+
+@pytest.fixture(scope="session")
+def tiny_rows(tiny_rows):
+    return lambda *texts, **fields: marked(tiny_rows(*texts, **fields))
 
 
 @pytest.fixture(params=PRODUCERS)
@@ -102,7 +109,8 @@ def measured(producer, model, batch, seed=0):
 STACKED = {"alti", "attn_lrp", "chefer", "decompx", "flow", "globenc", "rollout", "value_zeroing"}
 STACKED |= {"frozen_flip_set", "map_adversary", "map_erasure", "map_permutation", "map_uniform", "marker_attention"}
 NOT_AFFINE = {"exact_contribution", "weight_aopc_limits"}
-TOY = {"attention_norm", "identifiability", "exact_contribution", "gradient_hidden_to_input", "lrp"}
+TOY = {"attention_norm", "conicity", "exact_contribution", "gradient_hidden_to_input", "identifiability", "lrp"}
+TOY |= {"value_norm_share"}
 CLASSIFIER = {"exact_contribution", "gradient_hidden_to_input", "lrp", "weight_aopc_limits"}
 """All that refuses a subject: what is of stacks of layers alone; logits that are not affine in attention; the toy, without
 states and without our layers; and classifiers of transformers, of which one head of one layer is shown.
@@ -182,7 +190,7 @@ def cell(shared_model, tiny_rows):
         rows = tiny_rows(FEW_TEXTS if hierarchy == "word" else TEXTS, pair=query == "text", hierarchy=hierarchy)
         subject = subject_of(model)
         alone, turned = [subject.collate([row]) for row in rows], subject.collate(rows[::-1])
-        for name in {"input_ids", "attention_mask", "token_type_ids"} & set(turned):
+        for name in {"input_ids", "attention_mask", *OF_POSITIONS} & set(turned):
             turned[name] = torch.nn.functional.pad(turned[name], (0, 5))
         for batch in (*alone, turned):
             subject.attention(batch)
@@ -292,6 +300,7 @@ def a_classifier(tiny_rows):
         rows = tiny_rows((4, 0, [9], [12] * 2))
         for row in rows:
             row["input_ids"] = [*before, *row["input_ids"][1:-1], *after]
+        rows = marked(rows)
         model, draws = classifier(kind.split()[0]), torch.Generator().manual_seed(1)
         with torch.no_grad():  # as they are drawn they are 0, and what is left of a text without its tokens is rounding
             for name, values in model.named_parameters():
@@ -409,7 +418,7 @@ def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows
         return
     monkeypatch.setattr(type(model), "attend", lambda *_args: 1 / 0)
     monkeypatch.setattr(state_gradients, "norm_gradients", lambda *_args: 1 / 0)
-    if producer.__name__.rpartition(".")[2] in FLOORS:
+    if producer.__name__.rpartition(".")[2] in WEIGHTLESS:
         monkeypatch.setattr(type(model), "attendable", lambda *_args, **_given: 1 / 0)
     if not refused(producer, model, tiny_batch(tiny_rows([4, 2]))):
         with pytest.raises(ZeroDivisionError):
@@ -481,16 +490,17 @@ def test_columns_make_a_record(producer, shared_model, tiny_rows, tiny_batch):
     model, rows = shared_model(), tiny_rows(TEXTS)
     if refused(producer, model, tiny_batch(rows)):
         return
-    attention = model.attend(*model.encode(**{k: v for k, v in tiny_batch(rows).items() if k != "instance_id"}))
+    subject = subject_of(model)
+    attention = subject.attention(subject.collate(rows))
     columns = record.as_columns(record.Identity("x", "x", "x", 0), len(rows)) | {
         "instance_id": [row["instance_id"] for row in rows],
         "tokens": [row["tokens"] for row in rows],
         "label": [None] * len(rows),
         "truncated": [False] * len(rows),
         "probs": [[0.5, 0.5]] * len(rows),
-        "attention": [a[1 : 1 + len(row["tokens"])].tolist() for a, row in zip(attention.detach(), rows, strict=True)],
+        "attention": [a[1 : 1 + len(row["tokens"])].tolist() for a, row in zip(attention, rows, strict=True)],
     }
     columns |= producer.measure(model, tiny_batch(rows), seed=0, **OPTIONS.get(producer.__name__.rpartition(".")[2], {}))
-    declared = columns_of(producer, subject_of(model))
+    declared = columns_of(producer, subject)
     made = record.build(columns, declared)
     assert set(declared) <= set(made.column_names)

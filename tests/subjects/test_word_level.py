@@ -9,6 +9,7 @@ from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
 from attnfaith.subjects import word_level
 from attnfaith.subjects.word_level import WordLevel
+from tests.impermissible import marked
 from tests.pooled_producers import POOLED
 
 
@@ -225,7 +226,7 @@ def test_a_document_of_one_sentence_is_a_flat_text(name, tiny_model, tiny_rows, 
         name.replace("sentence_reader.word_", ""): value for name, value in weights.items() if "sentence_reader" in name
     }
     flat.load_state_dict({name: lower.get(name, weights[name]) for name in flat.state_dict()})
-    rows = tiny_rows([[20, 21, 30, 45, 7, 12], [9], [], [33, 8, 33]])
+    rows = marked(tiny_rows([[20, 21, 30, 45, 7, 12], [9], [], [33, 8, 33]]))
     producer = load_producers([name])[name]
     # a further level is a further sum for the epsilon of relevance to take from
     options = {"adversary_search": {"steps": 5}, "lrp": {"epsilon": 0.0}}.get(name, {})

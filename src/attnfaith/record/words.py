@@ -3,7 +3,7 @@
 Shapes: T tokens of a text, W words of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +80,18 @@ def by_word(table: pa.Table) -> pa.Table:
     record = with_settings(record, parts)
     validate(record)
     return record
+
+
+def words_of(tokens: Sequence[str], owners: Sequence[int]) -> tuple[list[str], list[int]]:
+    """The words that a text's tokens make, and the number of the word that each token is of, from 0.
+
+    owners: `word_of_token` of the text.
+    """
+    if not len(tokens):
+        return [], []
+    new = np.ones(len(tokens), dtype=bool)
+    new[1:] = np.diff(owners) != 0
+    return _joined(list(tokens), np.flatnonzero(new)), (np.cumsum(new) - 1).tolist()
 
 
 def _joined(tokens: list[str], starts: np.ndarray) -> list[str]:

@@ -32,6 +32,17 @@ def item_places(subject: Subject, batch: Batch) -> torch.Tensor:
     return (inside.cumsum(1) - 1).masked_fill(~inside, -1)
 
 
+def marked_places(subject: Subject, batch: Batch, marks: torch.Tensor) -> torch.Tensor:
+    """(B,T) bool: the places of attention of which an input position is marked; marks (B,L), not 0 where one is."""
+    items, inside, marked = subject.items(batch), subject.attendable(batch), marks != 0
+    if items is None:
+        return inside & marked
+    places = torch.zeros_like(inside)
+    rows, positions = (marked & (items >= 0)).nonzero(as_tuple=True)
+    places[rows, items[rows, positions]] = True
+    return places
+
+
 @torch.no_grad()
 def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str = "deleted") -> list[np.ndarray]:
     """Logits (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.

@@ -182,6 +182,20 @@ class Pooled:
         for row, inside in enumerate(mask):
             yield row, (attention[row, inside].double().unsqueeze(1) * hidden[row, inside].double()).unsqueeze(0)
 
+    @property
+    def depth(self) -> int:
+        """As `Subject` says: the states that attention is over are one layer."""
+        return 1
+
+    def token_states(self, batch: Batch, layer: int = 0) -> torch.Tensor:
+        """As `Subject` says: those that attention is over."""
+        return self.encoded(batch).hidden
+
+    def value_norms(self, batch: Batch) -> torch.Tensor:
+        """As `Subject` says: of states."""
+        hidden, mask, _ = self.encoded(batch)
+        return (hidden.double().norm(dim=2) * mask).unsqueeze(1)
+
     def attention_products(self, batch: Batch, explain) -> torch.Tensor:
         """As `Subject` says: states held fixed, and nothing renormalised."""
         return products_of_intervention(self, batch, explain)

@@ -25,7 +25,8 @@ CAPABILITIES = {
     "weighted sums": "what its attention weighs is known, and that nothing else is made of attention: states, or attention "
     "maps",
     "stacked maps": "its maps are over one text, each over what the layer before gave, so that they can be multiplied: read",
-    "weighed vectors": "its attention weighs vectors, which it gives: summands",
+    "weighed vectors": "its attention weighs vectors, which it gives: summands, value_norms",
+    "token states": "it has a state of each place of attention, which it gives: token_states, depth",
     "layer states": "its layers are a chain of modules over one text, which can be read and be given other states: layers, "
     "each_layer",
     "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers, parts",
@@ -222,6 +223,18 @@ class Subject(Protocol):
         """Of each instance, by number, the summands (S,T,H), T its attendable tokens, of S weighted sums that attention
         makes: the vector that a token adds to each ("weighed vectors"). An instance may come several times, each time with
         other sums.
+        """
+
+    def value_norms(self, batch: Batch) -> torch.Tensor:
+        """(B,N,T): the lengths of the vectors that N sums of attention weigh, weights aside; 0 where there is no such vector
+        ("weighed vectors"). Of a stack of layers markers have some too.
+        """
+
+    depth: int  # how many layers have states ("token states")
+
+    def token_states(self, batch: Batch, layer: int) -> torch.Tensor:
+        """(B,T,H): the states of the places of attention that a layer gives, by its number from 0 on ("token states"); what
+        stands where nothing is attendable says nothing.
         """
 
     def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:

@@ -35,9 +35,10 @@ from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
 from attnfaith.subjects.retokenising import retokenised
 from attnfaith.subjects.self_checks import Sites, checked, eager, probe, vocabulary_size
+from attnfaith.subjects.token_states import TokenStates
 
 
-class SelfAttention:
+class SelfAttention(TokenStates):
     """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
 
     model: the classifier. Whenever it is read its attention is "eager", step by step, and after it as before: other
@@ -58,7 +59,7 @@ class SelfAttention:
         MAPS
         | OF_TOKENIZERS
         | {"embeddings", "held attention", "attention gradients", "token deletion"}
-        | {"intervention", "weighed vectors", "weighted sums"}
+        | {"intervention", "weighed vectors", "weighted sums", "token states"}
     )
     contextual = True
     level = "token"

@@ -14,7 +14,7 @@ import pyarrow as pa
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_overlap
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.reporting.cards import stacks
+from attnfaith.reporting.cards import hiding, stacks
 from attnfaith.reporting.cells import Cell, measure_label, one_cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.render import frame, frames
@@ -277,6 +277,11 @@ def _maps(cell: Cell) -> dict[str, Number]:
     return {key: _number(*given) for key, given in stacks.numbers(cell, SMALL).items()}
 
 
+def _hidden(cell: Cell) -> dict[str, Number]:
+    """Of words that the model should not need, and of states."""
+    return {key: _number(*given) for key, given in hiding.numbers(cell).items()}
+
+
 def _plausibility(cell: Cell) -> dict[str, Number]:
     table = plausibility_table([cell])
     rows = table[table["scores"] == "attention"].to_dict("records")
@@ -296,6 +301,7 @@ MEASURED: tuple[Callable[[Cell], dict[str, Number]], ...] = (
     partial(_shuffled, "random_support_probs"),  # fewer draws of the same
     _adversary,
     _maps,
+    _hidden,
     _erasure,
     _plausibility,
 )
@@ -461,6 +467,7 @@ def _audit(checkpoint: Checkpoint) -> Use:
         "Whatever the numbers: a model can be trained to keep its decisions and move its attention away from such "
         "words (Pruthi et al. 2020)."
     )
+    reason += hiding.audit(checkpoint.numbers, percent, in_words)
     return Use("audit", what, MAY_NOT, reason)
 
 

@@ -1,0 +1,83 @@
+"""Parts of speech by taggers that are installed: what one is, by which name, and what it may say.
+
+No tagger is part of this package. A package of one's own offers one by an entry point of the group "attnfaith.taggers",
+whose name it is known by:
+
+    [options.entry_points]
+    attnfaith.taggers =
+        mine = my_package:tags
+
+where `tags` takes the words of one text, a list of str, and gives as many universal tags.
+"""
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+
+from attnfaith.errors import DatasetError, excerpt
+
+
+GROUP = "attnfaith.taggers"
+UNIVERSAL = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
+    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
+)
+"""The tags of Universal Dependencies, version 2."""
+Tagger = Callable[[Sequence[str]], Sequence[str]]
+
+
+def is_punctuation(word: str) -> bool:
+    """Whether a word, or words between blanks, is made of punctuation alone, as Unicode has it (category P)."""
+    kinds = {unicodedata.category(character)[0] for character in word if not character.isspace()}
+    return kinds == {"P"}
+
+
+@cache
+def tagger_of(name: str) -> Tagger:
+    """The tagger of this name. What it says is checked.
+
+    Raises DatasetError where it is not installed, or nobody offers one of the name. It raises DatasetError itself where it
+    has another number of tags than of words, or a tag that is not one of UNIVERSAL.
+    """
+    offered = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in offered and name not in BUILT_IN:
+        raise DatasetError(
+            f"no tagger is called {excerpt(name)}; known: {', '.join(sorted({*offered, *BUILT_IN}))}. A package of yours "
+            f"offers another by an entry point of the group '{GROUP}'"
+        )
+    tag = offered[name].load() if name in offered else BUILT_IN[name]()
+
+    def checked(words: Sequence[str]) -> list[str]:
+        tags = list(tag(list(words)))
+        if len(tags) != len(words):
+            raise DatasetError(f"the tagger '{name}' has {len(tags)} tags for {len(words)} words; each needs one")
+        for word, said in zip(words, tags, strict=True):
+            if said not in UNIVERSAL:
+                raise DatasetError(
+                    f"the tagger '{name}' calls {excerpt(word)} {excerpt(said)}; tags are those of Universal Dependencies: "
+                    f"{', '.join(UNIVERSAL)}"
+                )
+        return tags
+
+    return checked
+
+
+def _denckring() -> Tagger:
+    """English, by a perceptron over the words about a word, trained on the UD English Web Treebank; its weights are JSON."""
+    try:
+        from denckring_en_pos import tagger
+    except ImportError as error:
+        raise DatasetError("the tagger 'denckring' is not installed: pip install 'attnfaith[tagger]'") from error
+    model = tagger()
+
+    def tag(words: Sequence[str]) -> list[str]:
+        # it was trained without punctuation; its labels are a tag and a form of the verb, as in AUX|Fin
+        said = iter(model.tag([word for word in words if not is_punctuation(word)]))
+        return ["PUNCT" if is_punctuation(word) else next(said).partition("|")[0] for word in words]
+
+    return tag
+
+
+BUILT_IN: dict[str, Callable[[], Tagger]] = {"denckring": _denckring}
+"""Taggers that other packages hold and this one knows how to ask."""
