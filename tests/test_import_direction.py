@@ -22,6 +22,7 @@ LAYERS = (
     ("data", "outputs"),
     ("subjects",),
     ("importance", "experiments", "objectives", "word_states"),
+    ("pretrained_word_states",),
     ("penalised",),
     ("training", "measurement"),
     ("stats",),

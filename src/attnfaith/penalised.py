@@ -52,6 +52,10 @@ class PenalisedTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self.penalties = penalties or Penalties()
         self.sums: dict[str, torch.Tensor] = {}  # penalty -> sum, number defined and number not, since the last log
+        self.prepare()
+
+    def prepare(self) -> None:
+        """What penalties need besides the model, and whether it has what they are of."""
         config, vectors = self.model.config, self.model.get_input_embeddings()
         if self.penalties.word_tying:
             check_sizes(config.hidden_size, vectors.embedding_dim)
@@ -80,9 +84,9 @@ class PenalisedTrainer(Trainer):
         values, words = {}, given.words
         if "impermissible_mass" in taken:
             mass = impermissible_mass(
-                given.attention, impermissible, words, heads=self.penalties.impermissible_heads, scores=given.scores
+                given.attention, impermissible, given.attended, heads=self.penalties.impermissible_heads, scores=given.scores
             )
-            values["impermissible_mass"] = mass, (words & ~impermissible.bool()).any(-1)
+            values["impermissible_mass"] = mass, (given.attended & ~impermissible.bool()).any(-1)
         if "diversity" in taken:
             values["diversity"] = diversity(given)
         if "word_tying" in taken:
@@ -104,7 +108,7 @@ class PenalisedTrainer(Trainer):
         masked = drawn_words(ids, inputs["attention_mask"], open_, share, seed=self.args.seed, step=step)
         with self.accelerator.autocast():
             states = self.states({**inputs, "input_ids": ids.masked_fill(masked, self.mask_id)}, stages)
-            logits = getattr(stages, PREDICTION)(states[masked])
+            logits = self.word_logits(stages, states[masked])
         return masked_language_model(logits, ids, masked), masked.any(-1)
 
     def states(self, inputs: Mapping, stages) -> torch.Tensor:
@@ -113,6 +117,10 @@ class PenalisedTrainer(Trainer):
         with watched(stages) as seen:
             stages.model.encode(**text)
         return states_of_words(stages, stages.items(**text), seen)
+
+    def word_logits(self, stages, states: torch.Tensor) -> torch.Tensor:
+        """What states (N,H) say of the vocabulary: (N,V)."""
+        return getattr(stages, PREDICTION)(states)
 
     def penalised(
         self, losses: torch.Tensor, values: Values, training: bool

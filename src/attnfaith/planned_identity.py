@@ -31,6 +31,7 @@ def model_fields(model: recipes.Model) -> dict[str, object]:
     names = ("encoder", "hierarchy", "alignment", "score_scale", "projection", "readout")
     fields = {**{name: getattr(model, name) for name in names}, "projection_parameter": parameter}
     if model.pretrained is not None:  # its kind is read from its files, when it is trained
+        fields["separate_impermissible"] = model.separate_impermissible
         fields["encoder"] = model.pretrained if model.revision is None else f"{model.pretrained}@{model.revision}"
     return fields
 

@@ -26,7 +26,9 @@ from attnfaith.objectives import (
     reduce,
     total_variation,
 )
-from attnfaith.penalised import PenalisedTrainer
+from attnfaith.penalised import PenalisedTrainer, mask_id
+from attnfaith.pretrained_word_states import TrainedClassifier
+from attnfaith.subjects.classifier_facts import separates
 
 
 SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
@@ -192,7 +194,38 @@ def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) 
 
 
 class FineTuningTrainer(AttentionTrainer):
-    """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms."""
+    """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms.
+
+    Penalties are of its last layer: the states that it gives, and the row of each head that the classifier answers from. Word
+    vectors are what the input embeddings make of words, and by the products with all of them states tell a masked word.
+    """
+
+    def prepare(self):
+        self.classifier = None
+        if self.penalties.taken:
+            self.classifier = TrainedClassifier(self.model, self.processing_class, self.penalties)
+        if self.penalties.masked_language_model:
+            self.mask_id = mask_id(self.processing_class, self.model.config)
+
+    def predicted(self, model, inputs, impermissible):
+        if separates(self.model):
+            inputs = {**inputs, "impermissible": impermissible}
+        if self.classifier is None:
+            return model(**inputs), {}
+        with self.classifier.reading(inputs) as read:
+            outputs = model(**inputs)
+        return outputs, self.values(self.accelerator.unwrap_model(model), inputs, outputs, read, impermissible)
+
+    def word_states(self, stages, inputs, outputs, seen):
+        return self.classifier.word_states(inputs, seen)
+
+    def states(self, inputs, stages):
+        with self.classifier.reading(inputs) as read:
+            stages(**inputs)
+        return read.states
+
+    def word_logits(self, stages, states):
+        return self.classifier.word_logits(states)
 
     def create_optimizer(self, model=None):
         return Trainer.create_optimizer(self, model)
@@ -393,6 +426,11 @@ def make_trainer(
                 raise AttnfaithError(f"{SPARSE_BASE} ({sparse} of {len(split)} texts)")
     penalties = options.get("penalties") or Penalties()
     check_penalties(penalties, objective, train.column_names)
+    if separates(model) and "impermissible" not in train.column_names:
+        raise AttnfaithError(
+            "model.separate_impermissible=true, and the data mark no impermissible words: take a data set that does, name the "
+            "column or the words of your own data, or leave it out"
+        )
     names = ADVERSARY_SCORES if adversarial else tuple(penalties.taken)
     weights, hierarchy = None, getattr(model.config, "hierarchy", "none")
     if options.pop("balance_classes", True) and not adversarial:

@@ -25,14 +25,15 @@ class StateSet(NamedTuple):
 class WordStates(NamedTuple):
     """One forward pass.
 
-    words (B,L) bool: the positions that are words: no markers, padding or second text. text (B,L) bool: all but the second
-    text. vectors (B,L,E): word vectors. states (B,L,H): of words, 0 elsewhere. attention (B,L), or (B,heads,L): the weight
+    words (B,L) bool: the positions that are words: no markers, padding or second text. attended (B,L) bool: those that share
+    attention: words, and in a pretrained model markers. text (B,L) bool: all but the second text. vectors (B,L,E): word vectors. states (B,L,H): of words, 0 elsewhere. attention (B,L), or (B,heads,L): the weight
     of each word in its text; in a hierarchical model that in its sentence times that of the sentence. scores: what a softmax
     took that of, in its shape, whatever is added to all of a text; None where the projection is another, or holds scores at
     a scale. levels: of each level of attention the states that it sums: the tokens; the words, and the sentences.
     """
 
     words: torch.Tensor
+    attended: torch.Tensor
     text: torch.Tensor
     vectors: torch.Tensor
     states: torch.Tensor
@@ -68,7 +69,7 @@ def word_states(model, inputs: Mapping, outputs, seen: Mapping[str, list]) -> Wo
     if "words_encoded" not in seen:
         attention, scores = outputs.attention, seen["scores"][0] if exact else None
         levels = [[StateSet(hidden, words, rows)]]
-        return WordStates(words, alone, vectors, hidden, attention, scores, levels)
+        return WordStates(words, words, alone, vectors, hidden, attention, scores, levels)
     sentences, place = model.attendable(**text), items.clamp(min=0)
     attention = outputs.word_attention * outputs.attention.gather(1, place) * words
     scores = None
@@ -85,7 +86,7 @@ def word_states(model, inputs: Mapping, outputs, seen: Mapping[str, list]) -> Wo
         ],
         [StateSet(hidden, sentences, rows)],
     ]
-    return WordStates(words, alone, vectors, states_of_words(model, items, seen), attention, scores, levels)
+    return WordStates(words, words, alone, vectors, states_of_words(model, items, seen), attention, scores, levels)
 
 
 def states_of_words(model, items: torch.Tensor, seen: Mapping[str, list]) -> torch.Tensor:

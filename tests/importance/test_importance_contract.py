@@ -1,5 +1,6 @@
 """What every measure of importance and every experiment keeps to: tested for a new file because it exists."""
 
+import copy
 import functools
 import inspect
 import itertools
@@ -9,9 +10,9 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from transformers import BatchEncoding
+from transformers import BatchEncoding, BertForSequenceClassification
 
-from attnfaith import record
+from attnfaith import SelfAttentionClassifierForSequenceClassification, record
 from attnfaith.data.collation import OF_POSITIONS
 from attnfaith.experiments import _climb
 from attnfaith.importance._fast import state_gradients
@@ -75,7 +76,8 @@ OPTIONS = {  # of producers that take long with their own
     "weight_aopc_limits": {"exact_tokens": 6, "beam": 2},
     "map_adversary": {"steps": 3, "restarts": 2},
 }
-WEIGHTLESS = ("random_scores", "uniform_scores", "conicity", "value_norm_share")  # ask a model for no attention
+FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the lengths of texts
+WEIGHTLESS = (*FLOORS, "conicity", "value_norm_share")  # ask a model for no attention
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
 # between equally good answers is part of the method (math.inf: the shape alone is compared).
 TOLERANCE = {
@@ -336,7 +338,20 @@ def test_contract_of_the_toy(producer, tiny_rows):
     assert all(parameter.requires_grad and parameter.grad is None for parameter in toy.parameters())
 
 
-OF_CLASSIFIERS = {"bert": ([1], [2]), "gpt2": ([], [])}  # the markers before and after a text
+OF_CLASSIFIERS = {"bert": ([1], [2]), "gpt2": ([], []), "bert apart": ([1], [2])}  # the markers before and after a text
+
+
+class MaskedForSequenceClassification(BertForSequenceClassification):
+    """A BERT that keeps impermissible tokens apart by a mask (B,1,L,L) of its own, made pair by pair."""
+
+    def forward(self, input_ids, attention_mask, token_type_ids=None, impermissible=None, **more):
+        added = torch.full((*input_ids.shape, input_ids.shape[1]), torch.finfo(torch.float32).min)
+        for text, marks in enumerate(impermissible.bool().tolist()):
+            for query, key in itertools.product(range(len(marks)), repeat=2):
+                allowed = query == 0 or (key > 0 and marks[query] == marks[key])
+                if allowed and attention_mask[text, key]:
+                    added[text, query, key] = 0
+        return super().forward(input_ids, attention_mask=added.unsqueeze(1), token_type_ids=token_type_ids, **more)
 
 
 @pytest.fixture(scope="module")
@@ -350,11 +365,17 @@ def a_classifier(tiny_rows):
         for row in rows:
             row["input_ids"] = [*before, *row["input_ids"][1:-1], *after]
         rows = marked(rows)
-        model, draws = classifier(kind), torch.Generator().manual_seed(1)
+        model, draws = classifier(kind.split()[0]), torch.Generator().manual_seed(1)
         with torch.no_grad():  # as they are drawn they are 0, and what is left of a text without its tokens is rounding
             for name, values in model.named_parameters():
                 if name.endswith("bias"):
                     values += 0.1 * torch.randn(values.shape, generator=draws)
+        if kind == "bert apart":
+            model = SelfAttentionClassifierForSequenceClassification.of(model, separate_impermissible=True).eval()
+            for row in rows:
+                row["impermissible"] = [
+                    int(0 < place < len(row["input_ids"]) - 1 and place % 3 == 2) for place in range(len(row["input_ids"]))
+                ]
         return SelfAttention(model, tokenizer(bool(before)), {"layers": "last", "head": 1}), rows
 
     return make
@@ -370,6 +391,7 @@ def test_contract_of_classifiers_of_transformers(producer, kind, a_classifier):
     if refused(producer, subject, batch):
         return
     before = {name: value.clone() for name, value in subject.model.state_dict().items()}
+    computed_by = subject.model.config._attn_implementation
     whole = measured(producer, subject, batch)
     check(whole, producer, subject, rows)
     alone = [measured(producer, subject, subject.collate([row])) for row in rows]
@@ -378,7 +400,26 @@ def test_contract_of_classifiers_of_transformers(producer, kind, a_classifier):
     same({name: values[::-1] for name, values in turned.items()}, whole)
     assert all(torch.equal(value, before[name]) for name, value in subject.model.state_dict().items())
     assert all(parameter.requires_grad and parameter.grad is None for parameter in subject.model.parameters())
-    assert subject.model.config._attn_implementation == "sdpa" and not subject.model.training
+    assert subject.model.config._attn_implementation == computed_by and not subject.model.training
+    assert computed_by == ("eager" if kind == "bert apart" else "sdpa")
+
+
+def test_kinds_that_are_kept_apart_are_measured_as_in_a_model_that_masks_them_itself(producer, a_classifier):
+    """Which tokens are impermissible goes with every batch that a producer makes of texts, of parts of them and of copies."""
+    subject, rows = a_classifier("bert apart")
+    if refused(producer, subject, subject.collate(rows)):
+        return
+    config = copy.deepcopy(subject.model.model.config)
+    config.separate_impermissible = True
+    model = MaskedForSequenceClassification._from_config(config, attn_implementation="eager").eval()
+    model.load_state_dict(subject.model.model.state_dict())
+    naive = SelfAttention(model, subject.tokenizer, subject.reduction)
+    same(measured(producer, naive, naive.collate(rows)), measured(producer, subject, subject.collate(rows)))
+    marked_otherwise = [{**row, "impermissible": [0] * len(row["input_ids"])} for row in rows]
+    if producer.__name__.rpartition(".")[2] not in FLOORS:
+        other = measured(producer, subject, subject.collate(marked_otherwise))
+        mine = measured(producer, subject, subject.collate(rows))
+        assert any(not np.array_equal(a, b) for name in mine for a, b in zip(mine[name], other[name], strict=True))
 
 
 def test_what_a_subject_lacks_is_named(tiny_model, tiny_rows, a_classifier):

@@ -13,6 +13,7 @@ from attnfaith.errors import DatasetError, excerpt
 
 COLUMN = "impermissible"
 _WORD = re.compile(r"\S+")
+_LISTED = re.compile(r"\s*\[?[01,\s]*\]?\s*")
 _ENDS = re.compile(r"^[\W_]+|[\W_]+$")
 
 
@@ -30,6 +31,13 @@ def check_marks(marks: object, text: str, place: str) -> list[int]:
             "between blanks, as text.split() has them)"
         )
     return [int(mark) for mark in listed]
+
+
+def read_marks(value: object) -> object:
+    """The value of a cell of a table as marks: a list as it is, and of a text such as "0 1 1" or "[0, 1, 1]" its digits."""
+    return (
+        [int(digit) for digit in re.findall("[01]", value)] if isinstance(value, str) and _LISTED.fullmatch(value) else value
+    )
 
 
 def marks_of_words(texts: Iterable[str], words: Iterable[str]) -> list[list[int]]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from attnfaith.data.columns import Columns
 from attnfaith.data.file_text import COMPRESSED
+from attnfaith.data.impermissible import check_marks, check_some, marks_of_words, read_marks, without
 from attnfaith.data.loading import Source
 from attnfaith.data.own_cut import cut_own, keys
 from attnfaith.data.own_files import KINDS, OwnFile, as_text, draw_rows, read_file
@@ -44,12 +45,14 @@ def read_own(data: object) -> Source:
 
     Raises DatasetError, before anything is trained, for what cannot be read (`OwnFile`), columns that there are not or that
     cannot be told, labels that are no classes, fewer than two classes, fewer than three different texts of a class where
-    all splits are cut, and files that memory cannot hold.
+    all splits are cut, marks of impermissible words that are not one 0 or 1 for each word or mark nothing, and files that
+    memory cannot hold.
     """
     entry = entry_of(data)
     files, revision, assumed = _files(data, entry)
     columns = _columns(data, files, assumed)
     wanted, column = _WANTED[len(columns)], columns[-1]
+    marked = {} if data.impermissible is None else {"impermissible": data.impermissible}
     counts: Counter = Counter()
     parts = {split: _rows(data, entry, own, columns, _drawn(data, files, split), counts) for split, own in files.items()}
     n_rows = counts.pop("rows", 0)
@@ -62,6 +65,9 @@ def read_own(data: object) -> Source:
     for rows, labels in zip(parts.values(), alike([rows["label"] for rows in parts.values()], column), strict=True):
         rows["label"] = labels
     names = names_of(parts[first]["label"], column, files[first][0].label_names(column), assumed)
+    if data.impermissible_words is not None:
+        for rows in parts.values():
+            rows["impermissible"] = marks_of_words(rows["text"], data.impermissible_words)
     source = {split: _numbered(entry, rows, names, counts) for split, rows in parts.items()}
     made, rule = cut_own(
         source,
@@ -72,12 +78,16 @@ def read_own(data: object) -> Source:
     )
     about = {
         "rows": n_rows,
-        "columns": dict(zip(wanted, columns, strict=True)),
+        "columns": dict(zip(wanted, columns, strict=True)) | marked,
         "splits": rule,
         **_repeated(made),
         "assumed": assumed,
         "files": {file.name: file.digest for own in files.values() for file in own if file.digest},
     }
+    if "impermissible" in made["train"].lists:
+        check_some(entry.name, made["train"].lists["impermissible"])
+    if data.impermissible_removed:
+        made = {split: rows.without_impermissible() for split, rows in made.items()}
     lengths = {split: made[split].lengths() for split in SPLITS}
     kept = {split: np.arange(len(lengths[split])) for split in SPLITS}
     dropped = {"source": dict(counts), **{split: {} for split in SPLITS}}
@@ -104,7 +114,7 @@ def _numbered(entry: DatasetEntry, rows: dict[str, list], names: list[str], drop
         dropped["label_not_in_training"] += len(rows["label"]) - len(known)
         rows = {name: [values[place] for place in known] for name, values in rows.items()}
     label = np.array([number[label] for label in rows["label"]], np.int64)
-    lists = {name: values for name, values in rows.items() if name in ("text", "text_pair")}
+    lists = {name: values for name, values in rows.items() if name in ("text", "text_pair", "impermissible")}
     return Columns.of(entry, lists, label, rows["instance_id"])
 
 
@@ -134,7 +144,8 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     if data.hub_id is not None:
         splits = {name: own.split for name, own in _hub_splits(data)[0].items()}
         rows = _split_of(splits, split, data.hub_id)
-        return rows if limit is None or limit >= len(rows) else rows.select(_drawn_rows(len(rows), limit, seed))
+        few = rows if limit is None or limit >= len(rows) else rows.select(_drawn_rows(len(rows), limit, seed))
+        return _marked(few, data)
     path = Path(data.path).expanduser()
     paths = _split_of(_folder(path), split, str(path)) if path.is_dir() else [path]
     how = {"encoding": data.encoding, "delimiter": data.delimiter, "quotes": data.quotes, "limit": limit, "seed": seed}
@@ -142,7 +153,37 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     if len({tuple(table.column_names) for table in tables}) > 1:
         raise DatasetError(f"the {split} files of {path} have other columns than each other: measure them one by one")
     table = pa.concat_tables(tables, promote_options="permissive")
-    return table if limit is None or limit >= len(table) else table.take(_drawn_rows(len(table), limit, seed))
+    few = table if limit is None or limit >= len(table) else table.take(_drawn_rows(len(table), limit, seed))
+    return _marked(few, data)
+
+
+def _marked(rows, data: object):
+    """Rows with a column impermissible where the section says which words are, or with these words gone from their texts.
+
+    Raises DatasetError for a column that there is not, and marks that are not one 0 or 1 for each word.
+    """
+    import pyarrow as pa
+
+    if data.impermissible is None and data.impermissible_words is None:
+        return rows
+    column = data.text or "text"
+    for name in (column, *([data.impermissible] if data.impermissible else [])):
+        if name not in rows.column_names:
+            raise DatasetError(f"there is no column {excerpt(name)}; there are {cut(', '.join(rows.column_names), 300)}")
+    table = isinstance(rows, pa.Table)
+    texts, given = (rows[name].to_pylist() if table else rows[name][:] for name in (column, data.impermissible or column))
+    if data.impermissible_words is not None:
+        marks = marks_of_words(texts, data.impermissible_words)
+    else:
+        numbered = enumerate(zip(given, texts, strict=True))
+        marks = [check_marks(read_marks(value), text, f"row {row}") for row, (value, text) in numbered]
+    name, values = "impermissible", marks
+    if data.impermissible_removed:
+        name, values = column, [without(*of_text) for of_text in zip(texts, marks, strict=True)]
+    if table:
+        kept = rows.drop_columns([name]) if name in rows.column_names else rows
+        return kept.append_column(name, pa.array(values))
+    return (rows.remove_columns(name) if name in rows.column_names else rows).add_column(name, values)
 
 
 def _drawn_rows(count: int, limit: int, seed: int) -> np.ndarray:
@@ -282,22 +323,24 @@ def _columns(data: object, files: Mapping[str, list], assumed: list[str]) -> lis
     """The names of the columns of text, second text (of pairs) and label in the files."""
     first = next(iter(files.values()))[0]
     given = {"text": data.text, "text_pair": data.text_pair, "label": data.label}
-    taken = [name for name in given.values() if name is not None]
+    marked = [] if data.impermissible is None else [data.impermissible]
+    taken = [name for name in given.values() if name is not None] + marked
     if twice := {name for name in taken if taken.count(name) > 1}:
         raise DatasetError(
-            f"the column {excerpt(twice.pop())} is named for two of text, text_pair and label: name each its own"
+            f"the column {excerpt(twice.pop())} is named for two of text, text_pair, label and impermissible: name each its "
+            "own"
         )
     for key in ("text", "label"):
         if given[key] is None:
-            known = [name for name in given.values() if name is not None]
+            known = [name for name in given.values() if name is not None] + marked
             other = given["label" if key == "text" else "text"]
             given[key] = _column(key, first.columns, known, other is not None, first.name)
             if given[key] != key:
                 assumed.append(f"{key} is read from the column {given[key]!r}")
     wanted = [name for name in given.values() if name is not None]
     if isinstance(first, _File):
-        first.file.check(wanted)
-    for name in wanted:
+        first.file.check([*wanted, *marked])
+    for name in [*wanted, *marked]:
         if name not in first.columns:
             near = difflib.get_close_matches(name, first.columns, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -340,12 +383,13 @@ def _rows(
     data: object, entry: DatasetEntry, files: list, columns: list[str], limit: int | None, counts: Counter
 ) -> dict[str, list]:
     """The usable rows of a source split by column; counts takes all that were read, and those left out by reason."""
-    wanted = _WANTED[len(columns)]
+    marked = [] if data.impermissible is None else [data.impermissible]
+    wanted = (*_WANTED[len(columns)], *(["impermissible"] if marked else []))
     rows: dict[str, list] = {name: [] for name in ("instance_id", *wanted)}
     values: set[str] = set()
 
-    def usable(row: tuple) -> tuple | None:
-        *texts, label = row
+    def usable(place: str, row: tuple) -> tuple | None:
+        *texts, label = row[: len(columns)]
         counts["rows"] += 1
         if (name := class_of(label, columns[-1])) is None:
             counts["no_label"] += 1
@@ -360,13 +404,13 @@ def _rows(
                 f"column {columns[-1]!r} has more than {MOST_VALUES:,} different values, so it holds no classes: name the "
                 "one that does with --data.label"
             )
-        return (*texts, name)
+        return (*texts, name, *(check_marks(read_marks(marks), texts[0], place) for marks in row[len(columns) :]))
 
     def all_rows() -> Iterator[tuple[str, tuple]]:
         for file in files:
-            yield from ((f"{entry.name}/{file.name}/{number}", row) for number, row in file.rows(columns))
+            yield from ((f"{entry.name}/{file.name}/{number}", row) for number, row in file.rows([*columns, *marked]))
 
-    chosen = ((name, row) for name, given in all_rows() if (row := usable(given)) is not None)
+    chosen = ((name, row) for name, given in all_rows() if (row := usable(name, given)) is not None)
     if limit is None:
         _check_memory(files, columns)
     else:

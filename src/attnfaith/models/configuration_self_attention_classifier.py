@@ -18,9 +18,13 @@ class SelfAttentionClassifierConfig(PreTrainedConfig):
         padding token are those given here; where none are, those here are its own.
     projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15 or entmax (entmax_alpha >= 1), in every layer
         and head. With softmax the model is the classifier itself.
+    separate_impermissible: whether the model is told which tokens are impermissible, and tokens attend only to those of
+        their own kind, in every layer and head. The first position, from which the classifier answers, attends to all, and
+        no other attends to it: there alone the two kinds meet (Pruthi et al. 2020, their BERT). It has no meaning for
+        decoders, and where an encoder and a decoder read a text.
 
-    Raises ValueError, or the StrictDataclassError that holds it, for a projection that is not known or a parameter out of
-    its range.
+    Raises ValueError, or the StrictDataclassError that holds it, for a projection that is not known, a parameter out of its
+    range, and kinds kept apart in an encoder and decoder.
     """
 
     _auto_class = "AutoConfig"  # what register_for_auto_class sets: save the code with the configuration
@@ -33,6 +37,7 @@ class SelfAttentionClassifierConfig(PreTrainedConfig):
     projection: str = "softmax"
     sparsegen_lambda: float | int = 0.0
     entmax_alpha: float | int = 1.5
+    separate_impermissible: bool = False
     pad_token_id: int | None = None
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
@@ -54,6 +59,13 @@ class SelfAttentionClassifierConfig(PreTrainedConfig):
 
     def validate_projection(self):
         check_projection(self, SELF_ATTENTION_PROJECTIONS)
+
+    def validate_separation(self):
+        if self.separate_impermissible and self.text_config.is_encoder_decoder:
+            raise ValueError(
+                f"separate_impermissible=True with {self.text_config.model_type}, whose decoder answers: the rule is for "
+                "encoders that answer from their first position, such as BERT; leave it out"
+            )
 
     @property
     def projection_parameter(self) -> float | None:

@@ -1,8 +1,8 @@
-"""Any text classifier of transformers, with sparse self-attention.
+"""Any text classifier of transformers, with sparse self-attention, or with two kinds of tokens that are kept apart.
 
 The classifier is built and run as it is. What is replaced is the function that makes attention of scores: every softmax over
 the last dimension of a tensor of 4 dimensions, which is how models under "eager" attention write it. `attention_projection`
-stands in its place.
+stands in its place; before it, scores between tokens that are kept apart are masked, as those of padding are.
 
 Shapes: B instances, N heads, Q queries, K keys, L input positions, C classes.
 """
@@ -44,25 +44,49 @@ def attention_projection(scores: torch.Tensor, dim: int, *, dtype: torch.dtype |
 attention_projection.is_attention = True
 
 
-class Projecting(TorchFunctionMode):
-    """Within, each softmax of 4-dimensional scores along their last dimension is `attention_projection`.
+def kept_together(impermissible: torch.Tensor) -> torch.Tensor:
+    """(B,1,Q,K) bool: which position may attend to which, of positions that are impermissible (B,L), Q = K = L.
 
-    They are counted, with those that the same mode within this one replaced.
+    Both have to be impermissible, or neither. The first position attends to all, and only itself attends to it.
+    """
+    impermissible = impermissible.bool()
+    first = torch.arange(impermissible.shape[1], device=impermissible.device) == 0
+    alike = impermissible.unsqueeze(2) == impermissible.unsqueeze(1)
+    return (alike & ~first | first.unsqueeze(1)).unsqueeze(1)
+
+
+class Projecting(TorchFunctionMode):
+    """Within, each softmax of 4-dimensional scores along their last dimension is `attention_projection`, or stays softmax
+    where that is the projection.
+
+    together: which position may attend to which (B,1,L,L) bool; the scores of others are masked. None: all to all. They are
+    counted.
+
+    Raises ValueError for scores that are of other instances or positions than `together` says.
     """
 
-    def __init__(self, config: SelfAttentionClassifierConfig):
+    def __init__(self, config: SelfAttentionClassifierConfig, together: torch.Tensor | None = None):
         super().__init__()
-        self.config, self.count = config, 0
+        self.config, self.together, self.count = config, together, 0
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        self.count += function is attention_projection
         if function not in SOFTMAX:
             return function(*args, **kwargs)
         scores, dim, dtype = _softmax_arguments(*args, **kwargs)
         if scores.dim() != 4 or dim is None or dim not in (-1, 3):
             return function(*args, **kwargs)
         self.count += 1
+        if self.together is not None:
+            if (scores.shape[0], *scores.shape[2:]) != (self.together.shape[0], *self.together.shape[2:]):
+                raise ValueError(
+                    f"separate_impermissible=True: attention scores of shape {tuple(scores.shape)} are not those of "
+                    f"{self.together.shape[0]} texts, from each of {self.together.shape[2]} positions to each: "
+                    "in this type of model no tokens can be kept apart"
+                )
+            scores = scores.masked_fill(~self.together, torch.finfo(scores.dtype).min)
+        if self.config.projection == "softmax":
+            return torch.softmax(scores, -1, dtype=dtype)
         return attention_projection(scores, -1, dtype=dtype, config=self.config)
 
 
@@ -95,14 +119,15 @@ class SelfAttentionClassifierPreTrainedModel(PreTrainedModel):
 
 
 class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPreTrainedModel):
-    """A classifier with `config.projection` in each layer and head of its self-attention (and cross-attention, if any).
+    """A classifier with `config.projection` in each layer and head of its self-attention (and cross-attention, if any), and
+    with tokens of two kinds kept apart where `config.separate_impermissible` says so.
 
     model: the classifier, where there is one already; else one is made of config.text_config. It answers as the classifier
     does, with the same arguments and outputs; `attentions` are those that were projected. Its maps are computed by "eager"
     attention.
 
-    Raises ValueError for a model that cannot change to "eager" attention, and in `forward` for a classifier none of whose
-    attention is such a softmax: nothing would be projected.
+    Raises ValueError for a model that cannot change to "eager" attention, and for a decoder whose tokens are to be kept
+    apart; in `forward` for a classifier none of whose attention is such a softmax: nothing would be projected.
     """
 
     _auto_class = "AutoModelForSequenceClassification"  # what register_for_auto_class sets: save the code with the weights
@@ -123,11 +148,19 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
         super().__init__(config)
         self.model = model or AutoModelForSequenceClassification.from_config(inner, attn_implementation="eager")
         config.text_config = self.model.config
+        if config.separate_impermissible and any(getattr(part, "is_causal", False) for part in self.model.modules()):
+            raise ValueError(
+                f"separate_impermissible=True with {type(self.model).__name__}, a decoder, which answers from its last token: "
+                "the rule is for encoders that answer from their first position, such as BERT; leave it out"
+            )
+        self._mode: Projecting | None = None  # while texts are read
         self.post_init()
 
     @classmethod
-    def of(cls, model: PreTrainedModel, projection: str, **parameters):
-        """A classifier with another projection: its own weights, not copied. parameters: sparsegen_lambda, entmax_alpha."""
+    def of(cls, model: PreTrainedModel, projection: str = "softmax", **parameters):
+        """A classifier with another projection: its own weights, not copied. parameters: sparsegen_lambda, entmax_alpha,
+        separate_impermissible.
+        """
         # a configuration decides how its parts attend, so that of the model itself is not taken before it is known
         config = SelfAttentionClassifierConfig(text_config=deepcopy(model.config), projection=projection, **parameters)
         return cls(config, model)
@@ -146,12 +179,14 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
         self.model._set_gradient_checkpointing(enable, checkpoint, **how)
 
     def _projecting(self, function: Callable) -> Callable:
-        if self.config.projection == "softmax":
+        if (mode := self._mode) is None:
             return function
 
         @wraps(function)
         def projecting(*args, **kwargs):
-            with Projecting(self.config):
+            if self._mode is mode:
+                return function(*args, **kwargs)
+            with mode:
                 return function(*args, **kwargs)
 
         return projecting
@@ -163,9 +198,16 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
         token_type_ids=None,
         inputs_embeds=None,
         labels=None,
+        impermissible=None,
         **kwargs,
     ):
-        """As the classifier's own; what is None is left out, since not every type knows token_type_ids."""
+        """As the classifier's own; what is None is left out, since not every type knows token_type_ids.
+
+        impermissible (B,L): 1, or true, on impermissible tokens, 0 on others, markers and padding. It is for models of
+        `separate_impermissible`, which need it; zeros, where a text has none.
+
+        Raises ValueError where such a model is not given it, or in another shape, and where any other model is.
+        """
         given = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -175,16 +217,36 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
             **kwargs,
         }
         run = partial(self.model, **{name: value for name, value in given.items() if value is not None})
-        if self.config.projection == "softmax":
+        together = self._kept_together(input_ids if inputs_embeds is None else inputs_embeds, impermissible)
+        if self.config.projection == "softmax" and together is None:
             return run()
-        with Projecting(self.config) as mode:
-            outputs = run()
+        mode = self._mode = Projecting(self.config, together)
+        try:
+            with mode:
+                outputs = run()
+        finally:
+            self._mode = None
         if not mode.count:
+            what = f"projection={self.config.projection!r} has nothing to project"
+            if self.config.separate_impermissible:
+                what = "separate_impermissible=True keeps nothing apart"
             raise ValueError(
-                f"projection={self.config.projection!r} has nothing to project: {self.config.text_config.model_type} makes "
-                "no attention by a softmax over 4-dimensional scores"
+                f"{what}: {self.config.text_config.model_type} makes no attention by a softmax over 4-dimensional scores"
             )
         return outputs
+
+    def _kept_together(self, texts, impermissible):
+        if not self.config.separate_impermissible:
+            if impermissible is not None:
+                raise ValueError("impermissible is for models of separate_impermissible=True, and this is none: leave it out")
+            return None
+        if impermissible is None or impermissible.shape != texts.shape[:2]:
+            shape = "nothing" if impermissible is None else f"shape {tuple(impermissible.shape)}"
+            raise ValueError(
+                f"this model reads which tokens are impermissible: give impermissible of shape {tuple(texts.shape[:2])}, 0 or "
+                f"1 a position (zeros, where a text has none); {shape} was given"
+            )
+        return kept_together(impermissible)
 
 
 __all__ = ["SelfAttentionClassifierForSequenceClassification", "SelfAttentionClassifierPreTrainedModel"]

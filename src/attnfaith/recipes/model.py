@@ -10,7 +10,7 @@ from attnfaith.recipes.schema import Model, Recipe
 from attnfaith.recipes.sections import RecipeError
 
 
-OF_PRETRAINED = ("pretrained", "revision")
+OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible")
 
 
 if TYPE_CHECKING:
@@ -45,8 +45,9 @@ def check_model(recipe: Recipe) -> None:
 
 
 def projection_fields(section: Model) -> dict[str, object]:
-    """The fields of a configuration that say which projection a model has."""
-    return {name: getattr(section, name) for name in ("projection", "sparsegen_lambda", "entmax_alpha")}
+    """The fields of a configuration that say what a pretrained model's attention becomes."""
+    names = ("projection", "sparsegen_lambda", "entmax_alpha", "separate_impermissible")
+    return {name: getattr(section, name) for name in names}
 
 
 def _asked(kind: type, fields: Mapping[str, object]):

@@ -26,7 +26,7 @@ OF_PRETRAINED = {
 """What is usual for fine-tuning (Devlin et al. 2019, appendix A.3), with AdamW."""
 SCHEDULE = {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
 """How its learning rate changes: it rises over a tenth of the updates, and falls to 0 in a straight line."""
-OWN_FIELDS = ("pretrained", "revision", "projection", "sparsegen_lambda", "entmax_alpha")
+OWN_FIELDS = ("pretrained", "revision", "projection", "sparsegen_lambda", "entmax_alpha", "separate_impermissible")
 """The keys of the model section that say something of a pretrained model."""
 ITS_OWN = {
     "tokenizer": "its tokenizer",
@@ -54,6 +54,11 @@ def check_pretrained(recipe) -> None:
             raise RecipeError(
                 f"model.revision={excerpt(model.revision)} is of model.pretrained, which is not given: give it, or leave "
                 "out the revision"
+            )
+        if model.separate_impermissible:
+            raise RecipeError(
+                "model.separate_impermissible=true is for model.pretrained, which is not given: attention that pools states is "
+                "from no token to another; leave it out"
             )
         return
     given = f"model.pretrained={excerpt(name)}"

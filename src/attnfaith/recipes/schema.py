@@ -18,7 +18,8 @@ from attnfaith.recipes.sections import LARGEST, Count, NotNegative, Positive, Re
 
 Part = Annotated[float, Field(gt=0, lt=1)]
 PLACES = ("name", "path", "hub_id")  # of the texts, one of them
-OWN = ("text", "text_pair", "label", "preprocessing", "validation_share", "test_share", "split_seed")
+OWN = ("text", "text_pair", "label", "impermissible", "impermissible_words")
+OWN += ("preprocessing", "validation_share", "test_share", "split_seed")
 IN_FILES = ("encoding", "delimiter", "quotes")
 ON_THE_HUB = ("revision", "config")
 _OF = dict.fromkeys(OWN, "it is for own data; leave it out, or give data.path or data.hub_id")
@@ -48,6 +49,12 @@ class Data:
     """own data: column of the second text of a pair; null: single texts"""
     label: str | None = None
     """own data: column of the class; null: label, or the only one that it can be"""
+    impermissible: str | None = None
+    """own data: column that marks words which a deceptive model hides, one 0 or 1 for each word between blanks"""
+    impermissible_words: list[str] | None = None
+    """own data: these words, case and marks at their ends aside, in place of such a column"""
+    impermissible_removed: bool = False
+    """train and measure on the texts without these words: what of the labels can be told without them"""
     encoding: str | None = None
     """own data: encoding of the files, such as cp1252; null: by their byte order mark, UTF-8, else cp1252"""
     delimiter: str | None = None
@@ -104,6 +111,20 @@ class Data:
                 raise RecipeError(
                     f"data.{key}={excerpt(getattr(self, key))} with {given[0] if given else 'no own data'}: {_OF[key]}"
                 )
+        if self.impermissible is not None and self.impermissible_words is not None:
+            raise RecipeError(
+                f"data.impermissible={excerpt(self.impermissible)} and data.impermissible_words="
+                f"{excerpt(self.impermissible_words)}: both say which words are impermissible; leave one out"
+            )
+        if blank := [word for word in self.impermissible_words or () if len(word.split()) != 1]:
+            raise RecipeError(f"data.impermissible_words: {excerpt(blank[0])} is not one word; give words, without blanks")
+        if self.impermissible_words == []:
+            raise RecipeError("data.impermissible_words=[] names no word; give some, or leave it out")
+        if own and self.impermissible_removed and self.impermissible is None and self.impermissible_words is None:
+            raise RecipeError(
+                "data.impermissible_removed=true with own data that do not say which words are impermissible: give "
+                "data.impermissible or data.impermissible_words"
+            )
         if own and self.preprocessing not in PREPROCESSING:
             raise RecipeError(
                 f"data.preprocessing={excerpt(self.preprocessing)} does not exist; choose one of {', '.join(PREPROCESSING)}"
@@ -143,6 +164,8 @@ class Model:
     """lambda of sparsegen, below 1; 0 is sparsemax"""
     entmax_alpha: float = 1.5
     """alpha of entmax, from 1 on; 1 is softmax, 2 sparsemax"""
+    separate_impermissible: bool = False
+    """of pretrained models: impermissible words and others attend to their own kind alone, but for the row that answers"""
     score_scale: float | None = None
     """standard deviation that the scores of a text are held at; null: as they are"""
     kernel_sizes: list[int] = field(default_factory=lambda: [1, 3, 5, 7])

@@ -56,6 +56,9 @@ class Identity:
     score_scale: float | None = _field("standard deviation that the scores of a text are held at", None)
     projection: str = _field("what makes attention of scores", "softmax")
     projection_parameter: float | None = _field("lambda of sparsegen, alpha of entmax", None)
+    separate_impermissible: bool | None = _field(
+        "of a pretrained model, whether impermissible tokens and others attend to their own kind only", None
+    )
     readout: str = _field("the decoder", "affine")
     vectors: str = _field("word vectors at the start: random or pretrained", "random")
     vectors_scale: float | None = _field("standard deviation of random vectors", None)
@@ -113,7 +116,7 @@ class Identity:
             "training_texts": self.training_texts or UNKNOWN,
             "split": self.split,
             "encoder": encoder_label(self.encoder, self.hierarchy, self.level, self.tokenizer_digest),
-            "alignment": alignment_label(self.alignment, self.score_scale, self.reduction_label),
+            "alignment": alignment_label(self.alignment, self.score_scale, self.reduction_label, self.separate_impermissible),
             "projection": projection_label(self.projection, self.projection_parameter),
             "vectors": self.vectors_label,
             "objective": self.objective_label,
@@ -207,10 +210,11 @@ def encoder_label(encoder: str, hierarchy: str, level: str = "sentence", tokeniz
     return f"{encoder}({', '.join(parts)})" if parts else encoder
 
 
-def alignment_label(alignment: str, score_scale: float | None, reduction: str = "") -> str:
-    """Such as "additive", "additive(scale 1)", "dot(last layer)"."""
+def alignment_label(alignment: str, score_scale: float | None, reduction: str = "", separate: bool | None = None) -> str:
+    """Such as "additive", "additive(scale 1)", "dot(last layer)", "dot(last layer, impermissible apart)"."""
     parts = [] if score_scale is None else [f"scale {score_scale:g}"]
     parts += [reduction] if reduction else []
+    parts += ["impermissible apart"] if separate else []
     return f"{alignment}({', '.join(parts)})" if parts else alignment
 
 

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, TrainingArguments, get_scheduler
 
 from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.impermissible import counts as counts_of
 from attnfaith.data.loading import LoadedDataset, Source, read_source
 from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import SPLITS, entry_of
@@ -189,7 +190,7 @@ def _read(recipe: Recipe, recorded: Mapping) -> Source:
         except DatasetError as error:
             raise DatasetError(f"{error}{_was(recipe, recorded)}") from error
     try:
-        return read_source(data.name, seed=data.seed, **data.arguments)
+        return read_source(data.name, seed=data.seed, impermissible_removed=data.impermissible_removed, **data.arguments)
     except TypeError as error:
         if not data.arguments:
             raise
@@ -208,6 +209,8 @@ def remarks(loaded: LoadedDataset) -> list[str]:
         "texts have no words": sum(loaded.empty.values()),
         "second texts have no words": sum(loaded.empty_pair.values()),
     }
+    if loaded.entry.impermissible:
+        counts |= counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
     own = summary(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
     return own + [f"{loaded.entry.name}: {count:,} {what}" for what, count in counts.items() if count]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
@@ -17,6 +18,7 @@ from attnfaith.errors import excerpt
 from attnfaith.models.modeling_self_attention_classifier import SelfAttentionClassifierForSequenceClassification
 from attnfaith.models.registration import CONFIGS
 from attnfaith.recipes import Recipe, RecipeError, projection_fields
+from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.classifier_facts import position_limit
 
 
@@ -96,8 +98,8 @@ def tokenizer_of(recipe: Recipe):
 def model_of(recipe: Recipe, label_names: list[str], tokenizer) -> torch.nn.Module:
     """The classifier as training begins: the weights of the files, a head drawn anew, and the recipe's projection.
 
-    Under softmax it is the model itself, as transformers has it. Raises RecipeError where the files hold no such model, or
-    the tokenizer of another one.
+    Under softmax it is the model itself, as transformers has it, unless impermissible words are kept apart. Raises RecipeError
+    where the files hold no such model, or the tokenizer of another one, and where nothing can be kept apart in it.
     """
     name, folder = recipe.model.pretrained, files_of(recipe.model.pretrained, recipe.model.revision)
     config = _configuration(recipe)
@@ -135,9 +137,16 @@ def model_of(recipe: Recipe, label_names: list[str], tokenizer) -> torch.nn.Modu
             "0 on: the tokenizer is not the model's"
         )
     model.config.pad_token_id = tokenizer.pad_token_id
-    if recipe.model.projection == "softmax":
+    apart = recipe.model.separate_impermissible
+    if recipe.model.projection == "softmax" and not apart:
         return model
-    return SelfAttentionClassifierForSequenceClassification.of(model, **projection_fields(recipe.model))
+    try:
+        made = SelfAttentionClassifierForSequenceClassification.of(model, **projection_fields(recipe.model))
+        if apart:
+            SelfAttention(made, tokenizer)
+    except (ValueError, StrictDataclassError) as error:
+        raise RecipeError(f"model.pretrained={excerpt(name)}: {excerpt(error.__cause__ or error, 300)}") from error
+    return made
 
 
 def facts_of(recipe: Recipe) -> dict[str, str]:

@@ -154,7 +154,8 @@ def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, row
     adversary = {}
     if objective.kind == "adversarial":
         adversary = {name: getattr(objective, name) for name in ("weight", "divergence", "frozen")}
-    used = (*COLUMNS, *(["impermissible"] if recipe.penalties.impermissible_mass else []))
+    marked = recipe.penalties.impermissible_mass or recipe.model.separate_impermissible
+    used = (*COLUMNS, *(["impermissible"] if marked else []))
     columns = [name for name in used if name in rows["train"].column_names]
     return make_trainer(
         model,

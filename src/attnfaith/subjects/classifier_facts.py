@@ -81,6 +81,11 @@ def is_encoder_decoder(model) -> bool:
     return own.is_encoder_decoder or bool(getattr(getattr(own, "text_config", None), "is_encoder_decoder", False))
 
 
+def separates(model) -> bool:
+    """Whether it has to be told which tokens are impermissible, and keeps them apart from others."""
+    return bool(getattr(model.config, "separate_impermissible", False))
+
+
 def position_limit(subject) -> int | None:
     """The most input positions that a model reads; None where there is no bound."""
     limits = [getattr(subject.tokenizer, "model_max_length", None)]
@@ -109,6 +114,7 @@ def identity_of(subject) -> dict[str, object]:
         "alignment": "dot",
         "projection": getattr(config, "projection", "softmax"),
         "projection_parameter": getattr(config, "projection_parameter", None),
+        "separate_impermissible": separates(subject.model),
         "readout": "network",
         "reduction": reduction.way,
         "reduction_layers": str(reduction.layers),

@@ -71,7 +71,7 @@ RECORDED = ("rows", "identity", "digest", "level", "class_names")
 
 FIELDS = (
     *("model", "encoder", "hierarchy", "level", "alignment", "score_scale", "projection", "projection_parameter"),
-    *("readout", "vectors", "vectors_scale", "vectors_digest", "tokenizer_digest"),
+    *("separate_impermissible", "readout", "vectors", "vectors_scale", "vectors_digest", "tokenizer_digest"),
     *("reduction", "reduction_layers", "reduction_head"),
 )
 """The fields of `attnfaith.record.Identity` that a model decides."""

@@ -23,6 +23,7 @@ from attnfaith.subjects.classifier_facts import (
     digest_classifier,
     identity_of,
     position_limit,
+    separates,
 )
 from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
 from attnfaith.subjects.layers import Fed, Layer, Recorded
@@ -387,9 +388,17 @@ class SelfAttention(TokenStates):
     def given(self, batch: Batch) -> dict[str, torch.Tensor]:
         """What the model is called with: behind texts its own padding, by which some find ends; of no text one such token.
 
-        Raises SubjectError for padding on the left, which would shift positions.
+        Raises SubjectError for padding on the left, which would shift positions, and for a batch that does not say which
+        tokens are impermissible, where the model keeps these apart.
         """
         names = TEXT if self.sites.token_types else TEXT[:2]
+        if separates(self.model):
+            names = (*names, "impermissible")
+            if batch.get("impermissible") is None:
+                raise SubjectError(
+                    f"{type(self.model).__name__} keeps impermissible tokens apart, and this batch does not say which these "
+                    "are: give texts of a data set that marks them, or a tensor impermissible, 0 or 1 for each of input_ids"
+                )
         given = {name: batch[name] for name in names if batch.get(name) is not None}
         ids, mask = given["input_ids"], given["attention_mask"]
         if bool(mask.all()):

@@ -15,10 +15,11 @@ from transformers.utils import logging
 
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
-from attnfaith.subjects.classifier_facts import check_finite, end_token, is_encoder_decoder
+from attnfaith.subjects.classifier_facts import check_finite, end_token, is_encoder_decoder, separates
 from attnfaith.subjects.layer_parts import LayerParts, projected
 from attnfaith.subjects.layers import blocks_of, recorded_layers
 from attnfaith.subjects.protocol import SubjectError
+from attnfaith.subjects.separation import check_separation
 
 
 LENGTHS = (11, 7)
@@ -129,6 +130,7 @@ def checked(subject) -> Sites:
         rows: every row is of weights from 0 on, and sums to 1; of a model with attention sinks, to less.
         use: other weights of a layer give other logits, so that these are what the model computed with.
         returned: what the model itself returns as its attention, if it does, is the same.
+        separation: of a model that keeps impermissible tokens apart, they are (`attnfaith.subjects.separation`).
     """
     model = subject.model
     types = "token_type_ids" in inspect.signature(model.forward).parameters
@@ -150,6 +152,9 @@ def checked(subject) -> Sites:
                 what = f"logits stay the same when all weights of '{named.names[layer]}' are 0"
                 _check(not torch.equal(changed, logits), model, "use", what)
             _check_returned(model, first, maps, layers)
+            if separates(model):
+                what = check_separation(model, first, texts[2]["input_ids"], layers[-1])
+                _check(what is None, model, "separation", what)
             together = _together(subject, texts, layers)
             embeddings = _takes_embeddings(subject, first, logits)
             hides = together == TOGETHER[0] and _hides(model, first, texts[2])
@@ -198,14 +203,19 @@ def _check(holds: bool, model, name: str, what: str) -> None:
 
 
 def _text(subject, length: int, seed: int) -> dict[str, torch.Tensor]:
-    """One random text (1,L), with the end marker of an encoder–decoder, which reads its answer there."""
+    """One random text (1,L), with the end marker of an encoder–decoder, which reads its answer there; every third token is
+    impermissible, where the model asks.
+    """
     size = vocabulary_size(subject.model)
     ordinary = torch.tensor([number for number in range(min(size, 2000)) if number not in subject.markers])
     ids = ordinary[torch.randint(0, len(ordinary), (1, length), generator=torch.Generator().manual_seed(seed))]
     if (end := end_token(subject.model)) is not None:
         ids[:, -1] = end
     ids = ids.to(subject.device)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if separates(subject.model):
+        text["impermissible"] = (torch.arange(length, device=ids.device) % 3 == 2).long().unsqueeze(0)
+    return text
 
 
 def vocabulary_size(model) -> int:
@@ -320,13 +330,16 @@ def _together(subject, texts, layers: list[int]) -> str:
     scale = alone.abs().max().clamp(min=1)
 
     def same(rows: list[int]) -> bool:
-        ids = [texts[row]["input_ids"][0] for row in rows]
-        padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=subject.pad_token_id)
-        mask = torch.arange(padded.shape[1], device=padded.device) < torch.tensor([[len(one)] for one in ids]).to(
-            padded.device
-        )
+        filling = dict.fromkeys(texts[0], 0) | {"input_ids": subject.pad_token_id}
+        padded = {
+            name: torch.nn.utils.rnn.pad_sequence(
+                [texts[row][name][0] for row in rows], batch_first=True, padding_value=filling[name]
+            )
+            for name in filling
+        }
+        mask = padded["attention_mask"].bool()
         try:
-            logits, maps = _hooked(model, {"input_ids": padded, "attention_mask": mask.long()})
+            logits, maps = _hooked(model, padded)
         except Exception:  # such as a model without a padding token
             return False
         hidden = all(
@@ -345,7 +358,8 @@ def _hides(model, text, other) -> bool:
     mask[:, [3, 4, -1]] = 0
     changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
     try:
-        one, two = (model(input_ids=ids, attention_mask=mask).logits for ids in (text["input_ids"], changed))
+        hidden = text | {"attention_mask": mask}
+        one, two = (model(**hidden | {"input_ids": ids}).logits for ids in (text["input_ids"], changed))
     except Exception:  # such as a model that takes padding at the end only
         return False
     return float((one - two).abs().max()) <= TOLERANCE * float(one.abs().max().clamp(min=1))

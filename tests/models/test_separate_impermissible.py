@@ -1,0 +1,190 @@
+"""Pretrained classifiers in which tokens of two kinds attend only to their own."""
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from attnfaith import SelfAttentionClassifierConfig, SelfAttentionClassifierForSequenceClassification
+from attnfaith.models.modeling_self_attention_classifier import kept_together
+from attnfaith.subjects.attention_hook import Hook
+from tests.small_classifiers import classifier, texts
+
+
+ENCODERS = ("bert", "roberta", "distilbert", "electra", "albert", "mpnet", "deberta-v2", "modernbert", "xlm-roberta")
+LENGTHS = (11, 7)
+MARKED = torch.tensor([[0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0], [0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0]])
+
+
+def separated(kind="bert", projection="softmax", **parameters):
+    model = classifier(kind)
+    return SelfAttentionClassifierForSequenceClassification.of(
+        model, projection, separate_impermissible=True, **parameters
+    ).eval()
+
+
+def given(model, impermissible=MARKED):
+    return {**texts(model, LENGTHS), "impermissible": impermissible}
+
+
+def by_the_rule(row) -> torch.Tensor:
+    """Which position may attend to which (L,L), pair by pair."""
+    length = len(row)
+    allowed = torch.zeros(length, length, dtype=torch.bool)
+    for query in range(length):
+        for key in range(length):
+            if query == 0:
+                allowed[query, key] = True
+            elif key == 0:
+                allowed[query, key] = False
+            else:
+                allowed[query, key] = bool(row[query]) == bool(row[key])
+    return allowed
+
+
+def test_who_may_attend_to_whom():
+    together = kept_together(MARKED)
+    assert together.shape == (2, 1, 11, 11)
+    for number, row in enumerate(MARKED):
+        assert torch.equal(together[number, 0], by_the_rule(row))
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax", "entmax15"])
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_no_weight_lies_between_the_kinds(kind, projection):
+    model = separated(kind, projection)
+    inputs = given(model)
+    with torch.no_grad(), Hook(2) as hook:
+        returned = model(**inputs, output_attentions=True).attentions
+    allowed, read = torch.stack([by_the_rule(row) for row in MARKED]), inputs["attention_mask"].bool()
+    assert len(hook.maps) == len(returned) == 2
+    for one, other in zip(hook.maps, returned, strict=True):
+        assert torch.equal(one.weights, other)
+        between = (~allowed | ~read[:, None, :]) & read[:, :, None]
+        assert (one.weights.masked_select(between.unsqueeze(1)) == 0).all()
+        sums = one.weights.sum(-1).masked_select(read[:, None, :])
+        assert torch.allclose(sums, torch.ones(()), atol=1e-5)
+        assert (one.weights[0, :, 0, 1:] > 0).any()  # the first position attends to both kinds
+        assert (one.weights[0, :, 1:, 0] == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "electra", "distilbert"])
+def test_it_is_the_classifier_under_a_mask_of_four_dimensions(kind):
+    """These take such a mask of their own, added to scores."""
+    model = separated(kind)
+    inputs = given(model)
+    allowed = torch.stack([by_the_rule(row) for row in MARKED]) & inputs["attention_mask"].bool()[:, None]
+    added = torch.zeros(allowed.shape).masked_fill(~allowed, torch.finfo(torch.float32).min).unsqueeze(1)
+    with torch.no_grad():
+        expected = model.model(input_ids=inputs["input_ids"], attention_mask=added).logits
+        plain = model.model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        given_logits = model(**inputs).logits
+    assert torch.allclose(given_logits, expected, atol=1e-5)
+    assert not torch.allclose(given_logits, plain, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_padding_and_company_change_nothing(kind):
+    model = separated(kind)
+    inputs = given(model)
+    with torch.no_grad():
+        both = model(**inputs).logits
+        alone = model(**{name: values[1:, :7] for name, values in inputs.items()}).logits
+    assert torch.allclose(both[1:], alone, atol=1e-5)
+
+
+def test_texts_of_one_kind():
+    model = separated()
+    inputs = given(model, torch.zeros_like(MARKED))
+    with torch.no_grad(), Hook(2) as hook:
+        none = model(**inputs).logits
+    assert (hook.maps[0].weights[0, :, 1:, 1:] > 0).all()
+    assert (hook.maps[0].weights[0, :, 1:, 0] == 0).all()
+    every = torch.ones_like(MARKED)
+    every[:, 0] = 0
+    with torch.no_grad():  # all of the other kind: the same texts
+        assert torch.allclose(model(**{**inputs, "impermissible": every}).logits, none, atol=1e-6)
+
+
+def test_what_is_marked_is_a_number_or_a_truth():
+    model = separated()
+    with torch.no_grad():
+        numbers, truths = (model(**given(model, marked)).logits for marked in (MARKED, MARKED.bool()))
+    assert torch.equal(numbers, truths)
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+def test_saved_and_loaded(tmp_path, projection):
+    model = separated("bert", projection)
+    inputs = given(model)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert type(loaded) is SelfAttentionClassifierForSequenceClassification
+    assert loaded.config.separate_impermissible
+    with torch.no_grad():
+        assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+    there = {path.name for path in tmp_path.iterdir()}  # it carries its code
+    assert {"modeling_self_attention_classifier.py", "configuration_self_attention_classifier.py"} <= there
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+def test_checkpointed_layers_keep_them_apart_in_the_backward_pass(projection):
+    """Which runs each layer again."""
+    slopes = []
+    for checkpointed in (False, True):
+        model = separated("bert", projection).train()
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        if checkpointed:
+            model.activation_checkpointing_enable()
+        model(**given(model), labels=torch.tensor([0, 1])).loss.backward()
+        slopes.append(model.get_input_embeddings().weight.grad.clone())
+    assert torch.allclose(*slopes, atol=1e-6)
+    assert slopes[0].abs().max() > 0
+
+
+def test_after_a_failed_pass_nothing_is_kept():
+    model = separated()
+    inputs = given(model)
+    with pytest.raises(IndexError):
+        model(**{**inputs, "input_ids": inputs["input_ids"] + 10_000})
+    with torch.no_grad():
+        assert model(**inputs).logits.isfinite().all()
+    assert model._mode is None
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+def test_a_model_that_is_not_told_is_no_guess():
+    model = separated()
+    plain = texts(model, LENGTHS)
+    with pytest.raises(ValueError, match=r"give impermissible of shape \(2, 11\), 0 or 1 a position .*; nothing was given"):
+        model(**plain)
+    with pytest.raises(ValueError, match=r"shape \(2, 7\) was given"):
+        model(**plain, impermissible=MARKED[:, :7])
+
+
+def test_a_model_that_keeps_none_apart_takes_no_marks():
+    model = SelfAttentionClassifierForSequenceClassification.of(classifier("bert"), "sparsemax")
+    with pytest.raises(ValueError, match="impermissible is for models of separate_impermissible=True"):
+        model(**given(model))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_decoders_are_refused(kind):
+    with pytest.raises(ValueError, match=r"^separate_impermissible=True with .*, a decoder, which answers from its last token"):
+        separated(kind)
+
+
+@pytest.mark.parametrize("kind", ["bart", "t5"])
+def test_encoders_and_decoders_are_refused(kind):
+    with pytest.raises(Exception, match=f"separate_impermissible=True with {kind}, whose decoder answers") as raised:
+        SelfAttentionClassifierConfig(text_config=classifier(kind).config, separate_impermissible=True)
+    assert isinstance(raised.value.__cause__ or raised.value, ValueError)
+
+
+def test_attention_of_other_positions_is_refused():
+    model = separated("funnel")
+    with pytest.raises(ValueError, match="in this type of model no tokens can be kept apart"):
+        model(**given(model))
