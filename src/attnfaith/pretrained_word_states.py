@@ -19,7 +19,7 @@ from attnfaith.subjects.classifier_facts import is_encoder_decoder
 from attnfaith.subjects.protocol import Batch
 from attnfaith.subjects.reading import lengths_of
 from attnfaith.subjects.self_attention import SelfAttention
-from attnfaith.subjects.self_checks import probe
+from attnfaith.subjects.self_checks import eager, probe
 from attnfaith.word_states import StateSet, WordStates
 
 
@@ -38,8 +38,8 @@ class Reading:
 class TrainedClassifier:
     """A classifier of transformers that is being trained, as penalties see it.
 
-    model: the classifier itself, not what wraps it for several processes. tokenizer: of the model. Made once before training,
-    by reading random texts; nothing of the model is changed.
+    model: the classifier itself, not what wraps it for several processes. tokenizer: of the model. Made once before
+    training, by reading random texts; nothing of the model is changed.
 
     Raises AttnfaithError for a model whose attention cannot be trusted (`SelfAttention`), an encoder and decoder, whose last
     states are not those of the words of a text, and for the first penalty that the model has nothing for.
@@ -48,8 +48,8 @@ class TrainedClassifier:
     def __init__(self, model, tokenizer, penalties: Penalties):
         if is_encoder_decoder(model):
             raise AttnfaithError(
-                f"penalties ({', '.join(penalties.taken)}) with {type(model).__name__}: it answers with a decoder, whose states "
-                "are not those of the words of a text; they are for encoders, and decoders alone"
+                f"penalties ({', '.join(penalties.taken)}) with {type(model).__name__}: it answers with a decoder, whose "
+                "states are not those of the words of a text; they are for encoders, and decoders alone"
             )
         subject = SelfAttention(model, tokenizer)
         self.model, self.last, self.heads = model, subject.sites.layers[-1], subject.sites.heads[-1]
@@ -67,13 +67,14 @@ class TrainedClassifier:
         name, wanted = type(self.model).__name__, penalties.taken
         if "impermissible_mass" in wanted and (self.answers is None or self._scores(read, ids) is None):
             raise AttnfaithError(
-                f"penalties.impermissible_mass={penalties.impermissible_mass:g} with {name}, which padding disturbs, or whose "
-                "logits do not depend on the first, the last or all rows of its last layer: leave it out"
+                f"penalties.impermissible_mass={penalties.impermissible_mass:g} with {name}, which padding disturbs, or "
+                "whose logits do not depend on the first, the last or all rows of its last layer: leave it out"
             )
         others = [key for key in wanted if key != "impermissible_mass"]
         if others and (read.states is None or read.states.shape[:2] != ids.shape):
             raise AttnfaithError(
-                f"penalties.{others[0]}={wanted[others[0]]:g} with {name}, which has no last state for each token: leave it out"
+                f"penalties.{others[0]}={wanted[others[0]]:g} with {name}, which has no last state for each token: leave it "
+                "out"
             )
         for key in ("word_tying", "masked_language_model"):
             if key in wanted and (sizes := (read.states.shape[2], self.vectors(ids).shape[2]))[0] != sizes[1]:
@@ -84,7 +85,7 @@ class TrainedClassifier:
 
     @contextmanager
     def reading(self, inputs: Mapping[str, torch.Tensor]) -> Iterator[Reading]:
-        """Within, one forward pass of `inputs` is read; after it the reading is whole."""
+        """Within, one forward pass of `inputs` is read, under "eager" attention; after it the reading is whole."""
         read, own = Reading(), self.model.config.model_type == SELF_ATTENTION
         encoder = (self.model.base_model if own else self.model).base_model
 
@@ -94,7 +95,7 @@ class TrainedClassifier:
 
         handle, hook = encoder.register_forward_hook(leave), Hook(len(inputs["input_ids"]), None, self.last.__eq__)
         try:
-            with hook:
+            with eager(self.model), hook:
                 yield read
         finally:
             handle.remove()
@@ -109,9 +110,9 @@ class TrainedClassifier:
         return torch.nn.functional.linear(states, self.model.get_input_embeddings().weight)
 
     def word_states(self, inputs: Mapping[str, torch.Tensor], read: Reading) -> WordStates:
-        """One forward pass that was read. Words are those of both texts of a pair. `attention` (B,H,L) is the row of the last
-        layer that the classifier answers from, head by head, markers included and before dropout; `scores` are what it is the
-        softmax of. Where it answers from all rows, attention is their mean, without scores.
+        """One forward pass that was read. Words are those of both texts of a pair. `attention` (B,H,L) is the row of the
+        last layer that the classifier answers from, head by head, markers included and before dropout; `scores` are what it
+        is the softmax of. Where it answers from all rows, attention is their mean, without scores.
         """
         ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
         words = mask & ~torch.isin(ids, self.markers.to(ids.device))

@@ -196,8 +196,8 @@ def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) 
 class FineTuningTrainer(AttentionTrainer):
     """Trains a pretrained classifier on labels, by transformers' own optimiser: AdamW, no decay on biases and norms.
 
-    Penalties are of its last layer: the states that it gives, and the row of each head that the classifier answers from. Word
-    vectors are what the input embeddings make of words, and by the products with all of them states tell a masked word.
+    Penalties are of its last layer: the states that it gives, and the row of each head that the classifier answers from.
+    Word vectors are what the input embeddings make of words, and by the products with all of them states tell a masked word.
     """
 
     def prepare(self):
@@ -428,8 +428,8 @@ def make_trainer(
     check_penalties(penalties, objective, train.column_names)
     if separates(model) and "impermissible" not in train.column_names:
         raise AttnfaithError(
-            "model.separate_impermissible=true, and the data mark no impermissible words: take a data set that does, name the "
-            "column or the words of your own data, or leave it out"
+            "model.separate_impermissible=true, and the data mark no impermissible words: take a data set that does, name "
+            "the column or the words of your own data, or leave it out"
         )
     names = ADVERSARY_SCORES if adversarial else tuple(penalties.taken)
     weights, hierarchy = None, getattr(model.config, "hierarchy", "none")

@@ -25,11 +25,12 @@ class StateSet(NamedTuple):
 class WordStates(NamedTuple):
     """One forward pass.
 
-    words (B,L) bool: the positions that are words: no markers, padding or second text. attended (B,L) bool: those that share
-    attention: words, and in a pretrained model markers. text (B,L) bool: all but the second text. vectors (B,L,E): word vectors. states (B,L,H): of words, 0 elsewhere. attention (B,L), or (B,heads,L): the weight
-    of each word in its text; in a hierarchical model that in its sentence times that of the sentence. scores: what a softmax
-    took that of, in its shape, whatever is added to all of a text; None where the projection is another, or holds scores at
-    a scale. levels: of each level of attention the states that it sums: the tokens; the words, and the sentences.
+    words (B,L) bool: the positions that are words: no markers, padding or second text. attended (B,L) bool: those that
+    share attention: words, and in a pretrained model markers. text (B,L) bool: all but the second text. vectors (B,L,E):
+    word vectors. states (B,L,H): of words, 0 elsewhere. attention (B,L), or (B,heads,L): the weight of each word in its
+    text; in a hierarchical model that in its sentence times that of the sentence. scores: what a softmax took that of, in
+    its shape, whatever is added to all of a text; None where the projection is another, or holds scores at a scale.
+    levels: of each level of attention the states that it sums: the tokens; the words, and the sentences.
     """
 
     words: torch.Tensor

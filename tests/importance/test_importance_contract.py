@@ -405,7 +405,7 @@ def test_contract_of_classifiers_of_transformers(producer, kind, a_classifier):
 
 
 def test_kinds_that_are_kept_apart_are_measured_as_in_a_model_that_masks_them_itself(producer, a_classifier):
-    """Which tokens are impermissible goes with every batch that a producer makes of texts, of parts of them and of copies."""
+    """Which tokens are impermissible goes with every batch that a producer makes of texts, their parts and copies."""
     subject, rows = a_classifier("bert apart")
     if refused(producer, subject, subject.collate(rows)):
         return

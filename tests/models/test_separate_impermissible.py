@@ -173,7 +173,9 @@ def test_a_model_that_keeps_none_apart_takes_no_marks():
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_decoders_are_refused(kind):
-    with pytest.raises(ValueError, match=r"^separate_impermissible=True with .*, a decoder, which answers from its last token"):
+    with pytest.raises(
+        ValueError, match=r"^separate_impermissible=True with .*, a decoder, which answers from its last token"
+    ):
         separated(kind)
 
 

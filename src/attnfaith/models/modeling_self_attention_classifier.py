@@ -150,8 +150,8 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
         config.text_config = self.model.config
         if config.separate_impermissible and any(getattr(part, "is_causal", False) for part in self.model.modules()):
             raise ValueError(
-                f"separate_impermissible=True with {type(self.model).__name__}, a decoder, which answers from its last token: "
-                "the rule is for encoders that answer from their first position, such as BERT; leave it out"
+                f"separate_impermissible=True with {type(self.model).__name__}, a decoder, which answers from its last "
+                "token: the rule is for encoders that answer from their first position, such as BERT; leave it out"
             )
         self._mode: Projecting | None = None  # while texts are read
         self.post_init()
@@ -238,13 +238,13 @@ class SelfAttentionClassifierForSequenceClassification(SelfAttentionClassifierPr
     def _kept_together(self, texts, impermissible):
         if not self.config.separate_impermissible:
             if impermissible is not None:
-                raise ValueError("impermissible is for models of separate_impermissible=True, and this is none: leave it out")
+                raise ValueError("impermissible is for models of separate_impermissible=True; this is none: leave it out")
             return None
         if impermissible is None or impermissible.shape != texts.shape[:2]:
             shape = "nothing" if impermissible is None else f"shape {tuple(impermissible.shape)}"
             raise ValueError(
-                f"this model reads which tokens are impermissible: give impermissible of shape {tuple(texts.shape[:2])}, 0 or "
-                f"1 a position (zeros, where a text has none); {shape} was given"
+                f"this model reads which tokens are impermissible: give impermissible of shape {tuple(texts.shape[:2])}, 0 "
+                f"or 1 a position (zeros, where a text has none); {shape} was given"
             )
         return kept_together(impermissible)
 

@@ -57,8 +57,8 @@ def check_pretrained(recipe) -> None:
             )
         if model.separate_impermissible:
             raise RecipeError(
-                "model.separate_impermissible=true is for model.pretrained, which is not given: attention that pools states is "
-                "from no token to another; leave it out"
+                "model.separate_impermissible=true is for model.pretrained, which is not given: attention that pools states "
+                "is from no token to another; leave it out"
             )
         return
     given = f"model.pretrained={excerpt(name)}"

@@ -116,7 +116,9 @@ class Identity:
             "training_texts": self.training_texts or UNKNOWN,
             "split": self.split,
             "encoder": encoder_label(self.encoder, self.hierarchy, self.level, self.tokenizer_digest),
-            "alignment": alignment_label(self.alignment, self.score_scale, self.reduction_label, self.separate_impermissible),
+            "alignment": alignment_label(
+                self.alignment, self.score_scale, self.reduction_label, self.separate_impermissible
+            ),
             "projection": projection_label(self.projection, self.projection_parameter),
             "vectors": self.vectors_label,
             "objective": self.objective_label,

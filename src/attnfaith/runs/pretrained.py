@@ -98,8 +98,8 @@ def tokenizer_of(recipe: Recipe):
 def model_of(recipe: Recipe, label_names: list[str], tokenizer) -> torch.nn.Module:
     """The classifier as training begins: the weights of the files, a head drawn anew, and the recipe's projection.
 
-    Under softmax it is the model itself, as transformers has it, unless impermissible words are kept apart. Raises RecipeError
-    where the files hold no such model, or the tokenizer of another one, and where nothing can be kept apart in it.
+    Under softmax it is the model itself, as transformers has it, unless impermissible words are kept apart. Raises
+    RecipeError where the files hold no such model, or the tokenizer of another one, and where nothing can be kept apart.
     """
     name, folder = recipe.model.pretrained, files_of(recipe.model.pretrained, recipe.model.revision)
     config = _configuration(recipe)

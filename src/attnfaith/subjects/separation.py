@@ -37,7 +37,7 @@ def check_separation(model, text, other: torch.Tensor, last: int) -> str | None:
         return f"its logits depend on {where} of the last layer, and kinds of tokens may meet in the first alone"
     if any(one.weights.shape[2:] != apart.shape[2:] for one in hook.maps):
         return "not all its attention is over all input positions"
-    if most := max(float(one.weights.masked_fill(~apart, 0).max()) for one in hook.maps):
+    if most := max(float(one.weights.detach().masked_fill(~apart, 0).max()) for one in hook.maps):
         return f"a weight of {most:.2g} lies between tokens that it is to keep apart"
     values = [one.values.detach() for one in hook.maps]
     for kind in (marked, ~marked & ~first):

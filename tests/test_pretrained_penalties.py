@@ -1,0 +1,324 @@
+"""Penalties of pretrained classifiers: what is read of a training pass, against what models return, and trainings."""
+
+import math
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from transformers import TrainingArguments
+
+from attnfaith import SelfAttentionClassifierForSequenceClassification
+from attnfaith.data.collation import pad_batch
+from attnfaith.errors import AttnfaithError
+from attnfaith.objectives import Penalties, drawn_words
+from attnfaith.pretrained_word_states import TrainedClassifier
+from attnfaith.training import make_trainer
+from tests.small_classifiers import classifier, texts, tokenizer
+
+
+ALL = {"impermissible_mass": 0.7, "diversity": 0.4, "word_tying": 0.3, "masked_language_model": 0.2, "masked_share": 0.5}
+MASS = Penalties(impermissible_mass=1.0)
+LENGTHS = (9, 4, 6, 9)
+MARKED = torch.tensor([[0, 1, 0, 1, 1, 0, 0, 1, 0], [0, 1, 0, 0] + [0] * 5, [0, 0, 1, 1, 1, 0] + [0] * 3, [0] * 9])
+FIRST = ("bert", "roberta", "distilbert", "electra", "albert", "mpnet", "deberta-v2", "modernbert", "squeezebert")
+
+
+def apart(model, projection="softmax"):
+    return SelfAttentionClassifierForSequenceClassification.of(model, projection, separate_impermissible=True).eval()
+
+
+def read_words(model, penalties=MASS, inputs=None, tokens=None):
+    """What is read of a pass, with what the model returned in it; the inputs."""
+    trained, inputs = TrainedClassifier(model, tokens or tokenizer(), penalties), inputs or texts(model, LENGTHS)
+    with trained.reading(inputs) as read:
+        outputs = model(**inputs, output_attentions=True, output_hidden_states=True)
+    return trained.word_states(inputs, read), outputs, inputs
+
+
+# ------------------------------------------------------------------------------------------------ what is read
+
+
+@pytest.mark.parametrize("kind", FIRST)
+def test_the_first_row_and_last_states_are_those_that_a_model_returns(kind):
+    model = classifier(kind)
+    model.set_attn_implementation("eager")
+    given, outputs, inputs = read_words(model, Penalties(impermissible_mass=1.0, diversity=1.0))
+    returned = outputs.attentions[-1][:, :, 0]
+    if kind == "squeezebert":  # which returns scores
+        returned = returned.softmax(-1)
+    torch.testing.assert_close(given.attention, returned, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(given.scores.softmax(-1), returned, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(given.states, outputs.hidden_states[-1], rtol=1e-5, atol=1e-6)
+    table = model.get_input_embeddings().weight
+    assert torch.equal(given.vectors, table[inputs["input_ids"]])
+    assert torch.equal(given.attended, inputs["attention_mask"].bool())
+
+
+@pytest.mark.parametrize("projection", ["sparsemax", "entmax15"])
+@pytest.mark.parametrize("kind", ["bert", "roberta", "electra"])
+def test_of_sparse_attention_kept_apart(kind, projection):
+    model = apart(classifier(kind), projection)
+    inputs = {**texts(model, LENGTHS), "impermissible": MARKED}
+    given, outputs, _ = read_words(model, inputs=inputs)
+    torch.testing.assert_close(given.attention, outputs.attentions[-1][:, :, 0], rtol=1e-5, atol=1e-6)
+    assert given.scores is None
+    assert (given.attention == 0).any()
+
+
+def test_a_decoder_answers_from_its_last_row_and_a_mean_from_all():
+    given, outputs, _ = read_words(classifier("gpt2", attn_implementation="eager"), tokens=tokenizer(False))
+    for row, length in enumerate(LENGTHS):
+        expected = outputs.attentions[-1][row, :, length - 1]
+        torch.testing.assert_close(given.attention[row], expected, rtol=1e-5, atol=1e-6)
+    model = classifier("eurobert", attn_implementation="eager")
+    given, outputs, _ = read_words(model)
+    for row, length in enumerate(LENGTHS):
+        expected = outputs.attentions[-1][row, :, :length].mean(1)
+        torch.testing.assert_close(given.attention[row], expected, rtol=1e-5, atol=1e-6)
+    assert given.scores is None
+
+
+def test_markers_and_padding_are_no_words():
+    tokens = tokenizer()
+    encoded = dict(tokens(["the old ship", "a film"], padding=True, return_tensors="pt"))
+    given, _, _ = read_words(classifier("bert"), inputs=encoded)
+    assert given.words.tolist() == [[False, True, True, True, False], [False, True, True, False, False]]
+
+
+def test_attention_is_read_before_dropout():
+    model = classifier("bert", attention_probs_dropout_prob=0.5).train()
+    given, _, _ = read_words(model)
+    torch.testing.assert_close(given.attention.sum(-1), torch.ones(len(LENGTHS), 4))
+    assert model.training
+
+
+def test_nothing_of_the_model_is_changed():
+    model = classifier("bert").train()
+    before, draws = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
+    TrainedClassifier(model, tokenizer(), MASS)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert model.training
+    assert model.config._attn_implementation == "sdpa"
+    assert torch.equal(torch.get_rng_state(), draws)
+    assert not model.base_model._forward_hooks
+
+
+# ------------------------------------------------------------------------------------------------ trainings
+
+
+def rows_of(count=48, seed=1, length=8):
+    """Texts of random words; the label is whether word 7 is there, and words 7 and 8, one of which is, are impermissible."""
+    draws = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        words = draws.integers(10, 30, draws.integers(3, length)).tolist()
+        words[draws.integers(len(words))] = 7 + number % 2
+        ids = [1, *words, 2]
+        marks = [int(one in (7, 8)) for one in ids]
+        rows.append({"input_ids": ids, "impermissible": marks, "labels": number % 2, "length": len(ids)})
+    return rows
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A Trainer of a pretrained classifier."""
+
+    def trainer(model, penalties=None, rows=None, tokens=None, **arguments):
+        rows = datasets.Dataset.from_list(rows or rows_of())
+        settings = {
+            "output_dir": str(tmp_path / "checkpoints"), "num_train_epochs": 1, "per_device_train_batch_size": 64,
+            "learning_rate": 1e-3, "max_grad_norm": 0.0, "lr_scheduler_type": "constant", "seed": 0,
+            "train_sampling_strategy": "sequential", "remove_unused_columns": False, "length_column_name": "length",
+            "metric_for_best_model": "eval_accuracy", "logging_strategy": "epoch", "report_to": "none", "use_cpu": True,
+            "dataloader_pin_memory": False, "disable_tqdm": True, "save_strategy": "no", "eval_strategy": "epoch",
+            "per_device_eval_batch_size": 64,
+        }  # fmt: skip
+        return make_trainer(
+            model,
+            tokens or tokenizer(),
+            rows,
+            rows,
+            TrainingArguments(**{**settings, **arguments}),
+            objective="fine_tuning",
+            penalties=None if penalties is None else Penalties(**penalties),
+            loss_reduction="mean",
+            balance_classes=False,
+        )
+
+    return trainer
+
+
+def batch_of(rows):
+    return {**pad_batch(rows, 0)}
+
+
+def conicity_by_hand(states):
+    mean = states.mean(0)
+    return np.mean([abs(one @ mean) / np.linalg.norm(one) / np.linalg.norm(mean) for one in states])
+
+
+@pytest.mark.parametrize("heads", ["mean", "max"])
+@pytest.mark.parametrize("kept_apart", [False, True])
+def test_the_penalties_of_a_batch_by_hand(make, heads, kept_apart):
+    plain = classifier("bert", attn_implementation="eager")
+    model = apart(plain) if kept_apart else plain
+    trainer, rows = make(model, ALL | {"impermissible_heads": heads, "word_tying_distance": "norm"}), rows_of(12)
+    model.eval()
+    batch = batch_of(rows)
+    labels, marks = batch.pop("labels"), batch["impermissible"]
+    inputs = batch if kept_apart else {name: value for name, value in batch.items() if name != "impermissible"}
+    with torch.no_grad():
+        losses, outputs = trainer.losses(model, {**batch, "labels": labels})
+        said = model(**inputs, output_attentions=True, output_hidden_states=True)
+        words = batch["attention_mask"].bool() & (batch["input_ids"] > 2)
+        masked = drawn_words(batch["input_ids"], batch["attention_mask"], words, 0.5, seed=0, step=-1)
+        ids = batch["input_ids"].masked_fill(masked, tokenizer().mask_token_id)
+        hidden = model(**{**inputs, "input_ids": ids}, output_hidden_states=True).hidden_states[-1]
+        table = model.get_input_embeddings().weight.detach()
+    for row in range(len(rows)):
+        weights = said.attentions[-1][row, :, 0].double()
+        mass = [-math.log(1 - float((head * marks[row]).sum())) for head in weights]
+        inside = words[row].numpy()
+        states = said.hidden_states[-1][row].double().numpy()[inside]
+        vectors = table[batch["input_ids"][row]].double().numpy()[inside]
+        told = (hidden[row] @ table.T).log_softmax(-1)
+        lost = [-float(told[place, batch["input_ids"][row, place]]) for place in masked[row].nonzero().flatten()]
+        expected = {
+            "impermissible_mass": max(mass) if heads == "max" else sum(mass) / len(mass),
+            "diversity": conicity_by_hand(states),
+            "word_tying": np.linalg.norm(states - vectors, axis=1).mean(),
+            "masked_language_model": sum(lost) / len(lost) if lost else math.nan,
+        }
+        for name, value in expected.items():
+            assert float(outputs[name][row]) == pytest.approx(value, rel=1e-4, nan_ok=True), name
+        loss = torch.nn.functional.cross_entropy(said.logits[row], labels[row])
+        added = sum(ALL[name] * value for name, value in expected.items() if not math.isnan(value))
+        assert float(losses[row]) == pytest.approx(float(loss) + added, rel=1e-4)
+
+
+def test_gradients_against_finite_differences():
+    model = apart(classifier("bert")).double()
+    inputs = {**texts(model, LENGTHS), "impermissible": MARKED}
+    from attnfaith.objectives import impermissible_mass
+
+    trained = TrainedClassifier(model, tokenizer(), MASS)
+
+    def value():
+        with trained.reading(inputs) as read:
+            model(**inputs)
+        given = trained.word_states(inputs, read)
+        return impermissible_mass(given.attention, MARKED, given.attended, heads="mean", scores=given.scores).sum()
+
+    value().backward()
+    checked = 0
+    for name, values in model.named_parameters():
+        if values.grad is None or not any(
+            part in name for part in ("word_emb", "key.weight", "value.weight", "output.dense.w")
+        ):
+            continue
+        place = np.unravel_index(int(values.grad.abs().argmax()), values.shape)
+        slope = float(values.grad[place])
+        with torch.no_grad():
+            sums = []
+            for step in (1e-6, -2e-6):
+                values[place] += step
+                sums.append(float(value()))
+            values[place] += 1e-6
+        assert slope == pytest.approx((sums[0] - sums[1]) / 2e-6, rel=1e-3, abs=1e-7), name
+        checked += slope != 0
+    assert checked > 5
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
+def test_mass_falls_while_the_labels_are_still_learned(make, projection):
+    """All that tells the label is impermissible."""
+    said = {}
+    for weight in (0.0, 1.0):
+        model = apart(classifier("bert", num_labels=2), projection)
+        penalties = {"impermissible_mass": weight} if weight else {"diversity": 1e-9}
+        trainer = make(
+            model, penalties, num_train_epochs=25, per_device_train_batch_size=16, learning_rate=3e-3, eval_strategy="no"
+        )
+        trainer.train()
+        batch = batch_of(rows_of(40, seed=5))
+        labels = batch.pop("labels")
+        with torch.no_grad():
+            outputs = model.eval()(**batch, output_attentions=True)
+        share = (outputs.attentions[-1][:, :, 0] * batch["impermissible"][:, None]).sum(-1).mean()
+        said[weight] = float((outputs.logits.argmax(-1) == labels).float().mean()), float(share)
+    assert said[0.0][0] >= 0.95 and said[1.0][0] >= 0.95
+    assert said[0.0][1] > 0.2
+    assert said[1.0][1] < 0.02
+
+
+def test_logs_and_evaluations_have_the_penalties(make):
+    trainer = make(classifier("bert", num_labels=2), ALL)
+    trainer.train()
+    (logs,) = [one for one in trainer.state.log_history if "loss" in one]
+    assert all(logs[name] > 0 for name in ("impermissible_mass", "diversity", "word_tying", "masked_language_model"))
+    (scores,) = [one for one in trainer.state.log_history if "eval_loss" in one]
+    assert scores["eval_impermissible_mass"] > 0
+    assert "eval_accuracy" in scores
+    assert type(trainer.trained_model()).__name__ == "BertForSequenceClassification"
+    names = set(trainer.trained_model().state_dict())
+    assert names == set(classifier("bert", num_labels=2).state_dict())
+
+
+def test_without_penalties_nothing_is_read_and_steps_are_the_same(make):
+    weights = []
+    for penalties in (None, {"impermissible_mass": 0.0}):
+        model = classifier("bert", num_labels=2)
+        trainer = make(model, penalties)
+        assert trainer.classifier is None
+        torch.manual_seed(0)
+        trainer.train()
+        weights.append(model.get_input_embeddings().weight.detach().clone())
+    assert torch.equal(*weights)
+
+
+def test_checkpointed_layers_take_penalties(make):
+    """Whose scores are made anew in the backward pass."""
+    weights = []
+    for checkpointing in (False, True):
+        model = apart(classifier("bert", num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+        make(model, {"impermissible_mass": 1.0}, activation_checkpointing=checkpointing, eval_strategy="no").train()
+        weights.append(model.get_input_embeddings().weight.detach().clone())
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize("name", ["word_tying", "masked_language_model"])
+def test_states_and_word_vectors_of_two_sizes(make, name):
+    model = classifier("electra", embedding_size=16)
+    with pytest.raises(AttnfaithError, match=rf"^penalties\.{name}=0\.5 .* have 32 numbers and whose word vectors 16: .*$"):
+        make(model, {name: 0.5})
+
+
+def test_encoders_and_decoders(make):
+    with pytest.raises(AttnfaithError, match=r"^penalties \(diversity\) with BartFor.*: it answers with a decoder"):
+        make(classifier("bart"), {"diversity": 1.0})
+
+
+@pytest.mark.parametrize("kind", ["xlnet"])
+def test_attention_that_cannot_be_read_beside_padding(make, kind):
+    with pytest.raises(AttnfaithError, match=r"^penalties\.impermissible_mass=0\.1 with .*leave it out$"):
+        make(classifier(kind), {"impermissible_mass": 0.1})
+
+
+def test_a_tokenizer_without_a_mask(make):
+    tokens = tokenizer()
+    tokens.mask_token = tokens.unk_token = None
+    with pytest.raises(AttnfaithError, match="neither a mask nor an unknown token"):
+        make(classifier("bert"), {"masked_language_model": 0.1}, tokens=tokens)
+
+
+@pytest.mark.parametrize(("kept_apart", "penalties"), [(False, {"impermissible_mass": 0.1}), (True, None)])
+def test_data_that_mark_nothing(make, kept_apart, penalties):
+    rows = [{name: value for name, value in row.items() if name != "impermissible"} for row in rows_of(8)]
+    model = classifier("bert", num_labels=2)
+    with pytest.raises(AttnfaithError, match="the data mark no impermissible words"):
+        make(apart(model) if kept_apart else model, penalties, rows=rows)
