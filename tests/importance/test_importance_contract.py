@@ -76,7 +76,8 @@ OPTIONS = {  # of producers that take long with their own
     "weight_aopc_limits": {"exact_tokens": 6, "beam": 2},
     "map_adversary": {"steps": 3, "restarts": 2},
 }
-WEIGHTLESS = ("random_scores", "uniform_scores", "conicity", "value_norm_share")  # ask a model for no attention
+FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the lengths of texts
+WEIGHTLESS = (*FLOORS, "conicity", "value_norm_share")  # ask a model for no attention
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
 # between equally good answers is part of the method (math.inf: the shape alone is compared).
 TOLERANCE = {

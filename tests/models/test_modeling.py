@@ -279,7 +279,8 @@ def test_initialisation_is_torchs(encoder):
     assert (embeddings[0] == 0).all()
     assert embeddings[1:].std().item() == pytest.approx(0.3, rel=0.02)
     assert embeddings[1:].mean().item() == pytest.approx(0, abs=0.01)
-    bounds = {f"model.encoder.{way}_{kind}": 32**-0.5 for way in ("forward", "backward") for kind in ("lstm", "gru")}
+    units = 64 if encoder in ("lstm", "orthogonal_lstm") else 32  # of a direction
+    bounds = {f"model.encoder.{way}_{kind}": units**-0.5 for way in ("forward", "backward") for kind in ("lstm", "gru")}
     bounds |= {f"model.encoder.convolutions.{i}": (64 * width) ** -0.5 for i, width in enumerate((1, 3, 5, 7))}
     bounds |= {"decoder.context": 64**-0.5, "model.alignment.key": 64**-0.5, "model.encoder.projection": 64**-0.5}
     checked = 0
