@@ -258,13 +258,16 @@ def test_the_configuration_says_what_a_model_may_be(section, message):
         recipes.check_models({"first": recipes.parse(MINIMAL), "second": recipe})
 
 
+OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible")
+
+
 def test_the_model_section_is_the_configuration():
-    """The same fields and defaults, but for what the recipe leaves to the data and to the encoder, and the two that name a
-    pretrained model in place of them all.
+    """The same fields and defaults, but for what the recipe leaves to the data and to the encoder, and what is of a pretrained
+    model alone, in place of them all.
     """
     section, config = recipes.Model(), AttentionClassifierConfig()
-    assert (section.pretrained, section.revision) == (None, None)
-    for key in (key for key in dataclasses.fields(section) if key.name not in ("pretrained", "revision")):
+    assert (section.pretrained, section.revision, section.separate_impermissible) == (None, None, False)
+    for key in (key for key in dataclasses.fields(section) if key.name not in OF_PRETRAINED):
         value = getattr(section, key.name)
         if key.name in ("query", "hidden_size"):
             assert value is None and hasattr(config, key.name)
@@ -455,6 +458,7 @@ ALLOWED = {
     "measure.seed": st.integers(0, 2**32 - 1),
     "measure.batch_tokens": st.integers(1, 10**9),
     "report.examples": st.integers(1, 10**9),
+    "model.separate_impermissible": st.just(False),  # true is for pretrained models
 }
 VALUES = {int: st.integers(-(10**9), 10**9), float: st.floats(**FINITE), bool: st.booleans()}
 
