@@ -49,6 +49,9 @@ def rows_of(tiny_rows, fields, texts=(6, 9, 2, 4), candidates=None):
     return marked(rows)
 
 
+NOT_ENCODED = ("instance_id", "impermissible")  # what a batch holds for measures
+
+
 def batch_of(rows, num_labels=5, masked=True):
     names = ("input_ids", *OF_POSITIONS, *(["candidates"] if masked else []))
     features = [{name: row[name] for name in names if name in row} for row in rows]
@@ -128,7 +131,7 @@ def test_with_one_answer_left_any_attention_keeps_it_and_the_furthest_is_known_e
     batch = batch_of(rows)
     measured = adversary_exact.measure(model, batch)
     assert measured["adversary_exact_certainty"] == ["exact", "exact"]
-    encoded = model.encode(**{name: value for name, value in batch.items() if name != "instance_id"})
+    encoded = model.encode(**{name: value for name, value in batch.items() if name not in NOT_ENCODED})
     for row, (weights, mask) in enumerate(zip(model.attend(*encoded), encoded.mask, strict=True)):
         own = weights[mask].detach().double().numpy()
         alone = jensen_shannon_divergence(np.eye(len(own)), np.tile(own / own.sum(), (len(own), 1)))
@@ -138,7 +141,7 @@ def test_with_one_answer_left_any_attention_keeps_it_and_the_furthest_is_known_e
 
 def test_forward_is_its_stages_and_bars(fields, tiny_model, tiny_rows):
     model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields)
-    batch = {name: value for name, value in batch_of(rows).items() if name != "instance_id"}
+    batch = {name: value for name, value in batch_of(rows).items() if name not in NOT_ENCODED}
     labels = torch.tensor([1, 3, 4, 1])
     whole = getattr(model, "classifier", model)
     output = whole(**batch, labels=labels)

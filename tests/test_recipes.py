@@ -262,8 +262,8 @@ OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible")
 
 
 def test_the_model_section_is_the_configuration():
-    """The same fields and defaults, but for what the recipe leaves to the data and to the encoder, and what is of a pretrained
-    model alone, in place of them all.
+    """The same fields and defaults, but for what the recipe leaves to the data and to the encoder, and for what is of a
+    pretrained model alone.
     """
     section, config = recipes.Model(), AttentionClassifierConfig()
     assert (section.pretrained, section.revision, section.separate_impermissible) == (None, None, False)

@@ -1,3 +1,5 @@
+import importlib
+
 import pytest
 
 
@@ -38,4 +40,5 @@ def accuracy(evaluate, tmp_path):
     folder = tmp_path / "accuracy"
     folder.mkdir()
     (folder / "accuracy.py").write_text(ACCURACY)
+    importlib.invalidate_caches()  # evaluate does not, and its folder may have changed within one tick of the clock
     return evaluate.load(str(folder))

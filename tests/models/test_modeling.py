@@ -636,7 +636,7 @@ def test_ids_or_embeddings():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"encoder": "lstm"}, "encoder='lstm' is not known; choose one of " + ", ".join(ENCODERS)),
+        ({"encoder": "rnn"}, "encoder='rnn' is not known; choose one of " + ", ".join(ENCODERS)),
         ({"alignment": "tanh"}, "alignment='tanh' is not known; choose one of " + ", ".join(ALIGNMENTS)),
         ({"projection": "hardmax"}, "projection='hardmax' is not known; choose one of " + ", ".join(PROJECTIONS)),
         ({"query": "pair"}, "query='pair' is not known; choose one of learned, text"),

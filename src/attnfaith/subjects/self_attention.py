@@ -88,16 +88,14 @@ class SelfAttention(TokenStates):
 
     def shown_by(self, reduction) -> "SelfAttention":
         """The same model under another reduction; what was checked is not checked again."""
-        other = object.__new__(type(self))
-        other.__dict__ |= self.__dict__
+        other = copy.copy(self)
         other.reduction = Reduction.of(reduction)
         other.reduction.check(self.sites.heads, self.sites.lacks)
         return other
 
     def in_double(self) -> "SelfAttention":
         """A copy of the model in float64, beside which it is seen what rounding does."""
-        other = object.__new__(type(self))
-        other.__dict__ |= self.__dict__
+        other = copy.copy(self)
         other.model = copy.deepcopy(self.model).double()
         return other
 
