@@ -632,7 +632,7 @@ def test_only_what_changed_is_sent(run, owner):
     before = owner.all()
     (run / "report" / "figures" / "gradient_vs_leave_one_out.png").unlink()
     (run / "report" / "tables" / "dispersion.parquet").unlink()
-    note(run, seconds=1.0)
+    note(run, seconds=12345.0)
     assert owner.push(run) == 0
     after = owner.all()
     assert after == digests(hub.plan(run, owner.name))
@@ -652,7 +652,7 @@ def test_what_somebody_else_put_there_stays(run, owner, tmp_path):
     ours = ["old.safetensors", "old.py", "figures/tiny-old.png"]
     theirs = ["LICENSE", "figures/mine.png", "data/notes.json", ".eval_results/x.yaml"]
     owner.upload("model", "tiny", dict.fromkeys([*ours, *theirs], "x"))
-    note(run, seconds=1.0)
+    note(run, seconds=12345.0)
     assert owner.push(run) == 0
     held = owner.files("model", "tiny")
     assert set(theirs) < set(held) and not set(ours) & set(held)
@@ -737,7 +737,7 @@ def test_a_pull_request(run, owner, server, forks, tmp_path):
     other = Owner(f"{owner.name}b", server, forks, tmp_path)
     assert owner.push(run) == 0
     held = owner.all()
-    note(run, seconds=1.0)
+    note(run, seconds=12345.0)
     assert other.do("push", run, "--to", owner.name, "--create-pr") == 0, other.output
     assert f"{owner.name}/tiny/discussions/1" in other.output and other.output.count("as it was") == 3
     assert owner.all() == held
@@ -753,7 +753,7 @@ def test_a_pull_request(run, owner, server, forks, tmp_path):
 def test_a_branch(run, owner):
     assert owner.push(run) == 0
     held = owner.all()
-    note(run, seconds=1.0)
+    note(run, seconds=12345.0)
     assert owner.push(run, "--revision", "second") == 0, owner.output
     assert owner.all() == held
     assert owner.files("model", "tiny", "second") == digests(hub.plan(run, owner.name))["model", "tiny"]
