@@ -231,7 +231,6 @@ def main(arguments=None) -> None:
     if unknown := sorted(set(options.types) - set(known)):
         parser.error(f"transformers has no text classifier of type {', '.join(unknown)}")
     warnings.simplefilter("ignore")
-    transformers.logging.set_verbosity_error()
     path = options.output / "architectures.csv"
     rows = {}
     if path.is_file():
@@ -248,4 +247,5 @@ def main(arguments=None) -> None:
 
 
 if __name__ == "__main__":
+    transformers.logging.set_verbosity_error()
     sys.exit(main())

@@ -1,4 +1,4 @@
-import importlib
+import sys
 
 import pytest
 
@@ -13,7 +13,16 @@ def evaluate(tmp_path_factory):
         patch.setattr(evaluate.config, "HF_EVALUATE_OFFLINE", True)
         patch.setattr(evaluate.config, "HF_METRICS_CACHE", home / "metrics")
         patch.setattr(evaluate.config, "HF_MODULES_CACHE", home / "modules")
+        patch.syspath_prepend(home / "modules")
+        forget()
         yield evaluate
+        forget()
+
+
+def forget():
+    """Modules of evaluate that were made in the folder of other tests, where this one's would be looked for."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
+        del sys.modules[name]
 
 
 ACCURACY = '''
@@ -40,5 +49,4 @@ def accuracy(evaluate, tmp_path):
     folder = tmp_path / "accuracy"
     folder.mkdir()
     (folder / "accuracy.py").write_text(ACCURACY)
-    importlib.invalidate_caches()  # evaluate does not, and its folder may have changed within one tick of the clock
     return evaluate.load(str(folder))
