@@ -24,6 +24,7 @@ from attnfaith.objectives import (
 )
 from attnfaith.penalised import PREDICTION, mask_id
 from attnfaith.word_states import watched, word_states
+from tests.tiny_trainings import settings
 
 
 ALL = {"impermissible_mass": 0.7, "diversity": 0.4, "word_tying": 0.3, "masked_language_model": 0.2, "masked_share": 0.5}
@@ -55,27 +56,6 @@ def make(tiny_model, tiny_rows, tmp_path):
     def trainer(penalties=None, *, options=None, lengths=None, kinds=None, objective="classification", **arguments):
         kinds = kinds or {}
         lengths = lengths or np.random.default_rng(3).integers(2, 9, 64).tolist()
-        settings = {
-            "output_dir": str(tmp_path / "checkpoints"),
-            "seed": 0,
-            "num_train_epochs": 1,
-            "per_device_train_batch_size": 32,
-            "learning_rate": 1e-2,
-            "weight_decay": 0.0,
-            "max_grad_norm": 0.0,
-            "lr_scheduler_type": "constant",
-            "train_sampling_strategy": "sequential",
-            "remove_unused_columns": False,
-            "length_column_name": "length",
-            "metric_for_best_model": "eval_loss",
-            "greater_is_better": False,
-            "logging_strategy": "epoch",
-            "report_to": "none",
-            "use_cpu": True,
-            "dataloader_pin_memory": False,
-            "disable_tqdm": True,
-            "save_strategy": "no",
-        }
         rows = {name: kinds[name] for name in ("pair", "hierarchy") if name in kinds}
         columns = ["input_ids", "labels", "length", "impermissible", *(["token_type_ids"] if rows.get("pair") else [])]
         model = {name: value for name, value in kinds.items() if name != "pair"}
@@ -86,7 +66,7 @@ def make(tiny_model, tiny_rows, tmp_path):
                 datasets.Dataset.from_list(marked_rows(tiny_rows, *given, **rows)).select_columns(columns)
                 for given in ((lengths,), (lengths[:24], 2))
             ),
-            TrainingArguments(**{**settings, **arguments}),
+            TrainingArguments(**{**settings(tmp_path), **arguments}),
             objective=objective,
             penalties=penalties and Penalties(**penalties),
             **(options or {"balance_classes": False}),

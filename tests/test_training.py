@@ -25,6 +25,7 @@ from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.objectives import adversarial_loss, classification_loss
 from attnfaith.recipes import RecipeError
+from tests.tiny_trainings import settings
 
 
 def rows_of(count, tiny_rows, seed=1, classes=2):
@@ -40,27 +41,6 @@ def make(tiny_model, tiny_rows, tmp_path):
     """A Trainer on 64 tiny texts of the usual settings; keyword arguments change the arguments or the options."""
 
     def trainer(*, seed=0, count=64, classes=2, patience=None, options=None, hierarchy="none", **arguments):
-        settings = {
-            "output_dir": str(tmp_path / "checkpoints"),
-            "seed": seed,
-            "num_train_epochs": 1,
-            "per_device_train_batch_size": 32,
-            "learning_rate": 1e-2,
-            "weight_decay": 1e-5,
-            "max_grad_norm": 0.0,
-            "lr_scheduler_type": "constant",
-            "train_sampling_strategy": "sequential",
-            "remove_unused_columns": False,
-            "length_column_name": "length",
-            "metric_for_best_model": "eval_loss",
-            "greater_is_better": False,
-            "logging_strategy": "epoch",
-            "report_to": "none",
-            "use_cpu": True,
-            "dataloader_pin_memory": False,
-            "disable_tqdm": True,
-            "save_strategy": "no",
-        }
         tokenizer = type("Tokenizer", (), {"pad_token_id": 0, "model_input_names": ["input_ids"]})()
         columns = ["input_ids", "labels", "length"]
         return training.make_trainer(
@@ -68,7 +48,7 @@ def make(tiny_model, tiny_rows, tmp_path):
             tokenizer,
             rows_of(count, tiny_rows, classes=classes).select_columns(columns),
             rows_of(24, tiny_rows, seed=2, classes=classes).select_columns(columns),
-            TrainingArguments(**{**settings, **arguments}),
+            TrainingArguments(**{**settings(tmp_path), "seed": seed, "weight_decay": 1e-5, **arguments}),
             patience=patience,
             **(options or {}),
         )

@@ -17,8 +17,8 @@ TOKENS, HIDDEN, REPROJECTED = leave_one_out.COLUMNS
 MARK = 4  # between sentences
 
 
-def close(found, expected, atol=2e-6, of=""):
-    values, wanted = (torch.as_tensor(one).double() for one in (found, expected))
+def close(values, expected, atol=2e-6, of=""):
+    values, wanted = (torch.as_tensor(one).double() for one in (values, expected))
     torch.testing.assert_close(values, wanted, atol=atol, rtol=0, msg=lambda said: f"{of}: {said}")
 
 
