@@ -198,6 +198,7 @@ def test_rows_are_those_that_results_were_measured_on(name, revision, content):
         ("babi_2", "05c72e7ef20380f8"),
         ("babi_3", "074fdb6d52598337"),
         ("planted_evidence", "1fcfde422d95eff9"),
+        ("counting", "cffc40f97ebdc2a1"),
     ],
 )
 def test_generated_rows_are_those_that_results_were_measured_on(name, content):

@@ -797,6 +797,8 @@ def test_generated_pairs():
         ("planted_evidence", {"stream": 1}, r"does not know \['stream'\]"),
         ("planted_evidence", {"n_evidence": 0}, "n_evidence must be at least 1"),
         ("planted_evidence", {"sizes": {"dev": 3}}, "sizes names the split 'dev'"),
+        ("counting", {"n_classes": 3}, r"'counting' does not know \['n_classes'\]; .*sizes, length, asked_share"),
+        ("counting", {"vocabulary_size": 2}, "vocabulary_size must be 3 to 10; 2 was given"),
         ("sst", {"length": (1, 2)}, r"\['length'\] are arguments of generated data; 'sst' is read"),
     ],
 )

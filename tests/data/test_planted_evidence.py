@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from attnfaith.data import planted_evidence as planted
+from attnfaith.data.generator_knobs import STREAMS
 from attnfaith.data.loading import load_splits
 from attnfaith.data.planted_evidence import generate
 from attnfaith.data.registry import SPLITS
@@ -235,7 +236,7 @@ def test_the_revision_tells_removed_evidence():
 
 
 def test_streams_are_the_splits_in_order():
-    assert list(planted.STREAMS) == list(SPLITS) and list(planted.STREAMS.values()) == [0, 1, 2]
+    assert list(STREAMS) == list(SPLITS) and list(STREAMS.values()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ entries = pytest.mark.parametrize("entry", DATASETS.values(), ids=list(DATASETS)
 def test_known_data_sets():
     assert set(DATASETS) == {
         "sst", "imdb", "adr", "ade", "20news_sports", "ag_news", "mimic_diabetes", "mimic_anemia", "movie_reviews",
-        "babi_1", "babi_2", "babi_3", "planted_evidence", "snli", "cnn_qa", "daily_mail_qa",
+        "babi_1", "babi_2", "babi_3", "planted_evidence", "counting", "snli", "cnn_qa", "daily_mail_qa",
         "yelp", "amazon", "yahoo_answers", "imdb_10",
         "occupation", "pronoun", "sst_wiki",
         *(f"babi_qa_{task}{variant}" for task in (1, 2, 3) for variant in ("", "_1k", "_valid")),
@@ -148,7 +148,7 @@ def test_importing_the_data_layer_is_light():
     """The heavy libraries are imported on use, so that a reader of records never pays for them."""
     names = (
         "registry, loading, sources, columns, cutting, original_formats, tokenization, collation, vectors, babi, "
-        "planted_evidence"
+        "planted_evidence, counting"
     )
     code = (
         f"import sys; from attnfaith.data import {names}; "

@@ -21,11 +21,9 @@ A row depends on (seed, stream, its index) and the knobs only: more rows never c
 
 from collections.abc import Sequence
 
+from attnfaith.data.generator_knobs import check_balance, check_least, is_removed
 from attnfaith.errors import DatasetError
 
-
-STREAMS = {"train": 0, "validation": 1, "test": 2}
-"""The random stream of each split."""
 
 VERSION = 1
 """Raised whenever the same arguments give other rows."""
@@ -153,8 +151,8 @@ def generate(
         n_classes: 2 (negative, positive) up to 6 (film genres).
         class_balance: probability of each label; None is uniform.
         vocabulary_size: number of neutral words used, at most `VOCABULARY_SIZE` (the default).
-        evidence_removed: names of splits (keys of `STREAMS`) without evidence. Their rows keep label, length and every
-            other word, and mark nothing in their rationale.
+        evidence_removed: names of splits (keys of `generator_knobs.STREAMS`) without evidence. Their rows keep label,
+            length and every other word, and mark nothing in their rationale.
 
     Returns rows {"text": str, "label": int, "rationale": list of 0/1 per word}; 1 marks the
     redundancy * n_evidence evidence words and, with needs_context, the modifier before each.
@@ -166,21 +164,11 @@ def generate(
     slots = _vocabulary(vocabulary_size)
     if not 2 <= n_classes <= len(GENRES):
         raise DatasetError(f"n_classes must be 2 to {len(GENRES)}; {n_classes} was given.")
-    for knob, value, least in (
-        ("n", n, 0),
-        ("seed", seed, 0),
-        ("stream", stream, 0),
-        ("n_evidence", n_evidence, 1),
-        ("redundancy", redundancy, 1),
-        ("distractors", distractors, 0),
-    ):
-        if value < least:
-            raise DatasetError(f"{knob} must be at least {least}; {value} was given.")
+    check_least(n=(n, 0), seed=(seed, 0), stream=(stream, 0))
+    check_least(n_evidence=(n_evidence, 1), redundancy=(redundancy, 1), distractors=(distractors, 0))
     if needs_context and n_classes != 2:
         raise DatasetError(f"needs_context turns a value round, which needs 2 classes; {n_classes} were asked for.")
-    balance = np.full(n_classes, 1 / n_classes) if class_balance is None else np.asarray(class_balance, np.float64)
-    if balance.shape != (n_classes,) or (balance < 0).any() or not np.isclose(balance.sum(), 1):
-        raise DatasetError(f"class_balance must be {n_classes} probabilities that sum to 1; {class_balance} was given.")
+    balance = check_balance(class_balance, n_classes)
     items = n_evidence * redundancy
     planted = items * (2 if needs_context else 1) + distractors
     low, high = length
@@ -189,11 +177,7 @@ def generate(
             f"length must be (least, greatest) with at least {planted} words, the number planted; {length} was given."
         )
 
-    if isinstance(evidence_removed, str) or (strangers := [name for name in evidence_removed if name not in STREAMS]):
-        given = evidence_removed if isinstance(evidence_removed, str) else strangers
-        raise DatasetError(f"evidence_removed must be a list of splits ({', '.join(STREAMS)}); {given!r} was given.")
-    removed = stream in [STREAMS[name] for name in evidence_removed]
-
+    removed = is_removed(evidence_removed, stream)
     evidence = evidence_words(n_classes)
     thresholds = np.cumsum(balance)[:-1]
     rows = []

@@ -19,14 +19,14 @@ GENERATED_SIZES = {"train": 2000, "validation": 500, "test": 500}
 
 def generate(entry: DatasetEntry, seed: int, arguments: dict):
     """{split: rows by column}, revision and label names of generated data; arguments as `load_splits` has them."""
-    from attnfaith.data import babi, planted_evidence
+    from attnfaith.data import babi, counting, planted_evidence
 
     arguments = dict(arguments)
     sizes = dict(arguments.pop("sizes", {}))
     check_sizes("sizes", sizes)
     sizes = {**GENERATED_SIZES, **sizes}
-    babi_task = int(entry.name.removeprefix("babi_")) if entry.name.startswith("babi_") else None
-    module = planted_evidence if babi_task is None else babi
+    module = {"planted_evidence": planted_evidence, "counting": counting}.get(entry.name, babi)
+    task = (int(entry.name.removeprefix("babi_")),) if module is babi else ()
     known = [
         parameter
         for parameter, spec in inspect.signature(module.generate).parameters.items()
@@ -35,12 +35,12 @@ def generate(entry: DatasetEntry, seed: int, arguments: dict):
     wrong = sorted(set(arguments).difference(known))
     if wrong:
         raise DatasetError(f"{entry.name!r} does not know {wrong}; its arguments are sizes, {', '.join(known)}.")
-    task = () if babi_task is None else (babi_task,)
     source = {}
     for stream, split in enumerate(SPLITS):
         rows = module.generate(*task, sizes[split], seed, stream=stream, **arguments)
         source[split] = {column: [row[column] for row in rows] for column in rows[0]}
-    names = planted_evidence.class_names(arguments.get("n_classes", 2)) if babi_task is None else entry.label_names
+    classes = arguments.get("n_classes", 2)
+    names = planted_evidence.class_names(classes) if module is planted_evidence else entry.label_names
     said = ",".join(f"{key}={value}" for key, value in sorted({**arguments, "seed": seed}.items()))
     return source, f"generated-{module.VERSION}({said})", list(names)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FLOORS = ("random", "uniform")
 ALPHA = 0.05
-GENERATED = ("planted_evidence",)  # data sets whose marked tokens are what decides the label
+GENERATED = ("planted_evidence", "counting")  # data sets whose marked tokens are what decides the label
 
 
 @per_cell

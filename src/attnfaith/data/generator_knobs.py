@@ -1,0 +1,34 @@
+"""What the generators of texts with known evidence share: their splits, and checks of their knobs."""
+
+from collections.abc import Sequence
+
+from attnfaith.errors import DatasetError
+
+
+STREAMS = {"train": 0, "validation": 1, "test": 2}
+"""The random stream of each split."""
+
+
+def check_least(**knobs: tuple[int, int]) -> None:
+    """Raises DatasetError for a knob below its least value; knobs: (value, least) by name."""
+    for knob, (value, least) in knobs.items():
+        if value < least:
+            raise DatasetError(f"{knob} must be at least {least}; {value} was given.")
+
+
+def check_balance(balance: Sequence[float] | None, n_classes: int):
+    """The probability of each label (n_classes,), uniform for None. DatasetError unless they are that many and sum to 1."""
+    import numpy as np
+
+    given = np.full(n_classes, 1 / n_classes) if balance is None else np.asarray(balance, np.float64)
+    if given.shape != (n_classes,) or (given < 0).any() or not np.isclose(given.sum(), 1):
+        raise DatasetError(f"class_balance must be {n_classes} probabilities that sum to 1; {balance} was given.")
+    return given
+
+
+def is_removed(evidence_removed: Sequence[str], stream: int) -> bool:
+    """Whether the evidence of this stream is left out. DatasetError for what is no list of splits."""
+    if isinstance(evidence_removed, str) or (strangers := [name for name in evidence_removed if name not in STREAMS]):
+        given = evidence_removed if isinstance(evidence_removed, str) else strangers
+        raise DatasetError(f"evidence_removed must be a list of splits ({', '.join(STREAMS)}); {given!r} was given.")
+    return stream in [STREAMS[name] for name in evidence_removed]
