@@ -158,7 +158,7 @@ def measure(
         "attention": None if attention is None else digest_attention(attention, dataset),
         "identity": asdict(identity),
         "producers": list(modules),
-        "options": options,
+        "options": {name: _stated(modules[name], given) for name, given in options.items()},
         "seed": seed,
         "batch_tokens": batch_tokens,
         "shard_instances": shard_instances,
@@ -200,11 +200,18 @@ def measure(
 
 
 def check(
-    model, dataset, names: Sequence[str], *, level: str = "sentence", options: Mapping[str, Mapping] | None = None
+    model,
+    dataset,
+    names: Sequence[str],
+    *,
+    level: str = "sentence",
+    options: Mapping[str, Mapping] | None = None,
+    trained: bool = True,
 ) -> tuple:
     """What `measure` goes by: the model as a subject, its data set there, the producers' modules and their options.
 
-    Raises MeasurementError as `measure` does for the same arguments: a run asks before it trains the model.
+    Raises MeasurementError as `measure` does for the same arguments: a run asks before it trains the model. trained: a
+    producer that has to be trained on the model itself (`pending`) must have been.
     """
     modules = load_producers(names)
     options = check_options(modules, options)
@@ -220,7 +227,8 @@ def check(
         _check_needs(modules, subject)
     except (SubjectError, DatasetError) as error:
         raise MeasurementError(str(error)) from error
-    _check_possible(modules, options, subject, dataset)
+    possible = {name: module for name, module in modules.items() if trained or not is_pending(module, options.get(name, {}))}
+    _check_possible(possible, options, subject, dataset)
     return subject, dataset, modules, options
 
 
@@ -269,6 +277,16 @@ def _check_possible(modules: Mapping[str, object], options: Mapping[str, Mapping
                 module.check_model(subject, dataset, **options.get(name, {}))
             except ValueError as error:
                 raise MeasurementError(f"'{name}': {error}") from error
+
+
+def is_pending(module, options: Mapping) -> bool:
+    """Whether a producer has still to be trained on the model that it is to measure, by its `prepare`."""
+    return hasattr(module, "pending") and module.pending(**options)
+
+
+def _stated(module, options: Mapping) -> dict:
+    """Options as a record keeps them: of a producer that was trained, what it was trained to be and not where it lies."""
+    return module.stated(**options) if hasattr(module, "stated") else dict(options)
 
 
 def model_identity(subject: Subject) -> dict[str, object]:

@@ -22,6 +22,7 @@ from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.subjects import CAPABILITIES, SelfAttention, SubjectError, columns_of, subject_of
 from attnfaith.subjects.word_level import WordLevel
+from tests.gates import untrained
 from tests.impermissible import marked
 from tests.small_classifiers import classifier, tokenizer
 from tests.toy_subject import Toy
@@ -77,7 +78,7 @@ OPTIONS = {  # of producers that take long with their own
     "map_adversary": {"steps": 3, "restarts": 2},
 }
 FLOORS = ("random_scores", "uniform_scores")  # ask a model for nothing but the lengths of texts
-WEIGHTLESS = (*FLOORS, "conicity", "value_norm_share")  # ask a model for no attention
+WEIGHTLESS = (*FLOORS, "conicity", "diffmask", "value_norm_share")  # ask a model for no attention
 # How far a column may differ where the arithmetic does, in the last digits of float32: above 1e-6 only where a choice
 # between equally good answers is part of the method (math.inf: the shape alone is compared).
 TOLERANCE = {
@@ -120,9 +121,17 @@ def shared_model(tiny_model):
     return functools.cache(tiny_model)
 
 
+def options_of(producer, model, batch):
+    """Those of OPTIONS, and of what has to be trained on the model: something of its kind that nobody trained."""
+    name = producer.__name__.rpartition(".")[2]
+    if name == "diffmask" and producer.NEEDS <= subject_of(model).capabilities:
+        return {"gates": untrained(model, batch)}
+    return OPTIONS.get(name, {})
+
+
 def measured(producer, model, batch, seed=0):
     """{column: one array per instance}, float64 or text, in the order of the batch's instances."""
-    options = OPTIONS.get(producer.__name__.rpartition(".")[2], {})
+    options = options_of(producer, model, batch)
     return {
         name: [np.asarray(v, None if np.asarray(v).dtype.kind == "U" else np.float64) for v in values]
         for name, values in producer.measure(model, batch, seed=seed, **options).items()
@@ -133,7 +142,7 @@ STACKED = {"alti", "attn_lrp", "chefer", "decompx", "flow", "globenc", "rollout"
 STACKED |= {"frozen_flip_set", "map_adversary", "map_erasure", "map_permutation", "map_uniform", "marker_attention"}
 NOT_AFFINE = {"exact_contribution", "weight_aopc_limits"}
 TOY = {"attention_norm", "conicity", "exact_contribution", "gradient_hidden_to_input", "identifiability", "lrp"}
-TOY |= {"value_norm_share"}
+TOY |= {"diffmask", "value_norm_share"}
 CLASSIFIER = {"exact_contribution", "gradient_hidden_to_input", "lrp", "weight_aopc_limits"}
 """All that refuses a subject: what is of stacks of layers alone; logits that are not affine in attention; the toy, without
 states and without our layers; and classifiers of transformers, of which one head of one layer is shown.
@@ -506,7 +515,8 @@ def test_columns_make_a_record(producer, shared_model, tiny_rows, tiny_batch):
         "probs": [[0.5, 0.5]] * len(rows),
         "attention": [a[1 : 1 + len(row["tokens"])].tolist() for a, row in zip(attention, rows, strict=True)],
     }
-    columns |= producer.measure(model, tiny_batch(rows), seed=0, **OPTIONS.get(producer.__name__.rpartition(".")[2], {}))
+    batch = tiny_batch(rows)
+    columns |= producer.measure(model, batch, seed=0, **options_of(producer, model, batch))
     declared = columns_of(producer, subject)
     made = record.build(columns, declared)
     assert set(declared) <= set(made.column_names)

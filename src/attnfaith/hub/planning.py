@@ -39,7 +39,7 @@ from attnfaith.reporting import cards
 
 
 SHARD_BYTES = 500_000_000
-PLACES = {"path", "output_dir", "base", "folder", "vectors", "source", "tokenizer", "pretrained"}
+PLACES = {"path", "gates", "output_dir", "base", "folder", "vectors", "source", "tokenizer", "pretrained"}
 """Keys whose values are paths."""
 
 

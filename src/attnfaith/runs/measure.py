@@ -4,14 +4,17 @@ import dataclasses
 import os
 from pathlib import Path
 
+import numpy as np
 from accelerate import PartialState
 from datasets import Dataset
 from transformers import PreTrainedModel
 
 from attnfaith import recipes, record
+from attnfaith.data.cutting import draw
 from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.tokenization import by_words
 from attnfaith.errors import excerpt
-from attnfaith.measurement import measure
+from attnfaith.measurement import is_pending, load_producers, measure
 from attnfaith.outputs import OutputsError, digest_data, digest_model, read_outputs
 from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
@@ -19,6 +22,7 @@ from attnfaith.runs.base import Base
 from attnfaith.runs.checkpoint import load_model, measurable
 from attnfaith.runs.folder import OUTPUTS, RECORD, check_trained, note, origin, read_state
 from attnfaith.runs.prepare import Texts
+from attnfaith.subjects import subject_of
 
 
 CODE = record.code_digest(record.CORE)  # of the modules as they are loaded
@@ -75,13 +79,37 @@ class Measurement:
             section.producers,
             self.folder / RECORD if output is None else Path(output),
             level=section.level,
-            options=section.options,
+            options=self._prepared(),
             discard=output is None,
             provenance=made,
         )
         if self.state.is_main_process and output is None:
             note(self.folder, status="measured")
         return path
+
+    def _prepared(self) -> dict[str, dict]:
+        """The options of the producers. Those that have to be trained on the model are, on the run's own texts, by one
+        process for all; what they learned is kept in the run's folder.
+        """
+        section = self.recipe.measure
+        options = {name: dict(given) for name, given in section.options.items()}
+        modules = load_producers(section.producers)
+        pending = {name: one for name, one in modules.items() if is_pending(one, options.get(name, {}))}
+        if not pending:
+            return options
+        subject = subject_of(measurable(self.model, self.texts.tokenizer), section.level)
+        with self.state.main_process_first():
+            for name, module in pending.items():
+                options[name] = module.prepare(
+                    subject, self._some, self.folder, seed=section.seed, **options.get(name, {})
+                )
+        return options
+
+    def _some(self, split: str, most: int) -> Dataset:
+        """At most so many encoded texts of a split, drawn by the seed of the measurement."""
+        rows, section = self.texts.rows(split), self.recipe.measure
+        rows = rows.select(draw(np.arange(len(rows)), most, section.seed, split))
+        return by_words(rows) if section.level == "word" else rows
 
     def outputs(self) -> None:
         """Write attention and predictions of the splits in `measure.outputs`, whole, where they do not lie there already."""

@@ -48,7 +48,8 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, texts.loaded, texts.tokenizer)
     if section.producers:  # what does not suit the model or its texts is refused before it is trained
-        check(measurable(model, texts.tokenizer), measured, section.producers, level=section.level, options=section.options)
+        how = {"level": section.level, "options": section.options, "trained": False}
+        check(measurable(model, texts.tokenizer), measured, section.producers, **how)
     facts = _facts(recipe, texts, rows, state)
     if state.is_main_process:
         _note_provenance(recipe, folder, texts, rows, state)

@@ -191,6 +191,16 @@ class Pooled:
         """As `Subject` says: those that attention is over."""
         return self.encoded(batch).hidden
 
+    def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
+        """As `Subject` says."""
+        return [self.token_states(batch)]
+
+    def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
+        """As `Subject` says: attention is made of the states anew."""
+        hidden, mask, query = self.encoded(batch)
+        states = torch.where(mask.unsqueeze(2), states.to(hidden), hidden)
+        return self.decode(states, self.attend(states, mask, query), query)
+
     def value_norms(self, batch: Batch) -> torch.Tensor:
         """As `Subject` says: of states."""
         hidden, mask, _ = self.encoded(batch)

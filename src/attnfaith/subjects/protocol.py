@@ -26,7 +26,8 @@ CAPABILITIES = {
     "maps",
     "stacked maps": "its maps are over one text, each over what the layer before gave, so that they can be multiplied: read",
     "weighed vectors": "its attention weighs vectors, which it gives: summands, value_norms",
-    "token states": "it has a state of each place of attention, which it gives: token_states, depth",
+    "token states": "it has a state of each place of attention, which it gives: token_states, states_by_layer, depth",
+    "other states": "it predicts from other states of a layer than its own, and gradients reach them: predict_from",
     "layer states": "its layers are a chain of modules over one text, which can be read and be given other states: layers, "
     "each_layer",
     "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers, parts",
@@ -248,6 +249,14 @@ class Subject(Protocol):
     def token_states(self, batch: Batch, layer: int) -> torch.Tensor:
         """(B,T,H): the states of the places of attention that a layer gives, by its number from 0 on ("token states"); what
         stands where nothing is attendable says nothing.
+        """
+
+    def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
+        """What `token_states` gives of each layer, first layer first, from one reading ("token states")."""
+
+    def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
+        """Logits (B,C) where the places of attention have the states (B,T,H) after a layer, by its number from 0 on; what
+        else the layer gives, such as of markers, is its own ("other states").
         """
 
     def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:

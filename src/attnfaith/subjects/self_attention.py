@@ -59,7 +59,7 @@ class SelfAttention(TokenStates):
         MAPS
         | OF_TOKENIZERS
         | {"embeddings", "held attention", "attention gradients", "token deletion"}
-        | {"intervention", "weighed vectors", "weighted sums", "token states"}
+        | {"intervention", "weighed vectors", "weighted sums", "token states", "other states"}
     )
     contextual = True
     level = "token"

@@ -1,0 +1,148 @@
+"""The gates of DiffMask over a subject: what makes them of its states, what masks by them, and the file that keeps them.
+
+Shapes: B instances, L input positions, T places of attention, S layers, the embeddings among them, E embedding, H hidden.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from attnfaith.errors import FileError, excerpt
+from attnfaith.files import write_atomically
+from attnfaith.subjects import Batch, Subject
+
+
+KINDS = ("inputs", "states")
+SPAN, SHIFT = 10.0, 5.0
+"""A logit is SPAN tanh(.) + SHIFT: from -5 to 15 at the start, where nearly every gate is open."""
+FORMAT = "attnfaith gates 1"
+
+
+class Gate(nn.Sequential):
+    """Logits of one layer's gates: two layers with weight norm and a tanh behind each, scaled and shifted."""
+
+    def __init__(self, size: int, width: int):
+        super().__init__(weight_norm(nn.Linear(size, width)), nn.Tanh(), weight_norm(nn.Linear(width, 1)), nn.Tanh())
+        self.shift = nn.Parameter(torch.tensor(SHIFT))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return SPAN * super().forward(states).squeeze(-1) + self.shift
+
+
+class Gates(nn.Module):
+    """Gates of the places of attention, made of the states of a subject; float32.
+
+    kind: "inputs" masks embeddings: layer l has a gate of (h_0, h_l), and those of layers 0..l are multiplied. "states" masks
+    the states of a layer by a gate of these states. sizes: that of h_0, the embeddings, and of each layer's states. width: of
+    the hidden layer. placeholders: what stands in place of what is masked, of kind "inputs" one of embeddings, of kind
+    "states" one a layer.
+    """
+
+    def __init__(self, kind: str, sizes: Sequence[int], width: int):
+        super().__init__()
+        self.kind, self.sizes, self.width = kind, tuple(sizes), width
+        inputs = kind == "inputs"
+        self.gates = nn.ModuleList(Gate(size + sizes[0] if inputs else size, width) for size in sizes)
+        self.placeholders = nn.ParameterList(nn.Parameter(torch.zeros(size)) for size in (sizes[:1] if inputs else sizes))
+
+    @classmethod
+    def of(cls, subject: Subject, batch: Batch, kind: str, seed: int) -> "Gates":
+        """Fresh gates of a subject; batch: any of it. The placeholder of embeddings is the vector of the mask token, or of
+        the unknown word where there is none; others are drawn.
+        """
+        states = states_of(subject, batch)
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            made = cls(kind, [layer.shape[2] for layer in states], max(32, states[0].shape[2] // 4))
+            for one in made.placeholders[1:]:
+                nn.init.xavier_normal_(one.data[None])
+        token = getattr(subject, "mask_token_id", None)
+        vector = subject.vocabulary()[subject.unknown_token_id if token is None else token]
+        made.placeholders[0].data.copy_(vector.detach().float())
+        return made.to(subject.device)
+
+    def logits(self, states: Sequence[torch.Tensor], layers: Sequence[int]) -> torch.Tensor:
+        """Logits (B,T,n) of the gates of n layers, from the states (B,T,·) of layers 0..S-1."""
+        if self.kind == "inputs":
+            given = [torch.cat([states[0], states[layer]], 2) for layer in layers]
+        else:
+            given = [states[layer] for layer in layers]
+        return torch.stack([self.gates[layer](one) for layer, one in zip(layers, given, strict=True)], 2)
+
+    def layers_of(self, layer: int) -> list[int]:
+        """The layers whose gates decide what is masked at a layer."""
+        return list(range(layer + 1)) if self.kind == "inputs" else [layer]
+
+    def masked(self, subject: Subject, batch: Batch, layer: int, states: Sequence[torch.Tensor], gates: torch.Tensor):
+        """Logits (B,C) of a subject where the gates (B,T) let that much of embeddings, or of a layer's states, through."""
+        if self.kind == "states" and layer:
+            kept = gates.unsqueeze(2) * states[layer] + (1 - gates.unsqueeze(2)) * self.placeholders[layer]
+            return subject.predict_from(batch, layer - 1, kept)
+        open_share = of_positions(subject, batch, gates).unsqueeze(2)
+        embedded = subject.embed(batch).detach()
+        return subject.predict(batch, open_share * embedded + (1 - open_share) * self.placeholders[0].to(embedded))
+
+
+def states_of(subject: Subject, batch: Batch) -> list[torch.Tensor]:
+    """h_0, the embeddings of the places of attention, and the states of each layer: S of (B,T,·), float32, without gradient.
+
+    The embedding of a place that holds several input positions is their mean.
+    """
+    with torch.no_grad():
+        return [_of_items(subject, batch).float(), *(states.float() for states in subject.states_by_layer(batch))]
+
+
+def _of_items(subject: Subject, batch: Batch) -> torch.Tensor:
+    embedded, items = subject.embed(batch), subject.items(batch)
+    if items is None:
+        return embedded
+    places = torch.arange(subject.attendable(batch).shape[1], device=items.device)
+    belongs = (items.unsqueeze(1) == places[:, None]).to(embedded)
+    return belongs @ embedded / belongs.sum(2, keepdim=True).clamp(min=1)
+
+
+def of_positions(subject: Subject, batch: Batch, gates: torch.Tensor) -> torch.Tensor:
+    """Gates (B,T) as those of input positions (B,L): 1 where a position belongs to no place of attention."""
+    items = subject.items(batch)
+    if items is None:
+        return torch.where(subject.attendable(batch), gates, 1.0)
+    return torch.where(items >= 0, gates.gather(1, items.clamp(min=0)), 1.0)
+
+
+def save_gates(gates: Gates, path: Path, about: dict) -> None:
+    """Write gates and what is to be said of them, as JSON can: a safetensors file that is whole or not there."""
+    made = {"format": FORMAT, "kind": gates.kind, "sizes": gates.sizes, "width": gates.width, **about}
+    tensors = {name: values.detach().cpu().contiguous() for name, values in gates.state_dict().items()}
+    write_atomically(path, save(tensors, {"attnfaith": json.dumps(made)}))
+
+
+def about_gates(path: str | Path) -> dict:
+    """What a file of gates says of them. Raises FileError for one that is not there, or is none."""
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads((file.metadata() or {})["attnfaith"])
+        if about["format"] != FORMAT:
+            raise KeyError(about["format"])
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            f"{path} holds no gates that can be read ({excerpt(error)}): give a file that a training of diffmask wrote"
+        ) from error
+    return about
+
+
+def load_gates(path: str | Path, device: torch.device) -> Gates:
+    """The gates of a file. Raises FileError as `about_gates` does, and for tensors that are not those it tells of."""
+    about = about_gates(path)
+    gates = Gates(about["kind"], about["sizes"], about["width"])
+    try:
+        with safe_open(path, "pt") as file:
+            gates.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)
+    except (SafetensorError, RuntimeError) as error:
+        raise FileError(f"{path} holds other tensors than it says ({excerpt(error)}): train the gates anew") from error
+    return gates.to(device).eval()
