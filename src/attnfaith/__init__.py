@@ -18,6 +18,7 @@ _MODULES = {
     "Record": "attnfaith.api.records",
     "compare": "attnfaith.api.comparing",
     "measures": "attnfaith.api.listing",
+    "train_gates": "attnfaith.api.gates",
     "AttnfaithError": "attnfaith.errors",
     "AttentionClassifierConfig": "attnfaith.models.configuration_attention_classifier",
     "AttentionClassifierModel": "attnfaith.models.modeling_attention_classifier",

@@ -2,6 +2,6 @@
 and `compare` records, list the `measures`.
 
 `texts` and `models`: what people have, as what is measured. `measuring`: from both to a record. `records`: the record in
-their hands, `frames` what it says as frames. `comparing`, `listing`: records side by side, what can be measured. Only
-`measuring` and `models` load torch.
+their hands, `frames` what it says as frames. `comparing`, `listing`: records side by side, what can be measured. `gates`:
+what the measure `diffmask` has to be trained to. Only `measuring`, `models` and `gates` load torch.
 """

@@ -1,0 +1,87 @@
+"""Gates of DiffMask for a model that is no run: trained on texts of one's own, then given to `measure`."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from attnfaith.api.models import open_model
+from attnfaith.api.texts import Columns, read_texts
+from attnfaith.data.cutting import draw
+from attnfaith.data.tokenization import by_words
+from attnfaith.errors import AttnfaithError
+from attnfaith.importance import diffmask
+from attnfaith.importance._gate_training import Settings
+
+
+def train_gates(
+    model,
+    texts,
+    output: str | os.PathLike,
+    *,
+    validation=None,
+    tokenizer=None,
+    text: str = "text",
+    text_pair: str | None = None,
+    level: str = "sentence",
+    seed: int = 0,
+    progress: bool = True,
+    **settings,
+) -> Path:
+    """Train the gates that the measure `diffmask` needs, and keep them in a safetensors file; returns its path.
+
+    Args:
+        model, texts, tokenizer, text, text_pair, level: as `attnfaith.measure` takes them. Texts need no labels: what is
+            kept is what the model says.
+        output: path of the file; beside it, its name ending in .csv, the log: divergence, multiplier, share of open gates
+            and of kept classes, by epoch and layer.
+        validation: texts by which the best epoch is chosen; None sets a tenth of `texts` apart, at least one.
+        seed: of what is drawn: which texts, batches, layers and gates.
+        progress: say each epoch in a line.
+        settings: of the training, the options of `diffmask` (`attnfaith.measures()`) but for `gates`.
+
+    Then `attnfaith.measure(model, others, measures=["diffmask"], options={"diffmask": {"gates": output}})`. Give it other
+    texts than those the gates were trained on.
+
+    Raises AttnfaithError for what is not as said here, before any work.
+    """
+    try:
+        diffmask.check(**settings)
+    except (TypeError, ValueError) as error:
+        raise AttnfaithError(f"settings of diffmask: {error}") from error
+    made = Settings(**settings)
+    opened = open_model(model, tokenizer, level)
+    subject, columns = opened.subject, Columns(text, text_pair, None)
+    rows = _rows(subject, texts, columns)
+    if validation is None:
+        if len(rows) < 2:
+            raise AttnfaithError(f"{len(rows)} text: give two or more, of which one is set apart, or validation=…")
+        order = np.random.default_rng(seed).permutation(len(rows))
+        apart = max(1, len(rows) // 10)
+        rows, others = rows.select(np.sort(order[apart:])), rows.select(np.sort(order[:apart]))
+    else:
+        others = _rows(subject, validation, columns)
+    some, others = (
+        part.select(draw(np.arange(len(part)), most, seed, split))
+        for part, most, split in (
+            (rows, made.train_texts, "train"),
+            (others, made.validation_texts, "validation"),
+        )
+    )
+    try:
+        return diffmask.train(
+            subject, some, others, Path(output), seed=seed, say=print if progress else _nothing, **settings
+        )
+    except AttnfaithError:
+        raise
+    except ValueError as error:
+        raise AttnfaithError(f"diffmask: {error}") from error
+
+
+def _rows(subject, texts, columns: Columns):
+    rows = subject.rows(read_texts(texts, None, columns, None).labelled(tuple(subject.class_names), subject.num_labels))
+    return by_words(rows) if subject.level == "word" and "words" in rows.column_names else rows
+
+
+def _nothing(line: str) -> None:
+    """Progress that is not asked for."""

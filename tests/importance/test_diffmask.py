@@ -1,0 +1,398 @@
+"""DiffMask: its gates by their closed forms, masking by hand, the training on tiny tasks, the file that keeps them."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from scipy import special, stats
+from transformers import AlbertConfig, AlbertForSequenceClassification
+
+import attnfaith
+from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, AttnfaithError
+from attnfaith.errors import FileError
+from attnfaith.importance import diffmask
+from attnfaith.importance._concrete import log_open, sampled
+from attnfaith.importance._gate_training import LOG, Lookahead, Settings, divergence, train_gates
+from attnfaith.importance._gates import Gates, about_gates, load_gates, of_positions, save_gates, states_of
+from attnfaith.measurement import MeasurementError, check_options, load_producers
+from attnfaith.subjects import SelfAttention, SubjectError, subject_of
+from tests.gates import untrained
+from tests.small_classifiers import classifier, tokenizer
+
+
+def quiet(line):
+    """Progress that nobody reads."""
+
+
+# ------------------------------------------------------------------------------------------------ gates
+
+
+@pytest.mark.parametrize("logit", [-5.0, -1.0, 0.0, 0.3, 2.0, 15.0])
+def test_probability_of_an_open_gate_in_closed_form(logit):
+    """Against all quantiles of the noise, and against the distribution of a logistic variable."""
+    logits = torch.tensor(logit, dtype=torch.float64)
+    uniform = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
+    drawn = sampled(logits, uniform)
+    assert float((drawn > 0).double().mean()) == pytest.approx(float(log_open(logits).exp()), abs=1e-5)
+    # z > 0 where s > 1/6, that is where logit + noise > 0.2 log(1/5)
+    assert float(log_open(logits)) == pytest.approx(stats.logistic.logsf(0.2 * np.log(0.2), loc=logit), rel=1e-9)
+    assert drawn.min() >= 0 and drawn.max() <= 1 and (drawn.diff() >= 0).all()
+
+
+def test_samples_by_hand():
+    """u = 1/2 is no noise: s = sigmoid(a / 0.2), z = 1.2 s - 0.2."""
+    values = sampled(torch.tensor([0.0, 0.1, -1.0]), torch.full((3,), 0.5))
+    expected = np.clip(1.2 * special.expit(np.array([0.0, 0.1, -1.0]) / 0.2) - 0.2, 0, 1)
+    np.testing.assert_allclose(values, expected, atol=1e-6)
+    assert values[2] == 0
+
+
+def test_gradients_of_samples_and_of_their_probability():
+    logits = torch.linspace(-0.2, 0.3, 7, dtype=torch.float64, requires_grad=True)
+    uniform = torch.linspace(0.4, 0.6, 7, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda a: sampled(a, uniform), [logits])
+    assert torch.autograd.gradcheck(log_open, [logits])
+    (slope,) = torch.autograd.grad(sampled(logits - 3, uniform).sum(), [logits])
+    assert not slope.any()  # a gate that is shut
+
+
+def test_divergence_against_scipy_and_of_barred_classes():
+    one, other = (torch.randn(5, 3, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    expected = [stats.entropy(p, q) for p, q in zip(one.softmax(1), other.softmax(1), strict=True)]
+    np.testing.assert_allclose(divergence(one, other), expected, rtol=1e-5, atol=1e-7)
+    barred = torch.full((5, 1), -torch.inf)
+    more = [torch.cat([part, barred], 1).requires_grad_() for part in (one, other)]
+    made = divergence(*more)
+    torch.testing.assert_close(made.detach(), divergence(one, other))
+    (slope,) = torch.autograd.grad(made.sum(), [more[1]])
+    assert torch.isfinite(slope).all()
+
+
+def test_a_gate_by_hand():
+    """10 tanh(w2 . tanh(W1 [h0; h1] + b1) + b2) + shift, the rows of W1 and w2 a length times a direction."""
+    torch.manual_seed(0)
+    gates = Gates("inputs", [2, 3], 4)
+    states = [torch.randn(1, 5, 2), torch.randn(1, 5, 3)]
+    made = gates.logits(states, [0, 1])
+    gate = gates.gates[1]
+    (length1, direction1), (length2, direction2) = (
+        (layer.parametrizations.weight.original0, layer.parametrizations.weight.original1) for layer in (gate[0], gate[2])
+    )
+    inner = torch.cat(states, 2) @ (length1 * direction1 / direction1.norm(dim=1, keepdim=True)).T + gate[0].bias
+    outer = inner.tanh() @ (length2 * direction2 / direction2.norm(dim=1, keepdim=True)).T + gate[2].bias
+    torch.testing.assert_close(made[..., 1], 10 * outer.squeeze(2).tanh() + 5)
+    assert made.shape == (1, 5, 2) and float(gate.shift) == 5
+    assert gates.layers_of(1) == [0, 1] and Gates("states", [2, 3], 4).layers_of(1) == [1]
+
+
+# ------------------------------------------------------------------------------------------------ masking
+
+
+def subjects(tiny_model, tiny_rows):
+    """(subject, batch) of all kinds: tokens, pairs, sentences, words, stacks of layers, one module for two layers."""
+    for fields in ({"encoder": "bigru"}, {"query": "text"}, {"hierarchy": "sentence"}, {"hierarchy": "word"}):
+        rows = tiny_rows((7, 1, 4), pair="query" in fields, hierarchy=fields.get("hierarchy", "none"))
+        subject = subject_of(tiny_model(**fields))
+        yield subject, subject.collate(rows)
+    torch.manual_seed(0)
+    albert = AlbertConfig(
+        vocab_size=99,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=16,
+        attn_implementation="eager",
+    )
+    for model in (classifier("bert"), classifier("gpt2"), AlbertForSequenceClassification(albert).eval()):
+        subject = SelfAttention(model, tokenizer(model.config.model_type != "gpt2"))
+        yield subject, subject.encode(["the old ship sank slowly", "good film", "the music was never bad but very good !"])
+
+
+def test_open_gates_change_nothing_and_shut_ones_leave_the_placeholder(tiny_model, tiny_rows):
+    for subject, batch in subjects(tiny_model, tiny_rows):
+        own, states, mask = subject.predict(batch).detach(), states_of(subject, batch), subject.attendable(batch)
+        assert len(states) == subject.depth + 1 and all(part.shape[:2] == mask.shape for part in states)
+        for kind in ("inputs", "states"):
+            gates = Gates.of(subject, batch, kind, 0)
+            for layer in range(len(states)):
+                with torch.no_grad(), subject.evaluating():
+                    same = gates.masked(subject, batch, layer, states, mask.float())
+                    shut = gates.masked(subject, batch, layer, states, torch.zeros(mask.shape))
+                torch.testing.assert_close(same, own, atol=2e-5, rtol=1e-4)
+                assert not torch.allclose(shut, own, atol=1e-4)
+        with torch.no_grad(), subject.evaluating():
+            inputs = Gates.of(subject, batch, "inputs", 0)
+            positions = of_positions(subject, batch, torch.zeros(mask.shape)).bool()
+            embedded = torch.where(positions.unsqueeze(2), subject.embed(batch), inputs.placeholders[0])
+            torch.testing.assert_close(
+                inputs.masked(subject, batch, 0, states, torch.zeros(mask.shape)), subject.predict(batch, embedded)
+            )
+
+
+def test_states_of_all_layers_are_those_of_each(tiny_model, tiny_rows):
+    for subject, batch in subjects(tiny_model, tiny_rows):
+        mask = subject.attendable(batch)
+        for layer, states in enumerate(subject.states_by_layer(batch)):
+            torch.testing.assert_close(states[mask], subject.token_states(batch, layer)[mask])
+            with torch.no_grad(), subject.evaluating():
+                torch.testing.assert_close(
+                    subject.predict_from(batch, layer, states), subject.predict(batch), atol=2e-5, rtol=1e-4
+                )
+                other = torch.where(mask.unsqueeze(2), states, 1e6)  # of what is no place of attention nothing is taken
+                torch.testing.assert_close(subject.predict_from(batch, layer, other), subject.predict_from(batch, layer, states))
+
+
+@pytest.mark.parametrize("kind", ["inputs", "states"])
+def test_the_slope_of_the_loss_in_a_gate_is_its_difference_quotient(kind, tiny_model, tiny_rows):
+    subject = subject_of(tiny_model(encoder="transformer"))
+    batch = subject.collate(tiny_rows((5, 3)))
+    states, uniform = states_of(subject, batch), torch.tensor(0.45)
+    gates = Gates.of(subject, batch, kind, 0)
+    for gate in gates.gates:
+        gate.shift.data.fill_(0.05)
+
+    def loss():
+        logits = gates.logits(states, gates.layers_of(1))
+        drawn = sampled(logits, uniform.expand(logits.shape)).prod(2)
+        masked = gates.masked(subject, batch, 1, states, drawn)
+        return (divergence(subject.predict(batch).detach(), masked).mean() + log_open(logits).mean()).double()
+
+    for parameter in (gates.gates[1].shift, gates.placeholders[-1]):
+        (slope,) = torch.autograd.grad(loss(), [parameter])
+        step = 1e-3 * slope.sign()
+        with torch.no_grad():
+            parameter += step
+            above = loss()
+            parameter -= 2 * step
+            below = loss()
+            parameter += step
+        quotient = float(above - below) / 2e-3
+        assert quotient == pytest.approx(float(slope.abs().sum()), rel=0.05, abs=1e-3) and quotient > 0
+
+
+# ------------------------------------------------------------------------------------------------ training
+
+
+def decided_by_one_word(words=(7, 9), seed=0):
+    """A classifier of three classes: word 7 says class 1, word 9 class 2, a text without either is of class 0; and rows."""
+    config = AttentionClassifierConfig(
+        vocab_size=20, embedding_size=4, hidden_size=4, num_labels=3, encoder="embedding", projection="uniform"
+    )
+    model = AttentionClassifierForSequenceClassification(config).eval()
+    generator = np.random.default_rng(seed)
+    table = torch.zeros(20, 4)
+    table[:, 2:] = torch.from_numpy(generator.normal(size=(20, 2)).astype(np.float32))
+    table[words[0], 0], table[words[1], 1] = 1.0, 1.0
+    with torch.no_grad():
+        model.get_input_embeddings().weight.copy_(table)
+        weights = torch.zeros(3, 4)
+        weights[1, 0] = weights[2, 1] = 60.0  # of which a text of 6 words lets a sixth through
+        model.decoder.context.weight.copy_(weights)
+        model.decoder.context.bias.copy_(torch.tensor([4.0, 0.0, 0.0]))
+    rows = []
+    neutral = [word for word in range(4, 20) if word not in words]
+    for number in range(240):
+        text = generator.choice(neutral, 6)
+        text[generator.integers(6)] = words[number % 2]
+        ids = [2, *text.tolist(), 3]
+        rows.append({"instance_id": str(number), "input_ids": ids, "tokens": [f"w{word}" for word in text]})
+    return model, Dataset.from_list([{**row, "length": 8, "truncated": False} for row in rows])
+
+
+SHORT = {"epochs": 25, "batch_size": 32, "warmup_steps": 10, "learning_rate": 0.01, "margin": 0.1}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """A model that one word decides, texts, and gates trained on them."""
+    model, rows = decided_by_one_word()
+    path = tmp_path_factory.mktemp("gates") / "gates.safetensors"
+    subject = subject_of(model)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    made = diffmask.train(subject, rows.select(range(200)), rows.select(range(200, 240)), path, say=quiet, **SHORT)
+    assert made == path and all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(one.requires_grad and one.grad is None for one in model.parameters())
+    return subject, rows, path
+
+
+def test_it_finds_the_word_that_decides(found):
+    subject, rows, path = found
+    batch = subject.collate(rows.select(range(200, 240)).to_list())
+    made = diffmask.measure(subject, batch, gates=str(path))
+    for row, scores, layers in zip(range(200, 240), made["importance_diffmask"], made["diffmask_layers"], strict=True):
+        decides = [token in ("w7", "w9") for token in rows[row]["tokens"]]
+        assert np.argmax(scores) == np.argmax(decides) and scores[decides] > 0.9 and (scores[~np.array(decides)] < 0.1).all()
+        assert (np.diff(layers, axis=0) <= 1e-6).all()  # gates of more layers are multiplied
+        np.testing.assert_allclose(layers[-1], scores)
+
+
+def test_the_log_shows_constraint_and_multiplier(found):
+    log = list(csv.DictReader(io.StringIO(found[2].with_suffix(".csv").read_text())))
+    assert list(log[0]) == list(LOG) and len(log) == 2 * SHORT["epochs"]
+    multipliers = np.array([float(row["multiplier"]) for row in log])
+    assert (multipliers >= 0).all() and (multipliers <= 200).all() and len(set(multipliers)) > 10
+    assert sum(int(row["chosen"]) for row in log) == 2
+    (chosen,) = {row["epoch"] for row in log if row["chosen"] == "1"}
+    last = [row for row in log if row["epoch"] == chosen]
+    assert float(last[0]["validation_constraint"]) < 0.8 and float(last[0]["validation_open"]) < 0.3
+    opened = {row["epoch"]: float(row["validation_open"]) for row in log if float(row["validation_constraint"]) <= 0.8}
+    assert opened[chosen] == min(opened.values())
+    by_layer = [sum(int(row["steps"]) for row in log if row["layer"] == layer) for layer in "01"]
+    assert sum(by_layer) == SHORT["epochs"] * 7 and min(by_layer) > 40
+
+
+@pytest.mark.parametrize(("margin", "up"), [(1e-6, True), (50.0, False)])
+def test_the_multiplier_rises_above_the_margin_and_falls_to_zero_below_it(margin, up):
+    model, rows = decided_by_one_word()
+    settings = Settings(epochs=6, batch_size=32, warmup_steps=0, learning_rate=0.01, margin=margin)
+    trained = train_gates(subject_of(model), rows, rows.select(range(20)), settings, 0)
+    last = [row["multiplier"] for row in trained.log[-2:]]
+    assert min(last) > 2 if up else max(last) == 0
+    if not up:  # nothing holds the gates open
+        assert trained.log[-1]["open"] < 0.2
+
+
+def test_the_same_seed_gives_the_same_gates_and_another_others():
+    model, rows = decided_by_one_word()
+    settings = Settings(kind="states", epochs=1, batch_size=64, penalty="l0", placeholder="zeros")
+    made = [train_gates(subject_of(model), rows, rows.select(range(9)), settings, seed) for seed in (1, 1, 2)]
+    one, again, other = (trained.gates.state_dict() for trained in made)
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+    assert all(not part.any() for name, part in one.items() if name.startswith("placeholders"))
+    assert str(made[0].log) == str(made[1].log)  # a layer that no step drew has NaN there
+
+
+def test_lookahead_by_hand():
+    """Steps of 1 downwards: after six of them half of the way is kept."""
+    weight = torch.nn.Parameter(torch.tensor(10.0))
+    optimizer = Lookahead(torch.optim.SGD([weight], lr=1.0))
+    seen = []
+    for _ in range(12):
+        weight.grad = torch.tensor(1.0)
+        optimizer.step()
+        seen.append(float(weight))
+    assert seen == [9, 8, 7, 6, 5, 7, 6, 5, 4, 3, 2, 4]
+
+
+def test_texts_without_tokens_are_left_out_and_none_at_all_is_refused():
+    model, rows = decided_by_one_word()
+    empty = Dataset.from_list([{**rows[0], "instance_id": "e", "input_ids": [2, 3], "tokens": [], "length": 2}])
+    with pytest.raises(ValueError, match="no text of a split has a token"):
+        train_gates(subject_of(model), empty, rows, Settings(epochs=1), 0)
+
+
+def test_a_training_that_diverges_is_refused(monkeypatch):
+    model, rows = decided_by_one_word()
+    monkeypatch.setattr(Gates, "masked", lambda gates, subject, batch, *given: torch.full((len(batch["label"]), 3), torch.nan))
+    with pytest.raises(ValueError, match=r"training of gates diverged in epoch 1, layer \d \(divergence nan, multiplier"):
+        train_gates(subject_of(model), rows, rows, Settings(epochs=1), 0)
+
+
+# ------------------------------------------------------------------------------------------------ the file
+
+
+def test_the_file_holds_tensors_and_json_and_nothing_else(found):
+    subject, _, path = found
+    about = about_gates(path)
+    assert about["model"] == subject.digest() and about["settings"]["margin"] == 0.1 and about["texts"] == [200, 40]
+    size = int.from_bytes(path.read_bytes()[:8], "little")
+    header = json.loads(path.read_bytes()[8 : 8 + size])
+    assert set(header["__metadata__"]) == {"attnfaith"}
+    assert {one["dtype"] for name, one in header.items() if name != "__metadata__"} == {"F32"}
+    again = load_gates(path, torch.device("cpu"))
+    save_gates(again, path.with_name("again.safetensors"), {k: about[k] for k in ("model", "settings", "seed", "texts")})
+    assert path.with_name("again.safetensors").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"no tensors", b"\x80\x04K\x01.", None])
+def test_files_that_hold_no_gates_are_refused(content, tmp_path):
+    path = tmp_path / "gates.safetensors"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(FileError, match="gates.safetensors holds no gates that can be read .*: give a file that a training"):
+        about_gates(path)
+
+
+def test_foreign_and_broken_files_are_refused(found, tiny_model, tmp_path):
+    from safetensors.torch import save_file
+
+    subject, _, path = found
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors", {"format": "pt"})
+    with pytest.raises(FileError, match="holds no gates"):
+        load_gates(tmp_path / "other.safetensors", torch.device("cpu"))
+    about = about_gates(path)
+    save_file({"x": torch.zeros(1)}, tmp_path / "lacking.safetensors", {"attnfaith": json.dumps(about)})
+    with pytest.raises(FileError, match="holds other tensors than it says"):
+        load_gates(tmp_path / "lacking.safetensors", torch.device("cpu"))
+    with pytest.raises(SubjectError, match=r"were trained for another model \(digest [0-9a-f]{12}, here [0-9a-f]{12}\)"):
+        diffmask.check_model(subject_of(tiny_model()), None, gates=str(path))
+    diffmask.check_model(subject, None, gates=str(path))
+
+
+def test_gates_of_states_need_a_subject_that_predicts_from_states(tiny_model, tiny_rows, tiny_batch):
+    model = tiny_model()
+    path = untrained(model, tiny_batch(tiny_rows([4])), kind="states")
+    made = diffmask.measure(model, tiny_batch(tiny_rows([4, 2])), gates=path)
+    for scores, layers in zip(made["importance_diffmask"], made["diffmask_layers"], strict=True):
+        np.testing.assert_allclose(scores, layers.mean(0), rtol=1e-6)
+    subject = subject_of(model)
+    subject.capabilities = subject.capabilities - {"other states"}
+    with pytest.raises(SubjectError, match="'diffmask of kind 'states'' needs 'other states'"):
+        diffmask.check_model(subject, None, gates=path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "hidden"}, "kind='hidden' is not known; choose one of inputs, states"),
+        ({"penalty": "l1"}, "penalty='l1' is not known; choose one of log, l0"),
+        ({"placeholder": "mask"}, "choose one of learned, zeros"),
+        ({"epochs": 0}, "epochs=0; give a whole number from 1 on"),
+        ({"batch_size": 1.5}, "batch_size=1.5; give a whole number"),
+        ({"warmup_steps": -1}, "warmup_steps=-1; give a whole number from 0 on"),
+        ({"margin": 0}, "margin=0; give a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan; give a number above 0"),
+        ({"valid_agreement": "x"}, "valid_agreement='x'; give a number from 0 on"),
+        ({"gates": 3}, "gates=3; give the path"),
+        ({"gates": "a.safetensors", "epochs": 3}, "are trained, and epochs of their training given"),
+        ({"hidden": 3}, r"'diffmask' has no option \['hidden'\]"),
+    ],
+)
+def test_options_are_refused_beforehand(options, message):
+    with pytest.raises(MeasurementError, match=message):
+        check_options(load_producers(["diffmask"]), {"diffmask": options})
+
+
+# ------------------------------------------------------------------------------------------------ by `attnfaith`
+
+
+def test_gates_of_a_model_that_is_no_run(tmp_path):
+    model, words = classifier("bert"), tokenizer()
+    texts = ["the old ship sank slowly", "good film", "the music was never bad but very good !", "a new ship sailed", ""]
+    settings = {"epochs": 1, "batch_size": 2}
+    with pytest.raises(AttnfaithError, match=r"'diffmask': gates=None, .*attnfaith measure RUN --add diffmask.*train_gates"):
+        attnfaith.measure(model, texts, measures=["diffmask"], experiments=[], tokenizer=words, progress=False)
+    path = attnfaith.train_gates(model, texts, tmp_path / "g.safetensors", tokenizer=words, progress=False, **settings)
+    assert path.with_suffix(".csv").is_file()
+    options = {"diffmask": {"gates": str(path)}}
+    made = attnfaith.measure(
+        model, texts, measures=["diffmask"], experiments=[], tokenizer=words, options=options, progress=False
+    )
+    scores = made.table.column("importance_diffmask").to_pylist()
+    assert [len(row) for row in scores] == [5, 2, 9, 4, 0]
+    stated = attnfaith.record.settings(made.table)[0]["options"]["diffmask"]
+    assert len(stated["gates"]) == 12 and stated["epochs"] == 1 and str(tmp_path) not in json.dumps(stated)
+    for bad, message in (
+        ({"epochs": 0}, "settings of diffmask: epochs=0"),
+        ({"layers": 2}, "settings of diffmask: .*unexpected keyword argument 'layers'"),
+    ):
+        with pytest.raises(AttnfaithError, match=message):
+            attnfaith.train_gates(model, texts, tmp_path / "h.safetensors", tokenizer=words, progress=False, **bad)
+    with pytest.raises(AttnfaithError, match="1 text: give two or more"):
+        attnfaith.train_gates(model, texts[:1], tmp_path / "h.safetensors", tokenizer=words, progress=False)
