@@ -85,7 +85,7 @@ def test_a_gate_by_hand():
     inner = torch.cat(states, 2) @ (length1 * direction1 / direction1.norm(dim=1, keepdim=True)).T + gate[0].bias
     outer = inner.tanh() @ (length2 * direction2 / direction2.norm(dim=1, keepdim=True)).T + gate[2].bias
     torch.testing.assert_close(made[..., 1], 10 * outer.squeeze(2).tanh() + 5)
-    assert made.shape == (1, 5, 2) and float(gate.shift) == 5
+    assert made.shape == (1, 5, 2) and gate.shift.item() == 5
     assert gates.layers_of(1) == [0, 1] and Gates("states", [2, 3], 4).layers_of(1) == [1]
 
 
@@ -124,7 +124,8 @@ def test_open_gates_change_nothing_and_shut_ones_leave_the_placeholder(tiny_mode
                     same = gates.masked(subject, batch, layer, states, mask.float())
                     shut = gates.masked(subject, batch, layer, states, torch.zeros(mask.shape))
                 torch.testing.assert_close(same, own, atol=2e-5, rtol=1e-4)
-                assert not torch.allclose(shut, own, atol=1e-4)
+                if kind == "inputs" or layer < subject.depth:  # after the last layer some read a marker alone
+                    assert not torch.allclose(shut, own, atol=1e-4)
         with torch.no_grad(), subject.evaluating():
             inputs = Gates.of(subject, batch, "inputs", 0)
             positions = of_positions(subject, batch, torch.zeros(mask.shape)).bool()
@@ -204,7 +205,7 @@ def decided_by_one_word(words=(7, 9), seed=0):
     return model, Dataset.from_list([{**row, "length": 8, "truncated": False} for row in rows])
 
 
-SHORT = {"epochs": 25, "batch_size": 32, "warmup_steps": 10, "learning_rate": 0.01, "margin": 0.1}
+SHORT = {"epochs": 25, "batch_size": 32, "warmup_steps": 10, "learning_rate": 0.01, "placeholder": "zeros"}
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +241,10 @@ def test_the_log_shows_constraint_and_multiplier(found):
     (chosen,) = {row["epoch"] for row in log if row["chosen"] == "1"}
     last = [row for row in log if row["epoch"] == chosen]
     assert float(last[0]["validation_constraint"]) < 0.8 and float(last[0]["validation_open"]) < 0.3
-    opened = {row["epoch"]: float(row["validation_open"]) for row in log if float(row["validation_constraint"]) <= 0.8}
+    valid = [
+        row for row in log if float(row["validation_constraint"]) <= 0.8 and float(row["validation_agreement"]) >= 0.75
+    ]
+    opened = {row["epoch"]: float(row["validation_open"]) for row in valid}
     assert opened[chosen] == min(opened.values())
     by_layer = [sum(int(row["steps"]) for row in log if row["layer"] == layer) for layer in "01"]
     assert sum(by_layer) == SHORT["epochs"] * 7 and min(by_layer) > 40

@@ -1,0 +1,100 @@
+"""What places tell of the label: codes that it must see, selections that tell nothing, texts that cannot say."""
+
+import numpy as np
+import pytest
+
+from attnfaith.reporting.leakage import ENDS, features, leakage
+
+
+def texts(count, choose, seed=0, lengths=(8, 20)):
+    """Selections of texts whose label is drawn first, and the labels; choose(row, label, random) marks what is selected."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(2, size=count)
+    rows = []
+    for label in labels:
+        row = np.zeros(random.integers(*lengths), bool)
+        choose(row, label, random)
+        rows.append(row)
+    return rows, labels.astype(float)
+
+
+def by_first_place(row, label, random):
+    row[0] = label
+
+
+def by_count(row, label, random):
+    row[random.permutation(len(row))[: 2 + 2 * label]] = True
+
+
+def by_half(row, label, random):
+    half = len(row) // 2
+    row[random.integers(half) + half * label] = True
+
+
+def at_random(row, label, random):
+    row[random.random(len(row)) < 0.3] = True
+
+
+@pytest.mark.parametrize("code", [by_first_place, by_count, by_half])
+def test_a_code_in_places_is_seen(code):
+    rows, labels = texts(300, code)
+    made = leakage(rows, labels)
+    assert made.places.mean() > 0.95 and made.majority.mean() < 0.6 and made.lengths.mean() < 0.65
+    assert made.p_value == 1 / 1000
+
+
+def test_selections_that_tell_nothing():
+    p_values = []
+    for seed in range(20):
+        rows, labels = texts(120, at_random, seed)
+        made = leakage(rows, labels, permutations=99)
+        assert made.places.mean() < 0.7
+        p_values.append(made.p_value)
+    assert min(p_values) > 0.005 and np.mean(np.array(p_values) <= 0.05) <= 0.2 and np.mean(p_values) > 0.3
+
+
+def test_what_length_tells_is_not_taken_for_a_code():
+    """Longer texts are of class 1, and about a third of each is selected: places know the label by the length only."""
+    random = np.random.default_rng(0)
+    labels = random.integers(2, size=300)
+    rows = [random.random(10 + 10 * label + random.integers(4)) < 0.3 for label in labels]
+    made = leakage(rows, labels.astype(float))
+    assert made.lengths.mean() > 0.95 and made.places.mean() > 0.9 and made.p_value > 0.05
+
+
+def test_texts_that_cannot_say_are_left_out():
+    rows, labels = texts(60, by_first_place)
+    labels[3], rows[5] = np.nan, np.zeros(0, bool)
+    made = leakage(rows, labels)
+    assert np.isnan(made.places).nonzero()[0].tolist() == [3, 5] == np.isnan(made.majority).nonzero()[0].tolist()
+    for few_rows, few_labels in ((rows[:19], labels[:19]), (rows, np.zeros(60)), (rows, np.full(60, np.nan))):
+        made = leakage(few_rows, few_labels)
+        assert np.isnan(made.places).all() and np.isnan(made.p_value) and len(made.places) == len(few_rows)
+
+
+def test_nothing_selected_can_be_a_code_too():
+    rows, labels = texts(200, lambda row, label, random: row.__setitem__(slice(None), bool(label)))
+    assert leakage(rows, labels).places.mean() == 1
+
+
+def test_the_same_texts_give_the_same_numbers():
+    rows, labels = texts(100, at_random)
+    one, again = leakage(rows, labels), leakage(rows, labels)
+    assert one.p_value == again.p_value and np.array_equal(one.places, again.places)
+
+
+def test_features_by_hand():
+    values = features([1, 1, 0, 0, 1])
+    assert values[:4].tolist() == [3, 0.6, 2, 1.5] and values[4:6].tolist() == [0.1, 0.9]
+    assert values[6:16].tolist() == [1, 0, 1, 0, 0, 0, 0, 0, 1, 0]  # five tokens lie in every other of ten parts
+    assert values[16:24].tolist() == [1, 1, 0, 0, 1, 0, 0, 0] and values[24:32].tolist() == [1, 0, 0, 1, 1, 0, 0, 0]
+    assert ENDS == 8 and len(values) == 32
+    nothing = features(np.zeros(20))
+    assert nothing[:6].tolist() == [0, 0, 0, 0, -1, -1] and not nothing[6:].any()
+
+
+def test_majority_is_that_of_the_texts_it_is_fitted_on():
+    rows, labels = texts(100, at_random)
+    labels[:] = 0
+    labels[:30] = 1
+    assert leakage(rows, labels).majority.mean() == 0.7
