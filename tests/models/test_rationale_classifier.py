@@ -8,40 +8,20 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from attnfaith import RationaleClassifierConfig, RationaleClassifierForSequenceClassification
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.rationale_samplers import budget_tokens
+from tests import small_rationales
 
 
 SIZES = {"vocab_size": 30, "embedding_size": 8, "hidden_size": 8, "intermediate_size": 8}
-KINDS = {
-    "bernoulli": {"sampler": "bernoulli"},
-    "deleted": {"sampler": "bernoulli", "reads": "deleted", "pooling": "max"},
-    "hardkuma": {"sampler": "hardkuma", "pooling": "attention"},
-    "budget": {"sampler": "budget", "budget": 0.4},
-    "transition": {"sampler": "budget", "budget": 0.4, "transition": 0.3, "contiguous": True},
-    "apart": {"sampler": "hardkuma", "budget": 0.3, "share_embeddings": False},
-    "pretrained": {"sampler": "budget", "budget": 0.4},
-}
+KINDS = {**small_rationales.KINDS, "pretrained": {"sampler": "budget", "budget": 0.4}}
 
 
-def build(kind="bernoulli", seed=0, **fields):
-    """A model far from its start: scores of its tokens are as far from one another as gates are, and around 0."""
-    fields = {**SIZES, **KINDS[kind], **fields}
+def build(kind="bernoulli", **fields):
+    fields = {**KINDS[kind], **fields}
     if kind == "pretrained":
         fields["text_config"] = AutoConfig.for_model(
             "bert", vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
         )
-    torch.manual_seed(seed)
-    model = RationaleClassifierForSequenceClassification(RationaleClassifierConfig(**fields)).eval()
-    apart = {"bernoulli": 2.0, "hardkuma": 3.0, "budget": 0.1}[model.config.sampler]
-    with torch.no_grad():
-        for name, values in model.named_parameters():
-            if name.startswith(("encoder", "decoder", "alignment")) and "orm" not in name:
-                values.mul_(4)
-        score = model.selector.score
-        score.weight.normal_()
-        scores = model(texts(15, 15)).selection_scores[:, 1:-1].flatten(0, 1)
-        score.weight.mul_(apart / scores.std(0).unsqueeze(1))
-        score.bias.copy_(-scores.median(0).values * apart / scores.std(0))
-    return model
+    return small_rationales.rationale_model(vocab_size=30, **fields)
 
 
 def texts(*lengths, seed=1):
