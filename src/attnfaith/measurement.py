@@ -34,6 +34,8 @@ SHARD_INSTANCES = 512
 LEVELS = ("sentence", "word")
 CALLED = ("tokens", "word_of_token")
 """What a batch holds in a measurement besides: what its tokens are called, and which word each is of."""
+SELECTION = ["selection", "selected"]
+"""What a record holds of a subject that reads a selection."""
 PREFIX = "importance_"
 
 
@@ -147,7 +149,8 @@ def measure(
                 f"{list(modules)} would measure the model's own attention, not the one that is given: measure without them"
             )
         _check_given(attention, dataset)
-    identity = replace(cell, **model_identity(subject), attention_kind="own" if attention is None else "given")
+    decided = model_identity(subject) | ({} if attention is None else {"attention_kind": "given"})
+    identity = replace(cell, **decided)
     batches = _batches(np.asarray(dataset["length"]), batch_tokens)
     shards = _shards(batches, shard_instances)
     plan = {
@@ -235,6 +238,7 @@ def check(
 def _declared(modules: Mapping[str, object], subject: Subject, dataset) -> dict[str, record.Column]:
     names = [name for name in (*KEPT, *MARKED) if name in dataset.column_names]
     names += ["words", "word_attention"] if "words" in dataset.column_names else []
+    names += SELECTION if "selection" in subject.capabilities else []
     extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}
     for name, module in modules.items():
         if twice := set(extra) & set(module.COLUMNS):
@@ -419,6 +423,8 @@ def _measure_batch(
     if "word_attention" in extra:
         columns["words"] = rows["words"]
         columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))
+    if "selection" in extra:
+        columns |= {name: record.ragged(getattr(subject, name)(batch).cpu(), mask.cpu()) for name in SELECTION}
     columns |= {name: rows[name] for name in KEPT if name in extra}
     columns |= {name: _of_items(subject, batch, name) for name in MARKED if name in extra}
     # sorted: those that test the scores of others come last, else as they were named

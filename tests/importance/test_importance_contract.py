@@ -20,11 +20,13 @@ from attnfaith.measurement import load_producers, producers
 from attnfaith.models import projections
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
-from attnfaith.subjects import CAPABILITIES, SelfAttention, SubjectError, columns_of, subject_of
+from attnfaith.subjects import CAPABILITIES, Rationales, SelfAttention, SubjectError, columns_of, subject_of
 from attnfaith.subjects.word_level import WordLevel
 from tests.gates import untrained
 from tests.impermissible import marked
 from tests.small_classifiers import classifier, tokenizer
+from tests.small_rationales import KINDS as RATIONALES
+from tests.small_rationales import rationale_model
 from tests.toy_subject import Toy
 
 
@@ -154,7 +156,7 @@ def refused(producer, model, batch):
     subject, name = subject_of(model), producer.__name__.rpartition(".")[2]
     if isinstance(subject, SelfAttention):
         refusing = CLASSIFIER
-    elif isinstance(subject, Toy):
+    elif isinstance(subject, Toy | Rationales):
         refusing = TOY | STACKED | NOT_AFFINE
     else:
         refusing = STACKED | (NOT_AFFINE if subject.level == "word" or subject.config.readout != "affine" else set())
@@ -345,6 +347,25 @@ def test_contract_of_the_toy(producer, tiny_rows):
     same({name: values[::-1] for name, values in turned.items()}, whole)
     assert all(torch.equal(value, before[name]) for name, value in toy.state_dict().items())
     assert all(parameter.requires_grad and parameter.grad is None for parameter in toy.parameters())
+
+
+@pytest.mark.parametrize("kind", RATIONALES)
+def test_contract_of_classifiers_that_read_a_selection(producer, kind, tiny_rows):
+    """What is selected is hard, and depends on the text alone."""
+    model, rows = rationale_model(kind, num_labels=3), tiny_rows(TEXTS)
+    subject = subject_of(model)
+    batch = subject.collate(rows)
+    if refused(producer, subject, batch):
+        return
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    whole = measured(producer, subject, batch)
+    check(whole, producer, subject, rows)
+    alone = [measured(producer, subject, subject.collate([row])) for row in rows]
+    same({name: [one[name][0] for one in alone] for name in whole}, whole)
+    turned = measured(producer, subject, subject.collate(rows[::-1]))
+    same({name: values[::-1] for name, values in turned.items()}, whole)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
 
 
 OF_CLASSIFIERS = {"bert": ([1], [2]), "gpt2": ([], []), "bert apart": ([1], [2])}  # the markers before and after a text

@@ -1,5 +1,5 @@
-"""transformers' own common model and configuration tests, over every encoder, flat and hierarchical, over a pair model, and
-over classifiers of transformers with sparse self-attention.
+"""transformers' own common model and configuration tests, over every encoder, flat and hierarchical, over a pair model,
+over classifiers of transformers with sparse self-attention, and over classifiers of a selection.
 
 They are not in its wheel: `python tests/models/fetch_conformance.py` fetches them into .conformance/, which is ignored.
 """
@@ -18,6 +18,8 @@ from attnfaith import (
     AttentionClassifierConfig,
     AttentionClassifierForSequenceClassification,
     AttentionClassifierModel,
+    RationaleClassifierConfig,
+    RationaleClassifierForSequenceClassification,
     SelfAttentionClassifierConfig,
     SelfAttentionClassifierForSequenceClassification,
 )
@@ -195,3 +197,58 @@ for _projection in ("softmax", "sparsemax"):
     _name = f"Test_self_attention_{_projection}"
     _factors = {"projection": _projection, "__module__": __name__}
     globals()[_name] = type(_name, (SelfAttentionConformance, unittest.TestCase), _factors)
+
+
+class TinyRationale(TinyModel):
+    """The same of a classifier that reads a selection."""
+
+    sequence_classification_class = RationaleClassifierForSequenceClassification
+
+    def __init__(self, sampler):
+        self.sampler, self.encoder_seq_length = sampler, self.seq_length
+
+    def get_config(self):
+        return RationaleClassifierConfig(
+            vocab_size=self.vocab_size,
+            embedding_size=self.hidden_size,
+            hidden_size=self.hidden_size,
+            pad_token_id=self.pad_token_id,
+            sampler=self.sampler,
+            budget=0.8,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        input_ids = ids_tensor([self.batch_size, self.seq_length], self.vocab_size).clamp(min=1)
+        attention_mask = torch.ones_like(input_ids)
+        attention_mask[:, -1] = 0
+        return self.get_config(), {"input_ids": input_ids, "attention_mask": attention_mask}
+
+
+class RationaleConformance(Conformance):
+    all_model_classes = (RationaleClassifierForSequenceClassification,)
+    has_attentions = False
+    sampler = "budget"
+    training_overfit_steps, training_overfit_learning_rate = 60, 2e-2
+
+    def setUp(self):
+        self.model_tester = TinyRationale(self.sampler)
+        self.config_tester = ConfigTester(self, config_class=RationaleClassifierConfig, hidden_size=32)
+
+    def test_load_with_mismatched_shapes(self):
+        self.skipTest("it loads by AutoModel, and there is no such model without its head")
+
+    def test_hidden_states_output(self):
+        self.skipTest("a selector and a classifier have states each: none are given")
+
+    def test_retain_grad_hidden_states_attentions(self):
+        self.skipTest("a selector and a classifier have states each: none are given")
+
+    def check_training_gradient_checkpointing(self, *args, **kwargs):
+        if self.sampler == "bernoulli":
+            self.skipTest("it wants two layers run again, and no gradient of this loss reaches the selector's")
+        super().check_training_gradient_checkpointing(*args, **kwargs)
+
+
+for _sampler in ("bernoulli", "hardkuma", "budget"):
+    _name = f"Test_rationale_{_sampler}"
+    globals()[_name] = type(_name, (RationaleConformance, unittest.TestCase), {"sampler": _sampler, "__module__": __name__})

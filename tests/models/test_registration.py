@@ -20,6 +20,8 @@ from attnfaith import (
     AttentionClassifierConfig,
     AttentionClassifierForSequenceClassification,
     AttentionClassifierModel,
+    RationaleClassifierConfig,
+    RationaleClassifierForSequenceClassification,
     SelfAttentionClassifierConfig,
     SelfAttentionClassifierForSequenceClassification,
 )
@@ -43,6 +45,12 @@ CODE_OF_SPARSE = {
     "configuration_self_attention_classifier.py",
     "modeling_self_attention_classifier.py",
     "projections.py",
+}
+CODE_OF_RATIONALES = CODE | {
+    "configuration_rationale_classifier.py",
+    "modeling_rationale_classifier.py",
+    "rationale_samplers.py",
+    "sequence_budget.py",
 }
 AUTO_MAP = {
     "AutoConfig": "configuration_attention_classifier.AttentionClassifierConfig",
@@ -69,6 +77,15 @@ def build_sparse():
     return SelfAttentionClassifierForSequenceClassification(
         SelfAttentionClassifierConfig(text_config=inner, projection="sparsemax")
     ).eval()
+
+
+def build_rationale(**fields):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 12, "embedding_size": 8, "hidden_size": 8}
+    model = RationaleClassifierForSequenceClassification(RationaleClassifierConfig(**sizes, **fields)).eval()
+    with torch.no_grad():
+        model.selector.score.weight.normal_(std=5)
+    return model
 
 
 def run_script(executable, script, tmp_path, blocked=()):
@@ -288,6 +305,35 @@ def test_remote_code_of_a_classifier_of_transformers(python, tmp_path):
     """
     expected = model(IDS, output_attentions=True)
     assert python(script, tmp_path, ("attnfaith",)) == [expected.logits.tolist(), expected.attentions[0].tolist()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fields", [{"sampler": "budget", "budget": 0.5, "transition": 0.2}, {"sampler": "hardkuma"}], ids=str
+)
+def test_remote_code_of_a_classifier_of_a_selection(fields, python, tmp_path):
+    """The same for classifiers that read a selection; without entmax too, where no budget needs it."""
+    model = build_rationale(**fields)
+    model.save_pretrained(tmp_path / "checkpoint")
+    assert {path.name for path in (tmp_path / "checkpoint").glob("*.py")} == CODE_OF_RATIONALES
+    script = f"""
+        import torch
+        from pathlib import Path
+        from transformers import AutoModelForSequenceClassification
+
+        for place in ("checkpoint", "again"):
+            model = AutoModelForSequenceClassification.from_pretrained(place, trust_remote_code=True)
+            assert type(model).__module__.startswith("transformers_modules."), type(model)
+            output = model(torch.tensor({IDS.tolist()}))
+            model.save_pretrained("again")
+        assert {{path.name for path in Path("again").glob("*.py")}} == {CODE_OF_RATIONALES!r}
+        assert "attnfaith" not in sys.modules
+        print(json.dumps([output.logits.tolist(), output.selection.tolist(), output.gates.tolist()]))
+    """
+    expected = model(IDS)
+    assert 0 < int(expected.gates.sum())
+    given = [expected.logits.tolist(), expected.selection.tolist(), expected.gates.tolist()]
+    assert python(script, tmp_path, ("attnfaith", "entmax")) == given
 
 
 @pytest.mark.slow

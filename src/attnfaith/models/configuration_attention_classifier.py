@@ -55,6 +55,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
 
     _auto_class = "AutoConfig"  # what register_for_auto_class sets: save the code with the configuration
     model_type = "attention_classifier"
+    known_encoders = tuple(ENCODERS)
     keys_to_ignore_at_inference = ["attention", "hidden_states", "attentions", "word_attention"]
 
     vocab_size: int = 100
@@ -93,7 +94,7 @@ class AttentionClassifierConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_factors(self):
-        _known("encoder", self.encoder, ENCODERS)
+        _known("encoder", self.encoder, self.known_encoders)
         _known("alignment", self.alignment, ALIGNMENTS)
         _known("query", self.query, QUERIES)
         _known("readout", self.readout, DECODERS)
@@ -131,24 +132,28 @@ class AttentionClassifierConfig(PreTrainedConfig):
             value = getattr(self, field)
             if value is not None and value < 1:
                 raise ValueError(f"{field}={value} must be at least 1")
-        if self.encoder == "embedding" and self.hidden_size != self.embedding_size:
+        self._check_encoder("encoder", self.encoder)
+
+    def _check_encoder(self, field: str, encoder: str):
+        """Raise ValueError where an encoder, named by a field, cannot have these sizes."""
+        if encoder == "embedding" and self.hidden_size != self.embedding_size:
             raise ValueError(
-                f"encoder='embedding' passes embeddings through: hidden_size={self.hidden_size} must be "
+                f"{field}='embedding' passes embeddings through: hidden_size={self.hidden_size} must be "
                 f"embedding_size={self.embedding_size}"
             )
-        if self.encoder in ("bilstm", "bigru") and self.hidden_size % 2:
-            raise ValueError(f"encoder={self.encoder!r} has two directions: hidden_size={self.hidden_size} must be even")
-        if self.encoder == "cnn":
+        if encoder in ("bilstm", "bigru") and self.hidden_size % 2:
+            raise ValueError(f"{field}={encoder!r} has two directions: hidden_size={self.hidden_size} must be even")
+        if encoder == "cnn":
             if not self.kernel_sizes or any(width < 1 or width % 2 == 0 for width in self.kernel_sizes):
                 raise ValueError(f"kernel_sizes={self.kernel_sizes}: widths must be odd, so that the length is kept")
             if self.hidden_size % len(self.kernel_sizes):
                 raise ValueError(
-                    f"encoder='cnn': hidden_size={self.hidden_size} must be a multiple of the "
+                    f"{field}='cnn': hidden_size={self.hidden_size} must be a multiple of the "
                     f"{len(self.kernel_sizes)} widths in kernel_sizes"
                 )
-        if self.encoder == "transformer" and self.hidden_size % self.num_attention_heads:
+        if encoder == "transformer" and self.hidden_size % self.num_attention_heads:
             raise ValueError(
-                f"encoder='transformer': hidden_size={self.hidden_size} must be a multiple of "
+                f"{field}='transformer': hidden_size={self.hidden_size} must be a multiple of "
                 f"num_attention_heads={self.num_attention_heads}"
             )
 

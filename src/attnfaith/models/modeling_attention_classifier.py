@@ -165,11 +165,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
 
         Raises ValueError for padding that is not on the right, and for a pair model without token_type_ids.
         """
-        mask = attention_mask.bool()
-        refuse(
-            mask[:, 1:] & ~mask[:, :-1],
-            "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'",
-        )
+        mask = padded_right(attention_mask)
         first, second = mask, None
         if self.config.query == "text":
             if token_type_ids is None:
@@ -181,9 +177,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
             )
         if not self.config.markers:
             return first, first, second
-        # a token between two others of its text: neither the first nor the last one
-        inner = first & nn.functional.pad(first[:, :-1], (1, 0)) & nn.functional.pad(first[:, 1:], (0, 1))
-        return first, inner, second
+        return first, between_markers(first), second
 
     def embed(self, input_ids=None, inputs_embeds=None) -> torch.Tensor:
         """Token embeddings (B,T,E) from ids, or those given."""
@@ -279,6 +273,21 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
             query_state=query,
             word_attention=read.word_attention,
         )
+
+
+def padded_right(attention_mask: torch.Tensor) -> torch.Tensor:
+    """The mask (B,T) as bool; ValueError for padding that is not on the right."""
+    mask = attention_mask.bool()
+    refuse(
+        mask[:, 1:] & ~mask[:, :-1],
+        "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'",
+    )
+    return mask
+
+
+def between_markers(text: torch.Tensor) -> torch.Tensor:
+    """(B,T): the tokens of a text (B,T) between two others of it, neither the first nor the last one."""
+    return text & nn.functional.pad(text[:, :-1], (1, 0)) & nn.functional.pad(text[:, 1:], (0, 1))
 
 
 def contexts(values: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:

@@ -16,9 +16,18 @@ SELF_ATTENTION = "self_attention_classifier"
 CONFIG = "AttentionClassifierConfig"
 MODEL = "AttentionClassifierModel"
 CLASSIFIER = "AttentionClassifierForSequenceClassification"
-CONFIGS = {MODEL_TYPE: CONFIG, SELF_ATTENTION: "SelfAttentionClassifierConfig"}
+RATIONALE = "rationale_classifier"
+CONFIGS = {
+    MODEL_TYPE: CONFIG,
+    SELF_ATTENTION: "SelfAttentionClassifierConfig",
+    RATIONALE: "RationaleClassifierConfig",
+}
 MODELS = {MODEL_TYPE: MODEL}
-CLASSIFIERS = {MODEL_TYPE: CLASSIFIER, SELF_ATTENTION: "SelfAttentionClassifierForSequenceClassification"}
+CLASSIFIERS = {
+    MODEL_TYPE: CLASSIFIER,
+    SELF_ATTENTION: "SelfAttentionClassifierForSequenceClassification",
+    RATIONALE: "RationaleClassifierForSequenceClassification",
+}
 WITHOUT = f"Auto classes and pipelines do not know its models; load them by attnfaith.{CLASSIFIER}.from_pretrained"
 
 

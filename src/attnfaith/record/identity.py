@@ -105,7 +105,30 @@ class Identity:
     base_adversary_weight: float | None = _field("of an adversary, its weight", None)
     base_adversary_divergence: str | None = _field("of an adversary, its divergence", None)
     base_adversary_frozen: bool | None = _field("of an adversary, whether it was frozen", None)
-    attention_kind: str = _field("own, or given: the attention of the base, in place of the model's", "own")
+    attention_kind: str = _field(
+        "own; given: the attention of the base, in place of the model's; selection: what a selector gives tokens", "own"
+    )
+    selection_kind: str | None = _field(
+        "of a model that reads a selection, its sampler: bernoulli, hardkuma or budget", None
+    )
+    selection_encoder: str | None = _field("what makes the states that tokens are selected by", None)
+    selection_budget: float | None = _field("largest share of a text's tokens that may be selected; null: no bound", None)
+    selection_contiguous: bool | None = _field("what is selected at test time is one window", None)
+    selection_threshold: float | None = _field("what a token's value must be above to be selected at test time", None)
+    selection_transition: float | None = _field(
+        "of a budget, what two neighbours are worth more when both are selected", None
+    )
+    selection_temperature: float | None = _field("of a budget, what scores are divided by in training", None)
+    selection_test_temperature: float | None = _field("the same at test time", None)
+    selection_pooling: str | None = _field("what is made of the states of selected tokens: average, max or attention", None)
+    selection_reads: str | None = _field("tokens that are not selected are zeroed or deleted", None)
+    selection_vectors_shared: bool | None = _field("selector and classifier have the same word vectors", None)
+    selection_baseline: str | None = _field("of bernoulli, what costs are compared with: none or moving_average", None)
+    selection_sparsity: float | None = _field("of bernoulli, the price of a selected token", None)
+    selection_coherence: float | None = _field("of bernoulli, the price of a change, in units of that", None)
+    selection_target: float | None = _field("of hardkuma, the share of tokens that training aims at", None)
+    selection_lasso: float | None = _field("of hardkuma, the number of changes a token that training aims at", None)
+    selection_two_sided: bool | None = _field("of hardkuma, whether it is aimed at from below, too", None)
 
     @cached_property
     def heading(self) -> dict[str, object]:
@@ -117,7 +140,7 @@ class Identity:
             "split": self.split,
             "encoder": encoder_label(self.encoder, self.hierarchy, self.level, self.tokenizer_digest),
             "alignment": alignment_label(
-                self.alignment, self.score_scale, self.reduction_label, self.separate_impermissible
+                self.alignment, self.score_scale, self.reduction_label or self.selection_label, self.separate_impermissible
             ),
             "projection": projection_label(self.projection, self.projection_parameter),
             "vectors": self.vectors_label,
@@ -144,6 +167,25 @@ class Identity:
         return named if self.reduction_head is None else f"{named}, head {self.reduction_head}"
 
     @property
+    def selection_label(self) -> str:
+        """Such as "deleted", "transition 0.01, contiguous": how tokens are selected and read, where it is not as usual; ""
+        where nothing is selected.
+        """
+        if self.selection_kind is None:
+            return ""
+        usual = 0.5 if self.selection_kind == "bernoulli" else 0.0
+        parts = [] if self.selection_encoder == self.encoder else [self.selection_encoder]
+        parts += [f"transition {self.selection_transition:g}"] if self.selection_transition else []
+        parts += [] if self.selection_temperature is None else [f"temperature {self.selection_temperature:g}"]
+        if self.selection_test_temperature != self.selection_temperature:
+            parts.append(f"at test {self.selection_test_temperature:g}")
+        parts += [] if self.selection_threshold == usual else [f"threshold {self.selection_threshold:g}"]
+        parts += ["contiguous"] if self.selection_contiguous else []
+        parts += [] if self.selection_reads == "zeroed" else [self.selection_reads]
+        parts += [] if self.selection_pooling == "average" else [self.selection_pooling]
+        return ", ".join(parts + ([] if self.selection_vectors_shared else ["vectors apart"]))
+
+    @property
     def vectors_label(self) -> str:
         """Such as "random(0.25)"."""
         if self.vectors == "random":
@@ -166,6 +208,7 @@ class Identity:
         parts += [] if self.attention_rate == 1 else [f"attention rate x {self.attention_rate:g}"]
         parts += [] if self.random_erasure == 0 else [f"tokens erased {self.random_erasure:g}"]
         parts += _penalty_parts({name: getattr(self, name) for name in PENALTY_FIELDS})
+        parts += self._selection_parts
         return f"{self.objective}({', '.join(parts)})" if parts else self.objective
 
     @property
@@ -182,6 +225,16 @@ class Identity:
                 *self._base_penalties,
             )
         )
+
+    @property
+    def _selection_parts(self) -> list[str]:
+        """Such as "sparsity 0.01", "coherence 2", "moving average"; "selected 0.13", "lasso 0.02", "two-sided"."""
+        parts = [] if self.selection_sparsity is None else [f"sparsity {self.selection_sparsity:g}"]
+        parts += [] if self.selection_coherence is None else [f"coherence {self.selection_coherence:g}"]
+        parts += ["moving average"] if self.selection_baseline == "moving_average" else []
+        parts += [] if self.selection_target is None else [f"selected {self.selection_target:g}"]
+        parts += [] if self.selection_lasso is None else [f"lasso {self.selection_lasso:g}"]
+        return parts + (["two-sided"] if self.selection_two_sided else [])
 
     @property
     def _base_penalties(self) -> list[str]:

@@ -17,7 +17,7 @@ from attnfaith.record.column import Column, RecordError, check_name, column_of
 from attnfaith.record.identity import IDENTITY_COLUMNS, from_row
 
 
-VERSION = 5
+VERSION = 6
 """Version of the schema; a file of another one is refused."""
 VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
@@ -52,6 +52,17 @@ OPTIONAL_COLUMNS = {
     ),
     "words": Column(("T", "W"), "string", tolerance=0, doc="the words of each sentence"),
     "word_attention": Column(("T", "W"), distribution=True, doc="one weight per word, summing to 1 over its sentence"),
+    "selection": Column(
+        ("T",),
+        "float64",
+        range=(0.0, 1.0),
+        words="largest",
+        doc="what the selector gives each token at test time before that is made hard: a probability (bernoulli); 0, 1 or a "
+        "mean (hardkuma); the relaxed gate (budget)",
+    ),
+    "selected": Column(
+        ("T",), "bool", words="largest", doc="whether the model reads the token at test time; it reads no other. Maybe none"
+    ),
     "query_tokens": Column(
         ("Q",), "string", tolerance=0, doc="words of the second text, such as a question; nothing attends to them"
     ),

@@ -1,6 +1,7 @@
 """Subjects: models as measures of importance and experiments see them, one file per kind of model.
 
-`protocol` says what may be asked, `pooled` has the classifiers of this package, `self_attention` those of transformers. To
+`protocol` says what may be asked, `pooled` has the attention classifiers of this package, `rationales` those that read a
+selection, `self_attention` the classifiers of transformers. To
 add a kind of model: one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the
 capabilities that it may have; and `of(model, level)`, which gives a subject for a model that is of its kind, and None for
 any other. The contract of the tests runs every measure and experiment on it.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from attnfaith.subjects.attention_hook import Edit
 from attnfaith.subjects.pooled import Pooled
 from attnfaith.subjects.protocol import CAPABILITIES, Batch, Subject, SubjectError, require, whole_logits
+from attnfaith.subjects.rationales import Rationales
 from attnfaith.subjects.self_attention import SelfAttention
 from attnfaith.subjects.word_level import WordLevel
 
@@ -93,6 +95,7 @@ __all__ = [
     "Batch",
     "Edit",
     "Pooled",
+    "Rationales",
     "SelfAttention",
     "Subject",
     "SubjectError",

@@ -37,6 +37,8 @@ CAPABILITIES = {
     "unknown word, or hide tokens",
     "token hiding": "its attention can be kept from tokens, which keep their places: its logits do not depend on a token "
     "whose attention_mask is 0",
+    "selection": "it reads the tokens that it selects and no others, says which, and reads others that it is told: "
+    "selection, selected, read_selected",
     "texts": "its batches hold their texts, which can be tokenised anew without some of their tokens: retokenised",
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
@@ -61,7 +63,7 @@ SHARED = ("logits", "without", "slopes", "map_products")
 """What measures of one batch share, see `Batch.once`."""
 
 COMPUTED = (
-    *("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced"),
+    *("encoded", "entered", "attention", "word_attention", "read_out", "scores", "matter", "prefix", "reduced", "selection"),
     *SHARED,
 )
 """What a subject or a producer keeps in a batch, so that it is made once."""
@@ -73,7 +75,10 @@ RECORDED = ("rows", "identity", "digest", "level", "class_names")
 FIELDS = (
     *("model", "encoder", "hierarchy", "level", "alignment", "score_scale", "projection", "projection_parameter"),
     *("separate_impermissible", "readout", "vectors", "vectors_scale", "vectors_digest", "tokenizer_digest"),
-    *("reduction", "reduction_layers", "reduction_head"),
+    *("reduction", "reduction_layers", "reduction_head", "attention_kind"),
+    *("selection_kind", "selection_encoder", "selection_budget", "selection_contiguous", "selection_threshold"),
+    *("selection_transition", "selection_temperature", "selection_test_temperature", "selection_pooling", "selection_reads"),
+    "selection_vectors_shared",
 )
 """The fields of `attnfaith.record.Identity` that a model decides."""
 
@@ -266,6 +271,19 @@ class Subject(Protocol):
         """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T) ("intervention").
 
         The subject's own attention gives its prediction.
+        """
+
+    def selection(self, batch: Batch) -> torch.Tensor:
+        """(B,T) in float64, 0..1: what a selector gives each token at test time before that is made hard; 0 where nothing is
+        attendable ("selection").
+        """
+
+    def selected(self, batch: Batch) -> torch.Tensor:
+        """(B,T) bool: the tokens that the model reads at test time; there may be none ("selection")."""
+
+    def read_selected(self, batch: Batch, selected: torch.Tensor) -> torch.Tensor:
+        """Logits (B,C) where the model reads the tokens `selected` (B,T) bool, or (B,K,C) of K selections (B,K,T), and no
+        others, whatever it selects itself ("selection").
         """
 
     def attention_products(self, batch: Batch, explain) -> torch.Tensor:

@@ -38,7 +38,11 @@ IDENTITY = (
     *("impermissible_mass", "impermissible_heads", "diversity", "word_tying", "word_tying_distance", "word_tying_padding"),
     *("masked_language_model", "masked_share", "base_impermissible_mass", "base_impermissible_heads", "base_diversity"),
     *("base_word_tying", "base_word_tying_distance", "base_word_tying_padding", "base_masked_language_model"),
-    *("base_masked_share", "separate_impermissible"),
+    *("base_masked_share", "separate_impermissible", "selection_kind", "selection_encoder", "selection_budget"),
+    *("selection_contiguous", "selection_threshold", "selection_transition", "selection_temperature"),
+    *("selection_test_temperature", "selection_pooling", "selection_reads", "selection_vectors_shared"),
+    *("selection_baseline", "selection_sparsity", "selection_coherence", "selection_target", "selection_lasso"),
+    "selection_two_sided",
     *("base_encoder", "base_hierarchy", "base_alignment", "base_score_scale", "base_projection", "base_objective"),
     *("base_projection_parameter", "base_adversary_weight", "base_adversary_divergence", "base_adversary_frozen", "seed"),
 )

@@ -1,0 +1,295 @@
+"""A classifier that reads only what a selector lets it read: rationales by Bernoulli, HardKuma or a budget.
+
+Two stages that compose: `select`, tokens to gates, and `read`, gates to logits. `forward` is read(select(...)). An
+intervention on the selection calls the second stage itself.
+
+Shapes: B instances, L input positions, E embedding, H hidden, C classes, P numbers of the selector a token.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers import AutoModel
+from transformers import initialization as init
+from transformers.modeling_outputs import ModelOutput
+from transformers.utils import can_return_tuple
+
+from .alignments import ALIGNMENTS
+from .configuration_rationale_classifier import RationaleClassifierConfig
+from .decoders import DECODERS
+from .encoders import ENCODERS, Encoder, take
+from .modeling_attention_classifier import (
+    AttentionClassifierPreTrainedModel,
+    between_markers,
+    contexts,
+    padded_right,
+)
+from .projections import project
+from .queries import allowing, barring
+from .rationale_samplers import (
+    bernoulli_sample,
+    budget,
+    budget_tokens,
+    hardened,
+    hardkuma_sample,
+    hardkuma_value,
+    kuma_shape,
+)
+
+
+class Embedded(NamedTuple):
+    """Texts before they are read: vectors (B,L,E), or (B,L,2E) where selector and classifier have their own, and masks (B,L)
+    of what is there and of what may be selected, tokens without markers.
+    """
+
+    vectors: torch.Tensor
+    present: torch.Tensor
+    inside: torch.Tensor
+
+
+class Selection(NamedTuple):
+    """What a selector says of texts.
+
+    scores (B,L,P): its numbers of each token. values (B,L): the gate of each at test time before it is made hard, in 0..1:
+    the probability of bernoulli; of hardkuma 0, 1 or the mean of the distribution that was not stretched; the relaxed gate
+    of a budget. selected (B,L) bool: what is read at test time. gates (B,L): what the classifier reads of each token now:
+    in training a draw, of a budget the relaxed gates; else `selected` as 0 and 1.
+    """
+
+    scores: torch.Tensor
+    values: torch.Tensor
+    selected: torch.Tensor
+    gates: torch.Tensor
+
+
+@dataclass
+class RationaleClassifierOutput(ModelOutput):
+    """loss (); logits (B,C); selection (B,L), gates (B,L) and selection_scores (B,L,P): the values, gates and scores of
+    `Selection`, 0 on markers and padding.
+    """
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    selection: torch.FloatTensor | None = None
+    gates: torch.FloatTensor | None = None
+    selection_scores: torch.FloatTensor | None = None
+
+
+class PretrainedEncoder(Encoder):
+    """An encoder of transformers that is given word vectors; its own table of them is left out."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.network = AutoModel.from_config(config.text_config)
+        self.network.set_input_embeddings(nn.Identity())
+
+    def forward(self, embedded, mask):
+        states = self.network(inputs_embeds=embedded, attention_mask=mask.long()).last_hidden_state
+        return states * mask.unsqueeze(-1), None
+
+
+def encoder_of(kind: str, config) -> Encoder:
+    """An encoder by its name."""
+    return PretrainedEncoder(config) if kind == "pretrained" else ENCODERS[kind](config)
+
+
+class Score(nn.Linear):
+    """The selector's last layer."""
+
+
+class Selector(nn.Module):
+    """States of an encoder of its own, and an affine score or two of each."""
+
+    def __init__(self, config: RationaleClassifierConfig):
+        super().__init__()
+        self.encoder = encoder_of(config.selector_encoder, config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.score = Score(config.hidden_size, 2 if config.sampler == "hardkuma" else 1)
+
+    def forward(self, embedded, mask):
+        """Vectors (B,L,E) and mask (B,L) of the text to scores (B,L,P)."""
+        return self.score(self.dropout(self.encoder(embedded, mask)[0]))
+
+
+class RationalePreTrainedModel(AttentionClassifierPreTrainedModel):
+    """Loading, saving and initialisation. A saved checkpoint carries this folder's code."""
+
+    config_class = RationaleClassifierConfig
+    config: RationaleClassifierConfig
+    _can_record_outputs = {}
+
+    def save_pretrained(self, *args, **kwargs):
+        # transformers enters only the class that is saved
+        self.config.auto_map = {
+            "AutoConfig": "configuration_rationale_classifier.RationaleClassifierConfig",
+            "AutoModelForSequenceClassification": (
+                "modeling_rationale_classifier.RationaleClassifierForSequenceClassification"
+            ),
+        }
+        super(AttentionClassifierPreTrainedModel, self).save_pretrained(*args, **kwargs)
+
+    @torch.no_grad()
+    def _init_weights(self, module):
+        """As the attention classifiers'; scores start at 0, where all gates let something through: a gate that is shut has
+        no gradient to open by, and a layer drawn at random may shut all of them.
+        """
+        super()._init_weights(module)
+        if isinstance(module, Score):
+            init.zeros_(module.weight)
+            init.zeros_(module.bias)
+
+
+class RationaleClassifierForSequenceClassification(RationalePreTrainedModel):
+    """A selector and a classifier of what it selects. In eval mode gates are 0 or 1: a token is read, or it is not.
+
+    Which are 1, of the tokens of a text: those whose value is above config.threshold; of more than config.budget allows,
+    those of the largest values, of equal ones the first. With config.contiguous, the window of as many tokens (of as many as
+    the budget has, where there is one) whose values have the largest sum. There may be none: then the classifier has its
+    bias alone to answer by.
+    """
+
+    _auto_class = "AutoModelForSequenceClassification"  # what register_for_auto_class sets: save the code with the weights
+    accepts_loss_kwargs = False  # the loss is a batch mean: let the Trainer divide it when it accumulates gradients
+
+    def __init__(self, config: RationaleClassifierConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        size = config.embedding_size * (1 if config.share_embeddings else 2)
+        self.embeddings = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        self.dropout = nn.Dropout(config.dropout)
+        self.selector = Selector(config)
+        self.encoder = encoder_of(config.encoder, config)
+        self.alignment = ALIGNMENTS[config.alignment](config) if config.pooling == "attention" else None
+        self.decoder = DECODERS[config.readout](config)
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.embeddings
+
+    def set_input_embeddings(self, value):
+        self.embeddings = value
+
+    def attendable(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
+        """(B,L) bool: the tokens of the texts, which may be selected; no markers, no padding."""
+        return self._masks(self._present(input_ids, attention_mask))[1]
+
+    def _present(self, input_ids, attention_mask):
+        if attention_mask is not None:
+            return attention_mask
+        pad = self.config.pad_token_id
+        return torch.ones_like(input_ids) if pad is None else input_ids != pad
+
+    def _masks(self, attention_mask):
+        present = padded_right(attention_mask)
+        return present, between_markers(present) if self.config.markers else present
+
+    def embed(self, input_ids=None, attention_mask=None, inputs_embeds=None) -> Embedded:
+        """Input ids (B,L), or embeddings (B,L,E), and masks. Without attention_mask, ids equal to pad_token_id are padding;
+        embeddings have none.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if inputs_embeds is None:
+            present, vectors = self._present(input_ids, attention_mask), self.embeddings(input_ids)
+        else:
+            vectors = inputs_embeds
+            present = vectors.new_ones(vectors.shape[:2]) if attention_mask is None else attention_mask
+        return Embedded(self.dropout(vectors), *self._masks(present))
+
+    def _parts(self, vectors):
+        """What the selector reads of embeddings, and what the classifier does."""
+        return (vectors, vectors) if self.config.share_embeddings else vectors.chunk(2, -1)
+
+    def select(self, embedded: Embedded) -> Selection:
+        """Stage 1: texts to gates."""
+        inside, kind = embedded.inside, self.config.sampler
+        scores = self.selector(self._parts(embedded.vectors)[0], embedded.present)
+        exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        gates, values = getattr(self, f"_{kind}")(exact, inside)
+        selected = self.harden(values, inside)
+        gates = gates if self.training else selected.to(exact.dtype)
+        return Selection(scores * inside.unsqueeze(-1), values, selected, gates)
+
+    def _bernoulli(self, scores, inside):
+        scores = scores.squeeze(-1)
+        return bernoulli_sample(scores, inside) if self.training else None, scores.sigmoid() * inside
+
+    def _hardkuma(self, scores, inside):
+        a, b = kuma_shape(scores)
+        return hardkuma_sample(a, b, inside) if self.training else None, hardkuma_value(a, b, inside)
+
+    def _budget(self, scores, inside):
+        config, count = self.config, budget_tokens(inside, self.config.budget)
+        temperature = config.temperature if self.training else config.test_temperature or config.temperature
+        # of each token the authors have two variables, selected and not, whose squares both count
+        exact = (scores.squeeze(-1).double() / temperature + 1) / 2
+        gates = budget(exact, inside, count, config.transition / temperature / 2).to(scores.dtype)
+        return gates, gates
+
+    def harden(self, values: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+        """What is selected at test time, (B,L) bool, of values (B,L) and tokens (B,L): see the class."""
+        config, values = self.config, values.detach()
+        above = ((values > config.threshold) & inside).sum(-1)
+        if config.budget is not None:
+            most = budget_tokens(inside, config.budget)
+            above = most * (above > 0) if config.contiguous else torch.minimum(above, most)
+        return hardened(values, inside, above, config.contiguous)
+
+    def read(self, embedded: Embedded, gates: torch.Tensor, answer_mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Stage 2: texts and gates (B,L) to logits (B,C).
+
+        A token's vector is multiplied by its gate, or, where the configuration deletes, is there if its gate is not 0; what
+        is pooled are the states of tokens, by their gates. answer_mask (B,C): the classes that each instance may be given.
+        """
+        vectors, present, inside = self._parts(embedded.vectors)[1], embedded.present, embedded.inside
+        gates = gates.to(vectors.dtype) * inside
+        if self.config.reads == "deleted":
+            stays = present & ((gates > 0) | ~inside)
+            order = (~stays).to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, int(stays.sum(1).max()))]
+            vectors, gates, inside = take(vectors, order), gates.gather(1, order), inside.gather(1, order)
+            present = torch.arange(order.shape[1], device=order.device) < stays.sum(1, keepdim=True)
+        passing = torch.where(inside, gates, present.to(gates))
+        states = self.encoder(vectors * passing.unsqueeze(-1), present)[0]
+        logits = self.decoder(self.dropout(self._pooled(states, gates, inside)), None)
+        return logits + barring(allowing(None, answer_mask, self.num_labels), logits)
+
+    def _pooled(self, states, gates, inside):
+        chosen = (gates > 0) & inside
+        if self.config.pooling == "attention":
+            return contexts(states, project(self.alignment(states), chosen, self.config))
+        if self.config.pooling == "max":
+            least = states.masked_fill(~chosen.unsqueeze(-1), torch.finfo(states.dtype).min).amax(1)
+            return least * chosen.any(1, keepdim=True)
+        # of less than one token in sum the gates themselves, so that the average of nearly nothing is nearly nothing
+        return contexts(states, gates / gates.sum(1, keepdim=True).clamp(min=1))
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        inputs_embeds=None,
+        labels=None,
+        answer_mask=None,
+        **kwargs,
+    ):
+        """token_type_ids are not read: texts are single."""
+        embedded = self.embed(input_ids, attention_mask, inputs_embeds)
+        selection = self.select(embedded)
+        logits = self.read(embedded, selection.gates, answer_mask)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return RationaleClassifierOutput(
+            loss=loss,
+            logits=logits,
+            selection=selection.values,
+            gates=selection.gates,
+            selection_scores=selection.scores,
+        )
+
+
+__all__ = ["RationaleClassifierForSequenceClassification", "RationalePreTrainedModel"]

@@ -1,0 +1,158 @@
+"""LP-SparseMAP of a chain of binary variables with a budget: the solver behind `rationale_samplers.budget`.
+
+Shapes: B instances, T tokens, V selections that a solution is an average of, at most T + 1.
+
+The problem: over all averages (z, p) of selections y in {0,1}^T of at most `count` tokens, with p_t the average of
+y_t y_(t+1), the largest of u.z + transition * sum_t p_t - |z|^2 / 2. It is solved by an active set of selections (Nocedal &
+Wright 2006, 16.5; Niculae et al. 2018, SparseMAP): the best average of those at hand, and the selection that would raise it
+most, found by a Viterbi search over two states and the number of tokens spent, until none would.
+"""
+
+import torch
+
+
+TOLERANCE = 1e-9  # of gains and of weights, at scores of the size of 1
+MOST_ROUNDS = 100  # times T: never reached, for every round raises the objective
+
+
+def best_selections(scores: torch.Tensor, count: torch.Tensor, transition: float) -> torch.Tensor:
+    """(B,T) bool: the selection of at most count (B,) tokens with the largest sum of scores (B,T), float64 and minus
+    infinity where there is no token, and of `transition` for each two neighbours that are selected.
+
+    Exact, in T steps over all numbers of tokens spent at once.
+    """
+    batch, length = scores.shape
+    most = int(count.max()) if batch else 0
+    out = scores.new_full((batch, most + 1), -torch.inf)  # best sums by number spent, where the last token is not selected
+    out[:, 0] = 0
+    taken = torch.full_like(out, -torch.inf)  # where it is
+    stayed, paired = [], []
+    for place in range(length):
+        stayed.append(taken > out)  # of a token that is not selected: whether the one before was
+        after = taken + transition
+        paired.append(after > out)  # of one that is
+        entered = torch.maximum(out, after)[:, :-1] + scores[:, place, None]
+        out, taken = torch.maximum(out, taken), torch.nn.functional.pad(entered, (1, 0), value=-torch.inf)
+    allowed = torch.arange(most + 1, device=scores.device) <= count[:, None]
+    ends = torch.stack([out, taken], -1).masked_fill(~allowed[..., None], -torch.inf).flatten(1).argmax(1)
+    spent, state = ends // 2, ends % 2 == 1
+    chosen = torch.zeros_like(scores, dtype=torch.bool)
+    rows = torch.arange(batch, device=scores.device)
+    for place in reversed(range(length)):
+        chosen[:, place] = state
+        before = (spent - state.long()).clamp(min=0)
+        state = torch.where(state, paired[place][rows, before], stayed[place][rows, spent])
+        spent = before
+    return chosen
+
+
+class _Average:
+    """The best average of some selections of one text: `rows` (V,T) their tokens, `gains` (V,) what each is worth,
+    `weights` (V,) how much of it is taken.
+    """
+
+    def __init__(self, scores: torch.Tensor, transition: float):
+        self.scores, self.transition = scores, transition
+        self.rows, self.gains, self.weights = scores.new_zeros(0, len(scores)), scores.new_zeros(0), scores.new_zeros(0)
+
+    @property
+    def values(self) -> torch.Tensor:
+        """z (T,)."""
+        return self.weights @ self.rows
+
+    def worth(self, row: torch.Tensor) -> torch.Tensor:
+        """What a selection (T,) adds to the objective's linear part."""
+        return row @ self.scores + self.transition * (row[1:] * row[:-1]).sum()
+
+    def gain(self, row: torch.Tensor) -> float:
+        """How fast the objective rises as a selection's weight does, at the expense of those at hand."""
+        return float(self.worth(row) - row @ self.values - self.weights @ (self.gains - self.rows @ self.values))
+
+    def add(self, row: torch.Tensor) -> None:
+        """Take a selection (T,) in, and go to the best average there is now."""
+        self._to_the_side_of(row)
+        while len(self.weights) > 1:
+            system = torch.nn.functional.pad(self.rows @ self.rows.t(), (0, 1, 0, 1), value=1.0)
+            system[-1, -1] = 0
+            target = torch.linalg.solve(system, torch.cat([self.gains, self.gains.new_ones(1)]))[:-1]
+            if bool((target >= -TOLERANCE).all()):
+                self.weights = target.clamp(min=0)
+                break
+            self._move(target - self.weights, 1.0)
+        self.weights = self.weights / self.weights.sum()
+
+    def _to_the_side_of(self, row: torch.Tensor) -> None:
+        """Add a row with no weight; where it is an affine mixture of the others, so that |z|^2 does not tell them apart, go
+        towards it until one of them has none.
+        """
+        mixed = row.new_zeros(0)
+        depends = False
+        if len(self.rows):
+            matrix = torch.nn.functional.pad(self.rows, (0, 1), value=1.0).t()
+            wanted = torch.nn.functional.pad(row, (0, 1), value=1.0)
+            mixed = torch.linalg.lstsq(matrix, wanted.unsqueeze(1), driver="gelsd").solution[:, 0]
+            depends = float((matrix @ mixed - wanted).abs().max()) < 1e-7
+        self.rows = torch.cat([self.rows, row.unsqueeze(0)])
+        self.gains = torch.cat([self.gains, self.worth(row).reshape(1)])
+        self.weights = torch.cat([self.weights, self.weights.new_full((1,), float(len(self.weights) == 0))])
+        if depends:
+            self._move(torch.cat([-mixed, mixed.new_ones(1)]), torch.inf)
+
+    def _move(self, direction: torch.Tensor, most: float) -> None:
+        """Go along a direction until a weight is 0, which is then left out, or `most` is reached."""
+        falling = direction < 0
+        steps = torch.where(falling, self.weights / -direction.where(falling, -1), torch.inf)
+        step, first = steps.min(0)
+        self.weights = (self.weights + min(float(step), most) * direction).clamp(min=0)
+        stays = torch.arange(len(steps)) != first
+        self.rows, self.gains, self.weights = self.rows[stays], self.gains[stays], self.weights[stays]
+
+
+def averages(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, transition: float) -> list[_Average]:
+    """The solution of each text; scores (B,T) in float64. All texts look for their next selection together."""
+    solutions = [_Average(row, transition) for row in scores]
+    unsolved = torch.arange(len(scores))
+    given = scores
+    for _ in range(MOST_ROUNDS * max(1, scores.shape[1])):
+        chosen = best_selections(given.masked_fill(~mask[unsolved], -torch.inf), count[unsolved], transition).to(scores)
+        rising = []
+        for number, row in zip(unsolved.tolist(), chosen, strict=True):
+            solution = solutions[number]
+            scale = 1 + float(solution.scores.abs().max()) if len(row) else 1.0
+            if not len(solution.weights) or solution.gain(row) > TOLERANCE * scale:
+                solution.add(row)
+                rising.append(number)
+        if not rising:
+            return solutions
+        unsolved = torch.tensor(rising)
+        given = torch.stack([solutions[number].scores - solutions[number].values for number in rising])
+    raise ArithmeticError(f"no solution after {MOST_ROUNDS} rounds a token: the scores are not finite, or too large")
+
+
+class SequenceBudget(torch.autograd.Function):
+    """The gates, and their Jacobian: dz is du projected onto the differences of the selections that are taken."""
+
+    @staticmethod
+    def forward(ctx, scores, mask, count, transition):
+        place = scores.device
+        scores, mask, count = (given.detach().cpu() for given in (scores, mask, count))
+        ctx.spans, gates = [], torch.zeros_like(scores)
+        for row, solution in enumerate(averages(scores, mask, count, transition)):
+            gates[row] = solution.values
+            taken = solution.rows[solution.weights > TOLERANCE]
+            ctx.spans.append(torch.linalg.qr((taken[1:] - taken[:1]).t())[0].to(place))
+        return (gates * mask).to(place)
+
+    @staticmethod
+    def backward(ctx, slopes):
+        return torch.stack([span @ (span.t() @ slope) for span, slope in zip(ctx.spans, slopes, strict=True)]), *[None] * 3
+
+
+def sequence_budget(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, transition: float) -> torch.Tensor:
+    """Gates (B,T) in float64; see above. Solved on the CPU, wherever the scores are.
+
+    Raises ValueError for scores that are not finite.
+    """
+    if not bool(scores.isfinite().all()):
+        raise ValueError("the selector's scores are not finite: the training diverged, or the checkpoint is broken")
+    return SequenceBudget.apply(scores, mask, count, transition)

@@ -1,0 +1,253 @@
+"""Classifiers that read a selection, as subjects: attention is what the selector gives each token.
+
+Shapes: B instances, L input positions, T = L places of attention, C classes, K selections per instance, E embedding.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
+from attnfaith.data.in_memory import texts_in_memory
+from attnfaith.data.tokenization import encode
+from attnfaith.models.rationale_samplers import hardened
+from attnfaith.models.registration import RATIONALE
+from attnfaith.outputs import hash_of_weights
+from attnfaith.subjects.attention_products import products_of_intervention
+from attnfaith.subjects.classifier_facts import check_finite
+from attnfaith.subjects.protocol import Batch, SubjectError
+
+
+READ_AT_ONCE = 2**15  # padded tokens that are read together under other selections
+TOLD = ("sampler", "budget", "contiguous", "transition", "temperature", "test_temperature", "threshold", "pooling", "reads")
+TOLD += ("share_embeddings", "readout", "markers", "num_attention_heads", "projection", "sparsegen_lambda", "entmax_alpha")
+"""Of a configuration, what the weights and their shapes do not tell."""
+
+
+class Rationales:
+    """A `RationaleClassifierForSequenceClassification`.
+
+    Its attention is its selection, the gate of each token at test time before it is made hard, divided by the sum; where no
+    token has any it is uniform. Under another attention the model reads as many tokens as it selects itself, or fewer where
+    fewer have a weight: those with the most weight, of equal ones the first; of a contiguous selection the window of so many
+    tokens with the most. So its own attention gives its own prediction. A gradient in attention is that in the gates of what
+    is read, each taken to change by the number of tokens read times its weight: what is read changes by whole tokens.
+
+    tokenizer: of the model, for `encode` and `rows` alone.
+    """
+
+    kind = "classifiers that read a selection"
+    can = frozenset({"embeddings", "held attention", "token deletion", "intervention", "attention gradients", "selection"})
+    level = "token"
+    attention_kind = "selection"
+
+    def __init__(self, model, tokenizer=None):
+        self.model, self.tokenizer = model, tokenizer
+        self.capabilities = self.can
+        self.config = model.config
+        self.num_labels, self.pad_token_id = self.config.num_labels, self.config.pad_token_id
+        self.unknown_token_id, self.mask_token_id = self.config.unk_token_id, None
+
+    @classmethod
+    def of(cls, model, level: str | None = None) -> "Rationales | None":
+        """A classifier of a selection as a subject; None for others. SubjectError for words of what has no sentences."""
+        # by the name of its type: a checkpoint may have brought the code of the class itself
+        if getattr(getattr(model, "config", None), "model_type", None) != RATIONALE or not hasattr(model, "selector"):
+            return None
+        if level == "word":
+            raise SubjectError("level='word' is of hierarchical models; this one selects tokens: leave it out")
+        return cls(model)
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    def encode(self, texts: Sequence) -> Batch:
+        """A batch from texts. Raises SubjectError without a tokenizer, and for pairs."""
+        return self.collate(self.rows(texts_in_memory(texts)).to_list())
+
+    def rows(self, texts):
+        """As `Subject` says."""
+        if self.tokenizer is None:
+            raise SubjectError("texts need the model's tokenizer: Rationales(model, tokenizer)")
+        if "text_pair" in texts.column_names:
+            raise SubjectError("these are pairs, and the model reads single texts")
+        return encode(texts, self.tokenizer)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """As `Subject` says; () where the configuration has only those that transformers makes up."""
+        names = tuple(str(self.config.id2label[number]) for number in range(self.num_labels))
+        return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+
+    def identity(self) -> dict[str, object]:
+        """As `Subject` says."""
+        config, budgeted = self.config, self.config.sampler == "budget"
+        inner = config.text_config
+        return {
+            "model": config.model_type,
+            "encoder": config.encoder if inner is None else inner.model_type,
+            "alignment": "selector",
+            "projection": config.sampler,
+            "projection_parameter": config.budget,
+            "readout": config.readout,
+            "vectors": config.vectors,
+            "vectors_scale": config.embedding_std if config.vectors == "random" else None,
+            "vectors_digest": config.vectors_digest,
+            "tokenizer_digest": config.tokenizer_digest,
+            "attention_kind": self.attention_kind,
+            "selection_kind": config.sampler,
+            "selection_encoder": config.selector_encoder if inner is None else inner.model_type,
+            "selection_budget": config.budget,
+            "selection_contiguous": config.contiguous,
+            "selection_threshold": config.threshold,
+            "selection_transition": config.transition if budgeted else None,
+            "selection_temperature": config.temperature if budgeted else None,
+            "selection_test_temperature": (config.test_temperature or config.temperature) if budgeted else None,
+            "selection_pooling": config.pooling,
+            "selection_reads": config.reads,
+            "selection_vectors_shared": config.share_embeddings,
+        }
+
+    def digest(self) -> str:
+        """As `Subject` says."""
+        digest = hash_of_weights(self.model)
+        inner = self.config.text_config
+        told = [getattr(self.config, name) for name in TOLD]
+        digest.update(json.dumps([told, None if inner is None else inner.to_dict()], sort_keys=True, default=str).encode())
+        return digest.hexdigest()
+
+    def collate(self, rows: Sequence[Mapping]) -> Batch:
+        """A batch from rows of `attnfaith.data.tokenization.encode`, on the model's device."""
+        names = ("input_ids", *OF_POSITIONS, "candidates")
+        features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
+        batch = pad_batch(features, self.pad_token_id, self.num_labels)
+        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        return Batch.of(batch, self)
+
+    def check(self, dataset) -> None:
+        """Raises SubjectError for rows of sentences or pairs, a model of fewer than two classes, and one with weights that
+        are not finite.
+        """
+        if "words" in dataset.column_names or "token_type_ids" in dataset.column_names:
+            raise SubjectError("the model selects tokens of single texts: encode them with the model's own tokenizer")
+        if self.num_labels < 2:
+            raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
+        check_finite(self.model)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within, the classifier is in eval mode."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            yield
+        finally:
+            self.model.train(training)
+
+    def attendable(self, batch: Batch) -> torch.Tensor:
+        """As `Subject` says."""
+        return self.model.attendable(batch["input_ids"], batch["attention_mask"])
+
+    def items(self, batch: Batch) -> None:
+        """As `Subject` says: places are positions."""
+        return None
+
+    def embed(self, batch: Batch) -> torch.Tensor:
+        """As `Subject` says; of selector and classifier, one after the other, where each has its own."""
+        return self.model.get_input_embeddings()(batch["input_ids"])
+
+    def vocabulary(self) -> torch.Tensor:
+        """As `Subject` says."""
+        return self.model.get_input_embeddings().weight
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        """As `Subject` says."""
+        return self.model.parameters()
+
+    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """As `Subject` says; the selector reads what is left anew."""
+        rest = {name: values for name, values in batch.items() if name in ("answer_mask", "instance_id", "label")}
+        return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
+
+    def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
+        """As `Subject` says; held, the selection is that of the texts as they are."""
+        if embedded is None:
+            return self.read_selected(batch, self.selected(batch))
+        given = self._embedded(batch, embedded)
+        gates = self.selected(batch) if hold else self.model.select(given).selected
+        return self.model.read(given, gates.to(embedded.dtype), batch.get("answer_mask"))
+
+    @torch.no_grad()
+    def selection(self, batch: Batch) -> torch.Tensor:
+        """(B,T) in float64, 0..1: the gate of each token at test time before it is made hard; kept in the batch.
+
+        Of bernoulli its probability; of hardkuma 0, 1 or the mean of the distribution that was not stretched, what is
+        likeliest; of a budget the relaxed gate.
+        """
+        return self._selection(batch).values.double()
+
+    @torch.no_grad()
+    def selected(self, batch: Batch) -> torch.Tensor:
+        """(B,T) bool: the tokens that the model reads at test time. There may be none; kept in the batch.
+
+        Those whose value is above the threshold (0.5 of bernoulli, else 0); of more than the budget allows, those of the
+        largest values. Contiguous: the window of so many, or, with a budget, of as many as it has, of the largest sum.
+        """
+        return self._selection(batch).selected
+
+    def _selection(self, batch: Batch):
+        if batch.get("selection") is None:
+            with torch.no_grad():
+                batch["selection"] = self.model.select(self._embedded(batch))
+        return batch["selection"]
+
+    @torch.no_grad()
+    def attention(self, batch: Batch) -> torch.Tensor:
+        """As `Subject` says; kept in the batch."""
+        if batch.get("attention") is None:
+            values, inside = self._selection(batch).values, self.attendable(batch)
+            values = torch.where((values > 0).any(1, keepdim=True), values, inside.to(values.dtype))
+            sums = values.sum(1, keepdim=True)
+            batch["attention"] = values / sums.where(sums > 0, 1)
+        return batch["attention"]
+
+    def read_selected(self, batch: Batch, selected: torch.Tensor) -> torch.Tensor:
+        """Logits (B,C) where the classifier reads the tokens `selected` (B,T) and no other, whatever the selector says; with
+        K selections (B,K,T) to (B,K,C) ("selection"). Gates between 0 and 1 are read as such.
+        """
+        gates = selected.to(self.vocabulary().dtype)
+        if gates.dim() == 2:
+            return self.model.read(self._embedded(batch), gates, batch.get("answer_mask"))
+        count, length = gates.shape[1:]
+        owner = torch.arange(len(gates), device=gates.device).repeat_interleave(count)
+        some = max(1, READ_AT_ONCE // length)
+        parts = zip(owner.split(some), gates.flatten(0, 1).split(some), strict=True)
+        logits = [self.read_selected(batch.take(rows), of_rows) for rows, of_rows in parts if len(rows)]
+        return torch.cat([gates.new_zeros(0, self.num_labels), *logits]).unflatten(0, (len(gates), count))
+
+    def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
+        """As `Subject` says: see the class."""
+        weights = attention.detach()
+        own, inside, count = self.attention(batch), self.attendable(batch), self.selected(batch).sum(1)
+        selected = self.selected(batch)
+        if attention.dim() == 3:
+            own, inside, count, selected = (values.unsqueeze(1) for values in (own, inside, count, selected))
+            inside = inside.expand_as(weights)
+        weighed = ((weights > 0) & inside).sum(-1)
+        chosen = hardened(weights, inside, torch.minimum(count, weighed), self.config.contiguous)
+        chosen = torch.where((weights == own).all(-1, keepdim=True), selected, chosen)  # of values that only rounding parts
+        return self.read_selected(batch, chosen.to(attention.dtype) + count.unsqueeze(-1) * (attention - weights))
+
+    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
+        """As `Subject` says."""
+        return products_of_intervention(self, batch, explain)
+
+    def _embedded(self, batch: Batch, embedded: torch.Tensor | None = None):
+        ids, mask = batch["input_ids"], batch["attention_mask"]
+        if embedded is not None:
+            return self.model.embed(attention_mask=mask, inputs_embeds=embedded)
+        with torch.no_grad():
+            return self.model.embed(ids, mask)

@@ -1,0 +1,226 @@
+"""The classifier that reads a selection: what is not selected has no part in its answer."""
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from attnfaith import RationaleClassifierConfig, RationaleClassifierForSequenceClassification
+from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.rationale_samplers import budget_tokens
+from tests import small_rationales
+
+
+SIZES = {"vocab_size": 30, "embedding_size": 8, "hidden_size": 8, "intermediate_size": 8}
+KINDS = {**small_rationales.KINDS, "pretrained": {"sampler": "budget", "budget": 0.4}}
+
+
+def build(kind="bernoulli", **fields):
+    fields = {**KINDS[kind], **fields}
+    if kind == "pretrained":
+        fields["text_config"] = AutoConfig.for_model(
+            "bert", vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+        )
+    return small_rationales.rationale_model(vocab_size=30, **fields)
+
+
+def texts(*lengths, seed=1):
+    """Ids and mask of texts of so many tokens between markers."""
+    torch.manual_seed(seed)
+    ids = torch.zeros(len(lengths), max(lengths) + 2, dtype=torch.long)
+    for row, length in enumerate(lengths):
+        ids[row, : length + 2] = torch.tensor([2, *torch.randint(4, 30, (length,)).tolist(), 3])
+    return ids
+
+
+IDS = texts(9, 4, 1, 0, 7)
+INSIDE = torch.arange(11) < torch.tensor([[10], [5], [2], [1], [8]])
+INSIDE[:, 0] = False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_read_is_hard_and_nothing_else_counts(kind):
+    model = build(kind)
+    outputs = model(IDS)
+    gates = outputs.gates
+    assert set(gates.unique().tolist()) <= {0.0, 1.0} and not gates[~INSIDE].any()
+    assert 0 < int(gates.sum()) < int(INSIDE.sum())
+    embedded = model.embed(IDS)
+    others = torch.where(INSIDE & (gates == 0), 1.0, 0.0).unsqueeze(-1)
+    changed = embedded._replace(vectors=embedded.vectors + others * torch.randn_like(embedded.vectors))
+    torch.testing.assert_close(model.read(changed, gates), outputs.logits, atol=0, rtol=0)
+    chosen = embedded._replace(vectors=embedded.vectors + gates.unsqueeze(-1) * torch.randn_like(embedded.vectors))
+    assert (model.read(chosen, gates) - outputs.logits)[gates.sum(1) > 0].abs().amax(1).min() > 1e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_does_not_depend_on_its_company(kind):
+    model = build(kind)
+    whole = model(IDS)
+    for row, length in enumerate((9, 4, 1, 0, 7)):
+        alone = model(IDS[row : row + 1, : length + 2])
+        torch.testing.assert_close(alone.logits[0], whole.logits[row], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(alone.selection[0], whole.selection[row, : length + 2], atol=1e-6, rtol=1e-5)
+        assert torch.equal(alone.gates[0], whole.gates[row, : length + 2])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded(kind, tmp_path):
+    model = build(kind)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert type(loaded) is RationaleClassifierForSequenceClassification
+    assert torch.equal(loaded(IDS).logits, model(IDS).logits)
+    assert torch.equal(loaded(inputs_embeds=model.embeddings(IDS), attention_mask=IDS != 0).logits, model(IDS).logits)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_in_training(kind):
+    """Through gates that are relaxed, and not through those that are drawn as 0 or 1."""
+    torch.manual_seed(3)
+    model = build(kind).train()
+    outputs = model(IDS, labels=torch.tensor([0, 1, 0, 1, 0]))
+    outputs.loss.backward()
+    reached = model.selector.score.weight.grad
+    if KINDS[kind]["sampler"] == "bernoulli":
+        assert reached is None and set(outputs.gates.unique().tolist()) == {0.0, 1.0}
+    else:
+        assert reached.abs().max() > 0 and bool(((outputs.gates > 0) & (outputs.gates < 1)).any())
+    assert all(values.grad.isfinite().all() for values in model.parameters() if values.grad is not None)
+    assert outputs.gates.min() >= 0 and outputs.gates.max() <= 1 and not outputs.gates[~INSIDE].any()
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "hardkuma"])
+def test_draws_are_drawn_anew(kind):
+    model = build(kind).train()
+    assert not torch.equal(model(IDS).gates, model(IDS).gates)
+    assert torch.equal(model(IDS).selection, model(IDS).selection)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_any_encoder_in_either_place(encoder):
+    for fields in ({"encoder": encoder}, {"selector_encoder": encoder}):
+        outputs = build("budget", **fields)(IDS)
+        assert bool(outputs.logits.isfinite().all()) and int(outputs.gates.sum()) > 0
+
+
+def test_the_selector_has_weights_of_its_own():
+    names = {name for name, _ in build().named_parameters()}
+    assert {"selector.encoder.forward_lstm.weight_ih_l0", "encoder.forward_lstm.weight_ih_l0"} <= names
+    shared, apart = build(), build("apart")
+    assert shared.embeddings.weight.shape == (30, 8) and apart.embeddings.weight.shape == (30, 16)
+    for part, same in ((slice(0, 8), "logits"), (slice(8, 16), "selection")):
+        changed = build("apart")
+        with torch.no_grad():
+            changed.embeddings.weight[4:, part] *= -1
+        own, other = apart(IDS), changed(IDS)
+        assert torch.equal(own.selection, other.selection) == (same == "selection")
+        assert not torch.equal(own.logits, other.logits)
+
+
+def test_which_tokens_are_selected():
+    """The rule, on values that are given."""
+    values = torch.tensor([[0.0, 0.6, 0.2, 0.9, 0.55, 0.51, 0.0]])
+    inside = torch.tensor([[False] + [True] * 5 + [False]])
+
+    def chosen(**fields):
+        return build(**fields).harden(values, inside)[0].nonzero().flatten().tolist()
+
+    assert chosen() == [1, 3, 4, 5]
+    assert chosen(threshold=0.6) == [3]
+    assert chosen(kind="hardkuma") == [1, 2, 3, 4, 5]
+    assert chosen(budget=0.4) == [1, 3]
+    assert chosen(contiguous=True) == [1, 2, 3, 4]
+    assert chosen(contiguous=True, budget=0.4) == [3, 4]
+    assert chosen(budget=1.0) == [1, 3, 4, 5]
+    assert chosen(threshold=0.95) == chosen(threshold=0.95, contiguous=True, budget=0.4) == []
+
+
+def test_nothing_and_everything_selected():
+    model = build("bernoulli", threshold=0.0)
+    assert torch.equal(model(IDS).gates.bool(), INSIDE)
+    with torch.no_grad():
+        model.selector.score.bias.fill_(-1e4)
+    nothing = model(IDS)
+    assert not nothing.gates.any()
+    for row in nothing.logits:
+        torch.testing.assert_close(row, model.decoder.context.bias)
+
+
+@pytest.mark.parametrize("kind", ["budget", "transition", "apart", "pretrained"])
+def test_a_budget_is_kept(kind):
+    """In training by the sum of gates, at test time by the number of tokens; of hardkuma only then."""
+    model, ids = build(kind), texts(20, 11, 3, 1, seed=4)
+    inside = model.attendable(ids)
+    most = budget_tokens(inside, model.config.budget)
+    selected = model(ids).gates.bool()
+    assert (selected.sum(1) <= most).all()
+    if kind == "transition":
+        places = [row.nonzero().flatten().tolist() for row in selected]
+        assert all(row == list(range(row[0], row[0] + int(n))) for row, n in zip(places, most, strict=True) if row)
+    if kind != "apart":
+        assert (model.train()(ids).gates.sum(1) <= most + 1e-5).all()
+
+
+def test_without_transition_a_budget_selects_the_best_there_is():
+    """The limit of its gates at a temperature of nearly 0 is what is selected: the largest scores above it."""
+    model, ids = build("budget", test_temperature=1e-9), texts(20, 11, seed=5)
+    outputs = model(ids)
+    torch.testing.assert_close(outputs.selection, outputs.gates, atol=1e-5, rtol=0)
+    scores = outputs.selection_scores.squeeze(-1).masked_fill(~model.attendable(ids), -torch.inf)
+    for row, most in enumerate(budget_tokens(model.attendable(ids), 0.4).tolist()):
+        chosen = {place for place in scores[row].topk(most).indices.tolist() if scores[row, place] > 0}
+        assert set(outputs.gates[row].nonzero().flatten().tolist()) == chosen
+
+
+def test_deleted_tokens_leave_no_place():
+    """The logits are those of the text without them."""
+    model = build("deleted")
+    outputs = model(IDS)
+    embedded = model.embed(IDS)
+    for row in range(len(IDS)):
+        stays = outputs.gates[row].bool() | ((IDS[row] != 0) & ~INSIDE[row])
+        short = embedded._replace(
+            vectors=embedded.vectors[row : row + 1, stays],
+            present=torch.ones(1, int(stays.sum()), dtype=torch.bool),
+            inside=INSIDE[row : row + 1, stays],
+        )
+        torch.testing.assert_close(model.read(short, short.inside.float())[0], outputs.logits[row], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sampler": "gumbel"}, "sampler='gumbel' is not known; choose one of bernoulli, hardkuma, budget"),
+        ({"sampler": "budget"}, "sampler='budget' needs a budget, the share of its tokens"),
+        ({"budget": 1.2}, "budget=1.2 is a share of a text's tokens: above 0, at most 1"),
+        ({"budget": 0.0}, "budget=0.0 is a share"),
+        ({"budget": float("nan")}, "budget=nan is a share"),
+        ({"sampler": "budget", "budget": 0.2, "transition": -1.0}, "transition=-1.0 must be a finite number from 0 on"),
+        ({"sampler": "budget", "budget": 0.2, "temperature": 0.0}, "temperature=0.0 must be a finite number above 0"),
+        ({"transition": 0.1}, "transition=0.1 is of sampler='budget', not 'bernoulli': leave it out"),
+        ({"sampler": "hardkuma", "test_temperature": 0.1}, "test_temperature=0.1 is of sampler='budget'"),
+        ({"sampler": "hardkuma", "reads": "deleted"}, "reads='deleted' with sampler='hardkuma', whose gates are fractions"),
+        ({"threshold": 1.0}, "threshold=1.0 must be from 0 on and below 1"),
+        ({"pooling": "sum"}, "pooling='sum' is not known; choose one of average, max, attention"),
+        ({"hierarchy": "sentence"}, "a selector is over the tokens of single texts"),
+        ({"query": "text"}, "query='text': a selector is over the tokens of single texts"),
+        ({"selector_encoder": "pretrained"}, "stands in both places"),
+        ({"selector_encoder": "gru"}, "selector_encoder='gru' is not known"),
+        (
+            {"selector_encoder": "bilstm", "encoder": "lstm", "hidden_size": 7},
+            "selector_encoder='bilstm' has two directions",
+        ),
+    ],
+)
+def test_configurations_that_mean_nothing(fields, message):
+    with pytest.raises(StrictDataclassClassValidationError) as refusal:
+        RationaleClassifierConfig(**{**SIZES, **fields})
+    assert message in str(refusal.value.__cause__ or refusal.value)
+
+
+def test_padding_on_the_left_is_refused():
+    with pytest.raises(ValueError, match="padding must be on the right"):
+        build()(IDS, attention_mask=(IDS != 0).flip(1))
+    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
+        build()()

@@ -1,0 +1,265 @@
+"""Samplers of rationales against closed forms, numerical integrals, draws, and every selection there is."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, optimize, special
+
+from attnfaith.models import rationale_samplers as samplers
+from attnfaith.models.sequence_budget import averages, best_selections
+
+
+SHAPES = [(0.3, 0.4), (0.5, 3.0), (1.0, 1.0), (2.0, 0.7), (4.0, 5.0)]
+
+
+def whole(*shape):
+    return torch.ones(shape, dtype=torch.bool)
+
+
+def shapes():
+    a, b = torch.tensor(SHAPES, dtype=torch.float64).unbind(-1)
+    return a.unsqueeze(0), b.unsqueeze(0)
+
+
+# ------------------------------------------------------------------------------------------------ bernoulli
+
+
+def test_bernoulli_draws_and_probabilities():
+    torch.manual_seed(0)
+    scores = torch.tensor([[-1.5, 0.0, 2.0, 5.0]], dtype=torch.float64).expand(40_000, -1)
+    mask = torch.tensor([[True, True, True, False]]).expand_as(scores)
+    gates = samplers.bernoulli_sample(scores, mask)
+    assert set(gates.unique().tolist()) == {0.0, 1.0} and not gates[:, 3].any()
+    torch.testing.assert_close(gates.mean(0)[:3], scores[0, :3].sigmoid(), atol=0.01, rtol=0)
+    every = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)), dtype=torch.float64)
+    every = torch.cat([every, torch.zeros(8, 1)], 1)
+    logs = samplers.bernoulli_log_prob(scores[:8], every, mask[:8])
+    assert logs.max() <= 0 and float(logs.exp().sum()) == pytest.approx(1)
+    p = scores[0, :3].sigmoid()
+    assert float(logs[0].exp()) == pytest.approx(float((1 - p).prod()))
+
+
+def test_the_score_function_has_the_gradient_of_the_expectation():
+    """sum_z p(z) cost(z) grad log p(z) is the gradient of sum_z p(z) cost(z)."""
+    scores = torch.tensor([[0.3, -0.8, 1.1]], dtype=torch.float64, requires_grad=True)
+    every = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)), dtype=torch.float64)
+    costs = torch.arange(8, dtype=torch.float64).sin()
+    logs = samplers.bernoulli_log_prob(scores.expand(8, -1), every, whole(8, 3))
+    (slope,) = torch.autograd.grad((logs.exp().detach() * costs * logs).sum(), scores, retain_graph=True)
+    (exact,) = torch.autograd.grad((logs.exp() * costs).sum(), scores)
+    torch.testing.assert_close(slope, exact)
+
+
+# ------------------------------------------------------------------------------------------------ hardkuma
+
+
+def density(value, a, b):
+    return a * b * value ** (a - 1) * (1 - value**a) ** (b - 1)
+
+
+def test_kuma_against_integrals():
+    a, b = shapes()
+    for value in (0.05, 0.4, 1 / 12, 11 / 12):
+        expected = [integrate.quad(density, 0, value, args=pair)[0] for pair in SHAPES]
+        np.testing.assert_allclose(samplers.kuma_cdf(value, a, b)[0], expected, atol=1e-6)
+    expected = [pair[1] * special.beta(1 + 1 / pair[0], pair[1]) for pair in SHAPES]
+    np.testing.assert_allclose(samplers.kuma_mean(a, b)[0], expected, rtol=1e-12)
+    integrals = [integrate.quad(lambda value, pair=pair: value * density(value, *pair), 0, 1)[0] for pair in SHAPES]
+    np.testing.assert_allclose(expected, integrals, atol=1e-5)
+
+
+def test_kuma_samples_are_quantiles():
+    a, b = shapes()
+    for share in (0.001, 0.2, 0.5, 0.999):
+        values = samplers.kuma_sample(a, b, torch.full_like(a, share))
+        torch.testing.assert_close(samplers.kuma_cdf(values, a, b), torch.full_like(a, share), atol=1e-9, rtol=0)
+
+
+def test_hardkuma_against_draws():
+    """Shares of zeros and ones, the number selected and the number of changes, of 200,000 texts."""
+    torch.manual_seed(1)
+    a, b = (values.expand(200_000, -1) for values in shapes())
+    mask = whole(*a.shape)
+    gates = samplers.hardkuma_sample(a, b, mask)
+    assert bool(((gates >= 0) & (gates <= 1)).all())
+    # uniform numbers are drawn from the inner 99.8 %, as the authors draw them
+    torch.testing.assert_close((gates == 0).double().mean(0), samplers.hardkuma_zero(a, b)[0], atol=4e-3, rtol=0)
+    torch.testing.assert_close((gates == 1).double().mean(0), samplers.hardkuma_one(a, b)[0], atol=4e-3, rtol=0)
+    selected = (gates > 0).double()
+    share, changes = samplers.expected_share(a, b, mask)[0], samplers.expected_changes(a, b, mask)[0]
+    assert float(selected.mean()) == pytest.approx(float(share), abs=2e-3)
+    assert float((selected[:, 1:] != selected[:, :-1]).sum(1).double().mean() / 5) == pytest.approx(float(changes), abs=2e-3)
+
+
+def test_hardkuma_at_test_time():
+    """The likeliest of 0, 1 and all between; then the mean of what was not stretched."""
+    a = torch.tensor([[0.1, 5.0, 1.0, 3.0]], dtype=torch.float64)
+    b = torch.tensor([[5.0, 0.1, 1.0, 3.0]], dtype=torch.float64)
+    value = samplers.hardkuma_value(a, b, whole(1, 4))[0]
+    mean = 3 * special.beta(1 + 1 / 3, 3)
+    np.testing.assert_allclose(value, [0, 1, 0.5, mean], rtol=1e-12)
+    assert not samplers.hardkuma_value(a, b, ~whole(1, 4)).any()
+
+
+def test_hardkuma_gradients():
+    torch.manual_seed(2)
+    scores = torch.randn(2, 5, 2, dtype=torch.float64, requires_grad=True)
+    uniform, mask = torch.rand(2, 5, dtype=torch.float64), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+
+    def gates(scores):
+        return samplers.kuma_sample(*samplers.kuma_shape(scores), uniform)
+
+    assert torch.autograd.gradcheck(gates, scores)
+    for expected in (samplers.expected_share, samplers.expected_changes):
+        assert torch.autograd.gradcheck(lambda scores, of=expected: of(*samplers.kuma_shape(scores), mask), scores)
+
+
+def test_hardkuma_stays_finite_at_the_ends():
+    scores = torch.tensor([[[-1e4, -1e4], [1e4, 1e4], [-1e4, 1e4], [1e4, -1e4], [0.0, 0.0]]], requires_grad=True)
+    a, b = samplers.kuma_shape(scores)
+    mask = whole(1, 5)
+    for made in (
+        samplers.hardkuma_sample(a, b, mask),
+        samplers.expected_share(a, b, mask),
+        samplers.hardkuma_value(a, b, mask),
+    ):
+        assert bool(made.isfinite().all())
+        (slope,) = torch.autograd.grad(made.sum(), scores, retain_graph=True)
+        assert bool(slope.isfinite().all())
+
+
+# ------------------------------------------------------------------------------------------------ budget
+
+
+def every_selection(length, count):
+    rows = np.array(list(itertools.product((0.0, 1.0), repeat=length)))
+    return rows[rows.sum(1) <= count]
+
+
+def best_average(scores, count, transition):
+    """z of the quadratic programme over weights of all selections, by another solver."""
+    rows = every_selection(len(scores), count)
+    gains = rows @ scores + transition * (rows[:, 1:] * rows[:, :-1]).sum(1)
+    solved = optimize.minimize(
+        lambda weights: 0.5 * np.sum((weights @ rows) ** 2) - gains @ weights,
+        np.full(len(rows), 1 / len(rows)),
+        jac=lambda weights: rows @ (weights @ rows) - gains,
+        bounds=[(0, 1)] * len(rows),
+        constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1, "jac": lambda weights: np.ones(len(rows))},
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
+    assert solved.status in (0, 8)  # 8: no step makes it better to the last digit
+    return solved.x @ rows
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 6])
+@pytest.mark.parametrize("transition", [0.0, 0.05, 0.6, 3.0])
+def test_budget_against_all_selections(length, transition):
+    random = np.random.default_rng(length)
+    for count in range(1, length + 1):
+        scores = random.normal(0.3, 1, length)
+        made = samplers.budget(torch.tensor(scores)[None], whole(1, length), torch.tensor([count]), transition)[0].numpy()
+        np.testing.assert_allclose(made, best_average(scores, count, transition), atol=1e-4)
+        assert made.sum() <= count + 1e-12
+
+
+@pytest.mark.parametrize("transition", [0.02, 0.4, 2.0])
+def test_no_selection_is_better_than_the_solution(transition):
+    """Of 10 tokens: the condition that makes it the largest, over all selections; texts of several lengths at once."""
+    torch.manual_seed(3)
+    lengths, counts = (10, 7, 1, 0), torch.tensor([3, 7, 1, 0])
+    scores = torch.randn(4, 10, dtype=torch.float64)
+    mask = torch.arange(10) < torch.tensor(lengths)[:, None]
+    solutions = averages(scores.masked_fill(~mask, 0.0), mask, counts, transition)
+    for row, (solution, length, count) in enumerate(zip(solutions, lengths, counts.tolist(), strict=True)):
+        values = solution.values.numpy()
+        assert not values[length:].any() and (values >= 0).all() and values.sum() <= count + 1e-9
+        rows = np.pad(every_selection(length, count), ((0, 0), (0, 10 - length))) if length else np.zeros((1, 10))
+        worth = rows @ (scores[row].numpy() - values) + transition * (rows[:, 1:] * rows[:, :-1]).sum(1)
+        own = float(solution.weights @ (solution.gains - solution.rows @ solution.values))
+        assert worth.max() <= own + 1e-8 and float(solution.weights.sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("transition", [0.0, 0.7, -0.4])
+def test_the_search_against_all_selections(transition):
+    random = np.random.default_rng(0)
+    for length, count in ((1, 1), (3, 2), (6, 2), (6, 6), (8, 3)):
+        scores = random.normal(size=(5, length))
+        chosen = best_selections(torch.tensor(scores), torch.full((5,), count), transition).numpy().astype(float)
+        rows = every_selection(length, count)
+        best = (rows @ scores.T + transition * (rows[:, 1:] * rows[:, :-1]).sum(1)[:, None]).max(0)
+        own = (chosen * scores).sum(1) + transition * (chosen[:, 1:] * chosen[:, :-1]).sum(1)
+        assert chosen.sum(1).max() <= count
+        np.testing.assert_allclose(own, best, atol=1e-12)
+
+
+def test_budget_sums_are_exact():
+    torch.manual_seed(4)
+    scores, mask = 50 * torch.randn(200, 60), torch.arange(60) < torch.randint(1, 61, (200, 1))
+    count = samplers.budget_tokens(mask, 0.2)
+    gates = samplers.budget(scores, mask, count)
+    free = (scores.double().clamp(0, 1) * mask).sum(1)
+    torch.testing.assert_close(gates.sum(1), torch.minimum(free, count.double()), atol=1e-12, rtol=0)
+    assert bool(((gates >= 0) & (gates <= 1)).all()) and not gates[~mask].any()
+    fitting = free <= count
+    assert 0 < int(fitting.sum()) < 200
+    torch.testing.assert_close(gates[fitting], (scores.double().clamp(0, 1) * mask)[fitting], atol=0, rtol=0)
+
+
+def test_a_transition_of_nearly_nothing_changes_nearly_nothing():
+    """Two solvers, one answer."""
+    torch.manual_seed(5)
+    scores, count = torch.randn(6, 12, dtype=torch.float64), torch.tensor([1, 2, 3, 4, 6, 12])
+    plain, solved = (samplers.budget(scores, whole(6, 12), count, transition) for transition in (0.0, 1e-12))
+    torch.testing.assert_close(plain, solved, atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("transition", [0.0, 0.3])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_budget_gradients(transition, count):
+    torch.manual_seed(count)
+    scores = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True] * 7, [False] + [True] * 4 + [False] * 2, [True] + [False] * 6])
+    counts = torch.minimum(torch.tensor([count] * 3), mask.sum(1))
+    assert torch.autograd.gradcheck(lambda scores: samplers.budget(scores, mask, counts, transition), scores, eps=1e-7)
+
+
+def test_a_budget_is_a_number_of_tokens():
+    mask = torch.arange(30) < torch.tensor([[0], [1], [4], [10], [30]])
+    assert samplers.budget_tokens(mask, 0.1).tolist() == [0, 1, 1, 1, 3]
+    assert samplers.budget_tokens(mask, 0.25).tolist() == [0, 1, 1, 2, 8]
+    assert samplers.budget_tokens(mask, 1.0).tolist() == [0, 1, 4, 10, 30]
+    python = [max(1, round(0.15 * length)) for length in range(1, 31)]
+    assert [int(samplers.budget_tokens(whole(1, length), 0.15)) for length in range(1, 31)] == python
+
+
+def test_scores_that_are_not_finite_are_refused():
+    with pytest.raises(ValueError, match="scores are not finite: the training diverged"):
+        samplers.budget(torch.tensor([[0.0, torch.nan]]), whole(1, 2), torch.tensor([1]), 0.1)
+
+
+# ------------------------------------------------------------------------------------------------ at test time
+
+
+def test_the_largest_are_selected():
+    values = torch.tensor([[0.2, 0.9, 0.9, 0.0, 0.5]])
+    mask = torch.tensor([[True, True, True, True, False]])
+    for count, chosen in ((0, []), (1, [1]), (2, [1, 2]), (3, [0, 1, 2]), (5, [0, 1, 2, 3])):
+        assert samplers.hardened(values, mask, torch.tensor([count]))[0].nonzero().flatten().tolist() == chosen
+
+
+def test_the_best_window_is_selected():
+    torch.manual_seed(6)
+    values = torch.rand(50, 9)
+    first, length = torch.randint(0, 3, (50, 1)), torch.randint(1, 7, (50, 1))
+    mask = (torch.arange(9) >= first) & (torch.arange(9) < first + length)
+    for count in range(0, 7):
+        made = samplers.hardened(values, mask, torch.full((50,), count), contiguous=True)
+        for row in range(50):
+            number = min(count, int(length[row]))
+            starts = range(int(first[row]), int(first[row] + length[row]) - number + 1)
+            best = max(starts, key=lambda start, row=row, number=number: float(values[row, start : start + number].sum()))
+            assert made[row].nonzero().flatten().tolist() == list(range(best, best + number))

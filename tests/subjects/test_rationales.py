@@ -1,0 +1,196 @@
+"""Classifiers that read a selection, as subjects: attention is what is selected, and another selection can be read."""
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from attnfaith import record
+from attnfaith.data.tokenization import build_tokenizer
+from attnfaith.measurement import MeasurementError, measure
+from attnfaith.subjects import Batch, Rationales, SubjectError, subject_of, whole_logits
+from tests.small_rationales import KINDS, rationale_model
+
+
+LENGTHS = (9, 4, 1, 0, 7)
+
+
+@pytest.fixture(params=KINDS)
+def opened(request, tiny_rows):
+    """A subject and a batch of it."""
+    subject = subject_of(rationale_model(request.param, num_labels=3))
+    return subject, subject.collate(tiny_rows(LENGTHS))
+
+
+def test_its_attention_is_its_selection(opened):
+    subject, batch = opened
+    model, inside = subject.model, subject.attendable(batch)
+    assert isinstance(subject, Rationales) and inside.sum(1).tolist() == list(LENGTHS)
+    outputs = model(batch["input_ids"], batch["attention_mask"])
+    selection, selected, attention = subject.selection(batch), subject.selected(batch), subject.attention(batch)
+    assert selection.dtype == torch.float64 and selected.dtype == torch.bool
+    assert torch.equal(selection, outputs.selection.double()) and torch.equal(selected, outputs.gates.bool())
+    assert bool(((selection >= 0) & (selection <= 1)).all()) and not (selected & ~inside).any()
+    torch.testing.assert_close(attention.sum(1), (inside.sum(1) > 0).to(attention.dtype))
+    for row in range(len(LENGTHS)):
+        if selection[row].any():
+            torch.testing.assert_close(attention[row].double(), selection[row] / selection[row].sum())
+    torch.testing.assert_close(whole_logits(subject, batch), outputs.logits)
+
+
+def test_other_selections_are_read(opened):
+    """Its own gives its prediction, none of the tokens the bias, and its complement something else."""
+    subject, batch = opened
+    selected, inside = subject.selected(batch), subject.attendable(batch)
+    whole = subject.predict(batch)
+    torch.testing.assert_close(subject.read_selected(batch, selected), whole, atol=0, rtol=0)
+    several = torch.stack([selected, inside & ~selected, torch.zeros_like(inside), inside], 1)
+    logits = subject.read_selected(batch, several)
+    assert logits.shape == (5, 4, 3)
+    for number in range(4):
+        torch.testing.assert_close(logits[:, number], subject.read_selected(batch, several[:, number]), atol=1e-6, rtol=1e-5)
+    assert (logits[:3, 1] - whole[:3]).abs().amax() > 1e-4
+    assert subject.read_selected(batch, several[:, :0]).shape == (5, 0, 3)
+
+
+def test_its_own_attention_gives_its_own_prediction(opened):
+    subject, batch = opened
+    attention, whole = subject.attention(batch), subject.predict(batch)
+    torch.testing.assert_close(subject.intervene(batch, attention), whole, atol=1e-6, rtol=1e-5)
+    many = attention[:, None].expand(-1, 3, -1)
+    torch.testing.assert_close(subject.intervene(batch, many)[:, 1], whole, atol=1e-6, rtol=1e-5)
+
+
+def test_under_another_attention_as_many_tokens_are_read(opened):
+    subject, batch = opened
+    inside, count = subject.attendable(batch), subject.selected(batch).sum(1)
+    torch.manual_seed(0)
+    weights = torch.rand(inside.shape) * inside
+    weights = weights / weights.sum(1, keepdim=True).clamp(min=1e-9)
+    if subject.config.contiguous:
+        sums = [
+            [float(row[at : at + n].sum()) for at in range(1, 2 + length - n)]
+            for row, n, length in zip(weights, count, LENGTHS, strict=True)
+        ]
+        chosen = torch.zeros_like(inside)
+        for row, (of_row, n) in enumerate(zip(sums, count.tolist(), strict=True)):
+            start = 1 + int(np.argmax(of_row)) if of_row else 0
+            chosen[row, start : start + n] = n > 0
+    else:
+        chosen = torch.zeros_like(inside)
+        for row, n in enumerate(count.tolist()):
+            chosen[row, weights[row].topk(n).indices] = True
+    torch.testing.assert_close(subject.intervene(batch, weights), subject.read_selected(batch, chosen), atol=1e-6, rtol=1e-5)
+    none = subject.intervene(batch, torch.zeros_like(weights))
+    torch.testing.assert_close(none, subject.read_selected(batch, torch.zeros_like(inside)), atol=1e-6, rtol=1e-5)
+
+
+def test_the_slope_in_attention_is_that_of_what_is_read(opened):
+    subject, batch = opened
+    selected, count = subject.selected(batch), subject.selected(batch).sum(1, keepdim=True)
+    attention = subject.attention(batch).clone().requires_grad_()
+    gates = selected.float().requires_grad_()
+    (slope,) = torch.autograd.grad(subject.intervene(batch, attention)[:, 0].sum(), attention)
+    (of_gates,) = torch.autograd.grad(subject.read_selected(batch, gates)[:, 0].sum(), gates)
+    torch.testing.assert_close(slope, count * of_gates)
+    assert slope.abs().max() > 0
+
+
+def test_embeddings_are_read(opened):
+    """Held, what is selected is that of the text; not held, the selector reads them too."""
+    subject, batch = opened
+    whole, embedded = subject.predict(batch), subject.embed(batch).detach().requires_grad_()
+    for hold in (False, True):
+        logits = subject.predict(batch, embedded, hold=hold)
+        torch.testing.assert_close(logits, whole)
+        (slope,) = torch.autograd.grad(logits.sum(), embedded)
+        assert not slope[~(subject.selected(batch) | ~subject.attendable(batch))].any()
+    others = torch.randn_like(embedded)
+    held, free = (subject.predict(batch, others, hold=hold) for hold in (True, False))
+    given = subject.model.embed(attention_mask=batch["attention_mask"], inputs_embeds=others)
+    torch.testing.assert_close(held, subject.model.read(given, subject.selected(batch)))
+    torch.testing.assert_close(free, subject.model.read(given, subject.model.select(given).selected))
+
+
+def test_nothing_selected_is_uniform_attention(tiny_rows):
+    subject = subject_of(rationale_model("budget"))
+    with torch.no_grad():
+        subject.model.selector.score.bias.fill_(-100)
+    batch = subject.collate(tiny_rows((4, 0)))
+    assert not subject.selected(batch).any() and not subject.selection(batch).any()
+    torch.testing.assert_close(subject.attention(batch)[0, 1:5], torch.full((4,), 0.25))
+    assert not subject.attention(batch)[1].any()
+    bias = subject.model.decoder.context.bias.detach()
+    torch.testing.assert_close(subject.predict(batch), bias.expand(2, -1))
+    torch.testing.assert_close(subject.intervene(batch, subject.attention(batch)), bias.expand(2, -1))
+
+
+def test_what_was_kept_is_not_anothers(tiny_rows):
+    one, other = (subject_of(rationale_model("bernoulli", seed=seed)) for seed in (0, 1))
+    batch = one.collate(tiny_rows(LENGTHS))
+    one.attention(batch)
+    assert not torch.equal(other.selection(Batch.of(batch, other)), one.selection(batch))
+
+
+def test_in_a_record(tiny_rows, tmp_path):
+    """Every value is that of the subject; the identity says how tokens are selected."""
+    model, rows = rationale_model("transition", num_labels=2), tiny_rows(LENGTHS)
+    cell = record.Identity(dataset="tiny", texts="0" * 12, split="test", seed=3)
+    path = measure(model, Dataset.from_list(rows), cell, ["gradient", "permutation"], tmp_path / "r.parquet", progress=False)
+    table = record.load(path)
+    subject = subject_of(model)
+    batch = subject.collate(rows)
+    for name in ("selection", "selected"):
+        expected = record.ragged(getattr(subject, name)(batch), subject.attendable(batch))
+        for one, other in zip(record.rows(table, name), expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-7)
+    assert table.schema.field("selection").type.value_type == "double"
+    identity = record.from_row(table.slice(0, 1).to_pylist()[0])
+    assert identity.attention_kind == "selection" and identity.model == "rationale_classifier"
+    stated = (
+        identity.selection_kind,
+        identity.selection_budget,
+        identity.selection_transition,
+        identity.selection_contiguous,
+    )
+    assert stated == ("budget", 0.4, 0.3, True)
+    heading = identity.heading
+    assert heading["projection"] == "budget(0.4)"
+    assert heading["alignment"] == "selector(transition 0.3, temperature 0.1, contiguous)"
+
+
+def test_texts_are_encoded():
+    texts = ["the old ship sank", "ship", ""]
+    tokenizer = build_tokenizer(texts, preprocessing="default")
+    subject = Rationales(rationale_model(vocab_size=len(tokenizer)), tokenizer)
+    batch = subject.encode(texts)
+    assert subject.attendable(batch).sum(1).tolist() == [4, 1, 0] and bool(subject.predict(batch).isfinite().all())
+    with pytest.raises(SubjectError, match="these are pairs, and the model reads single texts"):
+        subject.encode([("a", "b")])
+    with pytest.raises(SubjectError, match=r"texts need the model's tokenizer: Rationales\(model, tokenizer\)"):
+        Rationales(subject.model).encode(texts)
+
+
+def test_what_it_cannot(tiny_rows, tmp_path):
+    model, cell = rationale_model(), record.Identity(dataset="tiny", texts="0" * 12, split="test", seed=3)
+    with pytest.raises(SubjectError, match="level='word' is of hierarchical models; this one selects tokens"):
+        subject_of(model, "word")
+    dataset = Dataset.from_list(tiny_rows([3]))
+    with pytest.raises(MeasurementError, match="'lrp' needs .* this subject .classifiers that read a selection. lacks"):
+        measure(model, dataset, cell, ["lrp"], tmp_path / "r.parquet", progress=False)
+    pairs = Dataset.from_list(tiny_rows([3], pair=True))
+    with pytest.raises(MeasurementError, match="the model selects tokens of single texts"):
+        measure(model, pairs, cell, [], tmp_path / "r.parquet", progress=False)
+    with torch.no_grad():
+        model.selector.score.bias.fill_(torch.nan)
+    with pytest.raises(MeasurementError, match="weight 'selector.score.bias' holds NaN"):
+        measure(model, dataset, cell, [], tmp_path / "r.parquet", progress=False)
+
+
+def test_other_options_are_other_models():
+    """Same weights, another digest."""
+    digests = set()
+    for fields in ({}, {"budget": 0.5}, {"contiguous": True}, {"threshold": 0.4}, {"pooling": "max"}, {"reads": "deleted"}):
+        digests.add(Rationales(rationale_model("bernoulli", **fields)).digest())
+    assert len(digests) == 6
+    assert Rationales(rationale_model("bernoulli")).digest() in digests
