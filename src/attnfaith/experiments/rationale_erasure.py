@@ -108,14 +108,22 @@ def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, 
 
 def rationales(values: list[np.ndarray], shares: Sequence[float], random: np.random.Generator) -> np.ndarray:
     """Which tokens (M,S,T) bool each measure's rationale of each share holds; values: one array (T,) per measure."""
+    return ranks(values, random)[:, None] < np.array([size_of(share, len(values[0])) for share in shares])[None, :, None]
+
+
+def size_of(share: float, length: int) -> int:
+    """How many of so many tokens a share holds: rounded up, at least one."""
+    return max(1, math.ceil(share * length - 1e-9))  # 0.07 x 100 is above 7 in floats
+
+
+def ranks(values: list[np.ndarray], random: np.random.Generator) -> np.ndarray:
+    """The rank (M,T) of each token by each measure, 0 the highest score; of equal scores one random order for all measures."""
     length = len(values[0])
     tie_breaker = random.permutation(length)
-    # 0.07 x 100 is above 7 in floats
-    sizes = np.array([max(1, math.ceil(share * length - 1e-9)) for share in shares])
-    ranks = np.empty((len(values), length), np.int64)
-    for rank, row in zip(ranks, values, strict=True):
+    made = np.empty((len(values), length), np.int64)
+    for rank, row in zip(made, values, strict=True):
         rank[np.lexsort((tie_breaker, -np.asarray(row, np.float64)))] = np.arange(length)
-    return ranks[:, None] < sizes[None, :, None]
+    return made
 
 
 def _parts(kept: np.ndarray) -> np.ndarray:
