@@ -209,7 +209,7 @@ SHORT = {"epochs": 25, "batch_size": 16, "warmup_steps": 200, "learning_rate": 0
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def trained_gates(tmp_path_factory):
     """A model that one word decides, texts, and gates trained on them."""
     model, rows = decided_by_one_word()
     path = tmp_path_factory.mktemp("gates") / "gates.safetensors"
@@ -221,8 +221,8 @@ def found(tmp_path_factory):
     return subject, rows, path
 
 
-def test_it_finds_the_word_that_decides(found):
-    subject, rows, path = found
+def test_it_finds_the_word_that_decides(trained_gates):
+    subject, rows, path = trained_gates
     batch = subject.collate(rows.select(range(200, 240)).to_list())
     made = diffmask.measure(subject, batch, gates=str(path))
     scores = np.stack(made["importance_diffmask"])
@@ -234,8 +234,8 @@ def test_it_finds_the_word_that_decides(found):
         np.testing.assert_allclose(layers[-1], one)
 
 
-def test_the_log_shows_constraint_and_multiplier(found):
-    log = list(csv.DictReader(io.StringIO(found[2].with_suffix(".csv").read_text())))
+def test_the_log_shows_constraint_and_multiplier(trained_gates):
+    log = list(csv.DictReader(io.StringIO(trained_gates[2].with_suffix(".csv").read_text())))
     assert list(log[0]) == list(LOG) and len(log) == 2 * SHORT["epochs"]
     multipliers = np.array([float(row["multiplier"]) for row in log])
     assert (multipliers >= 0).all() and (multipliers <= 200).all() and len(set(multipliers)) > 10
@@ -303,8 +303,8 @@ def test_a_training_that_diverges_is_refused(monkeypatch):
 # ------------------------------------------------------------------------------------------------ the file
 
 
-def test_the_file_holds_tensors_and_json_and_nothing_else(found):
-    subject, _, path = found
+def test_the_file_holds_tensors_and_json_and_nothing_else(trained_gates):
+    subject, _, path = trained_gates
     about = about_gates(path)
     assert about["model"] == subject.digest() and about["settings"]["margin"] == 0.5 and about["texts"] == [200, 40]
     size = int.from_bytes(path.read_bytes()[:8], "little")
@@ -325,10 +325,10 @@ def test_files_that_hold_no_gates_are_refused(content, tmp_path):
         about_gates(path)
 
 
-def test_foreign_and_broken_files_are_refused(found, tiny_model, tmp_path):
+def test_foreign_and_broken_files_are_refused(trained_gates, tiny_model, tmp_path):
     from safetensors.torch import save_file
 
-    subject, _, path = found
+    subject, _, path = trained_gates
     save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors", {"format": "pt"})
     with pytest.raises(FileError, match="holds no gates"):
         load_gates(tmp_path / "other.safetensors", torch.device("cpu"))

@@ -101,7 +101,9 @@ def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, 
     check_model(subject, None, absent=absent)
     given, inside = scores(subject, batch), subject.attendable(batch)
     selects = "selection" in subject.capabilities
-    own = [row[mask].cpu().numpy() for row, mask in zip(subject.selected(batch), inside, strict=True)] if selects else None
+    own = None
+    if selects:
+        own = [row[mask].cpu().numpy() for row, mask in zip(subject.selected(batch), inside, strict=True)]
     sizes = (OWN, *shares) if selects else tuple(shares)
     chosen = []
     for row, name in enumerate(batch["instance_id"]):

@@ -29,7 +29,7 @@ class Pooled:
     """
 
     kind = "attention classifiers of this package"
-    can = frozenset(CAPABILITIES) - MAPS - OF_TOKENIZERS
+    can = frozenset(CAPABILITIES) - MAPS - OF_TOKENIZERS - {"selection"}
 
     def __init__(self, stages, tokenizer=None):
         self.stages, self.tokenizer = stages, tokenizer

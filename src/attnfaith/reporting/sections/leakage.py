@@ -50,11 +50,11 @@ def _sentences(cell: Cell) -> list[str]:
     row = render.rows(TABLE, cell)[0]
     if not row["n"] or np.isnan(row["p_value"]):
         return []
-    found = "they tell the label" if row["p_value"] < 0.05 else "it cannot be told whether they say anything of the label"
+    verdict = "they tell the label" if row["p_value"] < 0.05 else "it cannot be told whether they say anything of the label"
     return [
         f"From the places alone that are selected a linear classifier tells the label of {row['places_accuracy']:.1%} of "
         f"{row['n']:,} texts{render.interval_in_words(row)}, from the length alone {row['length_accuracy']:.1%}, by the "
-        f"commonest class {row['majority_accuracy']:.1%}: {found} (p = {row['p_value']:.3f})."
+        f"commonest class {row['majority_accuracy']:.1%}: {verdict} (p = {row['p_value']:.3f})."
     ]
 
 
