@@ -56,7 +56,7 @@ class Selection:
     baseline: Literal["none", "moving_average"] | None = None
     """of bernoulli: what the cost of a draw is compared with; null: none"""
     share: Share | None = None
-    """of hardkuma: the share of tokens that training aims at; null: 0.2"""
+    """of hardkuma: the share of tokens that training aims at; null: model.selector.budget, else 0.2"""
     lasso: Share | None = None
     """of hardkuma: the number of changes a token that training aims at; null: it is left free"""
     multiplier: Positive | None = None
@@ -114,6 +114,8 @@ def completed_selection(recipe) -> Selection:
     if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
         raise RecipeError(f"selection.multiplier_range={excerpt(bounds)} must be [least, greatest]")
     _check_rest(recipe, selector, said)
+    if kind == "hardkuma" and selector["budget"] is not None:
+        usual = usual | {"share": selector["budget"]}
     return replace(section, **{key: value for key, value in usual.items() if key not in given})
 
 
