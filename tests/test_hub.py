@@ -453,10 +453,10 @@ def test_a_checkpoint_of_another_model_type(run):
 
 
 def test_a_checkpoint_without_its_code(run):
-    edit_config(run, auto_map={"AutoConfig": hub.checks.AUTO_MAP["AutoConfig"]})
+    edit_config(run, auto_map={"AutoConfig": hub.checks.auto_map_of("attention_classifier")["AutoConfig"]})
     with pytest.raises(hub.HubError, match="lacks the code"):
         hub.plan(run, "alice")
-    edit_config(run, auto_map=hub.checks.AUTO_MAP)
+    edit_config(run, auto_map=hub.checks.auto_map_of("attention_classifier"))
     (run / "model" / "modeling_attention_classifier.py").unlink()
     with pytest.raises(hub.HubError, match="lacks the code"):
         hub.plan(run, "alice")

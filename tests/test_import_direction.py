@@ -23,7 +23,7 @@ LAYERS = (
     ("subjects",),
     ("importance", "experiments", "objectives", "word_states"),
     ("pretrained_word_states",),
-    ("penalised",),
+    ("penalised", "selecting"),
     ("training", "measurement"),
     ("stats",),
     ("reporting",),

@@ -30,6 +30,12 @@ def model_fields(model: recipes.Model) -> dict[str, object]:
     parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
     names = ("encoder", "hierarchy", "alignment", "score_scale", "projection", "readout")
     fields = {**{name: getattr(model, name) for name in names}, "projection_parameter": parameter}
+    if model.selector is not None:
+        said = model.selector
+        names = ("kind", "budget", "contiguous", "transition", "temperature", "test_temperature", "pooling", "reads")
+        fields |= {f"selection_{name}": said[name] for name in (*names, "encoder", "threshold")}
+        fields |= {"selection_vectors_shared": said["share_embeddings"], "attention_kind": "selection"}
+        fields |= {"alignment": "selector", "projection": said["kind"], "projection_parameter": said["budget"]}
     if model.pretrained is not None:  # its kind is read from its files, when it is trained
         fields["separate_impermissible"] = model.separate_impermissible
         fields["encoder"] = model.pretrained if model.revision is None else f"{model.pretrained}@{model.revision}"
@@ -45,6 +51,9 @@ def objective_fields(recipe: Recipe) -> dict[str, object]:
         "random_erasure": recipe.training.random_erasure,
         **asdict(recipe.penalties),
     }
+    stated = ("baseline", "sparsity", "coherence", "lasso", "two_sided")
+    fields |= {f"selection_{name}": getattr(recipe.selection, name) for name in stated}
+    fields["selection_target"] = recipe.selection.share
     if objective.kind == "adversarial":
         fields |= {f"adversary_{name}": getattr(objective, name) for name in ("weight", "divergence", "frozen")}
     return fields

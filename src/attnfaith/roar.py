@@ -151,6 +151,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 def _check(recipe: Recipe, names: Sequence[str]) -> None:
     if recipe.model.pretrained is not None:
         raise RecipeError("the run has model.pretrained: words are removed where a model of this package is trained anew")
+    if recipe.model.selector is not None:
+        raise RecipeError("the run has model.selector, which leaves words out itself: take one that reads whole texts")
     if recipe.model.hierarchy != "none":
         raise RecipeError("the run attends to sentences and words are removed: take one with model.hierarchy='none'")
     if recipe.objective.kind != "classification":

@@ -28,6 +28,7 @@ from attnfaith.objectives import (
 )
 from attnfaith.penalised import PenalisedTrainer, mask_id
 from attnfaith.pretrained_word_states import TrainedClassifier
+from attnfaith.selecting import SHARE, SelectionLosses
 from attnfaith.subjects.classifier_facts import separates
 
 
@@ -231,6 +232,17 @@ class FineTuningTrainer(AttentionTrainer):
         return Trainer.create_optimizer(self, model)
 
 
+class SelectionTrainer(SelectionLosses, AttentionTrainer):
+    """Trains a model that reads a selection on labels (`SelectionLosses`)."""
+
+
+class FineTuningSelectionTrainer(SelectionTrainer):
+    """The same over a pretrained encoder, by transformers' own optimiser, as `FineTuningTrainer`."""
+
+    def create_optimizer(self, model=None):
+        return Trainer.create_optimizer(self, model)
+
+
 class GuidedTrainer(AttentionTrainer):
     """Trains on labels under attention that is given: each instance brings weights `base_attention` [T].
 
@@ -353,6 +365,8 @@ def check_selection(
 TRAINERS = {
     "classification": AttentionTrainer,
     "fine_tuning": FineTuningTrainer,
+    "selection": SelectionTrainer,
+    "fine_tuning_selection": FineTuningSelectionTrainer,
     "guided": GuidedTrainer,
     "adversarial": AdversarialTrainer,
 }
@@ -431,7 +445,7 @@ def make_trainer(
             "model.separate_impermissible=true, and the data mark no impermissible words: take a data set that does, name "
             "the column or the words of your own data, or leave it out"
         )
-    names = ADVERSARY_SCORES if adversarial else tuple(penalties.taken)
+    names = ADVERSARY_SCORES if adversarial else (SHARE,) if "selection" in objective else tuple(penalties.taken)
     weights, hierarchy = None, getattr(model.config, "hierarchy", "none")
     if options.pop("balance_classes", True) and not adversarial:
         weights = balancing_weights(torch.tensor(train["labels"][:]), model.config.num_labels)

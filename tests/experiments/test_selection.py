@@ -40,7 +40,7 @@ def test_of_a_model_that_reads_the_whole_text(tiny_model, tiny_rows):
             for column, stays in (("kept", chosen), ("removed", ~chosen)):
                 left = [2, *np.array(row["input_ids"][1:-1], int)[stays].tolist(), 3]
                 batch = subject.collate([{**row, "input_ids": left}])
-                expected = subject.predict(batch).double().softmax(-1)[0]
+                expected = subject.predict(batch).detach().double().softmax(-1)[0]
                 np.testing.assert_allclose(made[f"selection_{column}_probs"][number][place], expected, atol=1e-6)
 
 
@@ -50,9 +50,9 @@ def test_of_a_model_that_selects(kind, tiny_rows):
     subject = subject_of(model)
     batch, scores = subject.collate(rows), scored(rows)
     made = selection.measure(subject, {**batch, "scores": scores}, shares=(0.3,))
-    own = subject.predict(batch).double().softmax(-1).numpy()
+    own = subject.predict(batch).detach().double().softmax(-1).numpy()
     selected, inside = subject.selected(batch), subject.attendable(batch)
-    complement = subject.read_selected(batch, inside & ~selected).double().softmax(-1).numpy()
+    complement = subject.read_selected(batch, inside & ~selected).detach().double().softmax(-1).numpy()
     for number, row in enumerate(rows):
         np.testing.assert_allclose(made["selection_probs"][number], own[number], atol=1e-6)
         np.testing.assert_allclose(made["complement_probs"][number], complement[number], atol=1e-6)
@@ -65,7 +65,7 @@ def test_of_a_model_that_selects(kind, tiny_rows):
         assert (made["selection_chosen"][number][2] == chosen).all()
         told = torch.zeros_like(inside[:1])
         told[0, inside[number]] = torch.from_numpy(chosen)
-        alone = subject.read_selected(batch.take(torch.tensor([number])), told).double().softmax(-1)[0]
+        alone = subject.read_selected(batch.take(torch.tensor([number])), told).detach().double().softmax(-1)[0]
         np.testing.assert_allclose(made["selection_kept_probs"][number][2], alone, atol=1e-6)
         assert made["selection_chosen"][number].shape == (4, len(row["tokens"]))
 
@@ -76,8 +76,8 @@ def test_nothing_selected_is_read_and_counted(tiny_rows):
     subject = subject_of(model)
     batch = subject.collate(rows)
     made = selection.measure(subject, batch)
-    empty = subject.read_selected(batch, torch.zeros_like(subject.attendable(batch))).double().softmax(-1)
-    whole = subject.read_selected(batch, subject.attendable(batch)).double().softmax(-1)
+    empty = subject.read_selected(batch, torch.zeros_like(subject.attendable(batch))).detach().double().softmax(-1)
+    whole = subject.read_selected(batch, subject.attendable(batch)).detach().double().softmax(-1)
     for number in range(2):
         assert not made["selection_chosen"][number][0].any()
         np.testing.assert_allclose(made["selection_probs"][number], empty[number], atol=1e-6)

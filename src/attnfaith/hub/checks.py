@@ -10,15 +10,16 @@ from huggingface_hub import get_token
 
 from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp_of
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
-from attnfaith.models.registration import CLASSIFIER, CONFIG, MODEL, MODEL_TYPE
-from attnfaith.outputs import digest_model
+from attnfaith.models.modeling_rationale_classifier import RationaleClassifierForSequenceClassification
+from attnfaith.models.registration import CLASSIFIERS, CONFIGS, MODEL_TYPE, MODELS, RATIONALE
+from attnfaith.subjects import subject_of
 
 
-AUTO_MAP = {
-    "AutoConfig": f"configuration_{MODEL_TYPE}.{CONFIG}",
-    "AutoModel": f"modeling_{MODEL_TYPE}.{MODEL}",
-    "AutoModelForSequenceClassification": f"modeling_{MODEL_TYPE}.{CLASSIFIER}",
+OURS = {
+    MODEL_TYPE: AttentionClassifierForSequenceClassification,
+    RATIONALE: RationaleClassifierForSequenceClassification,
 }
+"""The types of model that are pushed here, and their classes."""
 RECORD = "record.parquet"
 TRAINED = (
     "dataset",
@@ -74,7 +75,7 @@ def check_one_run(folder: Path, recipe: Mapping, state: Mapping, made: Mapping[P
     """
     for path, settings in made.items():
         measured = settings["recipe"]
-        sections = ("data", "model", "training", "objective") + (("measure",) if path.name == RECORD else ())
+        sections = ("data", "model", "training", "objective", "selection") + (("measure",) if path.name == RECORD else ())
         other = ["seed"] if measured.get("seed") != recipe.get("seed") else []
         for section in sections:
             one, two = (dict(tree.get(section) or {}) for tree in (measured, recipe))
@@ -100,9 +101,10 @@ def check_model(folder: Path, measured: Mapping[Path, str]) -> None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise HubError(f"{folder} holds no model: its config.json cannot be read") from error
-    if config.get("model_type") != MODEL_TYPE:
+    kind = config.get("model_type")
+    if kind not in OURS:
         raise HubError(
-            f"{folder} holds a checkpoint of model type {config.get('model_type')!r}; only {MODEL_TYPE!r} is pushed here: "
+            f"{folder} holds a checkpoint of model type {kind!r}; only {' and '.join(map(repr, OURS))} are pushed here: "
             "use that model's own push_to_hub"
         )
     if strangers := sorted(path.name for path in folder.iterdir() if path.suffix not in TRAVELS or not path.is_file()):
@@ -110,17 +112,26 @@ def check_model(folder: Path, measured: Mapping[Path, str]) -> None:
             f"{folder} holds {strangers[0]}, which no run of ours wrote there ({', '.join(sorted(TRAVELS))} only: nothing "
             "pickled is pushed): move it away"
         )
-    if config.get("auto_map") != AUTO_MAP or not all(
-        (folder / f"{v.partition('.')[0]}.py").exists() for v in AUTO_MAP.values()
+    auto_map = auto_map_of(kind)
+    if config.get("auto_map") != auto_map or not all(
+        (folder / f"{v.partition('.')[0]}.py").exists() for v in auto_map.values()
     ):
         raise HubError(f"{folder} lacks the code that loads it elsewhere (auto_map, *.py): save the model again")
     try:
-        model = AttentionClassifierForSequenceClassification.from_pretrained(folder, use_safetensors=True)
+        model = OURS[kind].from_pretrained(folder, use_safetensors=True)
     except Exception as error:  # transformers and safetensors raise many kinds
         raise HubError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
-    digest = digest_model(model)
+    digest = subject_of(model).digest()
     if other := [path for path, weights in measured.items() if weights != digest]:
         raise HubError(f"{folder} has other weights than {other[0]} was measured with: measure it again, then push")
+
+
+def auto_map_of(kind: str) -> dict[str, str]:
+    """What the configuration of a saved model of ours says of the code beside it."""
+    auto_map = {"AutoConfig": f"configuration_{kind}.{CONFIGS[kind]}"}
+    if kind in MODELS:
+        auto_map["AutoModel"] = f"modeling_{kind}.{MODELS[kind]}"
+    return auto_map | {"AutoModelForSequenceClassification": f"modeling_{kind}.{CLASSIFIERS[kind]}"}
 
 
 def refuse_secrets(repo: Repo, folders: Iterable[str | os.PathLike]) -> None:

@@ -20,12 +20,12 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import enable_progress_bars
 
+from attnfaith.hub.checks import OURS
 from attnfaith.hub.patience import OtherContent, patiently
 from attnfaith.hub.planning import records_files
 from attnfaith.hub.repo import CARD, CELLS, SPLIT, HubError, Plan, Repo, bytes_of, size
 from attnfaith.hub.tables import CHECKPOINT, ordered, table_files
 from attnfaith.metrics.registration import METRIC_NAME
-from attnfaith.models.registration import MODEL_TYPE
 
 
 def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
@@ -95,7 +95,7 @@ def _refuse_foreign(api: HfApi, repo: Repo, plan: Plan) -> None:
     marks = {"checkpoint": "config.json", "records": CELLS, "metric": f"{METRIC_NAME}.py"}
     if repo.role == "checkpoint" and "config.json" in there:
         kind = _fetch_json(api, repo, remote, "config.json").get("model_type")
-        if kind != MODEL_TYPE:
+        if kind not in OURS:
             raise HubError(
                 f"{repo.repo_id} holds a checkpoint of model type {kind!r}, which this one would replace: give another "
                 "--name"

@@ -71,7 +71,8 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
             self.text_config = AutoConfig.for_model(**self.text_config)
         if self.text_config is not None:
             self.encoder = "pretrained"
-            self.embedding_size = self.hidden_size = self.text_config.hidden_size
+            self.hidden_size = self.text_config.hidden_size
+            self.embedding_size = getattr(self.text_config, "embedding_size", self.hidden_size)
         if self.selector_encoder is None:
             self.selector_encoder = self.encoder
         if self.threshold is None and self.sampler in THRESHOLDS:

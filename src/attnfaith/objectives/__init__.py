@@ -2,6 +2,7 @@
 
 What a model is trained for is classification or an adversary's loss. Penalties add to the first what attention, or the
 states that it sums, should be like: each is a function of tensors in a file of its own, `Penalties` says how much of each.
+A model that reads a selection is told what a selection costs (`Prices`), or how much of a text it should be (`Constraint`).
 """
 
 from attnfaith.objectives.adversarial import (
@@ -18,10 +19,14 @@ from attnfaith.objectives.diversity import conicity
 from attnfaith.objectives.impermissible_mass import HEADS, impermissible_mass, log_permissible, permissible_texts
 from attnfaith.objectives.masked_language_model import drawn_words, masked_language_model
 from attnfaith.objectives.penalties import PENALTIES, Penalties
+from attnfaith.objectives.rationale_lagrangian import Constraint
+from attnfaith.objectives.rationale_reinforce import BASELINES, Prices, reinforced, selection_price
 from attnfaith.objectives.word_tying import DISTANCES, check_sizes, word_tying
 
 
 __all__ = [
+    "BASELINES",
+    "Constraint",
     "DISTANCES",
     "DIVERGENCES",
     "HEADS",
@@ -29,6 +34,7 @@ __all__ = [
     "REDUCTIONS",
     "SPARSE_BASE",
     "Penalties",
+    "Prices",
     "adversarial_loss",
     "balancing_weights",
     "check_adversary",
@@ -43,6 +49,8 @@ __all__ = [
     "masked_language_model",
     "permissible_texts",
     "reduce",
+    "reinforced",
+    "selection_price",
     "total_variation",
     "word_tying",
 ]

@@ -13,7 +13,18 @@ from attnfaith.errors import cut
 from attnfaith.recipes.library import QUICKSTART, find
 from attnfaith.recipes.model import check_model, check_models, model_config, projection_fields
 from attnfaith.recipes.overrides import apply, describe, parse_overrides, value_at
-from attnfaith.recipes.schema import SECTIONS, Data, Measure, Model, Objective, Penalties, Recipe, Report, Training
+from attnfaith.recipes.schema import (
+    SECTIONS,
+    Data,
+    Measure,
+    Model,
+    Objective,
+    Penalties,
+    Recipe,
+    Report,
+    Selection,
+    Training,
+)
 from attnfaith.recipes.sections import RecipeError, make_section, section, unknown
 from attnfaith.recipes.text import Dumper, read_text, read_value
 
@@ -27,6 +38,7 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "Report",
+    "Selection",
     "Training",
     "build",
     "check_model",

@@ -10,7 +10,7 @@ from attnfaith.recipes.schema import Model, Recipe
 from attnfaith.recipes.sections import RecipeError
 
 
-OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible")
+OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible", "selector")
 
 
 if TYPE_CHECKING:
@@ -27,18 +27,36 @@ def model_config(recipe: Recipe, pair: bool, **fields) -> "AttentionClassifierCo
 
     section = recipe.model
     fields = {**{name: value for name, value in dataclasses.asdict(section).items() if name not in OF_PRETRAINED}, **fields}
+    if section.selector is not None:
+        if pair:
+            raise RecipeError("model.selector with pairs of texts: a selection is of single texts; leave it out")
+        fields |= selector_fields(section.selector)
+        if section.selector["encoder"] == "embedding" or section.encoder == "embedding":
+            fields["hidden_size"] = section.hidden_size or fields["embedding_size"]
     fields["query"] = section.query or ("text" if pair else "learned")
     sizes = {"transformer": 128, "embedding": fields["embedding_size"]}
-    if section.hidden_size is None:
+    if fields["hidden_size"] is None:
         fields["hidden_size"] = sizes.get(section.encoder, 256)
+    if section.selector is not None:
+        from attnfaith.models.configuration_rationale_classifier import RationaleClassifierConfig
+
+        return _asked(RationaleClassifierConfig, fields)
     return _asked(AttentionClassifierConfig, fields)
 
 
+def selector_fields(selector: Mapping[str, object]) -> dict[str, object]:
+    """The fields of a configuration that the keys of model.selector say; what is null is as the configuration has it."""
+    names = {"kind": "sampler", "encoder": "selector_encoder"}
+    return {names.get(name, name): value for name, value in selector.items() if value is not None}
+
+
 def check_model(recipe: Recipe) -> None:
-    """Raise RecipeError where the configuration of the recipe's model refuses a field."""
+    """Raise RecipeError where the configuration of the recipe's model refuses a field. That of a selector over a pretrained
+    model is asked when its files are read.
+    """
     if recipe.model.pretrained is None:
         model_config(recipe, entry_of(recipe.data).pair)
-    else:
+    elif recipe.model.selector is None:
         from attnfaith.models.configuration_self_attention_classifier import SelfAttentionClassifierConfig
 
         _asked(SelfAttentionClassifierConfig, projection_fields(recipe.model))

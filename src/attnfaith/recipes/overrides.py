@@ -13,10 +13,13 @@ from attnfaith.errors import cut, excerpt
 from attnfaith.recipes.arguments import Arguments
 from attnfaith.recipes.schema import SECTIONS, Recipe
 from attnfaith.recipes.sections import RecipeError, unknown
+from attnfaith.recipes.selector import Selector
 from attnfaith.recipes.text import read_value
 
 
 KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false", list: "list", dict: "keys and values"}
+NESTED = {(SECTIONS["training"], "arguments"): Arguments, (SECTIONS["model"], "selector"): Selector}
+"""Keys that hold keys of their own."""
 TOP = [key.name for key in dataclasses.fields(Recipe)]
 
 
@@ -85,8 +88,8 @@ def _hint(key: str) -> Any:
     kind: Any = Recipe
     for name in key.split("."):
         fields = getattr(kind, "__pydantic_fields__", {})
-        if kind is SECTIONS["training"] and name == "arguments":
-            kind = Arguments
+        if (kind, name) in NESTED:
+            kind = NESTED[kind, name]
         elif name not in fields:
             return None
         else:
@@ -171,7 +174,8 @@ def describe(*names: str) -> str:
     for name, kind in SECTIONS.items():
         if not names or name in names:
             lines += ["", f"{name}: {kind.__doc__.splitlines()[0]}", *_keys(kind, f"{name}.")]
-            lines += _keys(Arguments, "training.arguments.") if name == "training" else []
+            for (home, key), inner in NESTED.items():
+                lines += _keys(inner, f"{name}.{key}.") if home is kind else []
     return "\n".join(lines)
 
 

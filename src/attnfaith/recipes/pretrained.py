@@ -27,6 +27,7 @@ OF_PRETRAINED = {
 SCHEDULE = {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
 """How its learning rate changes: it rises over a tenth of the updates, and falls to 0 in a straight line."""
 OWN_FIELDS = ("pretrained", "revision", "projection", "sparsegen_lambda", "entmax_alpha", "separate_impermissible")
+OWN_FIELDS += ("selector",)
 """The keys of the model section that say something of a pretrained model."""
 ITS_OWN = {
     "tokenizer": "its tokenizer",

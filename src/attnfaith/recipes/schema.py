@@ -11,9 +11,11 @@ from pydantic import Field
 
 from attnfaith.data.tokenization import PREPROCESSING
 from attnfaith.errors import excerpt
+from attnfaith.recipes import selector as selectors
 from attnfaith.recipes.arguments import check_arguments
 from attnfaith.recipes.pretrained import check_pretrained, completed
 from attnfaith.recipes.sections import LARGEST, Count, NotNegative, Positive, RecipeError, Seed, Share, section
+from attnfaith.recipes.selector import Selection
 
 
 Part = Annotated[float, Field(gt=0, lt=1)]
@@ -184,6 +186,12 @@ class Model:
     """to be fine-tuned: a model of the Hub by its name, or its folder, with its tokenizer; null: a model of this package"""
     revision: str | None = None
     """of a pretrained model on the Hub: branch, tag or commit; null: main"""
+    selector: dict[str, Any] | None = None
+    """selects the tokens that the classifier reads, by the keys listed below; null: it reads all and attends"""
+
+    def __post_init__(self):
+        if self.selector is not None:  # written out, so that the recipe is complete
+            object.__setattr__(self, "selector", selectors.checked(self.selector))
 
 
 @section
@@ -379,7 +387,7 @@ class Report:
 
 @section
 class Recipe:
-    """A run: data, model, training, its objective and penalties, what to measure, how to report."""
+    """A run: data, model, training, its objective and penalties or selection, what to measure, how to report."""
 
     name: str
     """of the run"""
@@ -394,6 +402,7 @@ class Recipe:
     training: Training = field(default_factory=Training)
     objective: Objective = field(default_factory=Objective)
     penalties: Penalties = field(default_factory=Penalties)
+    selection: Selection = field(default_factory=Selection)
     measure: Measure = field(default_factory=Measure)
     report: Report = field(default_factory=Report)
 
@@ -401,6 +410,7 @@ class Recipe:
         pretrained = self.model.pretrained is not None
         object.__setattr__(self, "training", completed(self.training, pretrained))  # so that the recipe is complete
         check_pretrained(self)
+        object.__setattr__(self, "selection", selectors.completed_selection(self))
         flat, kind = self.model.hierarchy == "none", self.objective.kind
         for name in ("max_sentence_length", "max_sentences"):
             limit = getattr(self.data, name)

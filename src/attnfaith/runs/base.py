@@ -93,6 +93,11 @@ def check_base(recipe: Recipe) -> None:
             f"{given} is a fine-tuned {excerpt(base.model.pretrained)}: a model is trained against the attention that pools "
             "states, which that one has none of; give a run without model.pretrained"
         )
+    if base.model.selector is not None:
+        raise RunError(
+            f"{given} reads a selection: a model is trained against the attention that pools states, which that one has "
+            "none of; give a run without model.selector"
+        )
     if base.objective.kind not in KINDS[objective.kind]:
         raise RunError(
             f"{given} has objective {base.objective.kind}; the base of objective.kind={objective.kind!r} must be "

@@ -7,7 +7,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 
 from attnfaith.errors import excerpt
 from attnfaith.locate import CHECKPOINT
-from attnfaith.models.registration import MODEL_TYPE
+from attnfaith.models.registration import MODEL_TYPE, RATIONALE
 from attnfaith.runs.folder import MODEL, RunError
 from attnfaith.subjects.self_attention import SelfAttention
 
@@ -25,7 +25,7 @@ def _classifier(folder: Path) -> PreTrainedModel:
 
 def measurable(model, tokenizer):
     """What `attnfaith.measurement` takes of a run: a model of this package as it is, another as a subject."""
-    if getattr(model.config, "model_type", None) == MODEL_TYPE:
+    if getattr(model.config, "model_type", None) in (MODEL_TYPE, RATIONALE):
         return model
     return SelfAttention(model, tokenizer)
 

@@ -23,6 +23,7 @@ from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.errors import DatasetError, cut, excerpt
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
+from attnfaith.models.modeling_rationale_classifier import RationaleClassifierForSequenceClassification
 from attnfaith.recipes import Recipe, RecipeError, model_config
 from attnfaith.reporting.own_data import summary
 from attnfaith.runs import pretrained
@@ -58,7 +59,8 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         "restore_callback_states_from_checkpoint": True,  # how long early stopping has waited
         "remove_unused_columns": False,
         "length_column_name": "length",
-        "ddp_find_unused_parameters": recipe.model.pretrained is not None,  # some have layers that no classifier uses
+        # some pretrained ones have layers that no classifier uses, and a selector's may have no gradient in a batch
+        "ddp_find_unused_parameters": recipe.model.pretrained is not None or recipe.model.selector is not None,
         "report_to": "none",
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
@@ -243,7 +245,8 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> PreTrainedMo
     """A fresh model of the recipe for this data set, on the word vectors it names; or its pretrained one, its head new."""
     data, names = recipe.data, loaded.label_names
     if recipe.model.pretrained is not None:
-        return pretrained.model_of(recipe, names, tokenizer)
+        make = pretrained.model_of if recipe.model.selector is None else pretrained.selecting_model_of
+        return make(recipe, names, tokenizer)
     fields = {
         "vocab_size": max(tokenizer.get_vocab().values()) + 1,  # of some tokenizers ids are left out
         "unk_token_id": tokenizer.unk_token_id,
@@ -270,10 +273,15 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> PreTrainedMo
         )
         fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)}
         print(f"{present.sum()} of {len(present)} vocabulary entries have a vector in {data.vectors}")
-    model = AttentionClassifierForSequenceClassification(model_config(recipe, loaded.entry.pair, **fields))
+    config = model_config(recipe, loaded.entry.pair, **fields)
+    kind = AttentionClassifierForSequenceClassification
+    if recipe.model.selector is not None:
+        kind = RationaleClassifierForSequenceClassification
+    model = kind(config)
     if vectors is not None:
-        with torch.no_grad():
-            model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
+        table = model.get_input_embeddings().weight
+        with torch.no_grad():  # of selector and classifier, where each has its own
+            table.copy_(torch.from_numpy(vectors).repeat(1, table.shape[1] // vectors.shape[1]))
     return model
 
 

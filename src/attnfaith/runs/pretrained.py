@@ -11,13 +11,17 @@ from types import SimpleNamespace
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
+from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.errors import excerpt
+from attnfaith.models.configuration_rationale_classifier import RationaleClassifierConfig
+from attnfaith.models.modeling_rationale_classifier import RationaleClassifierForSequenceClassification
 from attnfaith.models.modeling_self_attention_classifier import SelfAttentionClassifierForSequenceClassification
 from attnfaith.models.registration import CONFIGS
 from attnfaith.recipes import Recipe, RecipeError, projection_fields
+from attnfaith.recipes.model import selector_fields
 from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.classifier_facts import position_limit
 
@@ -147,6 +151,53 @@ def model_of(recipe: Recipe, label_names: list[str], tokenizer) -> torch.nn.Modu
     except (ValueError, StrictDataclassError) as error:
         raise RecipeError(f"model.pretrained={excerpt(name)}: {excerpt(error.__cause__ or error, 300)}") from error
     return made
+
+
+def selecting_model_of(recipe: Recipe, label_names: list[str], tokenizer) -> RationaleClassifierForSequenceClassification:
+    """A classifier that reads a selection, whose selector and classifier both begin as the encoder of the files; word
+    vectors are those of the files, what scores and what answers is new.
+
+    Raises RecipeError where the files hold no such encoder, or the tokenizer of another one.
+    """
+    name, folder = recipe.model.pretrained, files_of(recipe.model.pretrained, recipe.model.revision)
+    given = f"model.pretrained={excerpt(name)}"
+    config = _configuration(recipe)
+    if config.is_encoder_decoder or getattr(config, "is_decoder", False):
+        raise RecipeError(f"{given} with model.selector: it is of the type {config.model_type}, no plain encoder; give one")
+    try:
+        with _quiet():
+            encoder = AutoModel.from_pretrained(
+                folder, config=config, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+            )
+        vectors = encoder.get_input_embeddings().weight.detach()
+        fields = {
+            **selector_fields(recipe.model.selector),
+            **projection_fields(recipe.model),
+            "text_config": encoder.config,
+            "vocab_size": len(vectors),
+            "vectors": "pretrained",
+            "vectors_digest": facts_of(recipe)["digest"],
+            "tokenizer_digest": tokenizer_digest(tokenizer),
+            "id2label": dict(enumerate(label_names)),
+            "label2id": {label: number for number, label in enumerate(label_names)},
+            **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "unk")},
+        }
+        del fields["separate_impermissible"]
+        model = RationaleClassifierForSequenceClassification(RationaleClassifierConfig(**fields))
+        encoder.set_input_embeddings(torch.nn.Identity())
+        for part in (model.selector.encoder, model.encoder):
+            part.network.load_state_dict(encoder.state_dict())
+        table = model.get_input_embeddings().weight
+        with torch.no_grad():
+            table.copy_(vectors.repeat(1, table.shape[1] // vectors.shape[1]))
+    except Exception as error:  # transformers and safetensors raise many kinds
+        raise RecipeError(f"{given} cannot be loaded as an encoder: {excerpt(error.__cause__ or error, 300)}") from error
+    if (largest := max(tokenizer.get_vocab().values())) >= len(vectors):
+        raise RecipeError(
+            f"{given}: its tokenizer has tokens up to {largest}, and the model knows {len(vectors)}, from 0 on: the "
+            "tokenizer is not the model's"
+        )
+    return model
 
 
 def facts_of(recipe: Recipe) -> dict[str, str]:

@@ -18,14 +18,15 @@ from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.errors import FileError
 from attnfaith.files import read_object, sync_folder, write_atomically
 from attnfaith.measurement import check
-from attnfaith.objectives import Penalties
+from attnfaith.objectives import Constraint, Penalties, Prices
 from attnfaith.outputs import digest_data
 from attnfaith.recipes import Recipe
 from attnfaith.runs.base import Base, needed_outputs
 from attnfaith.runs.checkpoint import measurable
-from attnfaith.runs.folder import MODEL, note, origin, read_state
+from attnfaith.runs.folder import MODEL, RunError, note, origin, read_state
 from attnfaith.runs.prepare import Texts, make_model, remarks
 from attnfaith.runs.pretrained import facts_of
+from attnfaith.selecting import SelectionLoss
 from attnfaith.training import DivergedError, make_trainer
 
 
@@ -50,6 +51,7 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
     if section.producers:  # what does not suit the model or its texts is refused before it is trained
         how = {"level": section.level, "options": section.options, "trained": False}
         check(measurable(model, texts.tokenizer), measured, section.producers, **how)
+    check_budget(recipe, rows)
     facts = _facts(recipe, texts, rows, state)
     if state.is_main_process:
         _note_provenance(recipe, folder, texts, rows, state)
@@ -155,6 +157,7 @@ def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, row
     adversary = {}
     if objective.kind == "adversarial":
         adversary = {name: getattr(objective, name) for name in ("weight", "divergence", "frozen")}
+    selecting = {} if recipe.model.selector is None else {"selection": selection_loss(recipe)}
     marked = recipe.penalties.impermissible_mass or recipe.model.separate_impermissible
     used = (*COLUMNS, *(["impermissible"] if marked else []))
     columns = [name for name in used if name in rows["train"].column_names]
@@ -163,7 +166,7 @@ def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, row
         tokenizer,
         *(rows[split].select_columns(columns) for split in USED),
         arguments,
-        objective=objective.kind if recipe.model.pretrained is None else "fine_tuning",
+        objective=trained_for(recipe),
         patience=section.early_stopping_patience,
         balance_classes=section.balance_classes,
         loss_reduction=section.loss_reduction,
@@ -172,7 +175,52 @@ def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, row
         random_erasure=section.random_erasure,
         penalties=Penalties(**recipe.penalties.stated),
         **adversary,
+        **selecting,
     )
+
+
+def trained_for(recipe: Recipe) -> str:
+    """Which of `attnfaith.training.TRAINERS` a recipe takes."""
+    pretrained = recipe.model.pretrained is not None
+    if recipe.model.selector is not None:
+        return "fine_tuning_selection" if pretrained else "selection"
+    return "fine_tuning" if pretrained else recipe.objective.kind
+
+
+def selection_loss(recipe: Recipe) -> SelectionLoss:
+    """What the selection of a recipe is trained by."""
+    section, kind = recipe.selection, recipe.model.selector["kind"]
+    if kind == "bernoulli":
+        names = ("sparsity", "coherence", "baseline", "decay")
+        return SelectionLoss(prices=Prices(**{name: getattr(section, name) for name in names}))
+    if kind == "budget":
+        return SelectionLoss()
+    least, most = section.multiplier_range or (None, None)
+    how = {
+        "start": section.multiplier,
+        "rate": section.multiplier_rate,
+        "decay": section.decay,
+        "least": least,
+        "most": most,
+        "two_sided": section.two_sided,
+    }
+    targets = {"share": section.share, "lasso": section.lasso}
+    return SelectionLoss(
+        constraints=tuple(Constraint(name, target, **how) for name, target in targets.items() if target is not None)
+    )
+
+
+def check_budget(recipe: Recipe, rows: dict[str, Dataset]) -> None:
+    """Raise RunError for a budget that is below one token of every text: it would say nothing."""
+    selector = recipe.model.selector
+    if selector is None or selector["budget"] is None:
+        return
+    longest = max(len(tokens) for part in rows.values() for tokens in part["tokens"])
+    if selector["budget"] * longest < 1:
+        raise RunError(
+            f"model.selector.budget={selector['budget']:g} is below one token of the longest text, which has {longest}: "
+            f"give at least {1 / max(1, longest):.3g}"
+        )
 
 
 def _keep(folder: Path, model, tokenizer, /, **facts) -> None:

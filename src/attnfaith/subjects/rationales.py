@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
+from attnfaith.data.classifier_text import encode_for_classifier, markers_of
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import encode
@@ -16,7 +17,7 @@ from attnfaith.models.rationale_samplers import hardened
 from attnfaith.models.registration import RATIONALE
 from attnfaith.outputs import hash_of_weights
 from attnfaith.subjects.attention_products import products_of_intervention
-from attnfaith.subjects.classifier_facts import check_finite
+from attnfaith.subjects.classifier_facts import BOUNDLESS, check_finite
 from attnfaith.subjects.protocol import Batch, SubjectError
 
 
@@ -74,7 +75,11 @@ class Rationales:
             raise SubjectError("texts need the model's tokenizer: Rationales(model, tokenizer)")
         if "text_pair" in texts.column_names:
             raise SubjectError("these are pairs, and the model reads single texts")
-        return encode(texts, self.tokenizer)
+        if self.config.text_config is None:
+            return encode(texts, self.tokenizer)
+        limit = self.tokenizer.model_max_length
+        how = {"max_length": limit if limit < BOUNDLESS else None, "markers": markers_of(self.tokenizer)}
+        return encode_for_classifier(texts, self.tokenizer, **how)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -128,11 +133,19 @@ class Rationales:
         return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
-        """Raises SubjectError for rows of sentences or pairs, a model of fewer than two classes, and one with weights that
-        are not finite.
+        """Raises SubjectError for rows of sentences or pairs, or whose tokens are not between two markers, a model of fewer
+        than two classes, and one with weights that are not finite.
         """
-        if "words" in dataset.column_names or "token_type_ids" in dataset.column_names:
+        types = dataset["token_type_ids"] if "token_type_ids" in dataset.column_names else ()
+        if "words" in dataset.column_names or any(map(any, types)):
             raise SubjectError("the model selects tokens of single texts: encode them with the model's own tokenizer")
+        around = 2 if self.config.markers else 0
+        for name, ids, tokens in zip(dataset["instance_id"], dataset["input_ids"], dataset["tokens"], strict=True):
+            if len(ids) != len(tokens) + around:
+                raise SubjectError(
+                    f"text {name!r} has {len(ids)} input positions and {len(tokens)} tokens; the model reads texts with "
+                    f"{around} markers, one at each end: encode them with its own tokenizer, and take spelled-out ones out"
+                )
         if self.num_labels < 2:
             raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
         check_finite(self.model)

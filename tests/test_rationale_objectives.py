@@ -1,0 +1,125 @@
+"""What a selection costs, and the multiplier that holds it at a target."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from attnfaith.errors import AttnfaithError
+from attnfaith.models.rationale_samplers import bernoulli_log_prob
+from attnfaith.objectives import Constraint, Prices, reinforced, selection_price
+
+
+def test_the_price_of_a_selection():
+    gates = torch.tensor([[0.0, 1.0, 1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0, 0.0], [0.0] * 6])
+    mask = torch.tensor([[False] + [True] * 4 + [False], [False] + [True] * 3 + [False] * 2, [False] * 6])
+    price = selection_price(gates, mask, Prices(sparsity=0.1, coherence=2.0))
+    torch.testing.assert_close(price, torch.tensor([0.1 * (3 + 2 * 2), 0.1 * 3, 0.0]))
+
+
+@pytest.mark.parametrize("baseline", [0.0, 0.7])
+def test_the_gradient_is_that_of_the_expected_cost(baseline):
+    """Over all selections of three tokens, each as often as it is drawn; whatever the baseline. The value is the cost's."""
+    scores = torch.tensor([[0.4, -0.2, 0.9]], dtype=torch.float64, requires_grad=True)
+    weight = torch.tensor([0.3, -1.0, 0.5], dtype=torch.float64, requires_grad=True)
+    every = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)), dtype=torch.float64)
+    mask = torch.ones(8, 3, dtype=torch.bool)
+    logs = bernoulli_log_prob(scores.expand(8, -1), every, mask)
+    costs = (every @ weight).square() + selection_price(every, mask, Prices(0.1))
+    losses = reinforced(costs, logs, baseline)
+    torch.testing.assert_close(losses, costs)
+    own = torch.autograd.grad((logs.exp().detach() * losses).sum(), (scores, weight), retain_graph=True)
+    exact = torch.autograd.grad((logs.exp() * costs).sum(), (scores, weight))
+    for one, other in zip(own, exact, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_baseline_makes_the_gradient_vary_less():
+    torch.manual_seed(0)
+    scores = torch.zeros(1, 4, dtype=torch.float64, requires_grad=True)
+    slopes = {}
+    for baseline in (0.0, 5.0):
+        of_draws = []
+        for _ in range(200):
+            gates, mask = torch.bernoulli(torch.full((1, 4), 0.5).double()), torch.ones(1, 4, dtype=torch.bool)
+            costs = 5 + gates.sum(1) - 2
+            (slope,) = torch.autograd.grad(
+                reinforced(costs, bernoulli_log_prob(scores, gates, mask), baseline).sum(), scores
+            )
+            of_draws.append(slope)
+        slopes[baseline] = torch.cat(of_draws)
+    assert slopes[5.0].var(0).mean() < slopes[0.0].var(0).mean() / 4
+
+
+def test_the_multiplier_as_in_the_authors_code():
+    """c_ma <- a c_ma + (1 - a) c; lambda <- lambda exp(rate c_ma); lambda times the constraint, with the value of c_ma."""
+    constraint = Constraint("share", target=0.3, start=1e-4, rate=0.5, decay=0.9)
+    multiplier, average = constraint.start, 0.0
+    expected_multiplier, expected_average = 1e-4, 0.0
+    for measured in (0.9, 0.8, 0.1, 0.0, 0.0):
+        multiplier, average = constraint.after(multiplier, average, measured)
+        expected_average = 0.9 * expected_average + 0.1 * (measured - 0.3)
+        expected_multiplier *= math.exp(0.5 * expected_average)
+        assert multiplier == pytest.approx(expected_multiplier) and average == pytest.approx(expected_average)
+        assert multiplier > 0
+    shares = torch.tensor([0.5, 0.1, 0.6], requires_grad=True)
+    losses = constraint.loss(shares, multiplier, average)
+    assert losses.mean().item() == pytest.approx(multiplier * average)
+    (slope,) = torch.autograd.grad(losses.mean(), shares)
+    torch.testing.assert_close(slope, torch.full((3,), multiplier / 3))
+
+
+def test_one_side_fades_and_two_sides_pull():
+    """Nothing is selected: the authors' multiplier falls towards 0, the other one becomes negative."""
+    one, two = (Constraint("share", target=0.3, start=1e-3, rate=0.5, decay=0.5, two_sided=side) for side in (False, True))
+    reached = {}
+    for constraint in (one, two):
+        multiplier, average = constraint.start, 0.0
+        for _ in range(50):
+            multiplier, average = constraint.after(multiplier, average, 0.0)
+        reached[constraint.two_sided] = multiplier
+    assert 0 < reached[False] < 1e-3 and reached[True] < -1
+
+
+def test_bounds_hold():
+    constraint = Constraint("share", target=0.1, start=1.0, rate=5.0, decay=0.0, least=1e-12, most=5.0)
+    assert constraint.after(1.0, 0.0, 1.0)[0] == 5.0
+    assert constraint.after(1e-12, 0.0, 0.0)[0] == 1e-12
+
+
+@pytest.mark.parametrize(("measured", "multiplier"), [(float("nan"), 1.0), (1.0, float("nan")), (1.0, 1e308)])
+def test_a_multiplier_that_is_no_number_is_refused(measured, multiplier):
+    constraint = Constraint("share", target=0.1, rate=1e3, decay=0.0)
+    with pytest.raises(
+        AttnfaithError, match="^the multiplier of selection.share is (nan|inf) .*lower selection.multiplier_rate"
+    ):
+        constraint.after(multiplier, 0.0, measured)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (Prices, {"sparsity": -1.0}, "selection.sparsity=-1.0 must be a finite number from 0 on"),
+        (Prices, {"coherence": math.inf}, "selection.coherence=inf must be"),
+        (Prices, {"baseline": "critic"}, "selection.baseline='critic' is not known; choose one of none, moving_average"),
+        (Prices, {"decay": 1.0}, "selection.decay=1.0 must be from 0 on and below 1"),
+        (Constraint, {"name": "share", "target": 1.5}, "selection.share=1.5 is a share of tokens, from 0 to 1"),
+        (
+            Constraint,
+            {"name": "share", "target": 0.5, "start": 0.0},
+            "selection.multiplier=0.0 must be a finite number above 0",
+        ),
+        (Constraint, {"name": "share", "target": 0.5, "rate": math.nan}, "selection.multiplier_rate=nan must be"),
+        (Constraint, {"name": "lasso", "target": 0.5, "decay": -0.1}, "selection.decay=-0.1 must be"),
+        (
+            Constraint,
+            {"name": "share", "target": 0.5, "least": 2.0, "most": 1.0},
+            "bounds 2.0 and 1.0 are in the wrong order",
+        ),
+    ],
+)
+def test_what_means_nothing(kind, fields, message):
+    with pytest.raises(AttnfaithError) as refusal:
+        kind(**fields)
+    assert message in str(refusal.value)
