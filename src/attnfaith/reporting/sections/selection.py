@@ -56,7 +56,7 @@ def _cases(cell: Cell) -> Iterator[Case]:
     values = per_text(cell)
     for texts in (ALL, SOME):
         some = values if texts == ALL else _left_out(values, values["nothing_selected"] == 1)
-        yield Case(some, {"texts": texts}, _of_means(some))
+        yield Case(some, {"over": texts}, _of_means(some))
 
 
 def _left_out(values: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -78,7 +78,7 @@ def _of_means(values: dict[str, np.ndarray]) -> dict[str, float]:
 TABLE = Table(
     name="selection",
     cases=_cases,
-    by=(Key("texts", "texts"),),
+    by=(Key("over", "over"),),
     columns=(
         *counts("share_selected"),
         Mean("share_selected_mean", "share selected [95 % interval]", of="share_selected", interval=MAIN),
