@@ -145,7 +145,9 @@ def test_states_of_all_layers_are_those_of_each(tiny_model, tiny_rows):
                     subject.predict_from(batch, layer, states), subject.predict(batch), atol=2e-5, rtol=1e-4
                 )
                 other = torch.where(mask.unsqueeze(2), states, 1e6)  # of what is no place of attention nothing is taken
-                torch.testing.assert_close(subject.predict_from(batch, layer, other), subject.predict_from(batch, layer, states))
+                torch.testing.assert_close(
+                    subject.predict_from(batch, layer, other), subject.predict_from(batch, layer, states)
+                )
 
 
 @pytest.mark.parametrize("kind", ["inputs", "states"])
@@ -243,9 +245,7 @@ def test_the_log_shows_constraint_and_multiplier(trained_gates):
     (chosen,) = {row["epoch"] for row in log if row["chosen"] == "1"}
     last = [row for row in log if row["epoch"] == chosen]
     assert float(last[0]["validation_constraint"]) < 0.8 and float(last[0]["validation_open"]) < 0.3
-    valid = [
-        row for row in log if float(row["validation_constraint"]) <= 0.8 and float(row["validation_agreement"]) >= 0.75
-    ]
+    valid = [row for row in log if float(row["validation_constraint"]) <= 0.8 and float(row["validation_agreement"]) >= 0.75]
     opened = {row["epoch"]: float(row["validation_open"]) for row in valid}
     assert opened[chosen] == min(opened.values())
     by_layer = [sum(int(row["steps"]) for row in log if row["layer"] == layer) for layer in "01"]
@@ -295,7 +295,9 @@ def test_texts_without_tokens_are_left_out_and_none_at_all_is_refused():
 
 def test_a_training_that_diverges_is_refused(monkeypatch):
     model, rows = decided_by_one_word()
-    monkeypatch.setattr(Gates, "masked", lambda gates, subject, batch, *given: torch.full((len(batch["label"]), 3), torch.nan))
+    monkeypatch.setattr(
+        Gates, "masked", lambda gates, subject, batch, *given: torch.full((len(batch["label"]), 3), torch.nan)
+    )
     with pytest.raises(ValueError, match=r"training of gates diverged in epoch 1, layer \d \(divergence nan, multiplier"):
         train_gates(subject_of(model), rows, rows, Settings(epochs=1), 0)
 

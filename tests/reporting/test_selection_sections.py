@@ -115,7 +115,12 @@ def test_selections_of_one_size_by_hand():
     removed = [[[0.6, 0.4], [0.2, 0.8]], [[0.1, 0.9], [np.nan, np.nan]]]
     table = budgets(["attention", "gradient"], [0.0, 0.2], chosen, kept, removed, texts)
     own, other = frames(selection_budgets.SECTION, split_cells(table))["selection_budgets"].to_dict("records")
-    assert (own["size"], own["scores"], other["size"], other["scores"]) == ("as many as selected", "attention", "20%", "gradient")
+    assert (own["size"], own["scores"], other["size"], other["scores"]) == (
+        "as many as selected",
+        "attention",
+        "20%",
+        "gradient",
+    )
     assert own["n"] == 2 and other["n"] == 1 and other["n_undefined"] == 1
     # the predicted classes are 1 (0.9) and 0 (0.8), the labels 1 and 1
     assert own["sufficiency_mean"] == pytest.approx((0.9 - 0.7 + 0.8 - 0.7) / 2)

@@ -29,8 +29,8 @@ COLUMNS = {
         ("K",),
         "float64",
         range=(0.0, 1.0),
-        doc="the share of the tokens that each holds, rounded up and at least one token; 0, of a model that selects: as many "
-        "as it selects itself, maybe none",
+        doc="the share of the tokens that each holds, rounded up and at least one token; 0, of a model that selects: as "
+        "many as it selects itself, maybe none",
     ),
     "selection_chosen": Column(
         ("K", "T"),
@@ -83,8 +83,8 @@ def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, 
 
     A selection of a share s are the ceil(s T) tokens of highest score, at least one; equal scores are put in a random order,
     drawn once per text and the same for all measures. A model that selects ("selection") reads what it is told to and no
-    other token, whatever its selector would say: a selector that reads the rest anew could choose again. Its own selection is
-    among what is read, and each measure's selection of that very number of tokens. Other models read a text without the
+    other token, whatever its selector would say: a selector that reads the rest anew could choose again. Its own selection
+    is among what is read, and each measure's selection of that very number of tokens. Other models read a text without the
     other tokens, which are gone as `absent` says (`subjects.parts.read_parts`).
 
     By construction a model that selects says of its own selection what it says of the text: its accuracy from the selection

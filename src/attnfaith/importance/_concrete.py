@@ -1,7 +1,7 @@
 """The gates of DiffMask: binary concrete variables, stretched to (LOW, HIGH) and clamped to 0..1.
 
-With s = sigmoid((a + log u - log(1 - u)) / T), u uniform on (0,1) and a the gate's logit, the gate is z = min(1, max(0, LOW +
-(HIGH - LOW) s)). So a gate is exactly 0 with a probability above 0, and never exactly 1.
+With s = sigmoid((a + log u - log(1 - u)) / T), u uniform on (0,1) and a the gate's logit, the gate is z = min(1, max(0, LOW
++ (HIGH - LOW) s)). So a gate is exactly 0 with a probability above 0, and never exactly 1.
 
 Source: Louizos et al. 2018, section 2.2, with the bounds of De Cao et al. 2020, section 2.3.
 """

@@ -95,9 +95,10 @@ class Trained:
 def train_gates(subject: Subject, rows, validation, settings: Settings, seed: int, say=lambda line: None) -> Trained:
     """Gates of a subject, trained on encoded texts; the subject stays as it was.
 
-    Each step draws a layer l and looks at a batch: with gates z drawn for each token, loss = m_l (KL(p || p masked) - margin)
-    + penalty, in which m_l >= 0, the layer's multiplier, goes up that loss while the gates go down it. rows, validation: data
-    sets as the subject's `rows` makes them; texts without tokens are left out. say: told of every epoch in a line.
+    Each step draws a layer l and looks at a batch: with gates z drawn for each token, loss = m_l (KL(p || p masked) -
+    margin) + penalty, in which m_l >= 0, the layer's multiplier, goes up that loss while the gates go down it. rows,
+    validation: data sets as the subject's `rows` makes them; texts without tokens are left out. say: told of every epoch in
+    a line.
 
     The same arguments on the same machine give the same gates: batches, layers and gates are drawn from streams of the seed.
     Parameters of the subject take no gradient. Raises ValueError where no text has a token, and where gates or multiplier
@@ -203,7 +204,7 @@ def divergence(whole: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def _validate(subject: Subject, gates: Gates, rows, settings: Settings, seed: int) -> tuple[float, float, float]:
-    """Mean divergence, share of open gates and share of kept classes at the last layer, with gates drawn the same each time."""
+    """Means of divergence, open gates and kept classes at the last layer, with gates drawn the same each time."""
     noise = torch.Generator().manual_seed(seed)
     order = np.arange(len(rows))
     looks = [
@@ -219,10 +220,7 @@ def _epoch_log(epoch: int, steps, sums, multipliers, seen) -> list[dict]:
     for layer, (count, total) in enumerate(zip(steps.tolist(), sums, strict=True)):
         means = dict(zip(NUMBERS, (total / count if count else np.full(len(NUMBERS), np.nan)).tolist(), strict=True))
         means["multiplier"] = multipliers[layer].item()
-        rows.append(
-            {"epoch": epoch + 1, "layer": layer, "steps": count, **means}
-            | dict(zip(LOG[-4:-1], seen, strict=True))
-        )
+        rows.append({"epoch": epoch + 1, "layer": layer, "steps": count, **means} | dict(zip(LOG[-4:-1], seen, strict=True)))
     return rows
 
 

@@ -38,10 +38,10 @@ class Gate(nn.Sequential):
 class Gates(nn.Module):
     """Gates of the places of attention, made of the states of a subject; float32.
 
-    kind: "inputs" masks embeddings: layer l has a gate of (h_0, h_l), and those of layers 0..l are multiplied. "states" masks
-    the states of a layer by a gate of these states. sizes: that of h_0, the embeddings, and of each layer's states. width: of
-    the hidden layer. placeholders: what stands in place of what is masked, of kind "inputs" one of embeddings, of kind
-    "states" one a layer.
+    kind: "inputs" masks embeddings: layer l has a gate of (h_0, h_l), and those of layers 0..l are multiplied. "states"
+    masks the states of a layer by a gate of these states. sizes: that of h_0, the embeddings, and of each layer's states.
+    width: of the hidden layer. placeholders: what stands in place of what is masked, of kind "inputs" one of embeddings, of
+    kind "states" one a layer.
     """
 
     def __init__(self, kind: str, sizes: Sequence[int], width: int):

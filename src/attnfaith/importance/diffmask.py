@@ -32,8 +32,8 @@ COLUMNS = {
         ("S", "T"),
         range=(0.0, 1.0),
         unit="probability",
-        doc="that gates are open by layer, 0 the embeddings: those of layers 0..l multiplied (kind inputs), or that of layer l "
-        "(kind states)",
+        doc="that gates are open by layer, 0 the embeddings: those of layers 0..l multiplied (kind inputs), or that of "
+        "layer l (kind states)",
     ),
 }
 NEEDS = frozenset({"embeddings", "token states"})
@@ -127,11 +127,11 @@ def measure(
 ) -> dict[str, list]:
     """The probability, by trained gates, that a token is let through; 0..1, one reading a text.
 
-    A gate z in 0..1 of each token is made of the model's own states by a small network that was trained once for all texts: h
-    becomes z h + (1 - z) b, b a learned placeholder, and as few gates are open as keep KL(p || p masked) near `margin` nats.
-    What is scored is P(z > 0), the score of the authors' code; nothing is drawn. So a token is scored without a look at what
-    the model says of this text without it: an explanation that is learnt may be wrong of a text unlike those it was learnt
-    on, and the log of the training says how far the model, masked, was from what it says.
+    A gate z in 0..1 of each token is made of the model's own states by a small network that was trained once for all texts:
+    h becomes z h + (1 - z) b, b a learned placeholder, and as few gates are open as keep KL(p || p masked) near `margin`
+    nats. What is scored is P(z > 0), the score of the authors' code; nothing is drawn. So a token is scored without a look
+    at what the model says of this text without it: an explanation that is learnt may be wrong of a text unlike those it was
+    learnt on, and the log of the training says how far the model, masked, was from what it says.
 
     Markers, padding and a second text that is not attended to are never masked; places that hold several input positions
     (sentences) are masked whole. kind "inputs": the embeddings are masked, layer l's gates see (h_0, h_l), gates of layers
@@ -172,8 +172,8 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
 
     The log, one row an epoch and layer with divergence, multiplier, open gates and kept classes, is written beside it, its
     name ending in .csv. settings: fields of `_gate_training.Settings`; the texts are all used. The file holds the digest of
-    the model, the settings, and the number of texts. Raises SubjectError for a subject that lacks what gates need, ValueError
-    as `check` and `_gate_training.train_gates` do.
+    the model, the settings, and the number of texts. Raises SubjectError for a subject that lacks what gates need,
+    ValueError as `check` and `_gate_training.train_gates` do.
     """
     check(**settings)
     made = Settings(**settings)

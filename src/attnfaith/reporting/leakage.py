@@ -1,7 +1,8 @@
 """Can a classifier tell the label from which places of a text are selected, its words unseen?
 
 A selector that sees the whole text may encode the label in the places it selects, and leave the classifier to read that code
-(Jacovi & Goldberg 2021; Zheng et al. 2022). What a linear classifier makes of places alone is a lower bound of what they tell.
+(Jacovi & Goldberg 2021; Zheng et al. 2022). What a linear classifier makes of places alone is a lower bound of what they
+tell.
 
 Shapes: N texts, T tokens of one, C classes, F features, P permutations.
 """
@@ -43,8 +44,8 @@ def leakage(selected: Sequence[np.ndarray], classes: Sequence[float], *, permuta
     """What the places that are selected tell of the class of a text.
 
     selected: a row (T,) of 0 and 1 for each text. classes: [N] whole numbers, NaN where unknown. Texts without a token or a
-    class are left out, and are NaN. Folds and permutations are drawn from a seed of this module: the same texts give the same
-    numbers.
+    class are left out, and are NaN. Folds and permutations are drawn from a seed of this module: the same texts give the
+    same numbers.
 
     The classifier is ridge regression on the classes, one column each, the largest of which is told: all permutations are
     fitted at once. It sees `features`, standardised.

@@ -100,9 +100,7 @@ class Measurement:
         subject = subject_of(measurable(self.model, self.texts.tokenizer), section.level)
         with self.state.main_process_first():
             for name, module in pending.items():
-                options[name] = module.prepare(
-                    subject, self._some, self.folder, seed=section.seed, **options.get(name, {})
-                )
+                options[name] = module.prepare(subject, self._some, self.folder, seed=section.seed, **options.get(name, {}))
         return options
 
     def _some(self, split: str, most: int) -> Dataset:

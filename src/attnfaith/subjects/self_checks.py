@@ -178,7 +178,9 @@ def _lacks(model, text, layers, blocks) -> dict[str, str]:
     if not blocks:
         two = model.config.is_encoder_decoder
         why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
-        return lacks | dict.fromkeys(("layer states", "layer parts", "token states", "other states", *["stacked maps"] * two), why)
+        return lacks | dict.fromkeys(
+            ("layer states", "layer parts", "token states", "other states", *["stacked maps"] * two), why
+        )
     try:
         for one in read:
             LayerParts(one)

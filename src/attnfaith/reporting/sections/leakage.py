@@ -39,10 +39,11 @@ TABLE = Table(
         Column("p_value", "p, labels exchanged"),
     ),
     caption="What the places tell",
-    note="Accuracy of a linear classifier that sees how many tokens are selected, in how many runs and at which places, and how "
-    "long the text is, but no word; each text is told by a fit on four fifths of the others. p: how often labels exchanged "
-    "among texts of about one length are told as much better than from the length alone. Undefined: texts without tokens or "
-    "label; all where there are fewer than 20, or one class. It is a lower bound: another classifier may tell more.",
+    note="Accuracy of a linear classifier that sees how many tokens are selected, in how many runs and at which places, and "
+    "how long the text is, but no word; each text is told by a fit on four fifths of the others. p: how often labels "
+    "exchanged among texts of about one length are told as much better than from the length alone. Undefined: texts without "
+    "tokens or label; all where there are fewer than 20, or one class. It is a lower bound: another classifier may tell "
+    "more.",
 )
 
 

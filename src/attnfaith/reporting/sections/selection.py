@@ -95,10 +95,10 @@ TABLE = Table(
         Mean("auprc_mean", "AUPRC", of="selection_auprc", optional=True),
     ),
     caption="What the model selects and reads",
-    note="Runs: longest stretches of selected tokens. Accuracy from the selection: the model reads what it selects and nothing "
-    "else, so this is its accuracy; from the rest: it reads all other tokens, and none of those. F1 against marked tokens: of "
-    "each text, mean over texts; where nothing is selected it is 0. With a selection: texts in which nothing is selected left "
-    "out, as published code does.",
+    note="Runs: longest stretches of selected tokens. Accuracy from the selection: the model reads what it selects and "
+    "nothing else, so this is its accuracy; from the rest: it reads all other tokens, and none of those. F1 against marked "
+    "tokens: of each text, mean over texts; where nothing is selected it is 0. With a selection: texts in which nothing is "
+    "selected left out, as published code does.",
 )
 
 

@@ -54,8 +54,8 @@ TABLE = Table(
         Mean("iou_f1_mean", "IoU F1", of="iou_f1", optional=True),
     ),
     caption="Selections of one size",
-    note="The tokens that each score ranks first, as many of all. Sufficiency: how much less probable the predicted class is "
-    "from these tokens alone (small is good); comprehensiveness: without them (large is good). Of a model that selects, "
+    note="The tokens that each score ranks first, as many of all. Sufficiency: how much less probable the predicted class "
+    "is from these tokens alone (small is good); comprehensiveness: without them (large is good). Of a model that selects, "
     "attention is its own selection, which it reads as it reads the text: sufficiency is 0 there by construction.",
 )
 
