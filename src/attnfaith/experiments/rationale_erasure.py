@@ -117,7 +117,7 @@ def size_of(share: float, length: int) -> int:
 
 
 def ranks(values: list[np.ndarray], random: np.random.Generator) -> np.ndarray:
-    """The rank (M,T) of each token by each measure, 0 the highest score; equal scores in one random order for all of them."""
+    """The rank (M,T) of each token by each measure, 0 the highest score; equal scores in one random order for all."""
     length = len(values[0])
     tie_breaker = random.permutation(length)
     made = np.empty((len(values), length), np.int64)

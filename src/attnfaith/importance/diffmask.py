@@ -15,6 +15,7 @@ from attnfaith.files import write_atomically
 from attnfaith.importance._concrete import log_open
 from attnfaith.importance._gate_training import Settings, train_gates
 from attnfaith.importance._gates import KINDS, about_gates, load_gates, save_gates, states_of
+from attnfaith.outputs import digest_data
 from attnfaith.record import Column, code_digest, ragged
 from attnfaith.subjects import SubjectError, asks, require
 
@@ -199,7 +200,7 @@ def prepare(subject, splits: Callable, folder: Path, *, seed: int = 0, gates: st
     """
     made = Settings(**settings)
     some, validation = splits("train", made.train_texts), splits("validation", made.validation_texts)
-    named = [subject.digest(), asdict(made), seed, some["instance_id"], validation["instance_id"]]
+    named = [subject.digest(), asdict(made), seed, digest_data(some), digest_data(validation)]
     named.append(code_digest("importance.diffmask"))
     path = Path(folder) / FOLDER / f"{_short(json.dumps(named).encode())}.safetensors"
     if not path.is_file():
