@@ -118,12 +118,13 @@ def train_gates(subject: Subject, rows, validation, settings: Settings, seed: in
         multipliers = [torch.nn.Parameter(torch.ones((), device=subject.device)) for _ in range(count)]
         masks, ascent, schedule = _optimizers(gates, multipliers, settings)
         log, best, chosen = [], None, None
+        known, known_validation = {}, {}  # what the model says of each text, which no epoch changes
         for epoch in range(settings.epochs):
             sums = np.zeros((count, len(NUMBERS)))
             steps = np.zeros(count, int)
             for batch in _batches(subject, rows, random.permutation(len(rows)), settings.batch_size):
                 layer = int(random.integers(count))
-                kl, log_kept, kept, same = _look(subject, gates, batch, layer, noise)
+                kl, log_kept, kept, same = _look(subject, gates, batch, layer, noise, known)
                 penalty = (log_kept if settings.penalty == "log" else kept).mean()
                 (multipliers[layer] * (kl.mean() - settings.margin) + penalty).backward()
                 masks.step()
@@ -140,7 +141,7 @@ def train_gates(subject: Subject, rows, validation, settings: Settings, seed: in
                     )
                 sums[layer] += said
                 steps[layer] += 1
-            seen = _validate(subject, gates, validation, settings, seed)
+            seen = _validate(subject, gates, validation, settings, seed, known_validation)
             valid = seen[0] <= settings.valid_constraint and seen[2] >= settings.valid_agreement
             if valid and (best is None or seen[1] < best):
                 best, chosen = seen[1], (epoch, {name: value.clone() for name, value in gates.state_dict().items()})
@@ -178,13 +179,12 @@ def _batches(subject: Subject, rows, order: np.ndarray, size: int) -> Iterator:
         yield subject.collate(rows.select(order[start : start + size].tolist()).to_list())
 
 
-def _look(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Generator):
+def _look(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Generator, known: dict[str, torch.Tensor]):
     """Of each instance (B,): KL(p || p masked) at a layer; the means over its tokens of log P(open) and of P(open); and
     whether the predicted class stays.
     """
     states, mask = states_of(subject, batch), subject.attendable(batch)
-    with torch.no_grad():
-        whole = subject.predict(batch).float()
+    whole = _whole(subject, batch, known)
     logits = gates.logits(states, gates.layers_of(layer))
     uniform = torch.rand(logits.shape, generator=noise).clamp(1e-6, 1 - 1e-6).to(logits.device)
     drawn = sampled(logits, uniform).prod(2)
@@ -195,6 +195,15 @@ def _look(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Genera
     return divergence(whole, masked), *means, (whole.argmax(1) == masked.argmax(1)).float()
 
 
+@torch.no_grad()
+def _whole(subject: Subject, batch, known: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Logits (B,C) of the texts as they are, computed once of each."""
+    names = batch["instance_id"]
+    if any(name not in known for name in names):
+        known.update(zip(names, subject.predict(batch).float(), strict=True))
+    return torch.stack([known[name] for name in names])
+
+
 def divergence(whole: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
     """KL(p || q) in nats (B,), 0 or more, of logits (B,C); classes that both bar, by -inf, count nothing."""
     barred = torch.isneginf(whole) & torch.isneginf(masked)
@@ -203,14 +212,14 @@ def divergence(whole: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _validate(subject: Subject, gates: Gates, rows, settings: Settings, seed: int) -> tuple[float, float, float]:
+def _validate(subject: Subject, gates: Gates, rows, settings: Settings, seed: int, known: dict) -> tuple[float, float, float]:
     """Means of divergence, open gates and kept classes at the last layer, with gates drawn the same each time."""
     noise = torch.Generator().manual_seed(seed)
     order = np.arange(len(rows))
     looks = [
         (kl, kept, same)
         for batch in _batches(subject, rows, order, settings.batch_size)
-        for kl, _, kept, same in [_look(subject, gates, batch, len(gates.sizes) - 1, noise)]
+        for kl, _, kept, same in [_look(subject, gates, batch, len(gates.sizes) - 1, noise, known)]
     ]
     return tuple(float(torch.cat(part).mean()) for part in zip(*looks, strict=True))
 
