@@ -24,7 +24,7 @@ TEXTS = ["the old ship sank", "a new ship sailed again", "ship", ""]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     model = {"embedding_size": 8, "hidden_size": 8, "selector": {"kind": "budget", "budget": 0.5, "contiguous": True}}
-    return make(tmp_path_factory.mktemp("finished") / "run", model=model, measure={"producers": ["gradient"]})
+    return make(tmp_path_factory.mktemp("finished") / "run", model=model)
 
 
 def test_what_its_card_says(finished):
