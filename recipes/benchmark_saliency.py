@@ -216,6 +216,8 @@ def measure_rows(tokens, repeats):
     model, batch = texts_of(tokens)
     names = [found.name for found in pkgutil.iter_modules(attnfaith.importance.__path__) if found.name[0] != "_"]
     modules = [importlib.import_module(f"attnfaith.importance.{name}") for name in names]
+    modules = [module for module in modules if not hasattr(module, "pending")]  # what has to be trained first costs that
+    names = [module.__name__.rpartition(".")[2] for module in modules]
     spent = take_turns([lambda module=module: module.measure(model, batch) for module in modules], repeats)
     passes = spent[names.index("gradient_x_input")]
     return [

@@ -85,6 +85,7 @@ class SelectionLosses:
         super().__init__(*args, **kwargs)
         selection.check(self.model.config.sampler)
         self.selection, self.selection_sums = selection, Sums()
+        self.args.restore_callback_states_from_checkpoint = True  # else a training that goes on would begin anew with them
         state = SelectionState()
         state.numbers = selection.start()
         self.add_callback(state)

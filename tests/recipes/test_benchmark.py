@@ -173,3 +173,20 @@ def test_ours_and_captums_saliency_are_timed_when_they_agree(row, monkeypatch):
         monkeypatch.setattr(saliency, name, value)
     made = getattr(saliency, row)(5, 1)
     assert made["texts"] == 2 and made["ms_per_text"] > 0 and made["captum_ms_per_text"] > 0
+
+
+@pytest.mark.slow
+def test_training_steps_of_selections():
+    """Each kind is timed beside the plain classifier, and every call is a step: weights differ after it."""
+    training = script("benchmark_training")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(training, "SIZES", {"vocab_size": 10_000, "embedding_size": 4, "hidden_size": 4})
+        rows = training.selections(6, 4, 2)
+        assert [row["model"] for row in rows] == ["plain", *training.SELECTORS]
+        assert all(0 < row["least_ms"] <= row["ms_per_text"] <= row["most_ms"] for row in rows)
+        assert rows[0]["times_plain"] == 1
+        config = training.RationaleClassifierConfig(**training.SIZES, sampler="hardkuma")
+        model = training.RationaleClassifierForSequenceClassification(config)
+    before = model.selector.score.weight.clone()
+    training._step(model, torch.randint(4, 99, (4, 8)), torch.tensor([0, 1, 0, 1]))()
+    assert not torch.equal(model.selector.score.weight, before)

@@ -49,20 +49,20 @@ COUNTS = ("train_texts", "validation_texts", "epochs", "batch_size")
 def check(
     *,
     gates: str | None = None,
-    kind: str = Settings.kind,
-    train_texts: int = Settings.train_texts,
-    validation_texts: int = Settings.validation_texts,
-    epochs: int = Settings.epochs,
-    batch_size: int = Settings.batch_size,
-    margin: float = Settings.margin,
-    penalty: str = Settings.penalty,
-    placeholder: str = Settings.placeholder,
-    learning_rate: float = Settings.learning_rate,
-    placeholder_learning_rate: float = Settings.placeholder_learning_rate,
-    multiplier_learning_rate: float = Settings.multiplier_learning_rate,
-    warmup_steps: int = Settings.warmup_steps,
-    valid_constraint: float = Settings.valid_constraint,
-    valid_agreement: float = Settings.valid_agreement,
+    kind: str = "inputs",
+    train_texts: int = 2000,
+    validation_texts: int = 500,
+    epochs: int = 30,
+    batch_size: int = 64,
+    margin: float = 0.1,
+    penalty: str = "log",
+    placeholder: str = "learned",
+    learning_rate: float = 3e-3,
+    placeholder_learning_rate: float = 1e-3,
+    multiplier_learning_rate: float = 0.3,
+    warmup_steps: int = 100,
+    valid_constraint: float = 0.8,
+    valid_agreement: float = 0.75,
 ) -> None:
     """Raises ValueError for a kind or penalty that there is not, and for a number that is no number or out of range."""
     given = {name: value for name, value in locals().items() if name != "gates"}
@@ -84,7 +84,7 @@ def check(
         raise ValueError(f"gates={gates!r} are trained, and {', '.join(changed)} of their training given: leave out either")
 
 
-def check_model(subject, dataset, *, gates: str | None = None, kind: str = Settings.kind, **training) -> None:
+def check_model(subject, dataset, *, gates: str | None = None, kind: str = "inputs", **training) -> None:
     """Raises ValueError where no gates are given, or the file is none or of another model, and SubjectError for gates of
     states where the subject cannot predict from other states than its own.
     """
@@ -111,20 +111,20 @@ def measure(
     *,
     seed: int = 0,
     gates: str | None = None,
-    kind: str = Settings.kind,
-    train_texts: int = Settings.train_texts,
-    validation_texts: int = Settings.validation_texts,
-    epochs: int = Settings.epochs,
-    batch_size: int = Settings.batch_size,
-    margin: float = Settings.margin,
-    penalty: str = Settings.penalty,
-    placeholder: str = Settings.placeholder,
-    learning_rate: float = Settings.learning_rate,
-    placeholder_learning_rate: float = Settings.placeholder_learning_rate,
-    multiplier_learning_rate: float = Settings.multiplier_learning_rate,
-    warmup_steps: int = Settings.warmup_steps,
-    valid_constraint: float = Settings.valid_constraint,
-    valid_agreement: float = Settings.valid_agreement,
+    kind: str = "inputs",
+    train_texts: int = 2000,
+    validation_texts: int = 500,
+    epochs: int = 30,
+    batch_size: int = 64,
+    margin: float = 0.1,
+    penalty: str = "log",
+    placeholder: str = "learned",
+    learning_rate: float = 3e-3,
+    placeholder_learning_rate: float = 1e-3,
+    multiplier_learning_rate: float = 0.3,
+    warmup_steps: int = 100,
+    valid_constraint: float = 0.8,
+    valid_agreement: float = 0.75,
 ) -> dict[str, list]:
     """The probability, by trained gates, that a token is let through; 0..1, one reading a text.
 

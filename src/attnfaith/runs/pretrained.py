@@ -162,8 +162,6 @@ def selecting_model_of(recipe: Recipe, label_names: list[str], tokenizer) -> Rat
     name, folder = recipe.model.pretrained, files_of(recipe.model.pretrained, recipe.model.revision)
     given = f"model.pretrained={excerpt(name)}"
     config = _configuration(recipe)
-    if config.is_encoder_decoder or getattr(config, "is_decoder", False):
-        raise RecipeError(f"{given} with model.selector: it is of the type {config.model_type}, no plain encoder; give one")
     try:
         with _quiet():
             encoder = AutoModel.from_pretrained(
@@ -192,6 +190,11 @@ def selecting_model_of(recipe: Recipe, label_names: list[str], tokenizer) -> Rat
             table.copy_(vectors.repeat(1, table.shape[1] // vectors.shape[1]))
     except Exception as error:  # transformers and safetensors raise many kinds
         raise RecipeError(f"{given} cannot be loaded as an encoder: {excerpt(error.__cause__ or error, 300)}") from error
+    if config.is_encoder_decoder or any(getattr(part, "is_causal", False) for part in encoder.modules()):
+        raise RecipeError(
+            f"{given} with model.selector: it is of the type {config.model_type}, in which tokens do not see those behind "
+            "them: give a plain encoder, such as a BERT"
+        )
     if (largest := max(tokenizer.get_vocab().values())) >= len(vectors):
         raise RecipeError(
             f"{given}: its tokenizer has tokens up to {largest}, and the model knows {len(vectors)}, from 0 on: the "

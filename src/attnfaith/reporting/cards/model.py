@@ -39,6 +39,11 @@ PROJECTIONS = {
     "softmax": "softmax: every word gets some weight",
     "uniform": "none: all words get the same weight",
 }
+SELECTIONS = {
+    "bernoulli": "draws of 0 or 1, after Lei et al. 2016; at test time the tokens whose probability is above a threshold",
+    "hardkuma": "HardKuma, Bastings et al. 2019; at test time the tokens whose gate is likeliest not shut",
+    "budget": "SPECTRA, Guerreiro & Martins 2021; at test time the tokens of the largest gates",
+}
 UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
 DECODERS = {"affine": "an affine layer", "tanh": "a layer with tanh and an affine one"}
 # what each number of the card is called in the metadata: its kind -> metric
@@ -102,7 +107,8 @@ def card_of(
         identity=identity,
         encoder=_encoder_in_words(checkpoint.cell.identity),
         projection=PROJECTIONS.get(identity["projection"], f"{identity['projection']}: words can get no weight at all"),
-        sparse=identity["projection"] not in PROJECTIONS,
+        sparse=identity["projection"] not in PROJECTIONS and checkpoint.cell.identity.selection_kind in (None, "budget"),
+        selection=selection_in_words(checkpoint.cell.identity),
         unit=checkpoint.unit,
         decoder=DECODERS.get(checkpoint.recipe.get("model", {}).get("readout"), "a decoder"),
         classes=checkpoint.cell.class_names if len(checkpoint.cell.class_names) <= MOST_CLASSES else (),
@@ -134,6 +140,16 @@ def card_of(
         number=format_number,
         version=__version__,
     )
+
+
+def selection_in_words(identity: Identity) -> str:
+    """Which tokens a model reads at test time; "" where it reads all."""
+    if identity.selection_kind is None:
+        return ""
+    said = SELECTIONS[identity.selection_kind]
+    if identity.selection_budget is not None:
+        said += f", at most {identity.selection_budget:.0%} of them"
+    return said + (", in one window" if identity.selection_contiguous else "")
 
 
 def _encoder_in_words(identity: Identity) -> str:

@@ -1,0 +1,236 @@
+"""Training what to select: steps by hand, planted evidence, logs, multipliers in checkpoints, and runs of a recipe."""
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback, TrainingArguments
+
+from attnfaith import RationaleClassifierConfig, RationaleClassifierForSequenceClassification, record, runs, training
+from attnfaith.data.collation import pad_batch
+from attnfaith.errors import AttnfaithError
+from attnfaith.models.rationale_samplers import bernoulli_log_prob, expected_share, kuma_shape
+from attnfaith.objectives import Constraint, Prices, classification_loss, selection_price
+from attnfaith.runs import RunError
+from attnfaith.selecting import SelectionLoss, SelectionState
+from tests.tiny_trainings import settings
+
+
+KINDS = {
+    "bernoulli": ({"sampler": "bernoulli"}, SelectionLoss(prices=Prices(0.05, 1.0, "moving_average"))),
+    "hardkuma": ({"sampler": "hardkuma"}, SelectionLoss(constraints=(Constraint("share", 0.3), Constraint("lasso", 0.2)))),
+    "budget": ({"sampler": "budget", "budget": 0.3}, SelectionLoss()),
+}
+
+
+class Logs(TrainerCallback):
+    def __init__(self):
+        self.seen = []
+
+    def on_log(self, args, state, control, logs, **kwargs):
+        self.seen.append(dict(logs))
+
+
+def planted(count, seed):
+    """Encoded texts in which word 5 or word 6 stands somewhere, and says the label."""
+    random, rows = np.random.default_rng(seed), []
+    for number in range(count):
+        words = random.integers(7, 30, random.integers(4, 9)).tolist()
+        words[random.integers(len(words))] = 5 + number % 2
+        rows.append({"input_ids": [2, *words, 3], "labels": number % 2, "length": len(words) + 2})
+    return datasets.Dataset.from_list(rows)
+
+
+@pytest.fixture
+def make(tmp_path):
+    def trainer(kind="bernoulli", *, loss=None, count=64, seed=5, reduction="sum", **arguments):
+        fields, usual = KINDS[kind]
+        torch.manual_seed(seed)
+        config = RationaleClassifierConfig(vocab_size=30, embedding_size=16, hidden_size=16, encoder="cnn", **fields)
+        made = training.make_trainer(
+            RationaleClassifierForSequenceClassification(config),
+            type("Tokenizer", (), {"pad_token_id": 0, "unk_token_id": 1, "model_input_names": ["input_ids"]})(),
+            planted(count, 1),
+            planted(24, 2),
+            TrainingArguments(**{**settings(tmp_path), **arguments}),
+            objective="selection",
+            selection=loss or usual,
+            loss_reduction=reduction,
+            balance_classes=False,
+        )
+        made.processing_class = None  # which checkpoints would hold
+        made.logs = Logs()
+        made.add_callback(made.logs)
+        return made
+
+    return trainer
+
+
+def batch_of(trainer, rows=8):
+    return pad_batch(trainer.train_dataset.to_list()[:rows], 0)
+
+
+def test_a_step_of_bernoulli_by_hand(make):
+    """Cost and its gradient, after one batch has made the moving average."""
+    trainer = make("bernoulli", loss=SelectionLoss(prices=Prices(0.05, 1.0, "moving_average", decay=0.75)))
+    model, batch = trainer.model.train(), batch_of(trainer)
+    trainer.current_gradient_accumulation_steps = 1
+    with torch.no_grad():
+        model.selector.score.weight.normal_()
+    baseline = 0.0
+    for step in range(2):
+        torch.manual_seed(step)
+        loss = trainer.compute_loss(model, dict(batch))
+        own = torch.autograd.grad(loss, [model.selector.score.weight, model.decoder.context.weight])
+        torch.manual_seed(step)
+        outputs = model(batch["input_ids"], batch["attention_mask"])
+        inside = model.attendable(batch["input_ids"], batch["attention_mask"])
+        costs = classification_loss(outputs.logits, batch["labels"])
+        costs = costs + selection_price(outputs.gates, inside, Prices(0.05, 1.0))
+        assert loss.item() == pytest.approx(costs.sum().item(), rel=1e-5)
+        logs = bernoulli_log_prob(outputs.selection_scores.squeeze(-1), outputs.gates, inside)
+        surrogate = (costs + (costs.detach() - baseline) * logs).sum()
+        expected = torch.autograd.grad(surrogate, [model.selector.score.weight, model.decoder.context.weight])
+        for one, other in zip(own, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        mean = costs.mean().item()
+        baseline = mean if step == 0 else 0.75 * baseline + 0.25 * mean
+        assert trainer.numbers["baseline"] == pytest.approx(baseline, rel=1e-5)
+
+
+def test_a_step_of_hardkuma_by_hand(make):
+    constraint = Constraint("share", 0.3, start=2.0, rate=0.5, decay=0.5)
+    trainer = make("hardkuma", loss=SelectionLoss(constraints=(constraint,)), reduction="mean")
+    model, batch = trainer.model.train(), batch_of(trainer)
+    torch.manual_seed(0)
+    loss = trainer.compute_loss(model, dict(batch))
+    torch.manual_seed(0)
+    outputs = model(batch["input_ids"], batch["attention_mask"])
+    inside = model.attendable(batch["input_ids"], batch["attention_mask"])
+    share = expected_share(*kuma_shape(outputs.selection_scores), inside).mean().item()
+    average = 0.5 * (share - 0.3)
+    multiplier = 2.0 * np.exp(0.5 * average)
+    cross_entropy = classification_loss(outputs.logits, batch["labels"]).mean().item()
+    assert loss.item() == pytest.approx(cross_entropy + multiplier * average, rel=1e-5)
+    assert trainer.numbers == pytest.approx({"share_multiplier": multiplier, "share_constraint": average})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_planted_evidence_is_selected(kind, make):
+    """Of one class at least, for then what is missing tells the other; little else; and the label is learned by it alone."""
+    loss = {
+        "bernoulli": SelectionLoss(prices=Prices(0.05, 0.0, "moving_average")),
+        "hardkuma": SelectionLoss(constraints=(Constraint("share", 0.2, start=0.1, rate=0.2, decay=0.9),)),
+        "budget": None,
+    }[kind]
+    trainer = make(kind, loss=loss, count=256, num_train_epochs=25, eval_strategy="no", reduction="mean")
+    trainer.train()
+    model = trainer.model.eval()
+    batch = pad_batch(trainer.eval_dataset.to_list(), 0)
+    with torch.no_grad():
+        outputs = model(batch["input_ids"], batch["attention_mask"])
+    accuracy = (outputs.logits.argmax(1) == batch["labels"]).float().mean()
+    evidence = (batch["input_ids"] == 5) | (batch["input_ids"] == 6)
+    inside = model.attendable(batch["input_ids"], batch["attention_mask"])
+    selected = outputs.gates.bool()
+    assert accuracy > 0.9
+    of_class = [selected[batch["input_ids"] == word].float().mean() for word in (5, 6)]
+    assert max(of_class) > 0.9 and selected[inside & ~evidence].float().mean() < 0.25
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("bernoulli", {"share_selected", "selection_price", "baseline"}),
+        (
+            "hardkuma",
+            {"share_selected", "share_multiplier", "share_constraint", "lasso_multiplier", "lasso_constraint"},
+        ),
+        ("budget", {"share_selected"}),
+    ],
+)
+def test_what_logs_say(kind, names, make):
+    trainer = make(kind, num_train_epochs=2, eval_strategy="epoch")
+    trainer.train()
+    trained = [logs for logs in trainer.logs.seen if "loss" in logs]
+    evaluated = [logs for logs in trainer.logs.seen if "eval_loss" in logs]
+    assert len(trained) == len(evaluated) == 2
+    for logs in trained:
+        assert names <= set(logs) and all(np.isfinite(logs[name]) for name in names)
+        assert 0 < logs["share_selected"] <= 1
+    assert all(0 <= logs["eval_share_selected"] <= 1 for logs in evaluated)
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "hardkuma"])
+def test_a_training_that_goes_on_is_the_one_that_was_not_stopped(kind, make):
+    """To the last bit: multipliers, averages and draws are in the checkpoint."""
+    whole = make(kind, num_train_epochs=2, save_strategy="epoch")
+    whole.train()
+    again = make(kind, seed=9, num_train_epochs=2, save_strategy="epoch")
+    again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-2")
+    assert whole.numbers == again.numbers and whole.numbers
+    assert sum(isinstance(one, SelectionState) for one in again.callback_handler.callbacks) == 1
+    for name, values in whole.model.state_dict().items():
+        torch.testing.assert_close(again.model.state_dict()[name], values, atol=0, rtol=0, msg=name)
+
+
+def test_a_multiplier_that_is_no_number_ends_the_training(make):
+    constraint = Constraint("share", 0.0, start=1.0, rate=1e4, decay=0.0)
+    trainer = make("hardkuma", loss=SelectionLoss(constraints=(constraint,)))
+    with pytest.raises(AttnfaithError, match="^the multiplier of selection.share is inf .*selection.multiplier_rate"):
+        trainer.train()
+
+
+def test_a_loss_that_is_not_the_samplers_is_refused(make):
+    with pytest.raises(AttnfaithError, match="a selection by budget is trained by nothing else"):
+        make("budget", loss=SelectionLoss(prices=Prices()))
+    with pytest.raises(AttnfaithError, match="a selection by hardkuma is trained by constraints"):
+        make("hardkuma", loss=SelectionLoss(prices=Prices()))
+
+
+# ------------------------------------------------------------------------------------------------ runs
+
+
+SELECTORS = {
+    "bernoulli": {"model__selector": {"kind": "bernoulli"}, "selection__sparsity": 0.01},
+    "hardkuma": {"model__selector": {"kind": "hardkuma", "pooling": "max"}, "selection__lasso": 0.2},
+    "budget": {"model__selector": {"kind": "budget", "budget": 0.4, "transition": 0.05, "contiguous": True}},
+}
+
+
+@pytest.mark.parametrize("kind", SELECTORS)
+def test_a_recipe_is_trained_and_measured(kind, tiny_recipe, quick_report):
+    """The record has what was selected, and says how, as the recipe does."""
+    recipe = tiny_recipe(**SELECTORS[kind], measure__producers=["gradient", "permutation"])
+    assert runs.run(recipe).is_file()
+    table = record.load(f"{recipe.output_dir}/record.parquet")
+    identity = record.from_row(table.slice(0, 1).to_pylist()[0])
+    assert identity.attention_kind == "selection" and identity.selection_kind == kind
+    assert (identity.selection_sparsity is not None) == (kind == "bernoulli")
+    assert (identity.selection_target is not None) == (kind == "hardkuma")
+    assert (
+        identity.objective_label
+        == {
+            "bernoulli": "classification(sparsity 0.01, coherence 2)",
+            "hardkuma": "classification(selected 0.2, lasso 0.2)",
+            "budget": "classification",
+        }[kind]
+    )
+    selected = record.rows(table, "selected")
+    if kind == "budget":
+        assert all(chosen.sum() <= max(1, round(0.4 * len(chosen))) for chosen in selected)
+    assert runs.run(recipe, resume=True).is_file()  # complete: nothing is done again
+
+
+def test_a_budget_below_one_token_is_refused(tiny_recipe):
+    recipe = tiny_recipe(model__selector={"kind": "budget", "budget": 0.001})
+    with pytest.raises(RunError, match="budget=0.001 is below one token of the longest text, which has .*: give at least"):
+        runs.run(recipe)
+
+
+def test_a_run_of_a_selection_is_no_base(tiny_recipe, tmp_path):
+    recipe = tiny_recipe(model__selector={"kind": "bernoulli"}, measure__producers=[])
+    runs.run(recipe)
+    other = tiny_recipe(output_dir=str(tmp_path / "other"), objective__kind="adversarial", objective__base=recipe.output_dir)
+    with pytest.raises(RunError, match="reads a selection: a model is trained against the attention that pools states"):
+        runs.run(other)
