@@ -22,3 +22,8 @@ def untrained(model, batch, kind="inputs", seed=0) -> str:
             gate.shift.data.fill_(float(np.random.default_rng(number).normal()))
         save_gates(gates, path, {"model": subject.digest(), "settings": {"kind": kind}})
     return str(path)
+
+
+def options_of(name, model, batch) -> dict:
+    """The options that a producer of this name needs of a model: of diffmask, gates."""
+    return {"gates": untrained(model, batch)} if name == "diffmask" else {}

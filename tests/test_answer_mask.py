@@ -13,6 +13,7 @@ from attnfaith.models.queries import BARRED, Query
 from attnfaith.record import Identity, load
 from attnfaith.subjects import SubjectError
 from tests.impermissible import marked
+from tests.gates import options_of
 from tests.pooled_producers import POOLED
 
 
@@ -88,8 +89,10 @@ def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny
         return
     smaller = of_kept_classes(tiny_model, model, fields)
     options = OPTIONS.get(name, {})
-    found = producer.measure(model, batch_of(rows), seed=1, **options)
-    expected = producer.measure(smaller, batch_of(rows, masked=False), seed=1, **options)
+    found, expected = (
+        producer.measure(one, batch, seed=1, **options, **options_of(name, one, batch))
+        for one, batch in ((model, batch_of(rows)), (smaller, batch_of(rows, masked=False)))
+    )
     assert found.keys() == expected.keys()
     for column, values in found.items():
         by_class = "C" in producer.COLUMNS[column].axes
@@ -113,7 +116,7 @@ def test_each_instance_has_answers_of_its_own(name, fields, tiny_model, tiny_row
     rows = rows_of(tiny_rows, fields, (6, 9, 7, 5), [[0, 2], [4], [0, 1, 2, 3, 4], [2, 3]])
     if not measurable(producer, model, rows):
         return
-    options = OPTIONS.get(name, {})
+    options = OPTIONS.get(name, {}) | options_of(name, model, batch_of(rows))
     together = producer.measure(model, batch_of(rows), seed=1, **options)
     for number, row in enumerate(rows):
         alone = producer.measure(model, batch_of([row]), seed=1, **options)

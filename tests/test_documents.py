@@ -8,6 +8,8 @@ from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.measurement import measure
 from attnfaith.record import Identity
 from attnfaith.reporting import performance_table, write_report
+from attnfaith.subjects import subject_of
+from tests.gates import options_of
 from tests.pooled_producers import POOLED
 
 
@@ -60,8 +62,10 @@ def test_documents_of_any_shape(query, only, tmp_path, quick_report):
         expected = {"no end": 3, "many": 500, "blank": 0, "long sentence": 4, "two alone": 2}
         assert {name: lengths.get(name, 500) for name in expected} == expected
         assert not any(encoded["truncated"]), "words go on in another sentence; none is lost"
+    model = AttentionClassifierForSequenceClassification(config)
+    batch = subject_of(model).collate(encoded.select([0]).to_list())
     path = measure(
-        AttentionClassifierForSequenceClassification(config),
+        model,
         encoded,
         Identity("documents", "1", "test", 0),
         # a backward pass for each of 500 states, and parts by order and number of tokens, take long
@@ -71,7 +75,7 @@ def test_documents_of_any_shape(query, only, tmp_path, quick_report):
             - ({"exact_contribution", "weight_aopc_limits"} if pair else set())  # of an affine read-out
         ),
         tmp_path / "record.parquet",
-        options=OPTIONS,
+        options={**OPTIONS, "diffmask": options_of("diffmask", model, batch)},
         progress=False,
     )
     table = record.load(path)

@@ -1,8 +1,10 @@
 """DiffMask: its gates by their closed forms, masking by hand, the training on tiny tasks, the file that keeps them."""
 
 import csv
+import inspect
 import io
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -353,6 +355,11 @@ def test_gates_of_states_need_a_subject_that_predicts_from_states(tiny_model, ti
     subject.capabilities = subject.capabilities - {"other states"}
     with pytest.raises(SubjectError, match="'diffmask of kind 'states'' needs 'other states'"):
         diffmask.check_model(subject, None, gates=path)
+
+
+def test_options_have_the_defaults_of_the_training():
+    defaults = {name: one.default for name, one in inspect.signature(diffmask.check).parameters.items()}
+    assert defaults == {"gates": None, **asdict(Settings())}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
 from attnfaith.subjects import word_level
 from attnfaith.subjects.word_level import WordLevel
+from tests.gates import options_of
 from tests.impermissible import marked
 from tests.pooled_producers import POOLED
 
@@ -230,8 +231,10 @@ def test_a_document_of_one_sentence_is_a_flat_text(name, tiny_model, tiny_rows, 
     producer = load_producers([name])[name]
     # a further level is a further sum for the epsilon of relevance to take from
     options = {"adversary_search": {"steps": 5}, "lrp": {"epsilon": 0.0}}.get(name, {})
-    found = producer.measure(model, tiny_batch(rows), seed=3, **options)
-    expected = producer.measure(flat, tiny_batch(rows), seed=3, **options)
+    found, expected = (
+        producer.measure(one, tiny_batch(rows), seed=3, **options, **options_of(name, one, tiny_batch(rows)))
+        for one in (model, flat)
+    )
     for column, values in expected.items():
         for one, other in zip(found[column], values, strict=True):
             if np.asarray(other).dtype.kind == "U":

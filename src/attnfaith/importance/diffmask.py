@@ -24,7 +24,7 @@ COLUMNS = {
     "importance_diffmask": Column(
         ("T",),
         range=(0.0, 1.0),
-        words="max",
+        words="largest",
         unit="probability",
         doc="that the gates leave a token open: its embedding is not wholly replaced (kind inputs, gates of all layers "
         "multiplied); or the share of layers at which they leave its state open (kind states)",
