@@ -534,7 +534,7 @@ def test_an_error_of_several_processes_is_one_line(tmp_path, warm_python):
 @pytest.mark.slow
 def test_interrupted_and_gone_on(tmp_path, repository, warm_python):
     """Ctrl-C while training: code 130 and a hint; then the same weights as without it."""
-    arguments = ["--config", "tiny.yaml", "--num_train_epochs", "60"]
+    arguments = ["--config", "tiny.yaml", "--num_train_epochs", "30"]
     process = subprocess.Popen(
         [warm_python, str(repository / "recipes" / "train.py"), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
@@ -551,7 +551,7 @@ def test_interrupted_and_gone_on(tmp_path, repository, warm_python):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "started"
 
     assert cli.main(["train", *arguments, "--resume_from_checkpoint"]) == 0
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["epochs"] == 60
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["epochs"] == 30
     assert cli.main(["train", *arguments, "--output_dir", "whole"]) == 0
     one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "whole"))
     assert one == other
