@@ -942,7 +942,7 @@ def test_a_push_that_is_killed(run, owner):
         asked, limit = len(owner.requests()) + count * (number + chance.random()) / 20, time.monotonic() + 120
         with owner.running("push", run, "--to", owner.name, "--name", name) as process:
             while len(owner.requests()) < asked and time.monotonic() < limit and Path(f"/proc/{process}").exists():
-                time.sleep(0.001)
+                time.sleep(0.004)
             time.sleep(0.02 * chance.random())
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)

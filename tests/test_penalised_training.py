@@ -154,7 +154,7 @@ def test_all_four_fall_in_every_kind_of_model(make, kinds):
     """Each is trained with the labels in a few epochs; what a model cannot change stays."""
     weight = {"impermissible_mass": 1.0, "diversity": 1.0, "word_tying": 1.0, "masked_language_model": 1.0}
     trainer = make(
-        {**weight, "masked_share": 0.5}, kinds=kinds, num_train_epochs=6, per_device_train_batch_size=8, learning_rate=0.02
+        {**weight, "masked_share": 0.5}, kinds=kinds, num_train_epochs=4, per_device_train_batch_size=8, learning_rate=0.02
     )
     first = trainer.evaluate(trainer.train_dataset)
     trainer.train()

@@ -53,7 +53,7 @@ pytestmark = [  # of torch's own loops, and of its own way into functions with a
 
 @contextmanager
 def quiet():
-    """Within, torch does not write the story of its tracing, which nobody would read: it does where somebody could listen."""
+    """Within, torch does not write the story of its tracing: it does where somebody could listen, and nobody does."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(logging.getLogger("torch.__trace"), "handlers", [])
         yield
