@@ -48,12 +48,10 @@ def stack():
 
 @pytest.fixture
 def checkout(tmp_path, small_recipe):
-    """A checkout of this code as it stands, all of it committed; what it makes may be pushed. What Python compiled of it is
-    there too, to no other effect than that it need not be compiled anew.
-    """
+    """A checkout of this code as it stands, all of it committed; what it makes may be pushed."""
     folder = tmp_path / "checkout"
     for part, more in (("src", "*.egg-info"), ("recipes", "results*")):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns(more))
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", more))
     (folder / "tiny.yaml").write_text(small_recipe("tiny", "unused"))
     grid = {"projection": ["softmax", "sparsemax"]}
     study = {

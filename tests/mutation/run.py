@@ -57,7 +57,7 @@ def run(mutants: Sequence[Mutant], *, processes: int = 1) -> list[Outcome]:
 
 def _run_part(copy: Path, mutants: Sequence[Mutant]) -> list[Outcome]:
     for name in COPIED:
-        shutil.copytree(ROOT / name, copy / name)  # with what Python compiled: of a mutant it compiles anew, as its time is
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
         shutil.copy(ROOT / name, copy / name)
     os.chdir(copy)
