@@ -67,7 +67,6 @@ def test_objectives_without_labels_of_their_own(name, objective):
         ("{}", 256, 300),
         ("{encoder: transformer}", 128, 300),
         ("{embedding_size: 100, hidden_size: 50}", 50, 100),
-        ("{encoder: embedding, embedding_size: 7, hidden_size: 9}", 9, 7),
     ],
 )
 def test_tying_needs_one_size(model, state, vector, tmp_path, monkeypatch):
