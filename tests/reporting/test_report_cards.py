@@ -26,6 +26,7 @@ from attnfaith.objectives import PENALTIES
 from attnfaith.reporting import cards
 from attnfaith.reporting.cards import citations, findings, markdown, model, penalties
 from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, UNKNOWN, Checkpoint
+from tests import deception
 
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -615,10 +616,9 @@ def test_every_data_set_is_cited():
         ({"encoder": "orthogonal_lstm"}, "mohankumar-etal-2020-towards", "An LSTM that reads onward, each state without"),
     ],
 )
-def test_what_training_was_given_is_named_and_cited(draw_record, fields, cited, said):
-    plain, changed = (
-        cards.model_card(RUN, made_of(draw_record(8, **of)), repo_id=REPO, dataset=facts("sst")) for of in ({}, fields)
-    )
+def test_what_training_was_given_is_named_and_cited(fields, cited, said):
+    records_of = (made_of(deception.model(1, texts=12, dataset="sst", **of).table) for of in ({}, fields))
+    plain, changed = (cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst")) for table in records_of)
     assert said in changed and f"{{{cited}," in changed
     assert said not in plain and (cited.startswith("pruthi") or f"{{{cited}," not in plain)  # every card names Pruthi et al.
 
