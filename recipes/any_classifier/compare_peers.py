@@ -5,8 +5,9 @@
 Where two definitions are the same the values are compared; where they are not, `definition` says how they differ and the
 difference is that to the peer's definition worked out from gradients. autoLRP, whose AttnLRP is another, is also told the
 rules of ours, see autolrp_rules.py. Times are CPU milliseconds of one thread, the median over texts, each peer beside ours
-in turn; `forward_passes` is ours over that of one reading of the text. `reads` counts the texts and changed texts that a side
-has the model read, the mean over texts, and `times_faster_a_read` compares the times of one: words are fewer than tokens.
+in turn; `forward_passes` is ours over that of one reading of the text. `ours_reads` and `theirs_reads` count the texts and
+changed texts that the model reads, the mean over texts, and `times_faster_a_read` compares the times of one: words are fewer
+than tokens.
 Every side gets the model as it is loaded by default, but autoLRP, which needs it with eager attention. The peers are not
 requirements of this package: install captum, interpreto, explainkit and autoLRP by hand, those that are missing are left out
 and said so. The table is written beside this script, as peers.csv and peers.md, or where --output says.
