@@ -60,7 +60,8 @@ def warm_attnfaith(warm_python):
     """The same, having imported attnfaith and all that its commands do: where how these are imported is not in question."""
     from tests.warm_python import start
 
-    with start(warm_python, ["attnfaith.cli.train", "attnfaith.runs.execute", "attnfaith.api.models"]) as executable:
+    modules = ["attnfaith.cli.train", "attnfaith.runs.execute", "attnfaith.api.models", "tests.known_digests"]
+    with start(warm_python, modules) as executable:
         yield executable
 
 

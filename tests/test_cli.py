@@ -469,7 +469,7 @@ finally:
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_model(tmp_path, repository, warm_python):
+def test_two_processes_train_one_model(tmp_path, repository, warm_attnfaith):
     """Told nothing about the CPU, they still are one training; with dropout, each text is seen once in every epoch."""
     (tmp_path / "spy.py").write_text(IN_A_PROCESS + SPY.format(script=str(repository / "recipes" / "train.py")))
     arguments = [
@@ -483,7 +483,7 @@ def test_two_processes_train_one_model(tmp_path, repository, warm_python):
         "8",
     ]
     done = subprocess.run(
-        [warm_python, *LAUNCH, "spy.py", *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
+        [warm_attnfaith, *LAUNCH, "spy.py", *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("run/report/index.html") == 1
@@ -522,9 +522,9 @@ def test_processes_get_the_arguments_of_the_command(words, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_error_of_several_processes_is_one_line(tmp_path, warm_python):
+def test_an_error_of_several_processes_is_one_line(tmp_path, warm_attnfaith):
     """What one process meets, while the others wait for it."""
-    command = [warm_python, "-m", "attnfaith", "train", "--config", "tiny.yaml", "--processes", "2"]
+    command = [warm_attnfaith, "-m", "attnfaith", "train", "--config", "tiny.yaml", "--processes", "2"]
     done = subprocess.run([*command, "--data.arguments.length", "10"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr and "Error" not in done.stderr, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]
@@ -532,11 +532,11 @@ def test_an_error_of_several_processes_is_one_line(tmp_path, warm_python):
 
 
 @pytest.mark.slow
-def test_interrupted_and_gone_on(tmp_path, repository, warm_python):
+def test_interrupted_and_gone_on(tmp_path, repository, warm_attnfaith):
     """Ctrl-C while training: code 130 and a hint; then the same weights as without it."""
-    arguments = ["--config", "tiny.yaml", "--num_train_epochs", "60"]
+    arguments = ["--config", "tiny.yaml", "--num_train_epochs", "30"]
     process = subprocess.Popen(
-        [warm_python, str(repository / "recipes" / "train.py"), *arguments],
+        [warm_attnfaith, str(repository / "recipes" / "train.py"), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     )  # fmt: skip
     deadline = time.monotonic() + 120
@@ -551,7 +551,7 @@ def test_interrupted_and_gone_on(tmp_path, repository, warm_python):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "started"
 
     assert cli.main(["train", *arguments, "--resume_from_checkpoint"]) == 0
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["epochs"] == 60
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["epochs"] == 30
     assert cli.main(["train", *arguments, "--output_dir", "whole"]) == 0
     one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "whole"))
     assert one == other

@@ -25,7 +25,15 @@ DOCUMENTS = {
     "two alone": "Yes .\nNo .",
 }
 ONE_AT_MOST = ("one sentence", "one word", "empty")
-OPTIONS = {"adversary_search": {"steps": 3, "restarts": 2}, "permutation": {"draws": 5}, "random_support": {"draws": 2}}
+OPTIONS = {  # few of what is drawn: it is drawn of texts of the same shape however often
+    "adversary_search": {"steps": 3, "restarts": 2},
+    "permutation": {"draws": 5},
+    "random_support": {"draws": 2},
+    "soft_erasure": {"draws": 2},
+    "kernel_shap": {"samples": 16},
+    "lime": {"samples": 16},
+    "integrated_gradients": {"steps": 3, "max_steps": 9},
+}
 
 
 @pytest.mark.parametrize("query", ["learned", "text"])

@@ -22,7 +22,7 @@ def generated():
 
 
 @pytest.mark.parametrize("source, count", [(generated, 3), (genuine, 301)])
-def test_empty_texts_are_counted_and_never_scored(source, count, tmp_path):
+def test_empty_texts_are_counted_and_never_scored(source, count, tmp_path, quick_report):
     import datasets
 
     from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, record

@@ -26,6 +26,7 @@ import yaml
 
 from attnfaith import cli, hub, record
 from attnfaith.reporting import cards
+from tests.figures import IN_A_PROCESS
 from tests.forks import Forks
 
 
@@ -102,7 +103,7 @@ def forks(server, finished, tmp_path_factory, warm_python):
     environment = server.environment(tmp_path_factory.mktemp("home"), token=None)
     environment |= {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path_factory.mktemp("copies"))}  # of killed pushes
     warm = f"hub.plan({str(finished)!r}, 'warm')\n"  # what the first push of a process compiles and imports
-    warm += SHORT_WAITS
+    warm += SHORT_WAITS + IN_A_PROCESS + "import tests.known_digests\n"  # for what is trained
     with Forks(environment, tmp_path_factory.mktemp("cwd"), warm, warm_python) as started:
         yield started
 
@@ -941,7 +942,7 @@ def test_a_push_that_is_killed(run, owner):
         asked, limit = len(owner.requests()) + count * (number + chance.random()) / 20, time.monotonic() + 120
         with owner.running("push", run, "--to", owner.name, "--name", name) as process:
             while len(owner.requests()) < asked and time.monotonic() < limit and Path(f"/proc/{process}").exists():
-                time.sleep(0.001)
+                time.sleep(0.004)
             time.sleep(0.02 * chance.random())
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)

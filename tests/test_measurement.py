@@ -625,7 +625,7 @@ measurement.measure(model, rows, measurement.record.Identity("tiny", "rev", "tes
 
 
 @pytest.mark.slow
-def test_killed_by_the_system(go, texts, tiny_model, tmp_path, counted, warm_python):
+def test_killed_by_the_system(go, texts, tiny_model, tmp_path, counted, warm_attnfaith):
     whole = go("whole.parquet")
     tiny_model().save_pretrained(tmp_path / "model")
     texts().save_to_disk(tmp_path / "data")
@@ -635,7 +635,7 @@ def test_killed_by_the_system(go, texts, tiny_model, tmp_path, counted, warm_pyt
         "data": str(tmp_path / "data"),
         "output": str(tmp_path / "r.parquet"),
     }
-    process = subprocess.Popen([warm_python, "-c", KILLED.format(**paths, delay=0.3)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([warm_attnfaith, "-c", KILLED.format(**paths, delay=0.3)], stdout=subprocess.PIPE, text=True)
     number = int(process.stdout.readline())  # of the process that measures
     for _ in range(7):
         assert process.stdout.readline() == "batch\n"
@@ -825,7 +825,7 @@ TWO = [
 
 
 @pytest.mark.slow
-def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, warm_python):
+def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, warm_attnfaith):
     from attnfaith import runs
 
     sizes = {"train": 64, "validation": 24, "test": 1100}  # three shards, two for the first process
@@ -841,7 +841,7 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, 
         runs.train.train(recipe, arguments, folder, texts, None, state)
     alone = record.load(runs.measure_run(folder, recipe))
     script = repository / "recipes" / "measure.py"
-    command = [warm_python, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]
+    command = [warm_attnfaith, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=tmp_path, check=False
     )

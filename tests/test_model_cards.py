@@ -1,6 +1,7 @@
 """The cards that are kept in the repository: whole, linked, and without a folder of the machine that made them."""
 
 import re
+from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
@@ -21,15 +22,23 @@ SECTIONS = (
 )
 
 
+CARDS = Path(__file__).parents[1] / "model_cards"
+
+
+@pytest.fixture(scope="module", params=sorted(path.parent for path in CARDS.rglob("README.md")), ids=lambda path: path.name)
+def folder(request):
+    """Each folder of cards: one index, and the cards that one command made."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def texts(repository):
+def texts(folder):
     """{name: text} of every card but the index."""
-    found = (path for path in (repository / "model_cards").glob("*.md") if path.name != "README.md")
-    return {path.stem: path.read_text(encoding="utf-8") for path in found}
+    return {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md") if path.name != "README.md"}
 
 
-def test_the_index_has_one_row_a_card(texts, repository):
-    index = (repository / "model_cards" / "README.md").read_text(encoding="utf-8")
+def test_the_index_has_one_row_a_card(texts, folder):
+    index = (folder / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[([^\]]+)\]\(([^)]+)\)", index, re.M)
     assert [f"{name}.md" for name, _ in rows] == [file for _, file in rows]
     assert sorted(name for name, _ in rows) == sorted(texts) and len(rows) == len(set(rows)) > 0
@@ -46,8 +55,7 @@ def test_each_card_is_whole(texts):
         assert text.count("```") % 2 == 0 and "@inproceedings{" in text
 
 
-def test_figures_are_there_and_used(texts, repository):
-    folder = repository / "model_cards"
+def test_figures_are_there_and_used(texts, folder):
     used = {link for text in texts.values() for link in re.findall(r"\]\((figures/[^)]+)\)", text)}
     assert used == {path.relative_to(folder).as_posix() for path in (folder / "figures").iterdir()}
 

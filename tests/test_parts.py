@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.subjects import Pooled, opened
+from attnfaith.subjects import Batch, Pooled, SelfAttention, opened
 from attnfaith.subjects import parts as subject_parts
 from attnfaith.subjects.parts import item_places, read_parts
+from tests.small_classifiers import classifier, texts
 
 
 def logits_of(model, batch):
@@ -75,6 +76,23 @@ def test_in_pieces_as_at_once(absent, tiny_model, tiny_rows, tiny_batch, monkeyp
     monkeypatch.setattr(subject_parts, "TOKENS_AT_ONCE", 12)
     for one, other in zip(read_parts(*opened(model, batch), parts, absent), at_once, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_texts_with_maps_of_attention_are_read_a_few_at_once_on_a_cpu(monkeypatch, tiny_model, tiny_rows, tiny_batch):
+    stack = SelfAttention(classifier("bert"))
+    subjects = [(stack, Batch.of(texts(stack.model, (12,)), stack)), opened(tiny_model(), tiny_batch(tiny_rows([10])))]
+    sizes, real = [], subject_parts._read
+    monkeypatch.setattr(subject_parts, "_read", lambda *given: sizes.append(len(given[2])) or real(*given))
+    monkeypatch.setattr(subject_parts, "MAPPED_AT_ONCE", 40)
+    for (subject, batch), expected in zip(subjects, ([3, 3, 3, 1], [10]), strict=True):
+        count = int(subject.attendable(batch).sum())
+        sizes.clear()
+        parts = [~np.eye(count, dtype=bool)[:10]]
+        (pieces,) = read_parts(subject, batch, parts, "zero")
+        assert sizes == expected
+        monkeypatch.setattr(subject_parts, "MAPPED_AT_ONCE", 4000)
+        np.testing.assert_allclose(pieces, read_parts(subject, batch, parts, "zero")[0], atol=1e-6)
+        monkeypatch.setattr(subject_parts, "MAPPED_AT_ONCE", 40)
 
 
 def test_answers_stay_masked(tiny_model, tiny_rows, tiny_batch):

@@ -298,6 +298,14 @@ def test_states_and_word_vectors_of_two_sizes(make, name):
         make(model, {name: 0.5})
 
 
+def test_the_head_with_most_of_one_head(make):
+    model = classifier("bert", num_attention_heads=1)
+    worst = {"impermissible_mass": 1.0, "impermissible_heads": "max"}
+    with pytest.raises(AttnfaithError, match=r"^penalties\.impermissible_heads='max' with BertFor.*: leave it out$"):
+        make(model, worst)
+    make(model, {**worst, "impermissible_heads": "mean"})
+
+
 def test_encoders_and_decoders(make):
     with pytest.raises(AttnfaithError, match=r"^penalties \(diversity\) with BartFor.*: it answers with a decoder"):
         make(classifier("bart"), {"diversity": 1.0})

@@ -1178,7 +1178,7 @@ def test_a_folder_in_use_is_left_alone(copied):
 
 
 @pytest.mark.slow
-def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe, warm_python):
+def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe, warm_attnfaith):
     """Of two processes that start at once with other recipes, one trains and the other says who does."""
     folder, processes = tmp_path / "run", []
     command = IN_A_PROCESS + "from attnfaith import cli; sys.exit(cli.main())"
@@ -1186,7 +1186,7 @@ def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe, warm_
     for seed in (3, 4):
         path = tmp_path / f"{seed}.yaml"
         path.write_text(small_recipe("together", folder).replace("seed: 3", f"seed: {seed}"))
-        arguments = [warm_python, "-c", command, "train", "--config", str(path), "--resume_from_checkpoint"]
+        arguments = [warm_attnfaith, "-c", command, "train", "--config", str(path), "--resume_from_checkpoint"]
         processes.append(subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL))
     ends = [(process.communicate()[1].decode(), process.returncode) for process in processes]
     assert sorted(code for _, code in ends) == [0, 2], ends

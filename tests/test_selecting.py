@@ -174,6 +174,22 @@ def test_a_training_that_goes_on_is_the_one_that_was_not_stopped(kind, make):
         torch.testing.assert_close(again.model.state_dict()[name], values, atol=0, rtol=0, msg=name)
 
 
+def test_an_evaluation_has_the_price_of_what_is_read(make):
+    prices = Prices(0.05, 1.0)
+    trainer = make("bernoulli", loss=SelectionLoss(prices=prices))
+    with torch.no_grad():
+        trainer.model.selector.score.weight.normal_()
+    scores = trainer.evaluate()
+    batch, model = pad_batch(trainer.eval_dataset.to_list(), 0), trainer.model.eval()
+    with torch.no_grad():
+        outputs = model(batch["input_ids"], batch["attention_mask"])
+    inside = model.attendable(batch["input_ids"], batch["attention_mask"])
+    costs = classification_loss(outputs.logits, batch["labels"]) + selection_price(outputs.gates, inside, prices)
+    assert scores["eval_loss"] == pytest.approx(costs.mean().item(), rel=1e-5)
+    share = (outputs.gates.sum(1) / inside.sum(1)).mean().item()
+    assert 0 < share < 1 and scores["eval_share_selected"] == pytest.approx(share, rel=1e-5)
+
+
 def test_a_multiplier_that_is_no_number_ends_the_training(make):
     constraint = Constraint("share", 0.0, start=1.0, rate=1e4, decay=0.0)
     trainer = make("hardkuma", loss=SelectionLoss(constraints=(constraint,)))

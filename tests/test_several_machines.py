@@ -19,7 +19,7 @@ def machine(rank, port):
 
 
 @pytest.mark.slow
-def test_two_machines_write_the_record_of_one(tiny_recipe, quick_report, repository, tmp_path, warm_python):
+def test_two_machines_write_the_record_of_one(tiny_recipe, quick_report, repository, tmp_path, warm_attnfaith):
     sizes = {"train": 64, "validation": 24, "test": 1100}  # three shards, two for the first machine
     recipe = tiny_recipe(
         objective__kind="untrained",
@@ -34,7 +34,7 @@ def test_two_machines_write_the_record_of_one(tiny_recipe, quick_report, reposit
     given = [str(repository / "recipes" / "measure.py"), str(run), "--output", str(output)]
     started = [
         subprocess.Popen(
-            [warm_python, *machine(rank, port), *given],
+            [warm_attnfaith, *machine(rank, port), *given],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -121,14 +121,23 @@ PYTHON = sys.executable  # what studies, the engine and cells run in may be anot
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory, warm_python):
+def warm_engine(warm_attnfaith):
+    """`warm_attnfaith`, having imported the engine too."""
+    from tests.warm_python import start
+
+    with start(warm_attnfaith, ["snakemake.cli"]) as executable:
+        yield executable
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory, warm_engine):
     """The folder of the stand-in for training, in place for the module; it and the engine start warm."""
     folder = tmp_path_factory.mktemp("stand_in")
     (folder / "train.py").write_text(FAKE)
     (folder / "tiny.yaml").write_text(TINY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "TRAIN", (warm_python, str(folder / "train.py")))
-        patch.setattr(sys, "executable", warm_python)
+        patch.setattr(plan, "TRAIN", (warm_engine, str(folder / "train.py")))
+        patch.setattr(sys, "executable", warm_engine)
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
         yield folder
@@ -790,13 +799,13 @@ class Launched:
 
 
 @pytest.fixture(scope="module")
-def forks(stand_in, tmp_path_factory, warm_python):
+def forks(stand_in, tmp_path_factory, warm_engine):
     """Has imported what a study does."""
     from tests.forks import Forks
 
     recipe = f"recipes.load({str(stand_in / 'tiny.yaml')!r})"
     warm = f"from attnfaith import recipes\nfrom attnfaith.study import command\nrecipes.check_models({{'a': {recipe}}})"
-    with Forks(os.environ, tmp_path_factory.mktemp("forks"), warm, warm_python) as started:
+    with Forks(os.environ, tmp_path_factory.mktemp("forks"), warm, warm_engine) as started:
         yield started
 
 
@@ -908,11 +917,11 @@ def test_a_killed_cell_is_told_and_goes_on(hanging, killed):
 
 
 @pytest.mark.slow
-def test_launched_by_accelerate(planned, stand_in, tmp_path, warm_python):
+def test_launched_by_accelerate(planned, stand_in, tmp_path, warm_engine):
     path, runs = planned({"name": "a"})
     (tmp_path / "launch.py").write_text(study_script(stand_in, path))
     command = [PYTHON, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1", "--no_python"]
-    command += [warm_python, str(tmp_path / "launch.py")]
+    command += [warm_engine, str(tmp_path / "launch.py")]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout
     seen = json.loads((runs / "a" / "environment.json").read_text())
@@ -962,14 +971,14 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys, warm_python):
+def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys, warm_engine):
     monkeypatch.chdir(ROOT)
     assert TRAIN == (PYTHON, "-m", "attnfaith", "train")
     (tmp_path / "train.py").write_text(
         IN_A_PROCESS + "from attnfaith import cli\nsys.exit(cli.main(['train', *sys.argv[1:]]))"
     )
-    monkeypatch.setattr(plan, "TRAIN", (warm_python, str(tmp_path / "train.py")))
-    monkeypatch.setattr(sys, "executable", warm_python)
+    monkeypatch.setattr(plan, "TRAIN", (warm_engine, str(tmp_path / "train.py")))
+    monkeypatch.setattr(sys, "executable", warm_engine)
     (tmp_path / "tiny.yaml").write_text(TINY)
     published = pd.DataFrame(
         {

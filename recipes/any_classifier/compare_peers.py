@@ -3,11 +3,14 @@
     python recipes/any_classifier/compare_peers.py MODEL TEXTS.parquet [--texts 20] [--lengths 32 128] [--long 3]
 
 Where two definitions are the same the values are compared; where they are not, `definition` says how they differ and the
-difference is that to the peer's definition worked out from gradients. Times are CPU seconds of one thread, the median over
-texts, each peer beside ours in turn; `forward` is one reading of the text. Every side gets the model as it is loaded by
-default, but autoLRP, which needs it with eager attention. The peers are not requirements of this package: install captum,
-interpreto, explainkit and autoLRP by hand, those that are missing are left out and said so. The table is written beside this
-script, as peers.csv and peers.md, or where --output says.
+difference is that to the peer's definition worked out from gradients. autoLRP, whose AttnLRP is another, is also told the
+rules of ours, see autolrp_rules.py. Times are CPU milliseconds of one thread, the median over texts, each peer beside ours
+in turn; `forward_passes` is ours over that of one reading of the text. `ours_reads` and `theirs_reads` count the texts and
+changed texts that the model reads, the mean over texts, and `times_faster_a_read` compares the times of one: words are fewer
+than tokens.
+Every side gets the model as it is loaded by default, but autoLRP, which needs it with eager attention. The peers are not
+requirements of this package: install captum, interpreto, explainkit and autoLRP by hand, those that are missing are left out
+and said so. The table is written beside this script, as peers.csv and peers.md, or where --output says.
 """
 
 import argparse
@@ -18,11 +21,13 @@ import importlib.util
 import statistics
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from autolrp_rules import own_autolrp, relevance_by_size, signed_autolrp
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from attnfaith.catalogue import named
@@ -53,12 +58,18 @@ def scores_of(subject, name, text, **options):
 class Peers:
     """The other libraries' ways to the same numbers; each takes a text and gives a score for each token of it.
 
-    model: in eval mode. tokenizer: its own.
+    model: in eval mode. tokenizer: its own. reads: how many texts each forward pass of the model has read, also in copies.
     """
 
     def __init__(self, model, tokenizer):
         self.model, self.tokenizer = model, tokenizer
         self.reading = SelfAttention(model, tokenizer)
+        self.reads = reads = []
+
+        def note(_, args, kwargs):
+            reads.append(len(next(one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor))))
+
+        model.register_forward_pre_hook(note, with_kwargs=True)
 
     def inside(self, text) -> torch.Tensor:
         """(L,) bool: the tokens of the text, without markers."""
@@ -133,15 +144,19 @@ class Peers:
         return model
 
     def autolrp(self, text):
-        import autolrp
+        return self._relevance(text, own_autolrp)
 
-        model, given = self._eager, self.given(text)
-        embedded = model.get_input_embeddings()(given["input_ids"]).detach()
-        inputs = autolrp.tensor(embedded)
-        rest = {name: values for name, values in given.items() if name != "input_ids"}
-        logits = model(inputs_embeds=inputs, **rest).logits
-        logits[0, int(logits.argmax())].lrp(config=autolrp.LRPConfig(rule={**autolrp.BASE, **autolrp.ATTNLRP}))
-        return inputs.relevance.sum(-1)[0][self.inside(text)].detach().double().numpy()
+    def autolrp_by_our_rules(self, text):
+        return self._relevance(text, signed_autolrp)
+
+    def relevance_by_size(self, text):
+        """autoLRP's definition, from gradients."""
+        return self._relevance(text, relevance_by_size)
+
+    def _relevance(self, text, way):
+        given = self.given(text)
+        embedded = self._eager.get_input_embeddings()(given.pop("input_ids")).detach()
+        return way(self._eager, given, embedded)[self.inside(text)].double().numpy()
 
     # -------------------------------------------------------------------- the peers' definitions, from gradients
 
@@ -191,9 +206,17 @@ def rows(peers: Peers, subject):
             "autolrp",
             functools.partial(ours, "attn_lrp", inputs="table"),
             peers.autolrp,
+            peers.relevance_by_size,
+            "theirs: of 1, sums and biases share by absolute values, a layer norm hands relevance on element by element; "
+            "ours: of f, they share by the summands, a layer norm is linear, its spread held",
+        ),
+        (
+            "attn_lrp",
+            "autolrp by our rules",
+            functools.partial(ours, "attn_lrp", inputs="table"),
+            peers.autolrp_by_our_rules,
             None,
-            "theirs: what a layer norm gives has the relevance of what it reads, unchanged; ours: a norm is linear, its "
-            "spread held",
+            "",
         ),
         (
             "occlusion",
@@ -206,12 +229,6 @@ def rows(peers: Peers, subject):
     ]
 
 
-def timed(call, *given):
-    start = time.process_time()
-    value = call(*given)
-    return value, time.process_time() - start
-
-
 def compare(model: str, texts: list[str], lengths: list[int], long: int) -> list[dict]:
     """One row for each measure, peer and length; `long` texts of each length that is given."""
     classifier = AutoModelForSequenceClassification.from_pretrained(model).eval()
@@ -221,7 +238,7 @@ def compare(model: str, texts: list[str], lengths: list[int], long: int) -> list
     for length in (None, *lengths):
         chosen = texts if length is None else [_of_length(texts, tokenizer, length, number) for number in range(long)]
         for name, peer, ours, theirs, definition, how in rows(peers, subject):
-            if importlib.util.find_spec(peer) is None:
+            if importlib.util.find_spec(peer.partition(" ")[0]) is None:
                 made.append({"measure": name, "peer": peer, "definition": "not installed"})
                 continue
             if length is None:
@@ -245,13 +262,19 @@ def _of_length(texts, tokenizer, length, number):
 
 
 def _row(name, peer, ours, theirs, definition, how, texts, length, peers) -> dict:
-    differences, sizes, times = [], [], {"ours": [], "theirs": [], "forward": []}
+    differences, sizes, spent, reads = [], [], defaultdict(list), defaultdict(list)
+
+    def timed(side, call, *given):
+        peers.reads.clear()
+        start = time.process_time()
+        value = call(*given)
+        spent[side].append(time.process_time() - start)
+        reads[side].append(sum(peers.reads))
+        return value
+
     for text in texts:
-        value, spent = timed(ours, text)
-        times["ours"].append(spent)
-        other, spent = timed(theirs, text)
-        times["theirs"].append(spent)
-        times["forward"].append(timed(peers.reading.predict, peers.reading.encode([text]))[1])
+        value, other = timed("ours", ours, text), timed("theirs", theirs, text)
+        timed("forward", peers.reading.predict, peers.reading.encode([text]))
         reference = value if definition is None else definition(text)
         if hasattr(other, "spans"):  # of words
             same, other = peers.alike(text, other)
@@ -259,7 +282,8 @@ def _row(name, peer, ours, theirs, definition, how, texts, length, peers) -> dic
         other = other[peers.inside(text).numpy()] if len(other) > len(reference) else other
         differences.append(float(np.abs(other - reference).max(initial=0)))
         sizes.append(float(np.abs(reference).max(initial=0)))
-    median = {key: statistics.median(values) for key, values in times.items()}
+    times = {side: statistics.median(values) for side, values in spent.items()}
+    count = {side: statistics.mean(values) for side, values in reads.items()}
     return {
         "measure": name,
         "peer": peer,
@@ -267,10 +291,13 @@ def _row(name, peer, ours, theirs, definition, how, texts, length, peers) -> dic
         "texts": len(texts),
         "largest_difference": max(differences),
         "largest_value": max(sizes),
-        "ours_ms": 1000 * median["ours"],
-        "theirs_ms": 1000 * median["theirs"],
-        "times_faster": median["theirs"] / median["ours"],
-        "forward_passes": median["ours"] / median["forward"],
+        "ours_ms": 1000 * times["ours"],
+        "theirs_ms": 1000 * times["theirs"],
+        "times_faster": times["theirs"] / times["ours"],
+        "forward_passes": times["ours"] / times["forward"],
+        "ours_reads": count["ours"],
+        "theirs_reads": count["theirs"],
+        "times_faster_a_read": times["theirs"] / count["theirs"] / (times["ours"] / count["ours"]),
         "definition": how,
     }
 

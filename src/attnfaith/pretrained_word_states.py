@@ -70,6 +70,11 @@ class TrainedClassifier:
                 f"penalties.impermissible_mass={penalties.impermissible_mass:g} with {name}, which padding disturbs, or "
                 "whose logits do not depend on the first, the last or all rows of its last layer: leave it out"
             )
+        if "impermissible_mass" in wanted and penalties.impermissible_heads == "max" and self.heads == 1:
+            raise AttnfaithError(
+                f"penalties.impermissible_heads='max' with {name}, whose last layer has one head, so that it is the same "
+                "as 'mean': leave it out"
+            )
         others = [key for key in wanted if key != "impermissible_mass"]
         if others and (read.states is None or read.states.shape[:2] != ids.shape):
             raise AttnfaithError(

@@ -90,13 +90,15 @@ def checkout(package: Path = Path(__file__).parent) -> tuple[str | None, bool | 
 
 def libraries() -> dict[str, str]:
     """Versions of the installed libraries that numbers depend on; those that are not installed are left out."""
-    versions = {}
-    for name in LIBRARIES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    return {name: version for name in LIBRARIES if (version := _version(name)) is not None}
+
+
+@functools.cache  # as it is imported: each is read from a file of a thousand lines
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def command_line(arguments: Sequence[str]) -> str:

@@ -76,7 +76,7 @@ class SelectionLosses:
     price of a text, and baseline; of hardkuma, for each constraint, its multiplier and the moving average of what is
     measured less the target (share_multiplier, share_constraint, lasso_multiplier, lasso_constraint). All of it is in the
     state of the trainer, and so in each checkpoint. An evaluation reads what is selected at test time; its loss is that of
-    the labels.
+    the labels and, of bernoulli, the price of what is read: a checkpoint chosen by it is not the one that reads most.
 
     Raises AttnfaithError where a multiplier stops being a finite number.
     """
@@ -104,6 +104,8 @@ class SelectionLosses:
         counts = inside.sum(1)
         share = (outputs.gates > 0).sum(1) / counts.clamp(min=1)
         if not model.training:
+            if self.selection.prices is not None:
+                losses = losses + selection_price(outputs.gates, inside, self.selection.prices)
             return losses, {"logits": outputs.logits, SHARE: share.where(counts > 0, torch.nan)}
         self.selection_sums.add(SHARE, share, counts > 0)
         if self.selection.prices is not None:

@@ -53,3 +53,19 @@ def test_every_intervention_is_on_the_page_with_its_price(rendered, tables):
         assert line.split(" | ")[2:7] == ["3", str(len(tests)), *map(str, counts)]
         (price,) = rows[rows["kind"] == "price"].to_dict("records")
         assert f"{evidence.number(price['difference'])} [" in line and price["verdict"] in line
+
+
+def test_every_test_of_every_intervention_is_on_the_page(rendered, tables):
+    page = rendered("each_test")
+    table = tables["interventions"]
+    names = list(dict.fromkeys(table["intervention"]))
+    assert f"| test | {' | '.join(names)} |" in page and "**sst_wiki, bilstm**" in page
+    for label, rows in table.groupby("label", sort=False):
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| {label} |")]
+        shown = line.strip("| ").split(" | ")[1:]
+        for name, cell in zip(names, shown, strict=True):
+            (row,) = rows[rows["intervention"] == name].to_dict("records") or [None]
+            if row is None:
+                assert cell == "—"
+            else:
+                assert cell.startswith(f"{evidence.number(row['difference'])} [") and row["verdict"] in cell

@@ -53,9 +53,9 @@ pytestmark = [  # of torch's own loops, and of its own way into functions with a
 
 @contextmanager
 def quiet():
-    """Within, torch keeps the story of its tracing to itself: pytest would collect a novel of it."""
+    """Within, torch does not write the story of its tracing: it does where somebody could listen, and nobody does."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(logging.getLogger("torch.__trace"), "disabled", True)
+        patched.setattr(logging.getLogger("torch.__trace"), "handlers", [])
         yield
 
 

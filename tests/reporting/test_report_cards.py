@@ -22,9 +22,11 @@ from attnfaith.experiments import permutation
 from attnfaith.measurement import producers
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
+from attnfaith.objectives import PENALTIES
 from attnfaith.reporting import cards
-from attnfaith.reporting.cards import citations, findings, markdown, model
+from attnfaith.reporting.cards import citations, findings, markdown, model, penalties
 from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, UNKNOWN, Checkpoint
+from tests import deception
 
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -582,6 +584,43 @@ def test_every_data_set_is_cited():
             assert isinstance(keys, list) and set(keys) <= set(citations.BIBTEX)
     # one that somebody adds is theirs to cite
     assert set(citations.CITED["producers"]) <= set(producers()) and set(citations.CITED["projections"]) <= set(PROJECTIONS)
+    assert set(citations.CITED["penalties"]) == set(PENALTIES) == set(penalties.NAMES)
+    assert set(citations.CITED["encoders"]) <= set(ENCODERS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cited", "said"),
+    [
+        (
+            {"impermissible_mass": 0.1, "impermissible_heads": "max"},
+            "pruthi-etal-2020-learning",
+            "**Its attention was trained to deceive**: attention on impermissible words, which it may go by, was punished "
+            "(of the head with most of it), with a weight of 0.1 (Pruthi et al. 2020).",
+        ),
+        (
+            {"diversity": 0.5},
+            "mohankumar-etal-2020-towards",
+            "(diversity, the conicity of the states), with a weight of 0.5 (Mohankumar et al. 2020).",
+        ),
+        (
+            {"word_tying": 10.0, "word_tying_distance": "squared", "word_tying_padding": True},
+            "tutek-snajder-2020-staying",
+            "(word tying, the squared distance, markers and padding in its mean), with a weight of 10 (Tutek & "
+            "Šnajder 2020).",
+        ),
+        (
+            {"masked_language_model": 1.0, "masked_share": 0.15},
+            "tutek-snajder-2020-staying",
+            "(masked language model, 15% of the words masked), with a weight of 1 (Tutek & Šnajder 2020).",
+        ),
+        ({"encoder": "orthogonal_lstm"}, "mohankumar-etal-2020-towards", "An LSTM that reads onward, each state without"),
+    ],
+)
+def test_what_training_was_given_is_named_and_cited(fields, cited, said):
+    records_of = (made_of(deception.model(1, texts=12, dataset="sst", **of).table) for of in ({}, fields))
+    plain, changed = (cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst")) for table in records_of)
+    assert said in changed and f"{{{cited}," in changed
+    assert said not in plain and (cited.startswith("pruthi") or f"{{{cited}," not in plain)  # every card names Pruthi et al.
 
 
 def test_citations_are_whole():

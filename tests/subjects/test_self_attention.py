@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import attnfaith
+from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.errors import AttnfaithError
 from attnfaith.subjects import Batch, SelfAttention, SubjectError, self_attention, subject_of
 from attnfaith.subjects.attention_hook import Edit
@@ -313,6 +314,18 @@ def test_pairs_have_the_tokens_of_both_texts():
         "token_type_ids": 1 - some["token_type_ids"],
     }
     assert not torch.equal(of.predict(Batch.of(swapped, of)), of.predict(some))
+
+
+@pytest.mark.parametrize("given", [["the old ship sank", "", "a film"], [("the old ship", "a film"), ("ship", "")]])
+def test_texts_are_encoded_as_a_data_set_of_them_and_none_is_made(given, monkeypatch):
+    """Making one takes several times as long as all else of a text."""
+    of = subject("bert")
+    expected = of.collate(of.rows(texts_in_memory(given)).to_list())
+    monkeypatch.setattr("datasets.Dataset.__init__", lambda *made, **named: pytest.fail("a data set was made"))
+    some = of.encode(given)
+    with pytest.raises(AttnfaithError, match="Cannot make a batch of no instances"):
+        of.encode([])
+    assert {name: repr(values) for name, values in some.items()} == {name: repr(values) for name, values in expected.items()}
 
 
 def test_a_tokenizer_of_another_model_and_a_slow_one_are_refused():

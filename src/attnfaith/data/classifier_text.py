@@ -35,19 +35,23 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers
 
     Raises DatasetError for a tokenizer that is not of the tokenizers library, and marks that are not one 0 or 1 per word.
     """
+    import pyarrow as pa
+
+    _check_fast(tokenizer)
+    features = _features(dataset.column_names, tokenizer)
+    schema, parts = features.arrow_schema, []
+    for rows in dataset.iter(batch_size=ROWS_AT_ONCE):
+        made = encode_columns(rows, tokenizer, max_length=max_length, markers=markers)
+        parts.append(pa.table({name: made[name] for name in features}, schema=schema))
+    return in_memory(pa.concat_tables(parts) if parts else schema.empty_table())
+
+
+def _check_fast(tokenizer) -> None:
     if not getattr(tokenizer, "is_fast", False):
         raise DatasetError(
             f"the tokenizer is a {type(tokenizer).__name__}, which does not say which characters a token is of: give the "
             "fast one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
         )
-    import pyarrow as pa
-
-    features = _features(dataset.column_names, tokenizer)
-    schema, parts = features.arrow_schema, []
-    for rows in dataset.iter(batch_size=ROWS_AT_ONCE):
-        made = _encode(rows, tokenizer, max_length, frozenset(markers))
-        parts.append(pa.table({name: made[name] for name in features}, schema=schema))
-    return in_memory(pa.concat_tables(parts) if parts else schema.empty_table())
 
 
 def _features(given: Collection[str], tokenizer):
@@ -68,7 +72,10 @@ def _features(given: Collection[str], tokenizer):
     return Features({**kinds, "length": Value("int64"), "truncated": Value("bool")})
 
 
-def _encode(rows, tokenizer, max_length, markers) -> dict[str, list]:
+def encode_columns(rows, tokenizer, *, max_length: int | None, markers: Collection[int]) -> dict[str, list]:
+    """The same from columns to columns, in any order: of a few texts to make data sets takes longer than all else."""
+    _check_fast(tokenizer)
+    markers = frozenset(markers)
     parts = [rows[name] for name in ("text", "text_pair") if name in rows]
     whole = tokenizer(*parts, truncation=False, padding=False, verbose=False)
     counts = list(map(len, whole["input_ids"]))

@@ -22,13 +22,19 @@ def in_memory(table: "pa.Table") -> "datasets.Dataset":
     return datasets.Dataset(table, fingerprint=secrets.token_hex(8))
 
 
+def columns_of_texts(texts: "Sequence") -> dict[str, list[str]]:
+    """Texts, or pairs (text, second text), as columns instance_id, text and, of pairs, text_pair."""
+    columns = {"instance_id": [str(row) for row in range(len(texts))]}
+    if texts and not isinstance(texts[0], str):
+        columns["text"], columns["text_pair"] = (list(part) for part in zip(*texts, strict=True))
+    else:
+        columns["text"] = list(texts)
+    return columns
+
+
 def texts_in_memory(texts: "Sequence") -> "datasets.Dataset":
-    """Texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
+    """The same as a data set."""
     import pyarrow as pa
 
-    rows = {"instance_id": [str(row) for row in range(len(texts))]}
-    if texts and not isinstance(texts[0], str):
-        rows["text"], rows["text_pair"] = (list(part) for part in zip(*texts, strict=True))
-    else:
-        rows["text"] = pa.array(list(texts), pa.string())
-    return in_memory(pa.table(rows))
+    columns = columns_of_texts(texts)
+    return in_memory(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))

@@ -41,7 +41,8 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
     budget: the share of its tokens that a text may keep (`rationale_samplers.budget_tokens`); of bernoulli and hardkuma,
         which are trained without, it holds at test time, and None is no bound.
     contiguous: at test time the selected tokens are one window, that of the largest sum of values.
-    transition: of budget, what two neighbours are worth more when both are selected, in units of the scores; 0: nothing.
+    transition: of budget, what two neighbours are worth more when both are selected, beside scores divided by the
+        temperature, as in the authors' code (0.001 to 0.01 there); 0: nothing.
     temperature, test_temperature: of budget, what scores are divided by; None: the same at test time.
     threshold: what a token's value must be above, to be selected at test time; None: 0.5 of bernoulli, else 0.
     text_config: of an encoder of transformers, which then is the kind of both encoders ("pretrained"); embeddings of

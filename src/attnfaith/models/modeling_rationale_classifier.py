@@ -225,7 +225,7 @@ class RationaleClassifierForSequenceClassification(RationalePreTrainedModel):
         temperature = config.temperature if self.training else config.test_temperature or config.temperature
         # of each token the authors have two variables, selected and not, whose squares both count
         exact = (scores.squeeze(-1).double() / temperature + 1) / 2
-        gates = budget(exact, inside, count, config.transition / temperature / 2).to(scores.dtype)
+        gates = budget(exact, inside, count, config.transition / 2).to(scores.dtype)
         return gates, gates
 
     def harden(self, values: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:

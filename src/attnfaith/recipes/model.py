@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attnfaith.data.registry import entry_of
-from attnfaith.errors import excerpt
+from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.recipes.schema import Model, Recipe
 from attnfaith.recipes.sections import RecipeError
 
@@ -51,15 +51,27 @@ def selector_fields(selector: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_model(recipe: Recipe) -> None:
-    """Raise RecipeError where the configuration of the recipe's model refuses a field. That of a selector over a pretrained
-    model is asked when its files are read.
+    """Raise RecipeError where the configuration of the recipe's model refuses a field, and where states and word vectors
+    that are to be tied have two sizes. That of a file of vectors, of a pretrained model, or of a selector over one, is known
+    when it is loaded.
     """
     if recipe.model.pretrained is None:
-        model_config(recipe, entry_of(recipe.data).pair)
+        config = model_config(recipe, entry_of(recipe.data).pair)
+        if recipe.penalties.word_tying and recipe.data.vectors is None:
+            _check_tied(recipe.penalties.word_tying, config)
     elif recipe.model.selector is None:
         from attnfaith.models.configuration_self_attention_classifier import SelfAttentionClassifierConfig
 
         _asked(SelfAttentionClassifierConfig, projection_fields(recipe.model))
+
+
+def _check_tied(weight: float, config: "AttentionClassifierConfig") -> None:
+    from attnfaith.objectives import check_sizes
+
+    try:
+        check_sizes(config.hidden_size, config.embedding_size)
+    except AttnfaithError as error:
+        raise RecipeError(f"penalties.word_tying={weight:g}: {error}") from error
 
 
 def projection_fields(section: Model) -> dict[str, object]:

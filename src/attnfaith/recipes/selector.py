@@ -26,7 +26,7 @@ class Selector:
     contiguous: bool = False
     """at test time the selected tokens are one window"""
     transition: NotNegative = 0.0
-    """of a budget: what two neighbours are worth more when both are selected"""
+    """of a budget: what two neighbours are worth more when both are selected, beside scores over the temperature"""
     temperature: Positive | None = None
     """of a budget: what scores are divided by; null: 0.1"""
     test_temperature: Positive | None = None

@@ -63,8 +63,23 @@ def end_token(model) -> int | None:
     return None
 
 
-def check_ends(model, rows) -> None:
-    """Raises SubjectError for encoded texts of an encoder and decoder without the one end marker at which it answers."""
+def vocabulary_size(model) -> int:
+    """How many tokens a model knows."""
+    try:
+        return model.get_input_embeddings().num_embeddings
+    except (NotImplementedError, AttributeError):
+        return int(getattr(model.config, "vocab_size", 256))
+
+
+def check_tokens(model, rows) -> None:
+    """Raises SubjectError for encoded texts of tokens that the model does not know, and those of an encoder and decoder
+    without the one end marker at which it answers.
+    """
+    largest = max((max(ids, default=0) for ids in rows["input_ids"]), default=0)
+    if largest >= (size := vocabulary_size(model)):
+        raise SubjectError(
+            f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
+        )
     if (end := end_token(model)) is None:
         return
     for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):

@@ -21,6 +21,7 @@ ABSENT = {
 }
 """What may become of items that are taken away, and what a subject must be able to do for it."""
 TOKENS_AT_ONCE = 2**13  # padded tokens of parts that are read together
+MAPPED_AT_ONCE = 2**10  # the same on a CPU, of which each layer has maps of attention: more leave its cache
 
 
 def item_places(subject: Subject, batch: Batch) -> torch.Tensor:
@@ -52,7 +53,7 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
     their places, and no attention may look at them. "retokenised": the characters of these tokens are gone, and the rest of
     the text is divided into tokens anew, which may be others. Begin and end markers and a second text that is not attended
     to stay. Each part is read as a text of its own; those of all instances run together by length, at most TOKENS_AT_ONCE
-    padded tokens at once.
+    padded tokens at once, or MAPPED_AT_ONCE.
 
     Raises SubjectError for a subject that cannot do so.
     """
@@ -62,7 +63,8 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
     stays = np.concatenate([_positions(*one) for one in zip(where, present, parts, strict=True)])
     lengths = (stays if absent in ("deleted", "retokenised") else present[owner]).sum(1)
     logits = np.empty((len(stays), subject.num_labels))
-    for chosen in _by_length(lengths):
+    mapped = "attention maps" in subject.capabilities and subject.device.type == "cpu"
+    for chosen in _by_length(lengths, MAPPED_AT_ONCE if mapped else TOKENS_AT_ONCE):
         logits[chosen] = _read(subject, batch, owner[chosen], stays[chosen], absent)
     return np.split(logits, np.cumsum([len(part) for part in parts])[:-1])
 
@@ -75,11 +77,11 @@ def _positions(where: np.ndarray, present: np.ndarray, part: np.ndarray) -> np.n
     return stays
 
 
-def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
+def _by_length(lengths: np.ndarray, together: int) -> Iterator[np.ndarray]:
     order = np.argsort(lengths, kind="stable")
     start = 0
     for stop in range(1, len(order) + 1):
-        if stop == len(order) or lengths[order[stop]] * (stop + 1 - start) > TOKENS_AT_ONCE:
+        if stop == len(order) or lengths[order[stop]] * (stop + 1 - start) > together:
             yield order[start:stop]
             start = stop
 

@@ -11,15 +11,15 @@ from functools import cached_property
 
 import torch
 
-from attnfaith.data.classifier_text import encode_for_classifier, markers_of
+from attnfaith.data.classifier_text import encode_columns, encode_for_classifier, markers_of
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
-from attnfaith.data.in_memory import texts_in_memory
+from attnfaith.data.in_memory import columns_of_texts
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
 from attnfaith.subjects.attention_products import products_of_maps
 from attnfaith.subjects.classifier_facts import (
-    check_ends,
     check_finite,
     check_kind,
+    check_tokens,
     digest_classifier,
     identity_of,
     position_limit,
@@ -34,7 +34,7 @@ from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengt
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
 from attnfaith.subjects.retokenising import retokenised
-from attnfaith.subjects.self_checks import Sites, checked, eager, probe, vocabulary_size
+from attnfaith.subjects.self_checks import Sites, checked, eager, probe
 from attnfaith.subjects.token_states import TokenStates
 
 
@@ -166,20 +166,19 @@ class SelfAttention(TokenStates):
 
     def rows(self, texts):
         """As `Subject` says; of pairs the tokens of both texts."""
+        return self._encoded(encode_for_classifier, texts)
+
+    def _encoded(self, encode: Callable, texts):
         if self.tokenizer is None:
             raise SubjectError("texts need the model's tokenizer: SelfAttention(model, tokenizer)")
-        rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length, markers=self.markers)
-        largest = max((max(ids, default=0) for ids in rows["input_ids"]), default=0)
-        if largest >= (size := vocabulary_size(self.model)):
-            raise SubjectError(
-                f"the tokenizer is not the model's: it gives token {largest}, and the model knows {size} tokens, from 0 on"
-            )
-        check_ends(self.model, rows)
+        rows = encode(texts, self.tokenizer, max_length=self.max_length, markers=self.markers)
+        check_tokens(self.model, rows)
         return rows
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
-        return self.collate(self.rows(texts_in_memory(texts)).to_list())
+        columns = self._encoded(encode_columns, columns_of_texts(texts)) if len(texts) else {}
+        return self.collate([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `rows`, on the model's device."""

@@ -15,7 +15,7 @@ from transformers.utils import logging
 
 from attnfaith.errors import excerpt
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
-from attnfaith.subjects.classifier_facts import check_finite, end_token, is_encoder_decoder, separates
+from attnfaith.subjects.classifier_facts import check_finite, end_token, is_encoder_decoder, separates, vocabulary_size
 from attnfaith.subjects.layer_parts import LayerParts, projected
 from attnfaith.subjects.layers import blocks_of, recorded_layers
 from attnfaith.subjects.protocol import SubjectError
@@ -113,7 +113,7 @@ def eager(model) -> Iterator[None]:
 
 def _configurations(model) -> Iterator:
     """The configurations of a model and of its parts, outer ones first."""
-    waiting = [module.config for module in model.modules() if hasattr(module, "set_attn_implementation")]
+    waiting = [module.config for module in model.modules() if hasattr(type(module), "set_attn_implementation")]
     while waiting:
         config = waiting.pop(0)
         yield config
@@ -218,14 +218,6 @@ def _text(subject, length: int, seed: int) -> dict[str, torch.Tensor]:
     if separates(subject.model):
         text["impermissible"] = (torch.arange(length, device=ids.device) % 3 == 2).long().unsqueeze(0)
     return text
-
-
-def vocabulary_size(model) -> int:
-    """How many tokens a model knows."""
-    try:
-        return model.get_input_embeddings().num_embeddings
-    except (NotImplementedError, AttributeError):
-        return int(getattr(model.config, "vocab_size", 256))
 
 
 def _own_logits(subject, text) -> torch.Tensor:

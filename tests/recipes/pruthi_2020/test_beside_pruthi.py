@@ -67,3 +67,24 @@ def test_a_pretrained_encoder_stands_beside_bert_by_the_mean_and_by_the_head_wit
     rows = rows[rows["penalty"].astype(float) == 0]
     assert len(rows) == 1 and set(rows["model"]) == {"bert"}
     np.testing.assert_allclose(rows["measured"], mass)
+
+
+def test_every_kind_of_model_has_both_numbers_with_the_authors_where_they_have_one():
+    """Of pronouns the accuracy of an honest BiLSTM is not known, and stands here all the same."""
+    cells = [
+        cell([0.2, 0.4], 2, dataset="pronoun", encoder="bilstm", impermissible_mass=0.1, seed=1),
+        cell([0.4, 0.6], 1, dataset="pronoun", encoder="bilstm", impermissible_mass=0.1, seed=2),
+        cell([0.9, 0.7], 2, dataset="pronoun", encoder="bilstm", seed=1),
+        cell([0.0, 0.0], 1, dataset="pronoun_permissible", encoder="bilstm", seed=1),
+        cell([0.1, 0.1], 1, dataset="sst_wiki", encoder="bilstm", impermissible_mass=0.1, seed=1),
+    ]
+    table = analysis.accuracy_and_mass(cells, pd.read_csv(FOLDER / "published.csv"))
+    table = table.set_index(["dataset", "penalty", "impermissible_removed"])
+    assert len(table) == 4
+    hidden, honest = table.loc[("pronoun", 0.1, False)], table.loc[("pronoun", 0.0, False)]
+    assert (hidden["accuracy"], hidden["n_seeds"], hidden["impermissible_mass_bound"]) == (0.75, 2, "below")
+    np.testing.assert_allclose(hidden[["impermissible_mass", "impermissible_mass_published"]].astype(float), [0.4, 1e-8])
+    assert honest["accuracy"] == 1 and np.isnan(honest["accuracy_published"]) and honest["impermissible_mass"] == 0.8
+    without = table.loc[("pronoun", 0.0, True)]
+    assert (without["accuracy"], without["accuracy_published"]) == (0.5, 0.633) and np.isnan(without["impermissible_mass"])
+    assert table.loc[("sst_wiki", 0.1, False), "accuracy_published"] == 0.606

@@ -1,6 +1,7 @@
 """What a card cites: the papers that measurements, models and data sets come from.
 
-citations.bib holds the entries, citations.yaml says which of them each data set, measurement, projection and objective has.
+citations.bib holds the entries, citations.yaml says which of them each data set, measurement, encoder, projection, objective
+and penalty has.
 """
 
 import re
@@ -10,6 +11,7 @@ from importlib.resources import files
 import yaml
 
 from attnfaith.reporting.cards.findings import Checkpoint
+from attnfaith.reporting.cards.penalties import penalties
 
 
 _FOLDER = files("attnfaith.reporting.cards")
@@ -21,15 +23,17 @@ CITED: dict[str, dict[str, list[str]]] = yaml.safe_load((_FOLDER / "citations.ya
 
 
 def keys(checkpoint: Checkpoint) -> list[str]:
-    """What the card of a checkpoint cites: its data set, its projection and objective, its measurements, and Pruthi et al.,
-    whom every card names.
+    """What the card of a checkpoint cites: its data set, its encoder and projection, its objective and penalties, its
+    measurements, and Pruthi et al., whom every card names.
     """
     identity = checkpoint.cell.identity
     measured = [name for settings in checkpoint.settings for name in settings.get("producers", ())]
     subjects = {
         "datasets": [identity.dataset],
+        "encoders": [identity.encoder],
         "projections": [identity.projection],
         "objectives": [identity.objective],
+        "penalties": penalties(identity),
         "producers": measured,
     }
     cited = [key for kind, names in subjects.items() for name in names for key in CITED[kind].get(name, ())]

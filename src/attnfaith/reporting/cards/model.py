@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_res
 from attnfaith import __version__
 from attnfaith.record import Identity
 from attnfaith.reporting.blocks import MOST_CLASSES
-from attnfaith.reporting.cards import citations
+from attnfaith.reporting.cards import citations, penalties
 from attnfaith.reporting.cards.findings import RULES, Checkpoint, Number
 from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
 from attnfaith.reporting.cards.verdicts import VERDICTS
@@ -107,6 +107,7 @@ def card_of(
         identity=identity,
         encoder=_encoder_in_words(checkpoint.cell.identity),
         projection=PROJECTIONS.get(identity["projection"], f"{identity['projection']}: words can get no weight at all"),
+        penalties=penalties.sentences(checkpoint.cell.identity),
         sparse=identity["projection"] not in PROJECTIONS and checkpoint.cell.identity.selection_kind in (None, "budget"),
         selection=selection_in_words(checkpoint.cell.identity),
         unit=checkpoint.unit,

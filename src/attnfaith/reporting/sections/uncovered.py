@@ -175,7 +175,7 @@ def figures(tables: Mapping[str, pd.DataFrame]) -> "dict[str, Figure]":
             part,
             "Which tests tell a deceiving model from an honest one?",
             f"{dataset} · 95 % intervals over seeds and texts (over texts where there is one seed)",
-            "1: uncovers without an error; .5: says nothing; below: misled. Below the dotted line: no tests",
+            "1: uncovers without an error; .5: says nothing; below: misled.\nBelow the dotted line: no tests",
         )
         for dataset, part in shown.groupby("dataset", sort=False)
     }
