@@ -12,8 +12,8 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.models.queries import BARRED, Query
 from attnfaith.record import Identity, load
 from attnfaith.subjects import SubjectError
-from tests.impermissible import marked
 from tests.gates import options_of
+from tests.impermissible import marked
 from tests.pooled_producers import POOLED
 
 

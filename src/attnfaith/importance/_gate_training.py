@@ -212,7 +212,9 @@ def divergence(whole: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _validate(subject: Subject, gates: Gates, rows, settings: Settings, seed: int, known: dict) -> tuple[float, float, float]:
+def _validate(
+    subject: Subject, gates: Gates, rows, settings: Settings, seed: int, known: dict
+) -> tuple[float, float, float]:
     """Means of divergence, open gates and kept classes at the last layer, with gates drawn the same each time."""
     noise = torch.Generator().manual_seed(seed)
     order = np.arange(len(rows))
