@@ -9,7 +9,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfaith import AttentionClassifierForSequenceClassification, recipes, runs
+from attnfaith import (
+    AttentionClassifierForSequenceClassification,
+    RationaleClassifierForSequenceClassification,
+    recipes,
+    runs,
+)
 from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.measurement import load_producers
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
@@ -43,7 +48,9 @@ def builds(recipe):
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
     num_labels = len(entry.label_names) or 3  # where answers are the labels, the training texts decide
     config = recipes.model_config(recipe, entry.pair, num_labels=num_labels, **fields)
-    model = AttentionClassifierForSequenceClassification(config)
+    plain = recipe.model.selector is None
+    kind = AttentionClassifierForSequenceClassification if plain else RationaleClassifierForSequenceClassification
+    model = kind(config)
     batch = {"input_ids": torch.tensor([[2, 5, 6, 3, 2, 7, 3]])}
     if entry.pair:
         batch["token_type_ids"] = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
@@ -258,15 +265,16 @@ def test_the_configuration_says_what_a_model_may_be(section, message):
         recipes.check_models({"first": recipes.parse(MINIMAL), "second": recipe})
 
 
-OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible")
+OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible", "selector")
 
 
 def test_the_model_section_is_the_configuration():
     """The same fields and defaults, but for what the recipe leaves to the data and to the encoder, and for what is of a
-    pretrained model alone.
+    pretrained model, or of a selector, alone.
     """
     section, config = recipes.Model(), AttentionClassifierConfig()
     assert (section.pretrained, section.revision, section.separate_impermissible) == (None, None, False)
+    assert section.selector is None
     for key in (key for key in dataclasses.fields(section) if key.name not in OF_PRETRAINED):
         value = getattr(section, key.name)
         if key.name in ("query", "hidden_size"):
