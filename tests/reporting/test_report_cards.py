@@ -20,8 +20,8 @@ from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
 from attnfaith.experiments import permutation
 from attnfaith.measurement import producers
-from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.configuration_rationale_classifier import SAMPLERS
+from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
 from attnfaith.objectives import PENALTIES
 from attnfaith.reporting import cards
