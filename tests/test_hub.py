@@ -348,9 +348,24 @@ def test_other_records_of_the_model_travel_too(run):
 # ------------------------------------------------------------------------------------------------ shards
 
 
-@pytest.mark.parametrize("limit", [10**9, 88_000, 80_000, 1])
-def test_shards(run, tmp_path, limit):
-    table = record.load(run / "record.parquet")
+@pytest.fixture
+def size_between(run, tmp_path):
+    """Bytes of a shard between one of a single text (0) and the whole record (1): most of a small shard says what it is."""
+
+    def size(share):
+        table = record.load(run / "record.parquet")
+        sizes = []
+        for name, rows in (("one", table.slice(0, 1)), ("whole", table)):
+            (path,) = hub.write_shards(rows, tmp_path / name, "tiny/test", 10**9).values()
+            sizes.append(path.stat().st_size)
+        return max(1, int(sizes[0] + share * (sizes[1] - sizes[0])))
+
+    return size
+
+
+@pytest.mark.parametrize("share", [2, 0.8, 0.4, -1])
+def test_shards(run, tmp_path, size_between, share):
+    table, limit = record.load(run / "record.parquet"), size_between(share)
     shards = hub.write_shards(table, tmp_path / "shards", "tiny/test", limit)
     count = len(shards)
     assert list(shards) == [f"tiny/test-{number:05d}-of-{count:05d}.parquet" for number in range(count)]
@@ -359,13 +374,14 @@ def test_shards(run, tmp_path, limit):
     assert all(path.stat().st_size <= limit for path in shards.values()) or count == table.num_rows
     assert pa.concat_tables([part.unify_dictionaries() for part in parts]).to_pylist() == table.to_pylist()
     assert all(record.settings(part) == record.settings(table) for part in parts)
-    assert (count == 1) == (limit == 10**9) and (count == table.num_rows) == (limit == 1), count
+    assert (count == 1) == (share == 2) and (count == table.num_rows) == (share == -1), count
 
 
-def test_a_record_larger_than_one_shard(run):
-    whole, cut = hub.plan(run, "alice"), hub.plan(run, "alice", shard_bytes=80_000)
+def test_a_record_larger_than_one_shard(run, size_between):
+    limit = size_between(0.4)
+    whole, cut = hub.plan(run, "alice"), hub.plan(run, "alice", shard_bytes=limit)
     shards = {path for path in cut.repos[1].files if path.startswith("tiny/")}
-    assert len(shards) > 1 and all(hub.repo.size_of(cut.repos[1].files[path]) <= 80_000 for path in shards)
+    assert len(shards) > 1 and all(hub.repo.size_of(cut.repos[1].files[path]) <= limit for path in shards)
     assert cut.repos[1].card == whole.repos[1].card  # its patterns find any number of shards
 
 

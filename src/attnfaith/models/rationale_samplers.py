@@ -27,6 +27,10 @@ SHAPES = (1e-6, 100.0)
 """Least and greatest parameter of it, as in the authors' code."""
 UNIFORM = (0.001, 0.999)
 """Where the authors draw the uniform numbers from that samples are made of."""
+TIE = 1e-5
+"""Share of a text's largest value by which others may differ and count as equal where tokens are ranked: above what float32
+rounds differently in another batch, below what tells tokens apart.
+"""
 
 
 # ------------------------------------------------------------------------------------------------ bernoulli
@@ -158,18 +162,24 @@ def budget(scores: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, transi
 def hardened(values: torch.Tensor, mask: torch.Tensor, count: torch.Tensor, contiguous: bool = False) -> torch.Tensor:
     """(B,T) bool: the `count` (B,) tokens of the largest values (B,T), of equal ones the first; or, where they must be
     contiguous, the first of the windows of that many tokens whose values have the largest sum.
+
+    Values and sums are equal that are less than `TIE` of the text's largest value apart. A budget with transitions gives
+    neighbours one value by different sums, and their rounding depends on what else is in the batch.
     """
-    ranked = values.double().masked_fill(~mask, -torch.inf)
+    inside = values.double().masked_fill(~mask, 0.0)
+    tie = TIE * inside.abs().amax(-1, keepdim=True)
     count = torch.minimum(count, mask.sum(-1)).unsqueeze(-1)
     if not contiguous:
-        order = ranked.argsort(dim=-1, descending=True, stable=True)
-        places = torch.arange(values.shape[-1], device=values.device).expand_as(order)
-        return torch.zeros_like(order).scatter(-1, order, places) < count
+        ranked = inside.masked_fill(~mask, -torch.inf)
+        least = ranked.sort(dim=-1, descending=True).values.gather(-1, (count - 1).clamp(min=0))
+        larger, level = ranked > least + tie, (ranked >= least - tie) & mask
+        level &= ~larger
+        return (count > 0) & (larger | (level & (level.cumsum(-1) <= count - larger.sum(-1, keepdim=True))))
     positions = torch.arange(values.shape[-1], device=values.device)
-    sums = torch.nn.functional.pad(values.double().masked_fill(~mask, 0.0).cumsum(-1), (1, 0))
+    sums = torch.nn.functional.pad(inside.cumsum(-1), (1, 0))
     ends = (positions + count).clamp(max=values.shape[-1])
     first = mask.to(torch.int8).argmax(-1, keepdim=True)
-    inside = (positions >= first) & (positions + count <= first + mask.sum(-1, keepdim=True))
-    windows = (sums.gather(-1, ends) - sums[..., :-1]).masked_fill(~inside, -torch.inf)
-    start = windows.argmax(-1, keepdim=True)
+    fits = (positions >= first) & (positions + count <= first + mask.sum(-1, keepdim=True))
+    windows = (sums.gather(-1, ends) - sums[..., :-1]).masked_fill(~fits, -torch.inf)
+    start = (windows >= windows.amax(-1, keepdim=True) - tie).to(torch.int8).argmax(-1, keepdim=True)
     return (positions >= start) & (positions < start + count)
