@@ -276,6 +276,57 @@ def test_the_same_seed_gives_the_same_gates_and_another_others():
     assert str(made[0].log) == str(made[1].log)  # a layer that no step drew has NaN there
 
 
+class Stopped(Exception):
+    """As a kill after a whole epoch."""
+
+
+@pytest.mark.parametrize("kind", ["inputs", "states"])
+def test_stopped_it_goes_on_to_the_same_gates(kind, tmp_path):
+    model, rows = decided_by_one_word()
+    settings = {"kind": kind, "epochs": 9, "batch_size": 64, "warmup_steps": 12, "learning_rate": 0.01, "margin": 0.5}
+    settings |= {"valid_constraint": 5.0, "valid_agreement": 0.0}  # so that there is a best epoch early
+    parts, said = (rows.select(range(150)), rows.select(range(150, 200))), []
+
+    def stop_after(epochs):
+        def say(line):
+            said.append(line)
+            if line.startswith(f"diffmask epoch {epochs}/"):
+                raise Stopped
+
+        return say
+
+    whole = diffmask.train(subject_of(model), *parts, tmp_path / "whole.safetensors", say=quiet, **settings)
+    path, part = tmp_path / "cut.safetensors", tmp_path / "cut.part"
+    for epochs in (4, 7):
+        with pytest.raises(Stopped):
+            diffmask.train(subject_of(model), *parts, path, say=stop_after(epochs), **settings)
+    assert part.is_file() and not path.exists() and "diffmask goes on after epoch 3 of 9" in said
+    diffmask.train(subject_of(model), *parts, path, say=said.append, **settings)
+    assert "diffmask goes on after epoch 6 of 9" in said and not part.exists()
+    one, other = (load_gates(file, torch.device("cpu")).state_dict() for file in (whole, path))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert whole.with_suffix(".csv").read_bytes() == path.with_suffix(".csv").read_bytes()
+
+
+def test_what_another_training_left_is_not_taken(tmp_path):
+    model, rows = decided_by_one_word()
+    parts, path = (rows.select(range(60)), rows.select(range(60, 80))), tmp_path / "gates.safetensors"
+
+    def stop(line):
+        if line.startswith("diffmask epoch 2/"):
+            raise Stopped
+
+    for content, seed in ((None, 1), (b"cut off", 0)):
+        if content is None:
+            with pytest.raises(Stopped):
+                diffmask.train(subject_of(model), *parts, path, say=stop, epochs=3)
+        else:
+            path.with_suffix(".part").write_bytes(content)
+        said = []
+        diffmask.train(subject_of(model), *parts, path, seed=seed, say=said.append, epochs=3)
+        assert sum(line.startswith("diffmask epoch") for line in said) == 3
+
+
 def test_lookahead_by_hand():
     """Steps of 1 downwards: after six of them half of the way is kept."""
     weight = torch.nn.Parameter(torch.tensor(10.0))

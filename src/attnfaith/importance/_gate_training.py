@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from attnfaith.importance._concrete import log_open, sampled
+from attnfaith.importance._gate_state import State
 from attnfaith.importance._gates import Gates, states_of
 from attnfaith.importance._inputs import without_parameters
 from attnfaith.subjects import Subject
@@ -92,69 +93,116 @@ class Trained:
         return text.getvalue()
 
 
-def train_gates(subject: Subject, rows, validation, settings: Settings, seed: int, say=lambda line: None) -> Trained:
+class Training:
+    """What a training of gates changes, epoch by epoch, and the draws that it makes.
+
+    epoch: how many are done. chosen: the number of the epoch that is kept, from 0 on, with its share of open gates in `best`
+    and its gates in chosen_state; all None where none was valid yet. optimizers: "masks" of the gates, "ascent" of the
+    multipliers, one a layer.
+    """
+
+    def __init__(self, subject: Subject, batch, settings: Settings, seed: int):
+        self.random = np.random.default_rng([seed, 0])
+        self.noise = torch.Generator().manual_seed(seed)
+        self.gates = Gates.of(subject, batch, settings.kind, seed)
+        if settings.placeholder == "zeros":
+            for one in self.gates.placeholders:
+                one.data.zero_()
+        self.multipliers = [torch.nn.Parameter(torch.ones((), device=subject.device)) for _ in self.gates.sizes]
+        groups = [{"params": list(self.gates.gates.parameters()), "lr": settings.learning_rate}]
+        if settings.placeholder == "learned":
+            groups.append({"params": list(self.gates.placeholders.parameters()), "lr": settings.placeholder_learning_rate})
+        self.rates, self.warmup_steps = [group["lr"] for group in groups], settings.warmup_steps
+        masks = torch.optim.RMSprop(groups, centered=True)
+        ascent = torch.optim.RMSprop(self.multipliers, lr=settings.multiplier_learning_rate)
+        self.optimizers = {"masks": Lookahead(masks), "ascent": Lookahead(ascent)}
+        self.epoch, self.log = 0, []
+        self.best, self.chosen, self.chosen_state = None, None, None
+        self.set_rate()
+
+    def set_rate(self) -> None:
+        """The gates' rates rise in equal steps over the first updates."""
+        masks = self.optimizers["masks"]
+        share = min(1.0, (masks.steps + 1) / max(1, self.warmup_steps))
+        for group, rate in zip(masks.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * share
+
+    def step(self, layer: int) -> None:
+        """One update of gates and of a layer's multiplier, by the slopes that are there."""
+        self.optimizers["masks"].step()
+        self.set_rate()
+        self.multipliers[layer].grad.neg_()
+        self.optimizers["ascent"].step()
+        for one in self.multipliers:
+            one.data.clamp_(0, MOST_MULTIPLIER)
+
+    def keep(self, open_share: float) -> None:
+        """Take the gates as they are for the best so far."""
+        self.best, self.chosen = open_share, self.epoch
+        self.chosen_state = {name: value.clone() for name, value in self.gates.state_dict().items()}
+
+
+def train_gates(
+    subject: Subject, rows, validation, settings: Settings, seed: int, say=lambda line: None, state: State | None = None
+) -> Trained:
     """Gates of a subject, trained on encoded texts; the subject stays as it was.
 
     Each step draws a layer l and looks at a batch: with gates z drawn for each token, loss = m_l (KL(p || p masked) -
     margin) + penalty, in which m_l >= 0, the layer's multiplier, goes up that loss while the gates go down it. rows,
     validation: data sets as the subject's `rows` makes them; texts without tokens are left out. say: told of every epoch in
-    a line.
+    a line. state: where the training is kept after each epoch, and goes on from.
 
-    The same arguments on the same machine give the same gates: batches, layers and gates are drawn from streams of the seed.
-    Parameters of the subject take no gradient. Raises ValueError where no text has a token, and where gates or multiplier
-    stop being numbers.
+    The same arguments on the same machine give the same gates, stopped on the way or not: batches, layers and gates are
+    drawn from streams of the seed. Parameters of the subject take no gradient. Raises ValueError where no text has a token,
+    and where gates or multiplier stop being numbers.
 
     Source: De Cao et al. 2020, sections 2.2, 2.3 and appendix; optimisers, bounds, start and penalty as in their code.
     """
-    random = np.random.default_rng([seed, 0])
-    noise = torch.Generator().manual_seed(seed)
     rows, validation = (_with_tokens(part) for part in (rows, validation))
     with without_parameters(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), subject.evaluating():
-        gates = Gates.of(subject, subject.collate(rows.select([0]).to_list()), settings.kind, seed)
-        if settings.placeholder == "zeros":
-            for one in gates.placeholders:
-                one.data.zero_()
-        count = len(gates.sizes)
-        multipliers = [torch.nn.Parameter(torch.ones((), device=subject.device)) for _ in range(count)]
-        masks, ascent, schedule = _optimizers(gates, multipliers, settings)
-        log, best, chosen = [], None, None
+        made = Training(subject, subject.collate(rows.select([0]).to_list()), settings, seed)
+        if state is not None and state.read(made):
+            say(f"diffmask goes on after epoch {made.epoch} of {settings.epochs}")
         known, known_validation = {}, {}  # what the model says of each text, which no epoch changes
-        for epoch in range(settings.epochs):
-            sums = np.zeros((count, len(NUMBERS)))
-            steps = np.zeros(count, int)
-            for batch in _batches(subject, rows, random.permutation(len(rows)), settings.batch_size):
-                layer = int(random.integers(count))
-                kl, log_kept, kept, same = _look(subject, gates, batch, layer, noise, known)
-                penalty = (log_kept if settings.penalty == "log" else kept).mean()
-                (multipliers[layer] * (kl.mean() - settings.margin) + penalty).backward()
-                masks.step()
-                schedule.step()
-                multipliers[layer].grad.neg_()
-                ascent.step()
-                for one in multipliers:
-                    one.data.clamp_(0, MOST_MULTIPLIER)
-                said = [float(value.detach().mean()) for value in (kl, multipliers[layer], kept, same)]
-                if not all(map(math.isfinite, said)):
-                    raise ValueError(
-                        f"the training of gates diverged in epoch {epoch + 1}, layer {layer} (divergence {said[0]:g}, "
-                        f"multiplier {said[1]:g}): lower learning_rate or multiplier_learning_rate"
-                    )
-                sums[layer] += said
-                steps[layer] += 1
-            seen = _validate(subject, gates, validation, settings, seed, known_validation)
+        while made.epoch < settings.epochs:
+            sums, steps = _epoch(subject, rows, made, settings, known)
+            seen = _validate(subject, made.gates, validation, settings, seed, known_validation)
             valid = seen[0] <= settings.valid_constraint and seen[2] >= settings.valid_agreement
-            if valid and (best is None or seen[1] < best):
-                best, chosen = seen[1], (epoch, {name: value.clone() for name, value in gates.state_dict().items()})
-            log += _epoch_log(epoch, steps, sums, multipliers, seen)
-            say(_line(epoch, settings, sums, steps, multipliers, seen))
-    if chosen is None:
+            if valid and (made.best is None or seen[1] < made.best):
+                made.keep(seen[1])
+            made.log += _epoch_log(made.epoch, steps, sums, made.multipliers, seen)
+            say(_line(made.epoch, settings, sums, steps, made.multipliers, seen))
+            made.epoch += 1
+            if state is not None:
+                state.write(made)
+    if made.chosen is None:
         say("no epoch met valid_constraint and valid_agreement on the validation texts: the last one is kept")
     else:
-        gates.load_state_dict(chosen[1])
-    last = settings.epochs - 1 if chosen is None else chosen[0]
-    for row in log:
-        row["chosen"] = int(row["epoch"] == last + 1)
-    return Trained(gates.eval(), log)
+        made.gates.load_state_dict(made.chosen_state)
+    last = settings.epochs - 1 if made.chosen is None else made.chosen
+    log = [{**row, "chosen": int(row["epoch"] == last + 1)} for row in made.log]
+    return Trained(made.gates.eval(), log)
+
+
+def _epoch(subject: Subject, rows, made: Training, settings: Settings, known: dict) -> tuple[np.ndarray, np.ndarray]:
+    """One pass over the texts: the sums (S,N) of NUMBERS by layer, and how often each layer (S,) was drawn."""
+    count = len(made.gates.sizes)
+    sums, steps = np.zeros((count, len(NUMBERS))), np.zeros(count, int)
+    for batch in _batches(subject, rows, made.random.permutation(len(rows)), settings.batch_size):
+        layer = int(made.random.integers(count))
+        kl, log_kept, kept, same = _look(subject, made.gates, batch, layer, made.noise, known)
+        penalty = (log_kept if settings.penalty == "log" else kept).mean()
+        (made.multipliers[layer] * (kl.mean() - settings.margin) + penalty).backward()
+        made.step(layer)
+        said = [float(value.detach().mean()) for value in (kl, made.multipliers[layer], kept, same)]
+        if not all(map(math.isfinite, said)):
+            raise ValueError(
+                f"the training of gates diverged in epoch {made.epoch + 1}, layer {layer} (divergence {said[0]:g}, "
+                f"multiplier {said[1]:g}): lower learning_rate or multiplier_learning_rate"
+            )
+        sums[layer] += said
+        steps[layer] += 1
+    return sums, steps
 
 
 def _with_tokens(rows):
@@ -162,16 +210,6 @@ def _with_tokens(rows):
     if not some:
         raise ValueError("no text of a split has a token that gates could be trained on")
     return rows.select(some)
-
-
-def _optimizers(gates: Gates, multipliers, settings: Settings):
-    groups = [{"params": list(gates.gates.parameters()), "lr": settings.learning_rate}]
-    if settings.placeholder == "learned":
-        groups.append({"params": list(gates.placeholders.parameters()), "lr": settings.placeholder_learning_rate})
-    masks = torch.optim.RMSprop(groups, centered=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(masks, lambda step: min(1.0, (step + 1) / max(1, settings.warmup_steps)))
-    ascent = torch.optim.RMSprop(multipliers, lr=settings.multiplier_learning_rate)
-    return Lookahead(masks), Lookahead(ascent), schedule
 
 
 def _batches(subject: Subject, rows, order: np.ndarray, size: int) -> Iterator:

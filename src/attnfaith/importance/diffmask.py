@@ -13,6 +13,7 @@ import torch
 
 from attnfaith.files import write_atomically
 from attnfaith.importance._concrete import log_open
+from attnfaith.importance._gate_state import State
 from attnfaith.importance._gate_training import Settings, train_gates
 from attnfaith.importance._gates import KINDS, about_gates, load_gates, save_gates, states_of
 from attnfaith.outputs import digest_data
@@ -172,18 +173,22 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
     """Train gates of a subject on encoded texts (`Subject.rows`) and write them to a safetensors file; returns its path.
 
     The log, one row an epoch and layer with divergence, multiplier, open gates and kept classes, is written beside it, its
-    name ending in .csv. settings: fields of `_gate_training.Settings`; the texts are all used. The file holds the digest of
-    the model, the settings, and the number of texts. Raises SubjectError for a subject that lacks what gates need,
-    ValueError as `check` and `_gate_training.train_gates` do.
+    name ending in .csv. Killed, the same call goes on after the last whole epoch, from a file that ends in .part. settings:
+    fields of `_gate_training.Settings`; the texts are all used. The file holds the digest of the model, the settings, and
+    the number of texts. Raises SubjectError for a subject that lacks what gates need, ValueError as `check` and
+    `_gate_training.train_gates` do.
     """
     check(**settings)
     made = Settings(**settings)
     require(subject, NEEDS | ({"other states"} if made.kind == "states" else frozenset()), "diffmask")
-    trained = train_gates(subject, rows, validation, made, seed, say)
-    about = {"model": subject.digest(), "settings": asdict(made), "seed": seed, "texts": [len(rows), len(validation)]}
     path = Path(path)
+    about = {"model": subject.digest(), "settings": asdict(made), "seed": seed, "texts": [len(rows), len(validation)]}
+    of = [*about.values(), digest_data(rows), digest_data(validation), code_digest("importance.diffmask")]
+    state = State(path.with_suffix(".part"), _short(json.dumps(of).encode()))
+    trained = train_gates(subject, rows, validation, made, seed, say, state)
     write_atomically(path.with_suffix(".csv"), trained.log_csv)
     save_gates(trained.gates, path, about)
+    state.remove()
     return path
 
 
