@@ -339,6 +339,16 @@ def test_lookahead_by_hand():
     assert seen == [9, 8, 7, 6, 5, 7, 6, 5, 4, 3, 2, 4]
 
 
+@pytest.mark.parametrize("bound", [{"valid_constraint": 1e-9}, {"valid_constraint": 1e9, "valid_agreement": 1.01}])
+def test_where_no_epoch_is_valid_the_last_is_kept(bound):
+    model, rows = decided_by_one_word()
+    said = []
+    settings = Settings(epochs=3, batch_size=64, **bound)
+    trained = train_gates(subject_of(model), rows.select(range(64)), rows.select(range(64, 90)), settings, 0, said.append)
+    assert said[-1].startswith("no epoch met valid_constraint and valid_agreement")
+    assert {row["epoch"] for row in trained.log if row["chosen"]} == {3}
+
+
 def test_texts_without_tokens_are_left_out_and_none_at_all_is_refused():
     model, rows = decided_by_one_word()
     empty = Dataset.from_list([{**rows[0], "instance_id": "e", "input_ids": [2, 3], "tokens": [], "length": 2}])

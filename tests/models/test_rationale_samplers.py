@@ -252,12 +252,12 @@ def test_the_largest_are_selected():
 
 
 def test_values_that_only_rounding_parts_are_equal():
-    values = torch.tensor([[0.5 - 1e-7, 0.5, 0.1, 0.5 + 1e-7, 0.5 - 2e-7, 0.49]])
+    values = torch.tensor([[0.5 - 1e-7, 0.5, 0.1, 0.5 + 1e-7, 0.5, 0.49]])
     whole = torch.ones(1, 6, dtype=torch.bool)
     for count in range(7):
         chosen = samplers.hardened(values, whole, torch.tensor([count]))[0].nonzero().flatten().tolist()
         assert chosen == sorted([0, 1, 3, 4, 5, 2][:count])
-    for count, start in ((1, 0), (2, 0), (3, 3)):  # the sums of two: 1 - 1e-7 at place 0, 1 - 1e-7 at place 3
+    for count, start in ((1, 0), (2, 0), (3, 3)):  # the sums of two: 1 - 1e-7 at place 0, 1 + 1e-7 at place 3
         chosen = samplers.hardened(values, whole, torch.tensor([count]), contiguous=True)[0].nonzero().flatten().tolist()
         assert chosen == list(range(start, start + count))
     apart = torch.tensor([[0.5, 0.5 + 1e-4]])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 METRIC = "src/attnfaith/metrics/attention_faithfulness"
 SUBJECTS = "src/attnfaith/subjects"
 EXPERIMENTS, IMPORTANCE, MODELS = "src/attnfaith/experiments", "src/attnfaith/importance", "src/attnfaith/models"
+OBJECTIVES = "src/attnfaith/objectives"
 REPORTING, MEISTER = "src/attnfaith/reporting", "recipes/meister_2021/sparsity"
 
 
@@ -70,6 +71,17 @@ TESTS = {
     f"{IMPORTANCE}/_removal.py": ("tests/importance/test_leave_one_out.py",),
     f"{IMPORTANCE}/_fast/lrp_rules.py": ("tests/importance/test_lrp.py",),
     f"{MODELS}/projections.py": ("tests/models/test_projections.py",),
+    f"{MODELS}/rationale_samplers.py": ("tests/models/test_rationale_samplers.py",),
+    f"{MODELS}/sequence_budget.py": ("tests/models/test_rationale_samplers.py",),
+    f"{OBJECTIVES}/rationale_lagrangian.py": ("tests/test_rationale_objectives.py",),
+    f"{OBJECTIVES}/rationale_reinforce.py": ("tests/test_rationale_objectives.py",),
+    f"{EXPERIMENTS}/selection.py": ("tests/experiments/test_selection.py",),
+    f"{IMPORTANCE}/_concrete.py": ("tests/importance/test_diffmask.py",),
+    f"{IMPORTANCE}/_gate_training.py": ("tests/importance/test_diffmask.py",),
+    f"{IMPORTANCE}/_gate_state.py": ("tests/importance/test_diffmask.py",),
+    f"{REPORTING}/leakage.py": ("tests/reporting/test_leakage.py",),
+    f"{REPORTING}/sections/selection.py": ("tests/reporting/test_selection_sections.py",),
+    f"{REPORTING}/sections/selection_budgets.py": ("tests/reporting/test_selection_sections.py",),
     f"{MODELS}/modeling_self_attention_classifier.py": ("tests/models/test_self_attention_classifier.py",),
     f"{MODELS}/alignments.py": ("tests/models/test_alignments.py", "tests/models/test_golden.py"),
     f"{MODELS}/encoders.py": ("tests/models/test_encoders.py", "tests/models/test_modeling.py"),
@@ -114,6 +126,114 @@ TESTS = {
 """The tests of each file that mutants change."""
 
 CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
+    f"{MODELS}/rationale_samplers.py": (
+        ("the mean wherever zero is not likeliest of all", "(one > zero) & (one > between)", "(one > zero) & (one > 1)"),
+        (
+            "fused lasso counts one direction",
+            "((left * (1 - right) + (1 - left) * right) * pairs)",
+            "((left * (1 - right)) * pairs)",
+        ),
+        ("a budget rounded up", "(count.double() * share).round()", "(count.double() * share).ceil()"),
+        ("no token at all", ".round().long().clamp(min=1), count)", ".round().long(), count)"),
+        ("ties by rounding", "TIE = 1e-5", "TIE = 0.0"),
+        (
+            "windows tied by rounding",
+            "(windows >= windows.amax(-1, keepdim=True) - tie)",
+            "(windows >= windows.amax(-1, keepdim=True))",
+        ),
+        (
+            "a budget that is never tight",
+            "tight = free.sum(-1, keepdim=True) > count",
+            "tight = free.sum(-1, keepdim=True) > count + 1",
+        ),
+    ),
+    f"{MODELS}/sequence_budget.py": (
+        ("a transition is worth nothing", "after = taken + transition", "after = taken"),
+        (
+            "the budget is one token less",
+            "allowed = torch.arange(most + 1, device=scores.device) <= count",
+            "allowed = torch.arange(most + 1, device=scores.device) < count",
+        ),
+        ("the Jacobian of the identity", "[span @ (span.t() @ slope) for span, slope", "[slope for span, slope"),
+    ),
+    f"{OBJECTIVES}/rationale_lagrangian.py": (
+        (
+            "the multiplier falls where too much is selected",
+            "math.exp(self.rate * average)",
+            "math.exp(-self.rate * average)",
+        ),
+        ("no moving average", "(1 - self.decay) * (measured - self.target)", "(measured - self.target)"),
+        (
+            "two-sided never negative",
+            "multiplier + self.rate * average if self.two_sided",
+            "max(0.0, multiplier + self.rate * average) if self.two_sided",
+        ),
+        ("the gradient of the average", "(average - differences.mean()).detach()", "(average - differences.mean())"),
+    ),
+    f"{OBJECTIVES}/rationale_reinforce.py": (
+        ("a baseline that is added", "(costs.detach() - baseline) * log_probs", "(costs.detach() + baseline) * log_probs"),
+        ("the score flows into the costs", "(costs.detach() - baseline) * log_probs", "(costs - baseline) * log_probs"),
+        (
+            "coherence without sparsity's unit",
+            "return prices.sparsity * ((gates * mask).sum(-1) + prices.coherence * changes.sum(-1))",
+            "return prices.sparsity * (gates * mask).sum(-1) + prices.coherence * changes.sum(-1)",
+        ),
+        (
+            "changes into the padding",
+            "(mask[:, 1:] & mask[:, :-1])\n    return prices",
+            "(mask[:, 1:] | mask[:, :-1])\n    return prices",
+        ),
+    ),
+    f"{EXPERIMENTS}/selection.py": (
+        ("kept and removed change places", "np.concatenate([flat, ~flat, *", "np.concatenate([~flat, flat, *"),
+        ("its own selection and the rest change places", "[own[None], ~own[None]]", "[~own[None], own[None]]"),
+        ("the selector's order for its own selection", "of_text[place, 0] = mine", "of_text[place, 1] = mine"),
+    ),
+    f"{IMPORTANCE}/_concrete.py": (
+        ("open below zero", "softplus(EDGE - logits)", "softplus(-logits)"),
+        ("a stretch to 1.2", "TEMPERATURE, LOW, HIGH = 0.2, -0.2, 1.0", "TEMPERATURE, LOW, HIGH = 0.2, -0.2, 1.2"),
+    ),
+    f"{IMPORTANCE}/_gate_training.py": (
+        ("the multiplier goes down", "self.multipliers[layer].grad.neg_()", "self.multipliers[layer].grad.abs_()"),
+        ("the worst valid epoch", "seen[1] < made.best", "seen[1] > made.best"),
+        ("any epoch is valid", "seen[2] >= settings.valid_agreement", "seen[2] >= 0"),
+        (
+            "KL of the masked",
+            "return (one.exp().masked_fill(barred, 0.0) * (one - other)).sum(1)",
+            "return (other.exp().masked_fill(barred, 0.0) * (other - one)).sum(1)",
+        ),
+        ("no warm-up", "share = min(1.0, (masks.steps + 1) / max(1, self.warmup_steps))", "share = 1.0"),
+    ),
+    f"{IMPORTANCE}/_gate_state.py": (
+        ("gone on with other draws", 'training.noise.set_state(tensors["noise"])', "pass"),
+        ("gone on with the rate of the start", "    training.set_rate()\n", ""),
+        ("another training's state is taken", 'or said["of"] != of', ""),
+    ),
+    f"{REPORTING}/leakage.py": (
+        ("fitted on what it is tested on", "train = scaled[~test]", "train = scaled"),
+        ("labels exchanged over all lengths", "STRATA = 5", "STRATA = 1"),
+        (
+            "a permutation counts where it tells less",
+            "reached = gains[1:] >= gains[0] - 1e-12",
+            "reached = gains[1:] <= gains[0] - 1e-12",
+        ),
+        ("p of nothing", "(1 + reached.sum()) / (1 + permutations)", "reached.sum() / permutations"),
+    ),
+    f"{REPORTING}/sections/selection.py": (
+        (
+            "empty selections are dropped from all",
+            "some = values if texts == ALL else",
+            "some = values if texts == SOME else",
+        ),
+        (
+            "the rest's accuracy is the selection's",
+            'without = stacked(cell, "complement_probs").argmax(1)',
+            'without = stacked(cell, "selection_probs").argmax(1)',
+        ),
+    ),
+    f"{REPORTING}/sections/selection_budgets.py": (
+        ("sufficiency from the rest", '"sufficiency": of_class - one[', '"sufficiency": of_class - other['),
+    ),
     "src/attnfaith/record/words.py": (
         ("marks are summed", '"largest": np.maximum.reduceat', '"largest": np.add.reduceat'),
         (

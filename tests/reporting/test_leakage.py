@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnfaith.reporting.leakage import ENDS, features, leakage
+from attnfaith.reporting.leakage import ENDS, _exchanged, features, leakage
 
 
 def texts(count, choose, seed=0, lengths=(8, 20)):
@@ -98,3 +98,12 @@ def test_majority_is_that_of_the_texts_it_is_fitted_on():
     labels[:] = 0
     labels[:30] = 1
     assert leakage(rows, labels).majority.mean() == 0.7
+
+
+def test_labels_are_exchanged_among_texts_of_about_one_length():
+    random = np.random.default_rng(3)
+    length, labels = random.permutation(np.repeat([4.0, 6.0, 9.0, 15.0, 30.0], 20)), random.integers(2, size=100)
+    drawn = list(_exchanged(labels, length, 50, random))
+    assert any((one != labels).any() for one in drawn)
+    for one in drawn:
+        assert all(one[length == size].sum() == labels[length == size].sum() for size in np.unique(length))
