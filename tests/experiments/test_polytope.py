@@ -3,6 +3,7 @@
 import itertools
 from types import SimpleNamespace
 
+import highspy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -161,8 +162,46 @@ def test_a_bound_holds_whatever_the_solver_did(length, size, slack):
         programmes.solver = right
 
 
+class GivesUp:
+    """A solver that ends its first runs without an optimum."""
+
+    def __init__(self, solver, times):
+        self.solver, self.left = solver, times
+
+    def __getattr__(self, name):
+        return getattr(self.solver, name)
+
+    def run(self):
+        self.left -= 1
+        self.solver.run()
+
+    def getModelStatus(self):
+        return highspy.HighsModelStatus.kUnknown if self.left >= 0 else self.solver.getModelStatus()
+
+
+@pytest.mark.parametrize("times", range(len(_programmes.OTHERWISE) + 2))
+@pytest.mark.parametrize("size", [3, 9])
+def test_a_programme_that_is_given_up_is_solved_otherwise(times, size):
+    """In every other way the same optimum, with its bound; the next one is solved as the first was."""
+    values, attention = drawn(12, size, seed=3)
+    costs = np.random.default_rng(1).normal(size=(2, 12))
+    wanted = [Programmes(attention, equations(values)).minimise(one)[1] for one in costs]
+    programmes = Programmes(attention, equations(values))
+    programmes.solver = GivesUp(programmes.solver, times)
+    if times > len(_programmes.OTHERWISE):
+        with pytest.raises(AttnfaithError, match=r"of 12 tokens has no solution \(Unknown\)"):
+            programmes.minimise(costs[0])
+        return
+    for one, best in zip(costs, wanted, strict=True):
+        vertex, bound = programmes.minimise(one)
+        assert one @ vertex == pytest.approx(best, abs=1e-6) and bound == pytest.approx(best, abs=1e-6)
+        for name, value in {**_programmes.SETTINGS, "solver": "choose"}.items():
+            assert programmes.solver.getOptionValue(name)[1] == value
+
+
 def test_a_programme_without_a_solution_is_an_error(monkeypatch):
-    monkeypatch.setitem(_programmes.SETTINGS, "simplex_iteration_limit", 0)
+    for name in ("simplex_iteration_limit", "ipm_iteration_limit"):
+        monkeypatch.setitem(_programmes.SETTINGS, name, 0)
     values, attention = drawn(12, 3)
     with pytest.raises(AttnfaithError, match="attentions of 12 tokens has no solution.*finite"):
         alternatives(values, attention)

@@ -9,7 +9,7 @@ import numpy as np
 from attnfaith.errors import AttnfaithError
 
 
-PRIMAL_SIMPLEX = 4  # a vertex stays one when the costs change
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4  # with the primal one a vertex stays one when the costs change
 TOLERANCE = 1e-10  # of feasibility and of reduced costs: the least that HiGHS takes
 SETTINGS = {
     "presolve": "off",
@@ -18,6 +18,11 @@ SETTINGS = {
     "primal_feasibility_tolerance": TOLERANCE,
     "dual_feasibility_tolerance": TOLERANCE,
 }
+LOOSER = {"primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7}  # what HiGHS takes by itself
+OTHERWISE = ({}, {"simplex_strategy": DUAL_SIMPLEX}, {"presolve": "on"}, LOOSER, {"solver": "ipm", **LOOSER})
+"""How a programme that the solver gave up is tried anew from the beginning, one after the other. What the last digits are
+worth is said by the gap to the bound, which is true however a vertex was come by.
+"""
 
 
 class Programmes:
@@ -71,13 +76,7 @@ class Programmes:
         self.solver.changeColsCost(len(self.places), self.places, costs if self.basis is None else costs @ self.basis)
         self.solver.run()
         if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            self.solver.clearSolver()  # from the beginning, not from where the last one ended
-            self.solver.run()
-        if (status := self.solver.getModelStatus()) != highspy.HighsModelStatus.kOptimal:
-            raise AttnfaithError(
-                f"a linear programme over the attentions of {len(self.attention)} tokens has no solution "
-                f"({self.solver.modelStatusToString(status)}): are states and attention finite?"
-            )
+            self._try_otherwise()
         solution = self.solver.getSolution()
         values, prices = np.array(solution.col_value), np.array(solution.row_dual)
         if self.basis is None:
@@ -86,3 +85,20 @@ class Programmes:
             values = self.attention + self.basis @ values
             rest, lost = prices + self.basis @ (self.basis.T @ (costs - prices)), 0.0
         return np.maximum(values, 0), float((costs - rest) @ self.attention - lost + rest.min())
+
+    def _try_otherwise(self) -> None:
+        """Solve the same programme from the beginning, not from where the last one ended, in another way each time."""
+        for settings in OTHERWISE:
+            self.solver.clearSolver()
+            for name, value in settings.items():
+                self.solver.setOptionValue(name, value)
+            self.solver.run()
+            status = self.solver.getModelStatus()
+            for name in settings:
+                self.solver.setOptionValue(name, SETTINGS.get(name, "choose"))
+            if status == highspy.HighsModelStatus.kOptimal:
+                return
+        raise AttnfaithError(
+            f"a linear programme over the attentions of {len(self.attention)} tokens has no solution "
+            f"({self.solver.modelStatusToString(status)}): are states and attention finite?"
+        )
