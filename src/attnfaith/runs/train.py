@@ -27,7 +27,8 @@ from attnfaith.runs.folder import MODEL, RunError, note, origin, read_state
 from attnfaith.runs.prepare import Texts, make_model, remarks
 from attnfaith.runs.pretrained import facts_of
 from attnfaith.selecting import SelectionLoss
-from attnfaith.training import DivergedError, make_trainer
+from attnfaith.training import make_trainer
+from attnfaith.watched import DivergedError
 
 
 TRAINING_CODE = record.code_digest("training")  # of the modules as they are loaded
