@@ -24,9 +24,9 @@ PAIRS_AT_ONCE = 64
 class TranslationTrainer(WatchedTrainer):
     """A Trainer whose loss is the mean of -log p over target tokens, plus a penalty on attention to linked source words.
 
-    penalty: lambda, the weight of `hidden_links`; 0 adds nothing. Pairs that have links bring them (`pad_pairs`). Evaluations
-    have token_accuracy, the share of target tokens that are the likeliest given the true ones before them, 0..1; and where
-    pairs have links and the model gives its attention, linked_mass, see there.
+    penalty: lambda, the weight of `hidden_links`; 0 adds nothing. Pairs that have links bring them (`pad_pairs`).
+    Evaluations have token_accuracy, the share of target tokens that are the likeliest given the true ones before them, 0..1;
+    and where pairs have links and the model gives its attention, linked_mass, see there.
     """
 
     def __init__(self, *args, penalty: float = 0.0, **kwargs):
@@ -53,6 +53,10 @@ class TranslationTrainer(WatchedTrainer):
                 loss = loss + self.penalty * hidden_links(linked_mass(attention, linked, counted))
             mass = ((attention.detach().mean(1) * linked).sum(-1) * counted).sum(-1)
         return loss, torch.stack([right.sum(-1).float(), counted.sum(-1).float(), mass], -1)
+
+    def trained_model(self):
+        """The model that was trained."""
+        return self.accelerator.unwrap_model(self.model)
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         with torch.no_grad(), self.compute_loss_context_manager():

@@ -13,7 +13,7 @@ def linked_mass(attention: torch.Tensor, linked: torch.Tensor, counted: torch.Te
     """The mean over target tokens of a batch of the attention that goes to linked source tokens: (), 0..1.
 
     attention (B,G,T), or (B,A,G,T) of heads, whose mean is taken; linked (B,G,T), 1 where the words of both are linked;
-    counted (B,G) bool, False on padding. A target token that has no links, such as the end of a sentence, counts and gives 0.
+    counted (B,G) bool, False on padding. A target token without links, such as the end of a sentence, counts and gives 0.
     """
     if attention.dim() == 4:
         attention = attention.mean(1)

@@ -99,7 +99,16 @@ def _learned(subject) -> CrossSites:
     heads = {maps[number].weights.shape[1] for number in cross}
     _check(len(heads) == 1, model, "layers", f"they have {sorted(heads)} heads: one number for all is needed")
     return CrossSites(
-        tuple(cross), len(maps), heads.pop(), tuple(names), logits.shape[2], together, difference, blocks, encoder_blocks, lacks
+        tuple(cross),
+        len(maps),
+        heads.pop(),
+        tuple(names),
+        logits.shape[2],
+        together,
+        difference,
+        blocks,
+        encoder_blocks,
+        lacks,
     )
 
 
@@ -209,7 +218,9 @@ def _check_returned(subject, pair: PairBatch, maps: list[Map]) -> None:
 
 def _together(subject, pairs: list[PairBatch], cross: list[int]) -> str:
     """Whether a pair that is padded, source and target, is read as alone, and nothing looks at the padding."""
-    rows = [{name: values if name == "instance_id" else values[0].tolist() for name, values in pair.items()} for pair in pairs]
+    rows = [
+        {name: values if name == "instance_id" else values[0].tolist() for name, values in pair.items()} for pair in pairs
+    ]
     for row in rows:
         row["instance_id"] = row["instance_id"][0]
     both, (sources, targets) = subject.collate(rows), LENGTHS[1]
