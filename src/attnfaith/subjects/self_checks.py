@@ -294,7 +294,11 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     _check(flat is None, model, "returned", f"under {name!r} it returns numbers {flat} as attention, which are no weights")
     if maps is None or not returned:
         return
-    there = {own.number for own in maps if any(same_numbers(own.weights, one) or same_numbers(own.scores, one) for one in returned)}
+    there = {
+        own.number
+        for own in maps
+        if any(same_numbers(own.weights, one) or same_numbers(own.scores, one) for one in returned)
+    }
     kept = is_encoder_decoder(model) and not getattr(output, "cross_attentions", None)
     rows = [one for one in returned if same_numbers(one.sum(-1), torch.ones_like(one[..., 0]))]
     known = all(any(same_numbers(own.weights, one) for own in maps) for one in rows)
