@@ -78,6 +78,7 @@ class SequenceSubject:
 
     def __init__(self, model, tokenizer=None):
         check_numbers(model)
+        self.kind = self.sequence_kind
         self.model, self.tokenizer, self.config = model, tokenizer, model.config
 
     # ---------------------------------------------------------------------------------------- what it is
@@ -88,10 +89,6 @@ class SequenceSubject:
     def capabilities(self) -> frozenset[str]:
         """Those of CAPABILITIES that it has; `lacks` says why it has not the others."""
         return self.can - set(self.lacks)
-
-    @property
-    def kind(self) -> str:
-        return self.sequence_kind
 
     @property
     def device(self) -> torch.device:
