@@ -88,8 +88,8 @@ class CrossAttention(SequenceSubject):
         encoder = f"{self.config.model_type}({named})" if named else self.config.model_type
         return {"encoder": encoder, "alignment": "dot", "projection": "softmax", "readout": "network"}
 
-    def table(self) -> torch.Tensor:
-        """(V,E): the embeddings of the source's tokens."""
+    def vocabulary(self) -> torch.Tensor:
+        """As `SequenceSubject` says."""
         try:
             return self.model.get_encoder().get_input_embeddings().weight
         except (NotImplementedError, AttributeError):
@@ -115,7 +115,7 @@ class CrossAttention(SequenceSubject):
         with ExitStack() as stack:
             stack.enter_context(eager(self.model))
             if embedded is not None:
-                stack.enter_context(Embedded(self.table(), batch["input_ids"], embedded))
+                stack.enter_context(Embedded(self.vocabulary(), batch["input_ids"], embedded))
             return self.model.get_encoder()(**given)
 
     def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep=lambda number: False) -> tuple:

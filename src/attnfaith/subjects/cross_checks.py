@@ -33,8 +33,8 @@ class CrossSites:
     cross: the numbers of the decoder's maps over the source, first layer first, of `maps` in all. heads: of each. names: the
     modules that make them. vocabulary: the words that logits are of. together: "padded", or "one at a time" where padding
     changes what is said of a pair. difference: the largest of logits read by the hook and of the model's own, in its own
-    implementation of attention, over their size or 1. blocks, encoder_blocks: the name of each layer's module, () where there
-    are none. lacks: the capabilities that it has not, and why.
+    implementation of attention, over their size or 1. blocks, encoder_blocks: the name of each layer's module, () where
+    there are none. lacks: the capabilities that it has not, and why.
     """
 
     cross: tuple[int, ...]
@@ -129,7 +129,7 @@ def _pair(subject, sources: int, targets: int, seed: int) -> PairBatch:
     ordinary = torch.tensor([number for number in range(min(sizes)) if number not in markers])
     generator = torch.Generator().manual_seed(seed)
     row = {"instance_id": str(seed)}
-    for ids, words, length in (("input_ids", "source_word", sources), ("labels", "target_word", targets)):
+    for ids, words, length in (("input_ids", "source_words", sources), ("labels", "target_words", targets)):
         drawn = ordinary[torch.randint(0, len(ordinary), (length,), generator=generator)].tolist()
         row[ids] = drawn if end is None else [*drawn[:-1], end]
         row[words] = [*range(length - 1), -1]
@@ -314,7 +314,7 @@ def _takes_embeddings(subject, pair: PairBatch) -> bool:
     encoder, ids = subject.model.get_encoder(), pair["input_ids"]
     given = {"input_ids": ids, "attention_mask": pair["attention_mask"]}
     try:
-        table = subject.table()
+        table = subject.vocabulary()
         embedded = torch.nn.functional.embedding(ids, table).detach().requires_grad_()
         plain = encoder(**given)[0]
         with torch.enable_grad(), Embedded(table, ids, embedded):

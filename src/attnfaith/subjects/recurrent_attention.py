@@ -1,13 +1,12 @@
 """This package's recurrent translators as subjects: one layer, one head, whatever projection makes the weights.
 
-Attention is read and edited where the decoder makes it, step by step (Bahdanau) or of all steps at once (Luong), so that what
-follows an edited step is computed anew.
+Attention is read and edited where the decoder makes it, step by step (Bahdanau) or of all steps at once (Luong), so that
+what follows an edited step is computed anew.
 
 Shapes: B pairs, S source positions, N target positions, H hidden.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
@@ -85,7 +84,7 @@ class RecurrentAttention(SequenceSubject):
     def vocabulary_size(self) -> int:
         return self.config.vocab_size
 
-    def table(self) -> torch.Tensor:
+    def vocabulary(self) -> torch.Tensor:
         return self.model.get_input_embeddings().weight
 
     def _factors(self) -> dict[str, object]:
@@ -95,7 +94,7 @@ class RecurrentAttention(SequenceSubject):
     def _check_attention(self) -> None:
         generator, (sources, targets) = torch.Generator().manual_seed(0), LENGTHS
         low, high = min(4, self.config.vocab_size - 1), self.config.vocab_size
-        row = {"instance_id": "0", "source_word": list(range(sources)), "target_word": list(range(targets))}
+        row = {"instance_id": "0", "source_words": list(range(sources)), "target_words": list(range(targets))}
         row |= {
             name: torch.randint(low, high, (length,), generator=generator).tolist()
             for name, length in (("input_ids", sources), ("labels", targets))
@@ -109,8 +108,8 @@ class RecurrentAttention(SequenceSubject):
         close = float((logits - output.logits).abs().max()) <= TOLERANCE * float(output.logits.abs().max().clamp(min=1))
         if not (same and close and float((sums - 1).abs().max()) <= 1e-4):
             raise SubjectError(
-                "the attention that this model returns is not the one that it reads the source with: its code is another than "
-                "this package's; it cannot be measured"
+                "the attention that this model returns is not the one that it reads the source with: its code is another "
+                "than this package's; it cannot be measured"
             )
 
     # ---------------------------------------------------------------------------------------- reading
@@ -122,7 +121,7 @@ class RecurrentAttention(SequenceSubject):
     def _encoded(self, batch: PairBatch, embedded=None):
         if embedded is None:
             return self.model.get_encoder()(batch["input_ids"], batch["attention_mask"])
-        with Embedded(self.table(), batch["input_ids"], embedded):
+        with Embedded(self.vocabulary(), batch["input_ids"], embedded):
             return self.model.get_encoder()(batch["input_ids"], batch["attention_mask"])
 
     def _decoded(self, batch: PairBatch, encoded) -> torch.Tensor:

@@ -4,38 +4,38 @@ Shapes: B pairs, S source positions, N target positions, T source words, G targe
 before the i-th of the target's tokens and predicts that token; so token i is read at position i + 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 import torch
 
-from attnfaith.data.sentence_pairs import MARKER
+from attnfaith.data.pairs.reading import MARKER
 
 
 UNCOUNTED = -100
 """A label that is no target token."""
-SOURCE, TARGET = ("input_ids", "attention_mask", "source_word"), ("labels", "target_word", "decoder_input_ids")
+SOURCE, TARGET = ("input_ids", "attention_mask", "source_words"), ("labels", "target_words", "decoder_input_ids")
 
 
 class PairBatch(dict):
-    """input_ids, attention_mask, source_word (B,S); labels, target_word, decoder_input_ids (B,N); the list instance_id.
+    """input_ids, attention_mask, source_words (B,S); labels, target_words, decoder_input_ids (B,N); the list instance_id.
 
-    source_word and target_word: the word that a position, or a label, is of; -1 for markers and padding. Labels of padding are
-    -100. A subject keeps here what it was asked for once, by name.
+    source_words and target_words: the word that a position, or a label, is of; -1 for markers and padding. Labels of padding
+    are -100. What a subject was asked for is kept here, see `once`.
     """
 
     @classmethod
     def of(cls, rows: Sequence[Mapping], padding: int) -> "PairBatch":
-        """From rows of `attnfaith.data.sentence_pairs.encode_pairs`; without decoder_input_ids."""
+        """From rows of `attnfaith.data.pairs.reading.encode_for_model`; without decoder_input_ids."""
 
         def padded(name: str, filling: int) -> torch.Tensor:
             values = [torch.tensor(row[name], dtype=torch.long) for row in rows]
             return torch.nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=filling)
 
-        batch = cls(input_ids=padded("input_ids", padding), source_word=padded("source_word", MARKER))
+        batch = cls(input_ids=padded("input_ids", padding), source_words=padded("source_words", MARKER))
         lengths = torch.tensor([len(row["input_ids"]) for row in rows]).unsqueeze(1)
         batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths).long()
-        batch |= {"labels": padded("labels", UNCOUNTED), "target_word": padded("target_word", MARKER)}
+        batch |= {"labels": padded("labels", UNCOUNTED), "target_words": padded("target_words", MARKER)}
         batch["instance_id"] = [row["instance_id"] for row in rows]
         return batch
 
@@ -51,6 +51,12 @@ class PairBatch(dict):
         sources, targets = self.lengths
         return self.take(torch.tensor([row], device=self["labels"].device), int(sources[row]), int(targets[row]))
 
+    def once(self, name: str, owner: Hashable, make: Callable):
+        """make(), or what it gave for this name and owner before; it goes when the batch goes."""
+        if (name, owner) not in self:
+            self[name, owner] = make()
+        return self[name, owner]
+
     @property
     def lengths(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Source and target positions of each pair, (B,) each."""
@@ -59,7 +65,7 @@ class PairBatch(dict):
     @property
     def words(self) -> tuple[list[int], list[int]]:
         """Source and target words of each pair."""
-        return tuple((self[name].amax(1) + 1).tolist() for name in ("source_word", "target_word"))
+        return tuple((self[name].amax(1) + 1).tolist() for name in ("source_words", "target_words"))
 
     def __len__(self) -> int:
         return len(self["instance_id"])
@@ -67,14 +73,14 @@ class PairBatch(dict):
 
 def of_sources(batch: PairBatch, row: int) -> torch.Tensor:
     """(S,T) in float64: 1 where a source position is of a word."""
-    return _one_hot(batch["source_word"][row], batch.words[0][row])
+    return _one_hot(batch["source_words"][row], batch.words[0][row])
 
 
 def of_targets(batch: PairBatch, row: int) -> torch.Tensor:
     """(2,G,N) in float64: the share that a row has in the mean over a target word's tokens; first of the rows that predict
     them, then of those in which they are the input.
     """
-    owned = _one_hot(batch["target_word"][row], batch.words[1][row]).T
+    owned = _one_hot(batch["target_words"][row], batch.words[1][row]).T
     predicting = owned / owned.sum(1, keepdim=True)
     reading = torch.nn.functional.pad(predicting[:, :-1], (1, 0))
     return torch.stack([predicting, reading])
@@ -108,5 +114,5 @@ def by_target_words(batch: PairBatch, values: torch.Tensor) -> list[np.ndarray]:
 def word_sums(batch: PairBatch, log_probs: torch.Tensor) -> torch.Tensor:
     """(B,G) in float64: the log probabilities (B,N) of a target word's tokens, summed; 0 behind the last word."""
     count = max(batch.words[1])
-    owned = batch["target_word"].unsqueeze(1) == torch.arange(count, device=log_probs.device).unsqueeze(1)
+    owned = batch["target_words"].unsqueeze(1) == torch.arange(count, device=log_probs.device).unsqueeze(1)
     return torch.where(owned, log_probs.double().unsqueeze(1), 0.0).sum(2)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 
 from attnfaith.data.in_memory import in_memory
-from attnfaith.data.sentence_pairs import encode_pairs
+from attnfaith.data.pairs.reading import encode_for_model
 from attnfaith.errors import excerpt
 from attnfaith.subjects.classifier_facts import check_numbers, hash_of_model, position_limit
 from attnfaith.subjects.protocol import SubjectError
@@ -78,6 +78,7 @@ class SequenceSubject:
 
     def __init__(self, model, tokenizer=None):
         check_numbers(model)
+        self.kind = self.sequence_kind
         self.model, self.tokenizer, self.config = model, tokenizer, model.config
 
     # ---------------------------------------------------------------------------------------- what it is
@@ -88,10 +89,6 @@ class SequenceSubject:
     def capabilities(self) -> frozenset[str]:
         """Those of CAPABILITIES that it has; `lacks` says why it has not the others."""
         return self.can - set(self.lacks)
-
-    @property
-    def kind(self) -> str:
-        return self.sequence_kind
 
     @property
     def device(self) -> torch.device:
@@ -131,24 +128,24 @@ class SequenceSubject:
     # ---------------------------------------------------------------------------------------- pairs
 
     def rows(self, pairs):
-        """Encoded pairs from a data set with instance_id, source, target and perhaps gold_links, see `encode_pairs`.
+        """Encoded pairs from a data set with instance_id, source, target and perhaps links, see `encode_for_model`.
 
         Raises SubjectError without a tokenizer, and for tokens that the model does not know; DatasetError as that says.
         """
         if self.tokenizer is None:
             raise SubjectError(f"sentences need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
         limit = position_limit(self)
-        rows = encode_pairs(pairs, self.tokenizer, max_source=limit, max_target=limit, end=self.end_token_id)
+        rows = encode_for_model(pairs, self.tokenizer, max_source=limit, max_target=limit, end=self.end_token_id)
         self.check(rows)
         return rows
 
     def check(self, rows) -> None:
         """Raises SubjectError for tokens that the model does not know."""
-        for name, known in (("input_ids", len(self.table())), ("labels", self.vocabulary_size)):
+        for name, known in (("input_ids", len(self.vocabulary())), ("labels", self.vocabulary_size)):
             largest = max(max(ids) for ids in rows[name])
             if largest >= known:
                 raise SubjectError(
-                    f"the tokenizer is not the model's: it gives token {largest}, and the model knows {known} tokens, from 0 on"
+                    f"the tokenizer is not the model's: it gives token {largest}, and the model knows {known}, from 0 on"
                 )
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> PairBatch:
@@ -204,15 +201,16 @@ class SequenceSubject:
     def parameters(self) -> Iterator[torch.Tensor]:
         return self.model.parameters()
 
-    def table(self) -> torch.Tensor:
-        """(V,E): the embeddings of the source's tokens."""
+    def vocabulary(self) -> torch.Tensor:
+        """(V,E): the embeddings of all words that a source may hold."""
         raise NotImplementedError
 
     vocabulary_size: int
+    """How many words the decoder chooses from."""
 
     def embed(self, batch: PairBatch) -> torch.Tensor:
         """(B,S,E): the rows of the table, before they are scaled and positions are added."""
-        return torch.nn.functional.embedding(batch["input_ids"], self.table())
+        return torch.nn.functional.embedding(batch["input_ids"], self.vocabulary())
 
     def log_probs(self, batch: PairBatch, embedded: torch.Tensor | None = None) -> torch.Tensor:
         """(B,N) in float64: the log probability of each target token; 0 on padding. Gradients reach embedded (B,S,E)."""
@@ -233,9 +231,7 @@ class SequenceSubject:
     @torch.no_grad()
     def attention(self, batch: PairBatch) -> torch.Tensor:
         """(B,L,A,N,S): the weights of cross-attention as the model uses them, 0 on padding; kept in the batch."""
-        if "attention" not in batch:
-            batch["attention"] = self._by_group(batch, None, None, self._weights)
-        return batch["attention"]
+        return batch.once("attention", self, lambda: self._by_group(batch, None, None, self._weights))
 
     @torch.no_grad()
     def edited(self, batch: PairBatch, owner: torch.Tensor, edit: PairEdit) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -275,16 +271,14 @@ class SequenceSubject:
 
     def _taken(self, batch: PairBatch, rows: torch.Tensor):
         """The pairs `rows` of what the encoder makes of a batch, which is kept in it."""
-        if "encoded" not in batch:
-            batch["encoded"] = self._encoded(batch)
-        return taken(batch["encoded"], rows, len(batch))
+        return taken(batch.once("encoded", self, lambda: self._encoded(batch)), rows, len(batch))
 
     def without(self, batch: PairBatch, owner: torch.Tensor, gone: torch.Tensor) -> PairBatch:
         """Copies `owner` (n,) of pairs without the source positions `gone` (n,S) bool: what follows them moves up."""
         copies = batch.take(owner)
         stays = (copies["attention_mask"] == 1) & ~gone
-        order = (~stays).long().argsort(1, stable=True)
-        for name, filling in (("input_ids", self.pad_token_id), ("source_word", -1), ("attention_mask", 0)):
+        order = (~stays).long().argsort(dim=1, stable=True)
+        for name, filling in (("input_ids", self.pad_token_id), ("source_words", -1), ("attention_mask", 0)):
             copies[name] = torch.where(stays.gather(1, order), copies[name].gather(1, order), filling)
         return copies
 
@@ -332,8 +326,8 @@ def sequence_subject(model, tokenizer=None) -> SequenceSubject:
         return model
     if not is_sequence_model(model):
         raise SubjectError(
-            f"{excerpt(type(model).__name__)} has no cross-attention: pairs of sentences are read by models from sequences to "
-            "sequences (…ForConditionalGeneration, …MTModel), whose decoder attends to an encoder"
+            f"{excerpt(type(model).__name__)} has no cross-attention: pairs of sentences are read by models from sequences "
+            "to sequences (…ForConditionalGeneration, …MTModel), whose decoder attends to an encoder"
         )
     own = getattr(model.config, "model_type", "") == "attention_seq2seq"
     return (RecurrentAttention if own else CrossAttention)(model, tokenizer)

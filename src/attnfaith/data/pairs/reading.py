@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from attnfaith.data.in_memory import in_memory
+from attnfaith.data.pairs.links import gold_matrix
 from attnfaith.errors import DatasetError, excerpt
 
 
@@ -16,26 +17,27 @@ MARKER = -1
 """The word of a position that is of none."""
 
 
-def encode_pairs(pairs, tokenizer, *, max_source: int | None, max_target: int | None, end: int | None):
-    """Encoded pairs, a `datasets.Dataset`, from one with instance_id, source, target and perhaps gold_links (G,T).
+def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: int | None, end: int | None):
+    """Encoded pairs, a `datasets.Dataset`, from one with instance_id, source, target and perhaps links, as lists of (source
+    word, target word, 2 sure or 1 possible) counted from 0.
 
     max_source, max_target: the most positions that the model reads; longer sentences are cut, and `truncated`. end: the
     marker that ends a target, put there where the tokenizer puts none behind it, so that the last word is read as well.
 
-    Columns: instance_id; input_ids and source_word [S], labels and target_word [N], the word that each position is of, -1
-    for none; tokens [T] and target_tokens [G], the words; length (S + N); truncated; gold_links [G][T], where there are any,
-    without those to words that were cut.
+    Columns: instance_id; input_ids and source_words [S], labels and target_words [N], the word that each position is of, -1
+    for none; tokens [T] and target_tokens [G], the words; length (S + N); truncated; gold_links [G][T], where there are
+    links, without those to words that were cut.
 
-    Raises DatasetError for a sentence without words, a word of which the tokenizer makes nothing, links that are of other
-    numbers of words, and a tokenizer that ends no target where no end is known.
+    Raises DatasetError for a sentence without words, a word of which the tokenizer makes nothing, and a tokenizer that ends
+    no target where no end is known.
     """
     import pyarrow as pa
 
     columns = {"instance_id": list(pairs["instance_id"])}
     sentences, cut = {}, np.zeros(len(columns["instance_id"]), bool)
     for side, names, limit in (
-        ("source", ("input_ids", "source_word", "tokens"), max_source),
-        ("target", ("labels", "target_word", "target_tokens"), max_target),
+        ("source", ("input_ids", "source_words", "tokens"), max_source),
+        ("target", ("labels", "target_words", "target_tokens"), max_target),
     ):
         given = [sentence.split() for sentence in pairs[side]]
         for name, words in zip(columns["instance_id"], given, strict=True):
@@ -52,8 +54,8 @@ def encode_pairs(pairs, tokenizer, *, max_source: int | None, max_target: int | 
         sentences[side] = given
     columns["length"] = [len(one) + len(other) for one, other in zip(columns["input_ids"], columns["labels"], strict=True)]
     columns["truncated"] = cut.tolist()
-    if "gold_links" in pairs.column_names:
-        columns["gold_links"] = _links(pairs, columns, sentences)
+    if "links" in pairs.column_names:
+        columns["gold_links"] = _links(pairs["links"], columns, sentences)
     return in_memory(pa.table(columns))
 
 
@@ -136,16 +138,9 @@ def _check_words(name: str, side: str, words: Sequence[str], owner: Sequence[int
         )
 
 
-def _links(pairs, columns, sentences) -> list[list[list[int]]]:
+def _links(links, columns, sentences) -> list[list[list[int]]]:
     kept = []
-    for row, links in enumerate(pairs["gold_links"]):
-        counts = len(sentences["target"][row]), len(sentences["source"][row])
-        shape = np.shape(links)
-        if shape != counts:
-            raise DatasetError(
-                f"pair {columns['instance_id'][row]!r} has {counts[1]} source and {counts[0]} target words, and its links are "
-                f"of {shape[1] if len(shape) == 2 else 'other'} and {shape[0]}: give the sentences in the words of the links"
-            )
-        some = np.asarray(links, np.int64)[: len(columns["target_tokens"][row]), : len(columns["tokens"][row])]
-        kept.append(some.tolist())
+    for row, some in enumerate(links):
+        gold = gold_matrix(some, len(sentences["source"][row]), len(sentences["target"][row]))
+        kept.append(gold[: len(columns["target_tokens"][row]), : len(columns["tokens"][row])].tolist())
     return kept
