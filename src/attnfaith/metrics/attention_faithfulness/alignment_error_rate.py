@@ -8,7 +8,7 @@ each in 0..1; 0 is the best error rate. A possible link that is found costs noth
 hence NaN: a quotient of nothing. A sentence whose row is None on either side enters no sum.
 
 Links of a sentence are text, as in .talp files: `i-j` a sure link of source word i and target word j, `ipj` a possible one;
-of found links both count alike. Words are counted from 0 or from 1, and a file does not say from which: whoever reads it does.
+of found links both count alike. Words are counted from 0 or from 1; a file does not say from which, whoever reads it does.
 
 Shapes: N sentences, K links of one of them. Links that were read are [K, 3] int64: source word and target word from 0, and
 SURE or POSSIBLE; in order, none twice.
@@ -22,7 +22,7 @@ from numbers import Integral
 
 import numpy as np
 
-from .columns import InputError, short
+from .columns import InputError, items, short
 
 
 SURE, POSSIBLE = 2, 1
@@ -56,9 +56,7 @@ def read_links(
     [[0, 0, 2], [1, 2, 1]]
     """
     check_start(start, name)
-    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Sequence | np.ndarray):
-        raise InputError(f"{name} is {short(rows)}; give a list with the links of each sentence, such as ['0-0 1-2']")
-    links = [None if row is None else _parsed(row, name, place, start, reverse) for place, row in enumerate(rows)]
+    links = parsed_links(items(rows, name, "text of links"), name, start, reverse)
     lengths = {side: column for side, column in (lengths or {}).items() if column is not None}
     for side, column in lengths.items():
         _check_lengths(links, name, start, _SIDES.index(side), column)
@@ -66,8 +64,8 @@ def read_links(
         linked = [row for row in links if row is not None and len(row)]
         if len(linked) >= WITHOUT_FIRST and all((row[:, :2] > 0).all() for row in linked):
             raise InputError(
-                f"none of the {len(linked)} sentences of {name} links a first word, so they seem to count from 1: say so, or "
-                "give the number of words of each sentence, which tells"
+                f"none of the {len(linked)} sentences of {name} links a first word, so they seem to count from 1: say so, "
+                "or give the number of words of each sentence, which tells"
             )
     return links
 
@@ -76,6 +74,11 @@ def check_start(start: object, name: str) -> None:
     """Raises InputError unless start is 0 or 1."""
     if isinstance(start, bool) or not isinstance(start, Integral) or start not in (0, 1):
         raise InputError(f"the number of the first word in {name} is {short(start)}; say 0 or 1: links do not tell it")
+
+
+def parsed_links(rows: Sequence, name: str = "links", start: int = 0, reverse: bool = False) -> list[np.ndarray | None]:
+    """`read_links` without what needs all sentences, or their lengths: of links that were checked before."""
+    return [None if row is None else _parsed(row, name, place, start, reverse) for place, row in enumerate(rows)]
 
 
 def _parsed(row: object, name: str, place: int, start: int, reverse: bool) -> np.ndarray:
@@ -88,7 +91,9 @@ def _parsed(row: object, name: str, place: int, start: int, reverse: bool) -> np
             raise InputError(f"row {place}: {name} holds {short(link)}; a link is i-j (sure) or ipj (possible)")
         pair = int(parts[1]) - start, int(parts[3]) - start
         if min(pair) < 0:
-            raise InputError(f"row {place}: {name} is said to count words from 1 and holds the link {link}: it counts from 0")
+            raise InputError(
+                f"row {place}: {name} is said to count words from 1 and holds the link {link}: it counts from 0"
+            )
         pair = pair[::-1] if reverse else pair
         kinds[pair] = max(kinds.get(pair, 0), SURE if parts[2] == "-" else POSSIBLE)
     return np.array([(*pair, kinds[pair]) for pair in sorted(kinds)], np.int64).reshape(-1, 3)
@@ -97,7 +102,9 @@ def _parsed(row: object, name: str, place: int, start: int, reverse: bool) -> np
 def _check_lengths(links: Sequence, name: str, start: int, side: int, lengths: Sequence) -> None:
     """InputError where a link leads beyond a sentence. side: 0 source, 1 target."""
     if len(lengths) != len(links):
-        raise InputError(f"{name} has {len(links)} rows and there are {len(lengths)} {_SIDES[side]} sentences; give one each")
+        raise InputError(
+            f"{name} has {len(links)} rows and there are {len(lengths)} {_SIDES[side]} sentences; give one each"
+        )
     for place, (row, length) in enumerate(zip(links, lengths, strict=True)):
         if row is None or length is None or np.isnan(length) or not len(row) or row[:, side].max() < length:
             continue
@@ -142,8 +149,8 @@ def link_counts(links: Sequence, gold: Sequence) -> np.ndarray:
 
 
 def quotients(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What each of NAMES divides by what, [..., 3] twice, of counts [..., 4] as of `link_counts`; the error rate is 1 less its
-    quotient.
+    """What each of NAMES divides by what, [..., 3] twice, of counts [..., 4] as of `link_counts`; the error rate is 1 less
+    its quotient.
     """
     sure, possible, links, gold = np.moveaxis(np.asarray(counts, np.float64), -1, 0)
     return np.stack([sure + possible, possible, sure], -1), np.stack([links + gold, links, gold], -1)
@@ -164,8 +171,8 @@ def alignment_scores(counts: np.ndarray) -> np.ndarray:
 def alignment_results(links: Sequence, gold: Sequence, n_bootstrap: int = 1000, seed: int = 0) -> dict[str, float | int]:
     """NAMES over all sentences, each with the ends of its interval (_ci_low, _ci_high); and counts.
 
-    Intervals: 95 %, percentiles over `n_bootstrap` resamples of the sentences; NaN below two that are defined. Counts: links,
-    links_sure and links_possible (found ones that are sure, or sure or possible), gold_sure; and undefined, sentences
+    Intervals: 95 %, percentiles over `n_bootstrap` resamples of the sentences; NaN below two that are defined. Counts:
+    links, links_sure and links_possible (found ones that are sure, or sure or possible), gold_sure; and undefined, sentences
     without links or without gold.
     """
     counts = link_counts(links, gold)
