@@ -99,33 +99,30 @@ def _heaviest(filled: np.ndarray, axis: int) -> np.ndarray:
 def grown(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
     """The links [..., G, T] bool of grow_diagonal, of two directions' intersection and union, see the module."""
     links = np.array(intersection, order="C")
-    wanted = union & ~links
+    wanted = union & ~links.any(axis=-1, keepdims=True) & ~links.any(axis=-2, keepdims=True)
     for place in np.argwhere(wanted.any(axis=(-1, -2))).tolist():
         _grow(links[tuple(place)], wanted[tuple(place)])
     return links
 
 
 def _grow(links: np.ndarray, wanted: np.ndarray) -> None:
-    """Adds to links [G, T] those wanted that touch one of them and whose words have none, until there is none. Source words
-    are gone through in order, the target words of each in order, and the neighbours in theirs.
+    """Adds to links [G, T] those wanted, of words without one, that touch a link while their words still have none, until
+    there is none. Links are gone through by source word, then target word, and the neighbours of each in order.
     """
-    present = {(s, t) for t, s in np.argwhere(links).tolist()}
-    left = {(s, t) for t, s in np.argwhere(wanted).tolist()}
-    sources, targets = {s for s, _ in present}, {t for _, t in present}
+    left = {(source, target) for target, source in np.argwhere(wanted).tolist()}
+    present = {(source, target) for target, source in np.argwhere(links).tolist()}
     added = True
-    while added:
+    while added and left:
         added = False
         for source, target in sorted(present | left):
             if (source, target) not in present:
                 continue
             for across, along in _NEIGHBOURS:
-                pair = s, t = source + across, target + along
-                if pair in left and s not in sources and t not in targets:
+                pair = source + across, target + along
+                if pair in left:
                     present.add(pair)
-                    left.discard(pair)
-                    sources.add(s)
-                    targets.add(t)
-                    links[t, s] = added = True
+                    left = {other for other in left if other[0] != pair[0] and other[1] != pair[1]}
+                    links[pair[1], pair[0]] = added = True
 
 
 def counted(links: np.ndarray, gold: np.ndarray) -> np.ndarray:
