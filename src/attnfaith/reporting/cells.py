@@ -100,7 +100,7 @@ class Cell:
 
     @property
     def classes(self) -> list[tuple[str, np.ndarray]]:
-        """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ...; pairs of sentences have none."""
+        """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..., where there are any."""
         everything = np.ones(len(self), dtype=bool)
         if self.of_sequences:
             return [("overall", everything)]

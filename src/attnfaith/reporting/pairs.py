@@ -9,7 +9,7 @@ from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIB
 from attnfaith.metrics.extraction import linked
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.page.heatmap import Score, direction_of, scores_of, visible
-from attnfaith.reporting.readings import FIXED, Place, Reading, at, columns, readings
+from attnfaith.reporting.readings import Reading, at, columns, has_gold, reading_of, readings
 from attnfaith.reporting.spec import per_cell
 
 
@@ -20,10 +20,11 @@ LINKS = {SURE: "sure", POSSIBLE: "possible", 0: ""}
 
 @dataclass(frozen=True)
 class Mark:
-    """One target word and one source word. score: its weight; link: "sure", "possible" or "" in gold; read: linked by the
-    reading; words: all of it, for reading.
+    """One target word and one source word. value: its weight, and score this as a shade; link: "sure", "possible" or "" in
+    gold; read: linked by the reading; words: all of it, for reading.
     """
 
+    value: float
     score: Score
     link: str
     read: bool
@@ -41,7 +42,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Pair:
-    """A pair of sentences. error: its alignment error rate by the reading, "" without gold. sizes: words of both sentences."""
+    """A pair of sentences. error: its alignment error rate by the reading, "" without gold. sizes: words of either."""
 
     instance_id: str
     source: tuple[str, ...]
@@ -52,30 +53,16 @@ class Pair:
     directions: tuple[str, str]
 
 
-def has_gold(cell: Cell) -> bool:
-    return "gold_links" in cell.table.column_names
-
-
 @per_cell
 def shown_reading(cell: Cell) -> Reading | None:
     """How the pairs of a cell are shown: with gold links by the reading that is chosen of all; without, by the first measure
-    that is a mean over heads, else the first that there is, in the last layer and the row that predicts the word. None of a
-    cell without any measure.
+    that has layers and no heads, else the first that there is. None of a cell without any measure.
     """
+    known = columns(cell)
     if has_gold(cell) and (place := readings(cell).chosen()) is not None:
         return readings(cell).readings[place]
-    known = columns(cell)
-    if not known:
-        return None
-    measure = next((name for name, column in known.items() if column.axes[0] == "L" and "A" not in column.axes), next(iter(known)))
-    return Reading(last_place(cell, measure), FIXED)
-
-
-def last_place(cell: Cell, measure: str) -> Place:
-    """The last layer of a measure, its first head where it has heads, and the row that predicts the word."""
-    axes = columns(cell)[measure].axes[:-2]
-    layers = len(cell.table.column(f"alignment_{measure}")[0]) if "L" in axes else 0
-    return Place(measure, layers - 1 if "L" in axes else None, 0 if "A" in axes else None, 0 if "R" in axes else None)
+    without_heads = (name for name, column in known.items() if "L" in column.axes and "A" not in column.axes)
+    return reading_of(cell, next(without_heads, next(iter(known)))) if known else None
 
 
 def reading_label(reading: Reading) -> str:
@@ -84,11 +71,11 @@ def reading_label(reading: Reading) -> str:
 
 
 def choose_pairs(cell: Cell, count: int) -> list[tuple[str, list[int]]]:
-    """(heading, rows) of the pairs that a page shows: of lowest and of highest error by the shown reading, among those that it
-    was not chosen on; without gold the first by instance id.
+    """(heading, rows) of the pairs that a page shows: of lowest and of highest error by the shown reading, among those that
+    it was not chosen on; without gold the first by instance id.
     """
     ids = np.array(cell.instance_ids, dtype=object)
-    rates = errors(cell)
+    rates = errors(cell, shown_reading(cell))
     if rates is None:
         return [("First pairs", sorted(range(len(cell)), key=lambda row: ids[row])[:count])]
     judged = np.flatnonzero(~np.isnan(rates) & ~readings(cell).chooses)
@@ -98,10 +85,9 @@ def choose_pairs(cell: Cell, count: int) -> list[tuple[str, list[int]]]:
     return [(head, [int(row) for row in rows]) for head, rows in groups if len(rows)]
 
 
-def errors(cell: Cell) -> np.ndarray | None:
-    """The alignment error rate of each pair by the shown reading, [N]; None without gold."""
-    reading = shown_reading(cell)
-    if not has_gold(cell) or reading is None:
+def errors(cell: Cell, reading: Reading | None) -> np.ndarray | None:
+    """The alignment error rate of each pair by a reading, [N]; None without gold."""
+    if reading is None or not has_gold(cell):
         return None
     known = readings(cell)
     return alignment_scores(known.counts[:, known.readings.index(reading)])[:, 0]
@@ -112,7 +98,7 @@ def middle_pair(cell: Cell) -> int:
     middle error; else the one of the shortest longer sentence. Equal ones: by instance id.
     """
     longer = np.maximum(cell.lengths, [len(row) for row in cell.table.column("target_tokens").to_pylist()])
-    rates = errors(cell)
+    rates = errors(cell, shown_reading(cell))
     fitting = np.flatnonzero((longer <= FITTING) & (2 * longer >= FITTING))
     ids = cell.instance_ids
     if rates is None or not len(fitting) or np.isnan(rates[fitting]).all():
@@ -128,12 +114,12 @@ def pair(cell: Cell, row: int, reading: Reading) -> Pair:
     values = at(cell, reading.place, row)
     links = linked(values, (reading.rule,))[0]
     kinds = records.rows(part, "gold_links")[0] if has_gold(cell) else np.zeros(values.shape, int)
-    rates = errors(cell)
+    rates = errors(cell, reading)
     shown, name = [visible(word) for word in source[:MOST_WORDS]], measure_label(reading.place.measure)
     scores = np.reshape(np.array(scores_of(values.ravel(), name), dtype=object), values.shape)
     made = []
     for g, word in enumerate(map(visible, targets[:MOST_WORDS])):
-        marks = tuple(_mark(word, *one) for one in zip(shown, scores[g], kinds[g], links[g], strict=False))
+        marks = tuple(_mark(word, *one) for one in zip(shown, values[g], scores[g], kinds[g], links[g], strict=False))
         made.append(Target(word, f"{part.column('target_probs')[0][g].as_py():.2f}", marks))
     error = "" if rates is None else "undefined" if np.isnan(rates[row]) else f"{rates[row]:.2f}"
     return Pair(
@@ -147,7 +133,7 @@ def pair(cell: Cell, row: int, reading: Reading) -> Pair:
     )
 
 
-def _mark(target: str, source: str, score: Score, kind: int, read: bool) -> Mark:
+def _mark(target: str, source: str, value: float, score: Score, kind: int, read: bool) -> Mark:
     said = [f"{target} – {source}", score.value]
     said += [f"{LINKS[int(kind)]} link in gold"] if kind else []
-    return Mark(score, LINKS[int(kind)], bool(read), "; ".join([*said, *(["read as a link"] if read else [])]))
+    return Mark(float(value), score, LINKS[int(kind)], bool(read), "; ".join([*said, *(["read as a link"] if read else [])]))

@@ -1,9 +1,9 @@
 """Every way to read links off a record of sentence pairs, and which one is chosen where it is not judged.
 
 A reading is a measure, a layer, a head and a row of it where it has these, and a rule that makes links of weights
-(`attnfaith.metrics.extraction`). The pairs with gold links are cut in halves by their instance ids, so that the halves of two
-records of the same sentences are the same. Of all readings of a measure the one of the lowest alignment error rate on the one
-half is chosen, the first of equal ones; what is said of it is of the other half.
+(`attnfaith.metrics.extraction`). The pairs with gold links are cut in halves by their instance ids, so that the halves of
+two records of the same sentences are the same. Of all readings of a measure the one of the lowest alignment error rate on
+the one half is chosen, the first of equal ones; what is said of it is of the other half.
 
 Shapes: N sentence pairs, S readings.
 """
@@ -30,6 +30,7 @@ POSITIONS = "positions_only"
 """The reading that knows nothing but where words stand: what a measure has to be better than."""
 ROWS = ("predicting", "input")
 """The rows of a target word: that which predicts it, and that in which it is the input."""
+ROW_WORDS = dict(zip(ROWS, ("that predicts the word", "in which the word is the input"), strict=True))
 NONE = "none"
 """What stands for a layer, head or row that a measure does not have."""
 FIXED = Rule("target_argmax")
@@ -58,7 +59,7 @@ class Place:
         """For reading: "layer 1, head 3, the row that predicts the word"; "" of a measure without any of these."""
         parts = [f"{name} {number}" for name, number in (("layer", self.layer), ("head", self.head)) if number is not None]
         if self.row is not None:
-            parts.append("the row that predicts the word" if self.row == 0 else "the row in which the word is the input")
+            parts.append(f"the row {ROW_WORDS[ROWS[self.row]]}")
         return ", ".join(parts)
 
 
@@ -149,6 +150,21 @@ def at(cell: Cell, place: Place, row: int) -> np.ndarray:
     """The weights (G, T) of one sentence pair at a place."""
     index = tuple(number for number in (place.layer, place.head, place.row) if number is not None)
     return weights(cell.table.slice(row, 1), place.measure)[0][index]
+
+
+def has_gold(cell: Cell) -> bool:
+    return "gold_links" in cell.table.column_names
+
+
+def reading_of(cell: Cell, measure: str) -> Reading:
+    """How a measure is read where one way is shown: as it is chosen by gold links. Where these are none or decide nothing,
+    in its last layer, the first head, the row that predicts the word, by the heaviest source word of each target word.
+    """
+    if has_gold(cell) and (place := readings(cell).chosen(measure)) is not None:
+        return readings(cell).readings[place]
+    axes = columns(cell)[measure].axes
+    last = {"L": lambda: weights(cell.table.slice(0, 1), measure)[0].shape[0] - 1}
+    return Reading(Place(measure, **{AXES[axis]: last.get(axis, int)() for axis in axes[:-2]}), FIXED)
 
 
 def gold(cell: Cell) -> list[np.ndarray]:

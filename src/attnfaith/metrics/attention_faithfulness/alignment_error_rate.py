@@ -7,8 +7,9 @@ People mark sure links S and possible ones; P holds both. Of found links A, summ
 each in 0..1; 0 is the best error rate. A possible link that is found costs nothing, one that is missed neither. Undefined,
 hence NaN: a quotient of nothing. A sentence whose row is None on either side enters no sum.
 
-Links of a sentence are text, as in .talp files: `i-j` a sure link of source word i and target word j, `ipj` a possible one;
-of found links both count alike. Words are counted from 0 or from 1; a file does not say from which, whoever reads it does.
+Links of a sentence are text, as in .talp files: `i-j` a sure link of source word i and target word j, `ipj` or `i?j` a
+possible one; of found links both count alike. Words are counted from 0 or from 1; a file does not say from which, whoever
+reads it does.
 
 Shapes: N sentences, K links of one of them. Links that were read are [K, 3] int64: source word and target word from 0, and
 SURE or POSSIBLE; in order, none twice.
@@ -29,7 +30,7 @@ SURE, POSSIBLE = 2, 1
 NAMES = ("alignment_error_rate", "precision", "recall")
 WITHOUT_FIRST = 20
 """So many sentences with links, none of which holds a first word, are taken to count from 1."""
-_LINK = re.compile(r"(\d{1,9})([-p])(\d{1,9})", re.ASCII)
+_LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
 # source and target word
 _SIDES = ("source", "target")
 

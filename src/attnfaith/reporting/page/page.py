@@ -31,7 +31,8 @@ from attnfaith.reporting.page.heatmap import (
     shades,
     shown_measures,
 )
-from attnfaith.reporting.pairs import Pair, choose_pairs, has_gold, pair, reading_label, shown_reading
+from attnfaith.reporting.pairs import Pair, choose_pairs, pair, reading_label, shown_reading
+from attnfaith.reporting.readings import has_gold
 from attnfaith.reporting.sections.agreement import main_measures
 
 

@@ -14,7 +14,7 @@ from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignm
 from attnfaith.reporting.blocks import Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell, measure_label, one_cell
 from attnfaith.reporting.figures import Drawn, Kind
-from attnfaith.reporting.readings import FIXED, NONE, POSITIONS, ROWS, Reading, Readings, readings
+from attnfaith.reporting.readings import FIXED, NONE, POSITIONS, ROW_WORDS, ROWS, Reading, Readings, readings
 from attnfaith.reporting.spec import Case, Column, Key, Row, Section, Table, per_cell
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure
 from attnfaith.reporting.tables import format_number
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 ANY = "any_measure"
 """The reading that is chosen of all measures."""
-PREDICTING = {ROWS[0]: "that predicts the word", ROWS[1]: "in which it is the input"}
 MOST_WRITTEN = 16  # heads of a layer whose numbers can be read in the figure
 
 
@@ -137,7 +136,7 @@ def _reading_cases(cell: Cell) -> Iterator[Case]:
 
 def _dash(name: str):
     """A key that some measures do not have, in words of the page."""
-    return lambda row: "–" if row[name] == NONE else PREDICTING.get(row[name], row[name])
+    return lambda row: "–" if row[name] == NONE else ROW_WORDS.get(row[name], row[name])
 
 
 def _measure_words(row: Row) -> str:
@@ -146,7 +145,11 @@ def _measure_words(row: Row) -> str:
 
 
 _MEASURE = Key("measure", "measure", _measure_words)
-_LAYER, _HEAD, _ROW = Key("layer", "layer", _dash("layer")), Key("head", "head", _dash("head")), Key("row", "row", _dash("row"))
+_LAYER, _HEAD, _ROW = (
+    Key("layer", "layer", _dash("layer")),
+    Key("head", "head", _dash("head")),
+    Key("row", "row", _dash("row")),
+)
 _RATE = Column("error_rate", "error rate [95 % interval]", lambda row: number_with_interval(row, "error_rate"))
 _CHOSEN = (
     Column("n", "pairs"),
@@ -162,8 +165,8 @@ _CHOSEN = (
 )
 _FIXED = (Column("n", "pairs"), _RATE, Column("ci_low"), Column("ci_high"), Column("precision"), Column("recall"))
 NOTE = (
-    "Alignment error rate against gold links: 0 all sure links are read and nothing that is not at least possible, 1 no link "
-    "is. It is a quotient of sums over sentence pairs, and its interval is a bootstrap over these."
+    "Alignment error rate against gold links: 0 all sure links are read and nothing that is not at least possible, 1 no "
+    "link is. It is a quotient of sums over sentence pairs, and its interval is a bootstrap over these."
 )
 WHOLE = Table(
     name="alignment",
@@ -172,9 +175,9 @@ WHOLE = Table(
     columns=_CHOSEN,
     caption="Alignment error rate by measure",
     note=f"{NOTE} Layer, head, row and rule are those of the lowest rate on one half of the sentence pairs; all numbers but "
-    "“where it was chosen” are of the other half. Lowest here: what the best reading of this half would have claimed. Chosen "
-    "of: how many readings were compared. Positions only: each target word with the source word at its relative place. Layers "
-    "and heads are counted from 0. Every reading is in the file alignment_readings.",
+    "“where it was chosen” are of the other half. Lowest here: what the best reading of this half would have claimed. "
+    "Chosen of: how many readings were compared. Positions only: each target word with the source word at its relative "
+    "place. Layers and heads are counted from 0. Every reading is in the file alignment_readings.",
     studies=False,
 )
 BY_MEASURE = Table(name="alignment_by_measure", cases=_measure_cases, by=(_MEASURE,), columns=_CHOSEN)
@@ -185,9 +188,9 @@ BY_RULE = Table(
     columns=_CHOSEN,
     caption="Alignment error rate by rule",
     grid=lambda df, cells: _pivot(BY_RULE, df, ("measure",), "rule"),
-    note="As above, but for each rule by itself: the layer, head and row of its lowest rate on one half, judged on the other. "
-    "At least 0.2: pairs with a weight of 0.2 or more; of the row’s largest: as a share of the largest weight of the target "
-    "word. Intersection, union and grow diagonal combine the argmax of both directions.",
+    note="As above, but for each rule by itself: the layer, head and row of its lowest rate on one half, judged on the "
+    "other. At least 0.2: pairs with a weight of 0.2 or more; of the row’s largest: as a share of the largest weight of the "
+    "target word. Intersection, union and grow diagonal combine the argmax of both directions.",
 )
 BY_LAYER = Table(
     name="alignment_by_layer",
@@ -196,8 +199,8 @@ BY_LAYER = Table(
     columns=_FIXED,
     caption="Alignment error rate by layer and row",
     grid=lambda df, cells: _pivot(BY_LAYER, df, ("measure", "row"), "layer"),
-    note="Each target word with its heaviest source word, over all sentence pairs: nothing is chosen here, so that the numbers "
-    "can stand beside published ones of this kind. Single heads are in the file alignment_by_head.",
+    note="Each target word with its heaviest source word, over all sentence pairs: nothing is chosen here, so that the "
+    "numbers can stand beside published ones of this kind. Single heads are in the file alignment_by_head.",
 )
 BY_HEAD = Table(
     name="alignment_by_head",
@@ -228,9 +231,10 @@ def _pivot(table: Table, df: pd.DataFrame, heads: Sequence[str], across: str) ->
         head = (*(str(row[key]) for key in keys), *(by[name].text(row) for name in heads))
         lines.setdefault(head, {})[row[across]] = row["error_rate"]
     rows = [
-        (*head, *(format_number(values[name]) if name in values else "–" for name in named)) for head, values in lines.items()
+        (*head, *(format_number(values[name]) if name in values else "–" for name in named))
+        for head, values in lines.items()
     ]
-    shown = [f"{across} {name}" if across == "layer" and name != NONE else "–" if name == NONE else name for name in named]
+    shown = ["without layers" if name == NONE else f"layer {name}" if across == "layer" else name for name in named]
     headings = (*keys, *(by[name].heading for name in heads), *shown)
     note = table.note if isinstance(table.note, str) else table.note(df)
     return Grid(table.caption, headings, tuple(rows), len(keys) + len(heads), note, f"tables/{table.name}")
@@ -250,7 +254,7 @@ def by_head(record) -> "Figure":
     panels = figure.subplots(1, len(grids), squeeze=False)[0]
     for axes, (row, grid) in zip(panels, grids.items(), strict=True):
         image = _draw_grid(axes, grid)
-        axes.set_title(f"row {PREDICTING[row]}")
+        axes.set_title(f"row {ROW_WORDS[row]}")
         if chosen is not None and chosen.row == ROWS.index(row):
             frame = {"fill": False, "edgecolor": PALETTE[1], "linewidth": 2.5, "clip_on": False}
             from matplotlib.patches import Rectangle
@@ -283,7 +287,9 @@ def _of_heads(cell: Cell):
     """{row: rates [L, A]} of attention, and the place of its chosen reading."""
     known = readings(cell)
     scores = known.scores(np.ones(len(cell), bool))[:, 0]
-    places = [(place, one.place) for place, one in enumerate(known.readings) if one.rule == FIXED and one.place.head is not None]
+    places = [
+        (place, one.place) for place, one in enumerate(known.readings) if one.rule == FIXED and one.place.head is not None
+    ]
     layers, heads = (1 + max(getattr(of, name) for _, of in places) for name in ("layer", "head"))
     grids = {row: np.full((layers, heads), np.nan) for row in ROWS}
     for place, of in places:
@@ -294,16 +300,18 @@ def _of_heads(cell: Cell):
 
 def _head_words(cell: Cell) -> tuple[str, str]:
     grids, _ = _of_heads(cell)
-    lowest = {row: np.unravel_index(np.nanargmin(grid), grid.shape) for row, grid in grids.items() if not np.isnan(grid).all()}
+    lowest = {
+        row: np.unravel_index(np.nanargmin(grid), grid.shape) for row, grid in grids.items() if not np.isnan(grid).all()
+    }
     parts = [
-        f"row {PREDICTING[row]}: lowest {grids[row][place]:.3f} in layer {place[0]}, head {place[1]}"
+        f"row {ROW_WORDS[row]}: lowest {grids[row][place]:.3f} in layer {place[0]}, head {place[1]}"
         for row, place in lowest.items()
     ]
     alt = f"Alignment error rate of attention by layer and head, over {len(cell):,} sentence pairs. {'; '.join(parts)}."
     caption = (
-        "Each target word with the source word that the head gives most weight, over all sentence pairs; a dark square has a "
-        "low error rate. Left: the row of attention that predicts the word; right: the row in which the word is the input. "
-        "Framed: the layer, head and row that were chosen on one half of the pairs, by whichever rule."
+        "Each target word with the source word that the head gives most weight, over all sentence pairs; a dark square has "
+        "a low error rate. Left: the row of attention that predicts the word; right: the row in which the word is the "
+        "input. Framed: the layer, head and row that were chosen on one half of the pairs, by whichever rule."
     )
     return alt, caption
 
@@ -324,8 +332,8 @@ def _sentences(cell: Cell) -> list[str]:
     reading, numbers = made[ANY]
     said = [
         f"Of {numbers['readings']:,} ways to read links, {measure_label(reading.place.measure)} ({reading.label}) had the "
-        f"lowest alignment error rate on one half of the sentence pairs, {numbers['error_rate_chosen_on']:.3f}; on the other "
-        f"{numbers['n']:,} it is {_said(numbers)}."
+        f"lowest alignment error rate on one half of the sentence pairs, {numbers['error_rate_chosen_on']:.3f}; on the "
+        f"other {numbers['n']:,} it is {_said(numbers)}."
     ]
     if POSITIONS in made:
         said.append(f"Word positions alone have {_said(made[POSITIONS][1])} there.")
