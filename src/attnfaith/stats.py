@@ -65,7 +65,8 @@ def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draw
         quotients = np.divide(*np.split(sums, 2, axis=1))
     quotients[~np.isfinite(quotients)] = np.nan
     known = ~np.isnan(quotients).all(axis=0)
-    intervals[known] = np.nanquantile(quotients[:, known], (0.025, 0.975), axis=0).T
+    if known.any():
+        intervals[known] = np.nanquantile(quotients[:, known], (0.025, 0.975), axis=0).T
     return intervals
 
 
