@@ -69,7 +69,7 @@ def aligned(count, *, layers=3, heads=4, where=(1, 2, 1), noise=0.3, seed=0, **i
     """A record of sentences in which one head of one layer follows the gold links in one row, `where`, but for noise; all
     else is drawn. A third of the links are possible only.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(abs(seed))
     pairs, links, attention, markers, norms, occlusions = [], [], [], [], [], []
     for number in range(count):
         source, target = (side.split() for side in SENTENCES[number % len(SENTENCES)])

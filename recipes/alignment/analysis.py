@@ -76,9 +76,9 @@ def carried_over(cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def beside_published(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
-    """A row for each published number of a layer of a data set that was measured: ours, mean over n_seeds seeds of one kind of
-    model, and the difference. Measured is NaN where our model has no such layer or measure. Another model, so that numbers of
-    layers need not be alike.
+    """A row for each published number of a layer of a data set that was measured: ours, mean over n_seeds seeds of one kind
+    of model, and the difference. Measured is NaN where our model has no such layer or measure. Another model, so that
+    numbers of layers need not be alike.
     """
     layers = published[published["measure"] != ALIGNER]
     measured = _of_layers(cells)
@@ -106,7 +106,10 @@ def aligners(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
     wide = wide.rename(columns={"rule": "measure"}).assign(kind="aligner")
     keys = ["dataset", "encoder", "alignment", "projection", "objective", "measure"]
     mine = ours.groupby(keys, as_index=False, sort=False).agg(
-        error_rate=("error_rate", "mean"), precision=("precision", "mean"), recall=("recall", "mean"), n_seeds=("seed", "size")
+        error_rate=("error_rate", "mean"),
+        precision=("precision", "mean"),
+        recall=("recall", "mean"),
+        n_seeds=("seed", "size"),
     )
     mine["model"] = mine[["encoder", "alignment", "projection", "objective"]].agg(" + ".join, axis=1)
     joined = pd.concat([wide, mine.assign(kind="model")], ignore_index=True)

@@ -51,8 +51,8 @@ def written(weights, gold):
 
 
 def test_places_and_rules_of_every_measure(cell):
-    """Attention has two layers, heads and rows; its mean no heads; occlusion neither, but a sign, so that its size is another
-    measure. What is a share of 1 is also read by how much weight it has.
+    """Attention has two layers, heads and rows; its mean no heads; occlusion neither, but a sign, so that its size is one
+    more. What is a share of 1 is also read by how much it is.
     """
     known = readings(cell)
     assert known.measures == ("attention", "attention_mean", "norm", "occlusion", "absolute_occlusion", POSITIONS)
@@ -89,7 +89,7 @@ def test_counts_are_those_of_the_metric_on_files(cell, place):
 
 
 def two_faced(count=20):
-    """A record whose head 0 follows gold on the half that is chosen on and never on the other; head 1 the other way round."""
+    """A record whose head 0 follows gold on the half that is chosen on and never on the other; head 1 the other way."""
     ids = [f"pairs/{number}" for number in range(count)]
     chooses = halves(ids)
     gold = [np.array([[2, 0, 0], [0, 2, 0]])] * count
