@@ -94,9 +94,8 @@ def test_in_the_hands_of_a_person(tmp_path):
     made = Record(draw(4))
     assert made.of_sequences and made.measures == ["attention", "attention_mean", "norm", "occlusion"]
     shapes = [one.shape for one in made.alignment()]
-    assert shapes == [
-        (2, 3, 2, len(g), len(t)) for t, g in zip(*(made.table.column(n) for n in ("tokens", "target_tokens")))
-    ]
+    words = (made.table.column(name) for name in ("tokens", "target_tokens"))
+    assert shapes == [(2, 3, 2, len(target), len(source)) for source, target in zip(*words, strict=True)]
     assert "4 pairs of sentences" in repr(made) and "attention_mean, norm" in made._repr_html_()
     assert Record.load(made.save(tmp_path / "r.parquet")) == made
     assert made.to_dataset()["target_tokens"][0] == made.table.column("target_tokens")[0].as_py()

@@ -92,9 +92,9 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
     """Records of several cells as one. Beside subwords, each token of others is a word. Beside hierarchical models,
     each token of a flat one is an item of one word; beside pairs, a single text has a second one without words.
 
-    Raises RecordError where some are of texts and some of sentence pairs, a column is in some records and missing in others,
-    the same instance of the same cell comes twice, or, unless mix_versions, different code measured them. Run information (`settings`) of the parts is kept as a
-    list.
+    Raises RecordError where some are of texts and some of sentence pairs, a column is in some records and missing in
+    others, the same instance of the same cell comes twice, or, unless mix_versions, different code measured them. Run
+    information (`settings`) of the parts is kept as a list.
     """
     tables = list(tables)
     if not tables:

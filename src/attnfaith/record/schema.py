@@ -6,9 +6,9 @@ every [T] column of a row has the same length, every [C] column too, and a colum
 sums to 1 along its last axis. In the records of hierarchical models T counts sentences, and [T][W] columns hold values of
 the words of each; measured at the word level, T counts words. Q counts words of a second text.
 
-A record is of texts, which have classes, or of sentence pairs: these have target words. There T counts source words, G target
-words, L the layers of the decoder, first to last, A their heads, and R is 2: row 0 is the one that predicts a target word,
-row 1 the one in which the word is the input.
+A record is of texts, which have classes, or of sentence pairs: these have target words. There T counts source words, G
+target words, L the layers of the decoder, first to last, A their heads, and R is 2: row 0 is the one that predicts a target
+word, row 1 the one in which the word is the input.
 """
 
 import math
