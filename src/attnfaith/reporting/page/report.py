@@ -82,7 +82,8 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
             of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem))
         pictures.append(of_cell)
     if title is None:
-        title = f"Does attention explain? {describe(cells[0].heading) if len(cells) == 1 else f'{len(cells)} cells'}"
+        asked = "Does attention align?" if cells[0].of_sequences else "Does attention explain?"
+        title = f"{asked} {describe(cells[0].heading) if len(cells) == 1 else f'{len(cells)} cells'}"
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
     write_atomically(folder / "index.html", page.encode())
 
