@@ -285,7 +285,7 @@ class AttentionSeq2SeqForConditionalGeneration(PreTrainedModel, GenerationMixin)
         logits_to_keep=0,
         **kwargs,
     ):
-        """logits_to_keep: of the last steps only, 0 of all. loss: the mean of -log p over the labels (B,G) that are not -100.
+        """logits_to_keep: of the last steps only, 0 of all. loss: the mean of -log p over labels (B,G) that are not -100.
 
         Raises ValueError for padding that is not on the right, an empty source, and encoder_outputs without pooler_output.
         """

@@ -14,6 +14,7 @@ from attnfaith import sequence_measurement
 from attnfaith.measurement import check_options, load_producers
 from attnfaith.producing import checked_options
 from attnfaith.recipes import Recipe, RecipeError, check_model
+from attnfaith.reporting.page.pair_facts import in_words
 from attnfaith.runs import train, translation
 from attnfaith.runs.base import Base, check_base
 from attnfaith.runs.folder import (
@@ -109,7 +110,7 @@ def _finish_pairs(recipe: Recipe, folder: Path, state: PartialState, started: fl
     if state.is_main_process:
         report(folder / RECORD, folder / REPORT, recipe)
         note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
-        translation.print_translation(read_state(folder)["translation"])
+        print(f"translates: {in_words(read_state(folder)['translation'])}")
     state.wait_for_everyone()
 
 

@@ -209,12 +209,3 @@ def translate(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialStat
     scores = {"split": recipe.measure.split, "pairs": len(made), **translation_scores(made, drawn["target"])}
     note(folder, translation=scores)
     return scores
-
-
-def print_translation(scores: dict) -> None:
-    """One line of what was generated."""
-    parts = [f"{scores['exact']:.1%} of {scores['pairs']:,} translations exact"]
-    parts += [f"words in place {scores['word_accuracy']:.1%}"]
-    labels = {"bleu": "BLEU", "chrf": "chrF"}
-    parts += [f"{label} {scores[name]:.1f}" for name, label in labels.items() if scores[name] is not None]
-    print(", ".join(parts))
