@@ -62,7 +62,7 @@ def test_luong_by_hand(alignment):
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS)
-@pytest.mark.parametrize(("recurrence", "alignment"), itertools.product(("bahdanau", "luong"), ALIGNMENTS))
+@pytest.mark.parametrize(("recurrence", "alignment"), [*itertools.product(("bahdanau", "luong"), ALIGNMENTS)])
 def test_every_cell_is_whole(recurrence, alignment, projection):
     """Weights are a distribution over the source, padding changes nothing, every parameter learns, and what is generated is
     the same with and without a state that is kept, greedily and with beams.
