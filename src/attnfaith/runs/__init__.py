@@ -10,6 +10,7 @@ from attnfaith.runs.execute import measure_run, run
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, STATE, RunError, read_state
 from attnfaith.runs.prepare import load_data, make_model, make_tokenizer, training_arguments
 from attnfaith.runs.summary import faithfulness, report
+from attnfaith.runs.translation import load_pairs
 
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "faithfulness",
     "load_data",
     "load_model",
+    "load_pairs",
     "load_tokenizer",
     "load_translator",
     "make_model",

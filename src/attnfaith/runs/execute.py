@@ -4,6 +4,8 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -61,26 +63,32 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     check_processes(arguments)
     check_model(recipe)
     check_base(recipe)
-    with opened(folder, recipe, state, overwrite=overwrite, resume=resume):
-        try:
-            texts, base = Texts(recipe, folder, state), Base.of(recipe)
-            if not (folder / MODEL).is_dir():
-                train.train(recipe, arguments, folder, texts, base, state)
-            measurement = Measurement(recipe, folder, texts, base, state)
-            measurement.outputs()
-            path = folder / RECORD
-            if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
-                if state.is_main_process and path.is_file():
-                    print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by other code'}")
-                path = measurement.record()
-            elif state.is_main_process:  # of another measurement that was killed
-                shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
-            _finish(recipe, folder, state, started)
-        except KeyboardInterrupt:
-            if state.is_main_process:
-                print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
-            raise
+    with opened(folder, recipe, state, overwrite=overwrite, resume=resume), _stoppable(folder, state):
+        texts, base = Texts(recipe, folder, state), Base.of(recipe)
+        if not (folder / MODEL).is_dir():
+            train.train(recipe, arguments, folder, texts, base, state)
+        measurement = Measurement(recipe, folder, texts, base, state)
+        measurement.outputs()
+        path = folder / RECORD
+        if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
+            if state.is_main_process and path.is_file():
+                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by other code'}")
+            path = measurement.record()
+        elif state.is_main_process:  # of another measurement that was killed
+            shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
+        _finish(recipe, folder, state, started)
     return folder.resolve() / REPORT / "index.html"
+
+
+@contextmanager
+def _stoppable(folder: Path, state: PartialState) -> Iterator[None]:
+    """Within, a user who stops the work is told how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if state.is_main_process:
+            print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
+        raise
 
 
 def _run_pairs(recipe: Recipe, *, overwrite: bool, resume: bool, remeasure: bool) -> Path:
@@ -94,13 +102,17 @@ def _run_pairs(recipe: Recipe, *, overwrite: bool, resume: bool, remeasure: bool
     arguments = training_arguments(recipe)
     check_processes(arguments)
     check_model(recipe)
-    with opened(folder, recipe, state, overwrite=overwrite, resume=resume):
+    with opened(folder, recipe, state, overwrite=overwrite, resume=resume), _stoppable(folder, state):
         texts, path = translation.PairTexts(recipe, folder, state), folder / RECORD
         if not (folder / MODEL).is_dir():
             translation.train(recipe, arguments, folder, texts, state)
         if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
+            if state.is_main_process and path.is_file():
+                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by other code'}")
             translation.translate(recipe, folder, texts, state)  # first: the record says how well the model translates
             path = translation.measure(recipe, folder, texts, state)
+        elif state.is_main_process:  # of another measurement that was killed
+            shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
         _finish_pairs(recipe, folder, state, started)
     return folder.resolve() / REPORT / "index.html"
 

@@ -12,7 +12,8 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, TrainingArgumen
 
 from attnfaith import record, sequence_measurement
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.data.pairs.loading import LoadedPairs, load_pairs
+from attnfaith.data.pairs import loading
+from attnfaith.data.pairs.loading import LoadedPairs
 from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs
 from attnfaith.errors import excerpt
 from attnfaith.files import write_atomically
@@ -33,6 +34,20 @@ TRANSLATIONS = "translations.txt"
 """In the folder of a run: what its model generates for each measured source, one a line."""
 
 
+def _read(recipe: Recipe) -> LoadedPairs:
+    data = recipe.data
+    own = {"path": data.path, "links_from": data.links_from or 0} if data.path is not None else {"name": data.name}
+    try:
+        return loading.load_pairs(**own, seed=data.seed, **data.arguments)
+    except TypeError as error:
+        raise RecipeError(f"data.arguments={excerpt(data.arguments)}: a value of a wrong type: {error}") from error
+
+
+def load_pairs(recipe: Recipe) -> LoadedPairs:
+    """The sentence pairs of a recipe, with its limits."""
+    return _read(recipe).limited(recipe.data.limits, recipe.data.seed)
+
+
 class PairTexts:
     """The sentence pairs of a recipe, read once, by the tokenizer in `folder` where a model lies there."""
 
@@ -42,17 +57,12 @@ class PairTexts:
 
     @cached_property
     def _source(self) -> LoadedPairs:
-        data = self.recipe.data
-        own = {"path": data.path, "links_from": data.links_from or 0} if data.path is not None else {"name": data.name}
-        try:
-            return load_pairs(**own, seed=data.seed, **data.arguments)
-        except TypeError as error:
-            raise RecipeError(f"data.arguments={excerpt(data.arguments)}: a value of a wrong type: {error}") from error
+        return _read(self.recipe)
 
     @cached_property
     def loaded(self) -> LoadedPairs:
         """The pairs with the recipe's limits. Raises RunError where own files are no longer those that were trained on."""
-        loaded = self._source.limited(self.recipe.data.limits, self.recipe.data.seed)
+        loaded = self._source.limited(self.recipe.data.limits, self.recipe.data.seed)  # read once, with the drawn ones
         if (self.folder / MODEL).is_dir() and (trained := read_state(self.folder).get("texts")):
             if other := [split for split, rows in loaded.splits.items() if trained.get(split) != fingerprint(rows)]:
                 raise RunError(
@@ -196,16 +206,15 @@ def measure(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState,
     return path
 
 
-def translate(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState) -> dict:
-    """What the model in the folder generates for the measured pairs, greedily, as translations.txt; its scores, in run.json
-    too. One process does it.
+def translate(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState) -> None:
+    """What the model in the folder generates for the measured pairs, greedily, as translations.txt; its scores, in run.json.
+    One process does it, and all wait.
     """
-    if not state.is_main_process:
-        return {}
-    model = load_translator(folder).to(state.device)
-    drawn = texts.drawn
-    made = [" ".join(line.split()) for line in translations(model, texts.tokenizer, encode_pairs(drawn, texts.tokenizer))]
-    write_atomically(folder / TRANSLATIONS, "".join(f"{line}\n" for line in made))
-    scores = {"split": recipe.measure.split, "pairs": len(made), **translation_scores(made, drawn["target"])}
-    note(folder, translation=scores)
-    return scores
+    if state.is_main_process:
+        model, drawn = load_translator(folder).to(state.device), texts.drawn
+        encoded = encode_pairs(drawn, texts.tokenizer)
+        made = [" ".join(line.split()) for line in translations(model, texts.tokenizer, encoded)]
+        write_atomically(folder / TRANSLATIONS, "".join(f"{line}\n" for line in made))
+        scores = translation_scores(made, drawn["target"])
+        note(folder, translation={"split": recipe.measure.split, "pairs": len(made), **scores})
+    state.wait_for_everyone()
