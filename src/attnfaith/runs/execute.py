@@ -12,7 +12,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith.measurement import check_options, load_producers
 from attnfaith.recipes import Recipe, RecipeError, check_model
-from attnfaith.runs import train
+from attnfaith.runs import train, translation
 from attnfaith.runs.base import Base, check_base
 from attnfaith.runs.folder import (
     MODEL,
@@ -45,6 +45,8 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept, nor any
     checkpoint.
     """
+    if recipe.model.type is not None:
+        return _run_pairs(recipe, overwrite=overwrite, resume=resume)
     started = time.perf_counter()
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
@@ -74,6 +76,25 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
             if state.is_main_process:
                 print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
             raise
+    return folder.resolve() / REPORT / "index.html"
+
+
+def _run_pairs(recipe: Recipe, *, overwrite: bool, resume: bool) -> Path:
+    """`run` of a recipe of sentence pairs."""
+    disable_progress_bar()
+    state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
+    check_splits(recipe)
+    folder = Path(recipe.output_dir)
+    arguments = training_arguments(recipe)
+    check_processes(arguments)
+    check_model(recipe)
+    with opened(folder, recipe, state, overwrite=overwrite, resume=resume):
+        texts = translation.PairTexts(recipe, folder, state)
+        if not (folder / MODEL).is_dir():
+            translation.train(recipe, arguments, folder, texts, state)
+        scores = translation.translate(recipe, folder, texts, state)
+        if state.is_main_process:
+            translation.print_translation(scores)
     return folder.resolve() / REPORT / "index.html"
 
 
