@@ -1,7 +1,7 @@
 """How far cross-attention is from being determined: what a record's `cross_identifiability_...` columns say.
 
-Per head and row, the least and the greatest weight of each source word over all attentions that leave the head's output as it
-is, and the distance to a far one of them.
+Per head and row, the least and the greatest weight of each source word over all attentions that leave the head's output as
+it is, and the distance to a far one of them.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ DETERMINED = 1e-6  # TVD: attention is the only one, to what float32 keeps
 
 @per_cell
 def _numbers(cell: Cell) -> list[dict[str, np.ndarray]]:
-    """Of each pair [L, 2] each: tvd and width (of the interval of a weight), means over heads, target words and source words;
-    top, low and high: the largest weight of each target word and the ends of its interval; zero: share of these that could be
-    0. Those of the largest weight only with attention.
+    """Of each pair [L, 2] each: tvd and width (of the interval of a weight), means over heads, target words and source
+    words; top, low and high: the largest weight of each target word and the ends of its interval; zero: share of these that
+    could be 0. Those of the largest weight only with attention.
     """
     names = ["tvd", "low", "high"]
     parts = [records.rows(cell.table, BEGIN + name) for name in names]
@@ -41,7 +41,8 @@ def _numbers(cell: Cell) -> list[dict[str, np.ndarray]]:
 
 
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
-    """cross_identifiability_tvd: of the rows that predict target words, the mean over layers, heads and target words, [N]."""
+    """cross_identifiability_tvd: of the rows that predict target words, the mean over layers, heads and target words, "
+    "[N]."""
     return {f"{BEGIN}tvd": np.array([values["tvd"][:, 0].mean() for values in _numbers(cell)])}
 
 
@@ -74,10 +75,11 @@ TABLE = Table(
     ),
     caption="Identifiability of cross-attention",
     note="Other attentions that leave the output of a head as it is, so that no prediction changes; tokens of source words "
-    "exchange weights, markers keep theirs. TVD reached: total variation distance between a row and a far one of these, 0 the "
-    "same; means over heads and target words of a pair, then over pairs. Only one attention: pairs whose rows are all "
-    "determined. Largest weight: of each target word’s heaviest source word, and the ends of its interval; could be 0: share of "
-    "these that need no weight at all. A head with values of d numbers determines attention over d + 1 tokens at most.",
+    "exchange weights, markers keep theirs. TVD reached: total variation distance between a row and a far one of these, 0 "
+    "the same; means over heads and target words of a pair, then over pairs. Only one attention: pairs whose rows are all "
+    "determined. Largest weight: of each target word’s heaviest source word, and the ends of its interval; could be 0: "
+    "share of these that need no weight at all. A head with values of d numbers determines attention over d + 1 tokens at "
+    "most.",
 )
 CHANGE = Table(
     name="cross_identifiability_change",
@@ -88,8 +90,8 @@ CHANGE = Table(
         Largest("change_double_max", "in float64", of="change_double", optional=True),
     ),
     caption="All rows replaced at once",
-    note="When every row of all heads and layers has its far alternative: the largest change of the log probability of a target "
-    "token, in nats. It is rounding, not an effect.",
+    note="When every row of all heads and layers has its far alternative: the largest change of the log probability of a "
+    "target token, in nats. It is rounding, not an effect.",
 )
 
 
@@ -100,7 +102,9 @@ def _sentences(cell: Cell) -> list[str]:
     said += "nothing in the model would notice"
     if "top" in known[0]:
         top, low, high = (np.mean([values[name][:, 0].mean() for values in known]) for name in ("top", "low", "high"))
-        said += f"; the largest weight of a target word, {top:.2f} on average, could be anything from {low:.2f} to {high:.2f}"
+        said += (
+            f"; the largest weight of a target word, {top:.2f} on average, could be anything from {low:.2f} to {high:.2f}"
+        )
     return [f"{said}."] if tvd > DETERMINED else ["In every row that predicts a target word attention is the only one."]
 
 

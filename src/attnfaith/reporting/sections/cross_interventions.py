@@ -14,7 +14,7 @@ from attnfaith import record as records
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell, one_cell
 from attnfaith.reporting.figures import Drawn
-from attnfaith.reporting.spec import MAIN, Case, Key, Mean, Section, Share, Table, counts, per_cell
+from attnfaith.reporting.spec import MAIN, Case, Key, Mean, Section, Table, counts, per_cell
 from attnfaith.reporting.style import PALETTE, mean_in_words, own_style, titled_figure
 
 
@@ -42,7 +42,7 @@ WAYS = (
 )
 LAYER_TVD, LAYER_PROBS = "cross_uniform_layer_tvd", "cross_uniform_layer_probs"
 FALLEN = 0.5
-"""A target word has fallen where its probability is less than this share of the model's own."""
+"""A target word has fallen where its probability is at most this share of the model's own."""
 
 
 def ways(cell: Cell) -> tuple[Way, ...]:
@@ -58,15 +58,16 @@ def _mean(row: np.ndarray) -> float:
 
 @per_cell
 def by_way(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
-    """{way: {probability, before (of the same target words), drop, fallen, tvd}}, [N] each, means over draws and target words
-    of a pair; NaN where none is defined. tvd only of a way that has it.
+    """{way: {probability, before (of the same target words), drop, fallen, tvd}}, [N] each, means over draws and target
+    words of a pair; NaN where none is defined. tvd only of a way that has it.
     """
     own = [row.astype(np.float64) for row in records.rows(cell.table, "target_probs")]
     made = {}
     for way in ways(cell):
-        after = [row.astype(np.float64) for row in records.rows(cell.table, way.probs)]
+        drawn = records.rows(cell.table, way.probs)  # without draws they have no target words either
+        after = [row.astype(np.float64) if len(row) else np.full(len(b), np.nan) for row, b in zip(drawn, own, strict=True)]
         before = [np.where(np.isnan(changed), np.nan, row) for row, changed in zip(own, after, strict=True)]
-        falls = [np.where(np.isnan(b), np.nan, a < FALLEN * b) for a, b in zip(after, before, strict=True)]
+        falls = [np.where(np.isnan(b), np.nan, a <= FALLEN * b) for a, b in zip(after, before, strict=True)]
         made[way.name] = {
             "probability": np.array([_mean(row) for row in after]),
             "before": np.array([_mean(row) for row in before]),
@@ -107,13 +108,14 @@ TABLE = Table(
         Mean("tvd_mean", "TVD", of="tvd", optional=True),
     ),
     caption="Changed cross-attention",
-    note="Means over the target words of a pair, then over pairs. Before: the model’s own probability of the same target words. "
-    "Falls by half or more: share of the target words. TVD: total variation distance between the next token’s distribution "
-    "and the model’s own, 0..1. Permuted: weights dealt out anew among the source words, in all heads, rows and chosen layers "
-    "alike, mean over the draws; uniform: all source words weigh the same in all heads and layers; no weight: one source word "
-    "has none and the rest is divided by its sum, in all heads and layers, for one target word at a time; removed: the word is "
-    "left out of the source, and the encoder reads what is left. The best source word has the largest weight, mean over heads "
-    "and the layers that were asked for; another is drawn at random, since any word may be missed.",
+    note="Means over the target words of a pair, then over pairs. Before: the model’s own probability of the same target "
+    "words. Falls by half or more: share of the target words. TVD: total variation distance between the next token’s "
+    "distribution and the model’s own, 0..1. Permuted: weights dealt out anew among the source words, in all heads, rows "
+    "and chosen layers alike, mean over the draws; uniform: all source words weigh the same in all heads and layers; no "
+    "weight: one source word has none and the rest is divided by its sum, in all heads and layers, for one target word at a "
+    "time; removed: the word is left out of the source, and the encoder reads what is left. The best source word has the "
+    "largest weight, mean over heads and the layers that were asked for; another is drawn at random, since any word may be "
+    "missed.",
 )
 
 
@@ -138,8 +140,8 @@ BY_LAYER = Table(
         Mean("tvd_mean", "TVD", of="tvd"),
     ),
     caption="Uniform cross-attention, one layer at a time",
-    note="The source words weigh the same in all heads of one layer, and the other layers are as they were. Layers are counted "
-    "from 0.",
+    note="The source words weigh the same in all heads of one layer, and the other layers are as they were. Layers are "
+    "counted from 0.",
 )
 
 
@@ -190,8 +192,8 @@ def _sentences(cell: Cell) -> list[str]:
         if best and best["n"]:
             against = f", of another one {other['drop_mean']:.2f}" if other and other["n"] else ""
             said.append(
-                f"When the source word of largest weight {what}, a target word’s probability falls by {best['drop_mean']:.2f}"
-                f"{against}."
+                f"When the source word of largest weight {what}, a target word’s probability falls by "
+                f"{best['drop_mean']:.2f}{against}."
             )
     return said
 
