@@ -24,6 +24,8 @@ OF_SEQUENCES = {
 """Settings of a training on sentence pairs where a recipe is silent."""
 PRODUCERS = ("attention", "norm", "gradient_x_input")
 """What is measured of sentence pairs where a recipe names nothing."""
+BATCH_TOKENS = 2048
+"""Tokens of both sides that are measured at once where a recipe names no other number."""
 SIZES = {"gru": 256, "marian": 128}
 """Hidden sizes where a recipe names none."""
 OF_GRU = ("encoder", "recurrence", "alignment", "projection", "embedding_size", "hidden_size", "alignment_size")
@@ -130,9 +132,13 @@ def _check_unused(section, name: str, used: tuple[str, ...], why: str, usual=Non
 
 
 def completed_measure(measure):
-    """The measure section with what is measured of sentence pairs, where it names the producers of texts."""
-    usual = next(key for key in fields(measure) if key.name == "producers").default_factory()
-    return replace(measure, producers=list(PRODUCERS)) if measure.producers == usual else measure
+    """The measure section as sentence pairs have it where a recipe is silent."""
+    usual, made = type(measure)(), {}
+    if measure.producers == usual.producers:
+        made["producers"] = list(PRODUCERS)
+    if measure.batch_tokens == usual.batch_tokens:
+        made["batch_tokens"] = BATCH_TOKENS
+    return replace(measure, **made)
 
 
 def sequence_config(recipe, vocab_size: int) -> "PreTrainedConfig":

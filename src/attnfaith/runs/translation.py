@@ -1,5 +1,7 @@
-"""A recipe of sentence pairs carried out: its texts, its model, their training, and what the model then generates."""
+"""A recipe of sentence pairs carried out: its texts, its model, their training, what it then generates, its record."""
 
+import dataclasses
+import os
 from functools import cached_property
 from pathlib import Path
 
@@ -8,20 +10,25 @@ from accelerate import PartialState
 from datasets import Dataset
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, TrainingArguments, set_seed
 
-from attnfaith import record
+from attnfaith import record, sequence_measurement
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs.loading import LoadedPairs, load_pairs
 from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs
 from attnfaith.errors import excerpt
 from attnfaith.files import write_atomically
+from attnfaith.outputs import digest_data
+from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError, sequence_config
 from attnfaith.runs.checkpoint import load_tokenizer, load_translator
-from attnfaith.runs.folder import MODEL, RunError, note, read_state
+from attnfaith.runs.folder import MODEL, RECORD, RunError, note, origin, read_state
 from attnfaith.runs.train import fit, last_checkpoint, note_provenance
+from attnfaith.subjects.sequences import SequenceSubject, sequence_subject
+from attnfaith.subjects.without_attention import WithoutAttention
 from attnfaith.translating import make_translation_trainer, translation_scores, translations
 
 
 TRAINING_CODE = record.code_digest("translating")  # of the modules as they are loaded
+CODE = record.code_digest(sequence_measurement.CORE)
 TRANSLATIONS = "translations.txt"
 """In the folder of a run: what its model generates for each measured source, one a line."""
 
@@ -99,6 +106,10 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Pai
             print(line)
     set_seed(recipe.seed)  # last, so that the same recipe starts from the same weights
     model = make_model(recipe, texts.tokenizer)
+    subject = subject_of(model, texts.tokenizer)
+    measured = subject.rows(texts.drawn)
+    section = recipe.measure
+    sequence_measurement.check(subject, measured, section.producers, options=section.options)  # before it is trained
     trainer = make_translation_trainer(
         model,
         texts.tokenizer,
@@ -147,6 +158,44 @@ def _facts(texts: PairTexts, rows: dict[str, Dataset], state: PartialState) -> d
     }
 
 
+def subject_of(model, tokenizer) -> SequenceSubject:
+    """A model of a run as a subject, one without attention too."""
+    blind = getattr(model.config, "projection", None) == "none"
+    return WithoutAttention(model, tokenizer) if blind else sequence_subject(model, tokenizer)
+
+
+def measure(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState, output: os.PathLike | None = None) -> Path:
+    """Measure as the recipe's `measure` section says; returns the record's path, None is the run's own."""
+    section, run = recipe.measure, read_state(folder)
+    subject = subject_of(load_translator(folder).to(state.device), texts.tokenizer)
+    rows = subject.rows(texts.drawn)
+    data = {"revision": texts.loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
+    cell = record.Identity(
+        dataset=texts.loaded.entry.name,
+        texts=fingerprint(texts.drawn),
+        training_texts=run["texts"]["train"],
+        split=section.split,
+        seed=recipe.seed,
+        **training_fields(recipe),
+    )
+    settings = {"recipe": dataclasses.asdict(recipe), "run": run, "provenance": origin(section.seed, CODE, state, data)}
+    path = sequence_measurement.measure(
+        subject,
+        rows,
+        cell,
+        section.producers,
+        folder / RECORD if output is None else Path(output),
+        seed=section.seed,
+        options=section.options,
+        settings=settings,
+        batch_tokens=section.batch_tokens,
+        discard=output is None,
+    )
+    if state.is_main_process and output is None:
+        note(folder, status="measured")
+    return path
+
+
 def translate(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState) -> dict:
     """What the model in the folder generates for the measured pairs, greedily, as translations.txt; its scores, in run.json
     too. One process does it.
@@ -160,12 +209,3 @@ def translate(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialStat
     scores = {"split": recipe.measure.split, "pairs": len(made), **translation_scores(made, drawn["target"])}
     note(folder, translation=scores)
     return scores
-
-
-def print_translation(scores: dict) -> None:
-    """One line of what was generated."""
-    parts = [f"{scores['exact']:.1%} of {scores['pairs']:,} translations exact"]
-    parts += [f"words in place {scores['word_accuracy']:.1%}"]
-    labels = {"bleu": "BLEU", "chrf": "chrF"}
-    parts += [f"{label} {scores[name]:.1f}" for name, label in labels.items() if scores[name] is not None]
-    print(", ".join(parts))

@@ -17,6 +17,7 @@ from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
 from attnfaith.reporting.errors import FolderError, ReportError
 from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.page.pair_facts import facts_of_pairs
 from attnfaith.reporting.sections import drawings
 from attnfaith.reporting.style import require_matplotlib, save_figure
 from attnfaith.reporting.tables import save_table
@@ -127,6 +128,8 @@ def facts_of(record: pa.Table) -> dict[str, object] | None:
 def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict[str, str]:
     made, run = cells[0]["recipe"], cells[0]["run"]
     training, sizes = made["training"], run["sizes"]
+    if records.of_sequences(record):
+        return facts_of_pairs(cells[0], note, _training_facts(training, run))
     dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
     return {
         "what it is": note or made["note"] or made["name"],
