@@ -69,7 +69,7 @@ def test_configurations():
         ("model: {type: gru}\nselection: {share: 0.5}", "selection.share=0.5 with model.type='gru'"),
         ("model: {type: gru}\ntraining: {amsgrad: true}", "training.amsgrad=True with model.type='gru'"),
         ("model: {type: gru}\ntraining: {metric_for_best_model: roc_auc}", "choose one of loss, token_accuracy"),
-        ("model: {type: gru}\nmeasure: {outputs: [train]}", "measure.outputs=.'train'.. with model.type='gru'"),
+        ("model: {type: gru}\nmeasure: {outputs: [train]}", r"measure.outputs=\['train'\] with model.type='gru'"),
         ("model: {type: gru}\nmeasure: {level: word}", "measure.level='word' with model.type='gru'"),
     ],
 )

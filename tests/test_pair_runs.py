@@ -98,7 +98,7 @@ def test_a_model_without_attention_is_measured_by_what_it_says(recipe):
     runs.run(made)
     table = record.load(Path(made.output_dir) / "record.parquet")
     assert "target_probs" in table.column_names and complete(made)
-    assert not [name for name in table.column_names if name.startswith("alignment")]
+    assert not [name for name in table.column_names if name.startswith("alignment_")]
     with pytest.raises(MeasurementError, match="cross-attention"):
         runs.run(recipe("other", model={"projection": "none"}))
     assert not (Path(recipe("other").output_dir) / "model").exists(), "before it is trained"

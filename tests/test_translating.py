@@ -59,7 +59,7 @@ def pairs():
 
 
 def test_scores_of_an_evaluation_by_hand(pairs, tmp_path):
-    trainer, _, rows, _ = pairs(tmp_path)
+    trainer, _, rows, _ = pairs(tmp_path, told={"per_device_eval_batch_size": 16})
     scores = trainer.evaluate()
     batch = pad_pairs(list(rows["validation"]), linked=True)
     linked = batch.pop("linked")

@@ -308,7 +308,8 @@ class AttentionSeq2SeqForConditionalGeneration(PreTrainedModel, GenerationMixin)
         if decoder_attention_mask is not None:
             behind = decoder_attention_mask.bool()
             refuse(
-                behind[:, 1:] & ~behind[:, :-1], "the padding of targets must be on the right: see decoder_attention_mask"
+                behind[:, 1:] & ~behind[:, :-1],
+                "targets must be padded on the right: decoder_attention_mask has a 1 after a 0",
             )
         if decoder_inputs_embeds is None:
             decoder_inputs_embeds = self.encoder.embeddings(decoder_input_ids)

@@ -15,7 +15,7 @@ from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs import loading
 from attnfaith.data.pairs.loading import LoadedPairs
 from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs
-from attnfaith.errors import excerpt
+from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.files import write_atomically
 from attnfaith.outputs import digest_data
 from attnfaith.planned_identity import training_fields
@@ -39,7 +39,9 @@ def _read(recipe: Recipe) -> LoadedPairs:
     own = {"path": data.path, "links_from": data.links_from or 0} if data.path is not None else {"name": data.name}
     try:
         return loading.load_pairs(**own, seed=data.seed, **data.arguments)
-    except TypeError as error:
+    except AttnfaithError:
+        raise
+    except (TypeError, ValueError) as error:
         raise RecipeError(f"data.arguments={excerpt(data.arguments)}: a value of a wrong type: {error}") from error
 
 
