@@ -42,4 +42,4 @@ def outcomes(subject, pair: PairBatch, edit: PairEdit, count: int) -> tuple[torc
         log_probs[some] = picked(logits, pair["labels"].expand(len(some), -1))
         distances[some] = (logits.softmax(2) - own).abs().sum(2).double() / 2
     (of_words,) = by_target_words(pair, distances.unsqueeze(0))
-    return word_sums(pair.take(owner), log_probs), torch.from_numpy(of_words)
+    return word_sums(pair, log_probs), torch.from_numpy(of_words)

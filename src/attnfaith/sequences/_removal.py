@@ -22,7 +22,7 @@ def _of_pair(subject, pair: PairBatch) -> torch.Tensor:
     left = ~gone.all(1)
     log_probs = torch.full((len(gone), count), torch.nan, dtype=torch.float64, device=gone.device)
     width = sum(int(one[0]) for one in pair.lengths)
-    for some in left.nonzero().squeeze(1).split(max(1, TOKENS_AT_ONCE // width)):
+    for some in left.nonzero().squeeze(1).split(max(1, TOKENS_AT_ONCE // width)) if left.any() else ():
         shorter = subject.without(pair, torch.zeros_like(some), gone[some])
         log_probs[some] = word_sums(shorter, subject.log_probs(shorter))
     return log_probs

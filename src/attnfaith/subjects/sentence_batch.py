@@ -112,7 +112,9 @@ def by_target_words(batch: PairBatch, values: torch.Tensor) -> list[np.ndarray]:
 
 
 def word_sums(batch: PairBatch, log_probs: torch.Tensor) -> torch.Tensor:
-    """(B,G) in float64: the log probabilities (B,N) of a target word's tokens, summed; 0 behind the last word."""
+    """(B,G) in float64: the log probabilities (B,N) of a target word's tokens, summed; 0 behind the last word. Or (n,G) of n
+    copies (n,N) of a batch of one pair.
+    """
     count = max(batch.words[1])
     owned = batch["target_words"].unsqueeze(1) == torch.arange(count, device=log_probs.device).unsqueeze(1)
     return torch.where(owned, log_probs.double().unsqueeze(1), 0.0).sum(2)

@@ -14,7 +14,6 @@ import torch
 
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pairs.reading import encode_for_model
-from attnfaith.errors import excerpt
 from attnfaith.subjects.classifier_facts import check_numbers, hash_of_model, position_limit
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.sentence_batch import UNCOUNTED, PairBatch
@@ -326,7 +325,7 @@ def sequence_subject(model, tokenizer=None) -> SequenceSubject:
         return model
     if not is_sequence_model(model):
         raise SubjectError(
-            f"{excerpt(type(model).__name__)} has no cross-attention: pairs of sentences are read by models from sequences "
+            f"{type(model).__name__} has no cross-attention: pairs of sentences are read by models from sequences "
             "to sequences (…ForConditionalGeneration, …MTModel), whose decoder attends to an encoder"
         )
     own = getattr(model.config, "model_type", "") == "attention_seq2seq"

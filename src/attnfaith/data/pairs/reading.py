@@ -4,7 +4,6 @@ Words are what blanks part. T source words, G target words, S source positions a
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -46,8 +45,8 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
         ids, owners, shorter = _positions(given, tokenizer, limit, side)
         if side == "target":
             ids, owners = _ended(ids, owners, end)
-        for name, words, owner in zip(columns["instance_id"], given, owners, strict=True):
-            _check_words(name, side, words, owner)
+        for name, words, owner, was_cut in zip(columns["instance_id"], given, owners, shorter, strict=True):
+            _check_words(name, side, words, owner, was_cut)
         kept = [words[: max(owner) + 1] for words, owner in zip(given, owners, strict=True)]
         cut |= np.array(shorter, bool)
         columns |= dict(zip(names, (ids, owners, kept), strict=True))
@@ -127,15 +126,16 @@ def _ended(ids: list, owners: list, end: int | None) -> tuple[list, list]:
     )
 
 
-def _check_words(name: str, side: str, words: Sequence[str], owner: Sequence[int]) -> None:
-    present = sorted({word for word in owner if word != MARKER})
-    missing = next((after for before, after in pairwise([-1, *present]) if after != before + 1), None)
-    if missing is not None or not present:
-        number = next(number for number in range(len(words)) if number not in present)
-        raise DatasetError(
-            f"pair {name!r}: the tokenizer makes nothing of word {number} of the {side} sentence, {excerpt(words[number])}: "
-            "take it out, in the links too"
-        )
+def _check_words(name: str, side: str, words: Sequence[str], owner: Sequence[int], was_cut: bool) -> None:
+    """Every word has a token, or, of a sentence that was cut, every word up to the last that is there."""
+    present = {word for word in owner if word != MARKER}
+    count = max(present, default=0) + 1 if was_cut else len(words)
+    for number in range(count):
+        if number not in present:
+            raise DatasetError(
+                f"pair {name!r}: the tokenizer makes nothing of word {number} of the {side} sentence, "
+                f"{excerpt(words[number])}: take it out, in the links too"
+            )
 
 
 def _links(links, columns, sentences) -> list[list[list[int]]]:
