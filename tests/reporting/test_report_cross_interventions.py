@@ -73,7 +73,7 @@ def test_numbers_of_each_pair(cell):
 
 def test_sentences_and_figure(cell):
     said = " ".join(sentences(cross_interventions.SECTION, cell))
-    assert "With weights uniform a target word has a probability of 0.38 in place of 0.55." in said
+    assert "With uniform weights a target word has a probability of 0.38 in place of 0.55." in said
     assert (
         "When the source word of largest weight loses its weight, a target word’s probability falls by 0.25, of another"
         in said

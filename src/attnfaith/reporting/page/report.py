@@ -115,12 +115,13 @@ def facts_of(record: pa.Table) -> dict[str, object] | None:
     (made, *more) = records.settings(record) or [{}]
     if more or "recipe" in made or "source" not in made:
         return None
+    pairs = records.of_sequences(record)
     return {
-        "what it is": "texts measured with a given model",
+        "what it is": f"{'pairs of sentences' if pairs else 'texts'} measured with a given model",
         "model is from": made["source"],
-        "classes": _classes(made["label_names"]) or "without names",
-        "measured by": ", ".join(made["producers"]),
-        "code": made["columns"]["attention"]["code"],
+        **({} if pairs else {"classes": _classes(made["label_names"]) or "without names"}),
+        "measured by": ", ".join(made["producers"]) or "nothing beside its predictions",
+        "code": made["columns"]["target_probs" if pairs else "attention"]["code"],
         "weights (SHA-256)": made["model"][:16],
     }
 

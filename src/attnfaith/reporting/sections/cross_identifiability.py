@@ -4,14 +4,15 @@ Per head and row, the least and the greatest weight of each source word over all
 it is, and the distance to a far one of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.readings import ROW_WORDS, ROWS
-from attnfaith.reporting.spec import MAIN, Case, Key, Largest, Mean, Section, Share, Table, counts, per_cell
+from attnfaith.reporting.spec import MAIN, Case, Key, Largest, Mean, Row, Section, Share, Table, counts, per_cell
+from attnfaith.reporting.tables import short_number
 
 
 BEGIN = "cross_identifiability_"
@@ -59,6 +60,11 @@ def _change_cases(cell: Cell) -> Iterator[Case]:
     yield Case({name: cell.table.column(BEGIN + name).to_numpy(zero_copy_only=False).astype(float) for name in names})
 
 
+def _short(name: str) -> Callable[[Row], str]:
+    """What a page writes of a number that may be small; a dash where it is undefined."""
+    return lambda row: "–" if np.isnan(row[name]) else short_number(row[name])
+
+
 TABLE = Table(
     name="cross_identifiability",
     cases=_cases,
@@ -86,8 +92,8 @@ CHANGE = Table(
     cases=_change_cases,
     columns=(
         *counts("change", "pairs"),
-        Largest("change_max", "largest change of a log probability", of="change"),
-        Largest("change_double_max", "in float64", of="change_double", optional=True),
+        Largest("change_max", "largest change of a log probability", _short("change_max"), of="change"),
+        Largest("change_double_max", "in float64", _short("change_double_max"), of="change_double"),
     ),
     caption="All rows replaced at once",
     note="When every row of all heads and layers has its far alternative: the largest change of the log probability of a "

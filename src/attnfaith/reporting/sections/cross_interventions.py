@@ -14,7 +14,7 @@ from attnfaith import record as records
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell, one_cell
 from attnfaith.reporting.figures import Drawn
-from attnfaith.reporting.spec import MAIN, Case, Key, Mean, Section, Table, counts, per_cell
+from attnfaith.reporting.spec import MAIN, Case, Key, Mean, Row, Section, Table, counts, per_cell
 from attnfaith.reporting.style import PALETTE, mean_in_words, own_style, titled_figure
 
 
@@ -180,22 +180,26 @@ def _words(cell: Cell) -> tuple[str, str]:
 def _sentences(cell: Cell) -> list[str]:
     rows = {row["way"]: row for row in render.rows(TABLE, cell)}
     said = []
-    for name in ("uniform", "permutation"):
+    for name, what in (("uniform", "uniform"), ("permutation", "permuted")):
         if name in rows and rows[name]["n"]:
             row = rows[name]
             said.append(
-                f"With {_LABELS[name]} a target word has a probability of {row['probability_mean']:.2f} in place of "
+                f"With {what} weights a target word has a probability of {row['probability_mean']:.2f} in place of "
                 f"{row['before_mean']:.2f}."
             )
     for kind, what in (("weight", "loses its weight"), ("word", "is removed")):
         best, other = rows.get(f"best_{kind}"), rows.get(f"other_{kind}")
         if best and best["n"]:
-            against = f", of another one {other['drop_mean']:.2f}" if other and other["n"] else ""
+            against = f", of another one by {_fall(other)}" if other and other["n"] else ""
             said.append(
                 f"When the source word of largest weight {what}, a target word’s probability falls by "
-                f"{best['drop_mean']:.2f}{against}."
+                f"{_fall(best)}{against}."
             )
     return said
+
+
+def _fall(row: Row) -> str:
+    return f"{round(row['drop_mean'], 2) + 0.0:.2f}"  # never -0.00
 
 
 SECTION = Section(
