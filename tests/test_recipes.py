@@ -265,17 +265,17 @@ def test_the_configuration_says_what_a_model_may_be(section, message):
         recipes.check_models({"first": recipes.parse(MINIMAL), "second": recipe})
 
 
-OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible", "selector")
+OF_OTHERS = ("pretrained", "revision", "separate_impermissible", "selector", "type", "recurrence")
 
 
 def test_the_model_section_is_the_configuration():
     """The same fields and defaults, but for what the recipe leaves to the data and to the encoder, and for what is of a
-    pretrained model, or of a selector, alone.
+    pretrained model, of a selector, or of sentence pairs alone.
     """
     section, config = recipes.Model(), AttentionClassifierConfig()
     assert (section.pretrained, section.revision, section.separate_impermissible) == (None, None, False)
-    assert section.selector is None
-    for key in (key for key in dataclasses.fields(section) if key.name not in OF_PRETRAINED):
+    assert (section.selector, section.type, section.recurrence) == (None, None, None)
+    for key in (key for key in dataclasses.fields(section) if key.name not in OF_OTHERS):
         value = getattr(section, key.name)
         if key.name in ("query", "hidden_size"):
             assert value is None and hasattr(config, key.name)

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 import attnfaith
 from attnfaith import catalogue, cli, measurement, record
+from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.data.registry import DATASETS
 from attnfaith.recipes import Recipe
 from attnfaith.subjects import CAPABILITIES
@@ -213,7 +214,13 @@ def data_sets_page() -> str:
         for name, entry in DATASETS.items()
     )
     heads = ("name", "what is read", "classes", "on the Hub", "licence", "from", "notes")
-    return "\n\n".join(["# Data sets", "All that `--data.name` may name.", grid(heads, rows)])
+    of_pairs = (
+        (code(name), "exact" if entry.built_in else entry.gold, entry.licence, entry.citation, entry.notes)
+        for name, entry in PAIRS.items()
+    )
+    said = "Sentence pairs, of recipes with `model.type`:"
+    pairs = grid(("name", "links", "licence", "from", "notes"), of_pairs)
+    return "\n\n".join(["# Data sets", "All that `--data.name` may name.", grid(heads, rows), said, pairs])
 
 
 def interface() -> dict[str, str]:

@@ -72,6 +72,13 @@ TESTS = {
     f"{MODELS}/projections.py": ("tests/models/test_projections.py",),
     f"{MODELS}/modeling_self_attention_classifier.py": ("tests/models/test_self_attention_classifier.py",),
     f"{MODELS}/alignments.py": ("tests/models/test_alignments.py", "tests/models/test_golden.py"),
+    f"{MODELS}/modeling_attention_seq2seq.py": ("tests/models/test_attention_seq2seq.py",),
+    "src/attnfaith/data/pairs/links.py": ("tests/data/test_pairs.py",),
+    "src/attnfaith/data/pairs/toy_language.py": ("tests/data/test_pairs.py",),
+    "src/attnfaith/data/pairs/tokenization.py": ("tests/data/test_pairs.py",),
+    "src/attnfaith/objectives/linked_mass.py": ("tests/test_translating.py",),
+    "src/attnfaith/translating.py": ("tests/test_translating.py",),
+    "recipes/pruthi_2020/sequences_analysis.py": ("tests/recipes/pruthi_2020/test_sequences.py",),
     f"{MODELS}/encoders.py": ("tests/models/test_encoders.py", "tests/models/test_modeling.py"),
     "src/attnfaith/data/own_cut.py": ("tests/data/test_own_data.py",),
     "src/attnfaith/data/own_files.py": ("tests/data/test_own_files.py",),
@@ -510,6 +517,68 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "keys = keys + self.query(query).unsqueeze(-2)",
             "keys = keys + 0 * self.query(query).unsqueeze(-2)",
         ),
+    ),
+    f"{MODELS}/modeling_attention_seq2seq.py": (
+        (
+            "the state after a step asks in Bahdanau's place",
+            "row = self.attend(keys, state, hidden, mask)",
+            "row = self.attend(keys, self.cell(torch.cat([word, hidden[:, 0]], -1), state), hidden, mask)",
+        ),
+        ("the context does not enter the output", "read + self.context(decoded.contexts)", "read + 0 * decoded.contexts"),
+        (
+            "beams keep the state of others",
+            "past_key_values.index_select(0, beam_idx)",
+            "past_key_values",
+        ),
+        (
+            "the decoder reads the word that it is to say",
+            "torch.nn.functional.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)",
+            "labels",
+        ),
+    ),
+    "src/attnfaith/data/pairs/links.py": (
+        ("what counts from 1 is read from 0", "(int(match[part]) - first for part", "(int(match[part]) for part"),
+        ("possible links are sure", 'SURE if match[2] == "-" else POSSIBLE', "SURE"),
+        ("gold is turned round", "gold[target, source] = strength", "gold[target % targets, -1 - source] = strength"),
+    ),
+    "src/attnfaith/data/pairs/toy_language.py": (
+        ("links of a reversed clause are in order", "said, translated = clause[place]", "said, translated = clause[-place]"),
+        (
+            "of two words one is linked",
+            "for i in range(len(said)) for j in range(len(translated))",
+            "for i in range(len(said)) for j in range(1)",
+        ),
+    ),
+    "src/attnfaith/data/pairs/tokenization.py": (
+        (
+            "the end is a word",
+            "numbers = [OUTSIDE if number is None else number",
+            "numbers = [0 if number is None else number",
+        ),
+    ),
+    "src/attnfaith/objectives/linked_mass.py": (
+        ("padding counts", "* counted).sum() / counted.sum()", ").sum() / counted.numel()"),
+        (
+            "the logarithm of what is hidden",
+            "return -(1 - mass).clamp(min=floor).log()",
+            "return -mass.clamp(min=floor).log()",
+        ),
+    ),
+    "src/attnfaith/translating.py": (
+        (
+            "padding is right",
+            "right = (outputs.logits.argmax(-1) == labels) & counted",
+            "right = outputs.logits.argmax(-1) >= 0",
+        ),
+        (
+            "ends are not counted",
+            "sum(len(target) + 1 for _, target in divided)",
+            "sum(len(target) for _, target in divided)",
+        ),
+    ),
+    "recipes/pruthi_2020/sequences_analysis.py": (
+        ("the row in which the word is the input", "rows[0, 0] * (links > 0)", "rows[0, 1] * (links > 0)"),
+        ("sure links only", "rows[0, 0] * (links > 0)", "rows[0, 0] * (links > 1)"),
     ),
     f"{MODELS}/encoders.py": (
         (

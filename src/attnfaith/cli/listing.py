@@ -40,6 +40,7 @@ def _parts(module: str, registry: str) -> Lines:
 
 
 def _data_sets() -> Lines:
+    from attnfaith.data.pairs.entries import PAIRS
     from attnfaith.data.registry import DATASETS
 
     for name, entry in DATASETS.items():
@@ -47,6 +48,9 @@ def _data_sets() -> Lines:
         kind = "pairs" if entry.pair else "texts"
         place = "generated" if entry.built_in else entry.hub_id or "files of your own"
         yield name, " · ".join(filter(None, (kind, classes, place, entry.citation)))
+    for name, pairs in PAIRS.items():
+        place = "generated" if pairs.built_in else "files of your own"
+        yield name, " · ".join(("sentence pairs", f"links {pairs.gold.partition(':')[0]}", place, pairs.citation))
 
 
 def _files(*, studies: bool) -> Lines:

@@ -1,7 +1,7 @@
 """A recurrent sequence-to-sequence model with attention, after Bahdanau et al. (2015) and Luong et al. (2015).
 
 Shapes: B instances, T source tokens, G target tokens, E embedding, H hidden, V vocabulary. `forward` is
-read_out(decode(encode(...))); an intervention on attention gives `cross_attention` to it in place of its own.
+read_out(decode(encode(...))). All weights are made by `Decoder.attend`: what reads or edits them takes its place.
 """
 
 from dataclasses import dataclass
@@ -127,12 +127,12 @@ class BahdanauDecoder(Decoder):
         super().__init__(config)
         self.cell = nn.GRUCell(config.embedding_size + config.hidden_size * config.attends, config.hidden_size)
 
-    def forward(self, embedded, hidden, mask, state, given=None) -> Decoded:
+    def forward(self, embedded, hidden, mask, state) -> Decoded:
         keys = self.keys(hidden)
         states, contexts, weights = [], [], []
-        for step, word in enumerate(embedded.unbind(1)):
+        for word in embedded.unbind(1):
             if self.config.attends:
-                row = self.attend(keys, state, hidden, mask) if given is None else given[:, step]
+                row = self.attend(keys, state, hidden, mask)
                 context = (row.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)
                 word = torch.cat([word, context], -1)
                 contexts.append(context)
@@ -155,11 +155,11 @@ class LuongDecoder(Decoder):
         super().__init__(config)
         self.layer = StateGRU(config.embedding_size, config.hidden_size)
 
-    def forward(self, embedded, hidden, mask, state, given=None) -> Decoded:
+    def forward(self, embedded, hidden, mask, state) -> Decoded:
         states = self.layer(embedded, state)
         if not self.config.attends:
             return Decoded(states, None, None, states[:, -1])
-        weights = self.attend(self.keys(hidden), states, hidden, mask) if given is None else given
+        weights = self.attend(self.keys(hidden), states, hidden, mask)
         return Decoded(states, weights.to(hidden.dtype) @ hidden, weights, states[:, -1])
 
 
@@ -282,14 +282,12 @@ class AttentionSeq2SeqForConditionalGeneration(PreTrainedModel, GenerationMixin)
         use_cache=None,
         output_attentions=None,
         output_hidden_states=None,
-        cross_attention=None,
         logits_to_keep=0,
         **kwargs,
     ):
-        """cross_attention (B,G,T): weights in place of the model's own. logits_to_keep: of the last steps only, 0 of all.
+        """logits_to_keep: of the last steps only, 0 of all. loss: the mean of -log p over labels (B,G) that are not -100.
 
-        loss: the mean of -log p over the labels (B,G) that are not -100. Raises ValueError for decoder padding that is not
-        on the right, and weights of another shape or for a model without attention.
+        Raises ValueError for padding that is not on the right, an empty source, and encoder_outputs without pooler_output.
         """
         asked = self.config.output_attentions if output_attentions is None else output_attentions
         layers = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -310,15 +308,14 @@ class AttentionSeq2SeqForConditionalGeneration(PreTrainedModel, GenerationMixin)
         if decoder_attention_mask is not None:
             behind = decoder_attention_mask.bool()
             refuse(
-                behind[:, 1:] & ~behind[:, :-1], "the padding of targets must be on the right: see decoder_attention_mask"
+                behind[:, 1:] & ~behind[:, :-1],
+                "targets must be padded on the right: decoder_attention_mask has a 1 after a 0",
             )
         if decoder_inputs_embeds is None:
             decoder_inputs_embeds = self.encoder.embeddings(decoder_input_ids)
         embedded = self.dropout(decoder_inputs_embeds)
-        if cross_attention is not None:
-            self._check_given(cross_attention, (embedded.shape[0], embedded.shape[1], hidden.shape[1]))
         start = self.decoder.start(encoder_outputs.pooler_output) if past_key_values is None else past_key_values
-        decoded = self.decoder(embedded, hidden, mask, start, cross_attention)
+        decoded = self.decoder(embedded, hidden, mask, start)
         read = self.read_out(decoded, embedded)
         logits = self.output(self.dropout(read[:, -logits_to_keep:] if logits_to_keep else read))
         loss = None
@@ -333,14 +330,6 @@ class AttentionSeq2SeqForConditionalGeneration(PreTrainedModel, GenerationMixin)
             encoder_last_hidden_state=hidden,
             encoder_hidden_states=encoder_outputs.hidden_states,
         )
-
-    def _check_given(self, cross_attention, shape) -> None:
-        if not self.config.attends:
-            raise ValueError("cross_attention is given to a model without attention (projection='none')")
-        if cross_attention.shape != shape:
-            raise ValueError(
-                f"cross_attention has shape {tuple(cross_attention.shape)}; give (instances, targets, sources) {shape}"
-            )
 
 
 __all__ = ["AttentionSeq2SeqForConditionalGeneration"]

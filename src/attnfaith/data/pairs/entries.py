@@ -72,13 +72,13 @@ _ENTRIES = (
         {"train": _multi30k("train"), "validation": _multi30k("dev"), "test": _multi30k("test")},
         notes=f"English to German captions, tokenised, as Pruthi et al. (2020) used them. {_NEEDED}.",
     ),
-    PairsEntry("rwth_de_en", **_RWTH, files={**_CAPTIONS, "test": _SPEECHES}, notes=_RWTH_NOTES + _RWTH_NEEDED),
     PairsEntry(
-        "rwth_de_en_seen",
+        "rwth_de_en",
         **_RWTH,
         files={**_CAPTIONS, "train": (*_CAPTIONS["train"], *_SPEECHES), "test": _SPEECHES},
-        notes=f"{_RWTH_NOTES}, and on the 508 sentences themselves, as word aligners are{_RWTH_NEEDED}",
+        notes=f"{_RWTH_NOTES}, and on the 508 sentences without their links, as word aligners are{_RWTH_NEEDED}",
     ),
+    PairsEntry("rwth_de_en_unseen", **_RWTH, files={**_CAPTIONS, "test": _SPEECHES}, notes=_RWTH_NOTES + _RWTH_NEEDED),
 )
 PAIRS = {entry.name: entry for entry in _ENTRIES}
 

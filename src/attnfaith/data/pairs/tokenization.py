@@ -1,7 +1,7 @@
 """Tokenizers of sentence pairs, one for both languages, made of the training sentences; and the encoding of a split.
 
-Ids: 0 <pad>, 1 <unk>, 2 <s>, with which a decoder starts, 3 </s>, which ends source and target. Words are what stands between
-blanks. A saved tokenizer needs no code of ours.
+Ids: 0 <pad>, 1 <unk>, 2 <s>, with which a decoder starts, 3 </s>, which ends source and target. Words are what stands
+between blanks. A saved tokenizer needs no code of ours.
 
 Shapes: L input positions of a source, K labels of a target, each with its </s>.
 """
@@ -111,8 +111,7 @@ def encode_pairs(rows, tokenizer, *, max_length: int | None = None):
 def pad_pairs(features: Sequence[Mapping], pad_token_id: int = 0, *, linked: bool = False) -> dict:
     """A batch of encoded pairs: int64 input_ids, attention_mask (B,L), labels (B,K) with -100 behind each target.
 
-    linked: with `linked` (B,K,L) float32 too: for each label the share that its position has in what its word is linked to,
-    1 where the word of a source position is linked to its word, else 0.
+    linked: with `linked` (B,K,L) float32 too: 1 where the words of a label and of a source position are linked, else 0.
     """
     import numpy as np
     import torch
