@@ -3,7 +3,7 @@
     python recipes/any_classifier/sequence_architectures.py [TYPE ...] [--output FOLDER] [--seconds 60]
 
 As architectures.py does it for classifiers: of each type of `AutoModelForSeq2SeqLM` a small model is made, without a
-download, and `CrossAttention` is asked to take it, with all its checks. FOLDER gets sequence_architectures.csv and .md.
+download, and `sequence_subject` is asked to take it, with all its checks. FOLDER gets sequence_architectures.csv and .md.
 
 verdict: "works"; "refused", the model was made and a check says why its cross-attention cannot be measured; "not built", the
 small model could not be made or could not read a pair. layers: those of the decoder, each with `heads` over the source.
@@ -26,7 +26,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_L
 
 from attnfaith import AttnfaithError
 from attnfaith.errors import excerpt
-from attnfaith.subjects.cross_attention import CrossAttention
+from attnfaith.subjects.sequences import sequence_subject
 
 
 COLUMNS = ("type", "class", "verdict", "reason", "layers", "heads", "together", "lacks", "own_difference")
@@ -71,7 +71,7 @@ def tried(kind: str) -> dict[str, object]:
     except Exception as error:  # configurations and models raise many kinds
         return row | {"verdict": "not built", "reason": f"{type(error).__name__}: {excerpt(error, 200)}"}
     try:
-        sites = CrossAttention(model).sites
+        sites = sequence_subject(model).sites
     except AttnfaithError as error:
         built = "fails the check 'reading'" not in str(error)
         return row | {"verdict": "refused" if built else "not built", "reason": excerpt(error, 300)}
