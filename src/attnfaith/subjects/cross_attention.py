@@ -162,8 +162,8 @@ class CrossAttention(SequenceSubject):
         """Of each layer, of one pair: weights (A,N,S), and what the output's projection makes of each head's values
         (A,S,E), without its bias; weighed and summed over heads they are what the source adds to the decoder's states.
         """
-        crossed = [self.decoder_layers(pair)[number] for number in self.sites.cross]
-        return [(one.weights[0], projected(one)) for one in crossed]
+        layers = self.decoder_layers(pair)
+        return [(layers[number].weights[0], projected(layers[number])) for number in self.sites.cross]
 
     def cross_parts(self, pair: PairBatch) -> list[CrossParts]:
         """Of each layer, of one pair: what a state after attention to the source adds up."""
@@ -184,7 +184,8 @@ class CrossAttention(SequenceSubject):
         """Of each layer, of one pair: what it gives (N,E), and what it gives (K,N,E) where the values of source positions
         gone (K,S) bool are zeros in all heads and everything that the layer is given is as it was.
         """
-        crossed = [self.decoder_layers(pair)[number] for number in self.sites.cross]
+        layers = self.decoder_layers(pair)
+        crossed = [layers[number] for number in self.sites.cross]
         states, encoded = [one.state[0] for one in crossed], self._encoded(pair)
         others: list[list[torch.Tensor]] = [[] for _ in crossed]
         for some in gone.split(max(1, TOKENS_AT_ONCE // pair["labels"].shape[1])):
