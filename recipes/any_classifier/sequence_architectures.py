@@ -41,7 +41,6 @@ OWN = {  # what a type needs besides
     "prophetnet": {"num_encoder_layers": 2, "num_decoder_layers": 2, "num_encoder_attention_heads": 4}
     | {"num_decoder_attention_heads": 4, "decoder_start_token_id": 1},
 }
-START = {"decoder_start_token_id": 0, "forced_eos_token_id": None, "forced_bos_token_id": None}
 
 
 def types() -> dict[str, str]:
@@ -57,8 +56,9 @@ def small_translator(kind: str, seed: int = 0):
     fields = {**fields, **own}
     if kind == "encoder-decoder":
         fields = {name: small_fields(part["model_type"]) | part for name, part in own.items()}
-    known = vars(CONFIG_MAPPING[kind]()) if kind != "encoder-decoder" else START
-    fields |= {name: value for name, value in START.items() if name in known and fields.get(name) is None}
+    known = {} if kind == "encoder-decoder" else vars(CONFIG_MAPPING[kind]())
+    fields = {"decoder_start_token_id": 0, "pad_token_id": 0, **fields}
+    fields |= {name: None for name in ("forced_eos_token_id", "forced_bos_token_id") if name in known}
     torch.manual_seed(seed)
     return AutoModelForSeq2SeqLM.from_config(CONFIG_MAPPING[kind](**fields)).eval()
 

@@ -12,7 +12,7 @@ import torch
 
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.classifier_facts import vocabulary_size
-from attnfaith.subjects.cross_checks import CrossSites, checked
+from attnfaith.subjects.cross_checks import GIVEN, CrossSites, checked
 from attnfaith.subjects.cross_parts import CrossParts, TargetParts, decoder_parts
 from attnfaith.subjects.layer_parts import LayerParts, projected
 from attnfaith.subjects.layers import Fed, Layer, Recorded
@@ -121,12 +121,8 @@ class CrossAttention(SequenceSubject):
     def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep=lambda number: False) -> tuple:
         """Logits, and the hook that read the decoder."""
         with eager(self.model), Hook(len(batch), edit, keep) as hook:
-            logits = self.model(
-                encoder_outputs=encoded,
-                attention_mask=batch["attention_mask"],
-                decoder_input_ids=batch["decoder_input_ids"],
-                **self.uncached,
-            ).logits
+            given = {name: batch[name] for name in GIVEN}  # the ids too: without them FSMT's decoder looks ahead
+            logits = self.model(encoder_outputs=encoded, **given, **self.uncached).logits
         if hook.number != self.sites.maps:
             raise SubjectError(
                 f"a target of {batch['labels'].shape[1]} positions is read by {hook.number} attentions, shorter ones by "
