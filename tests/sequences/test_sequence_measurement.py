@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import attnfaith
-from attnfaith import record, sequence_measurement
+from attnfaith import cli, record, sequence_measurement
 from attnfaith.api.pairs import EXPERIMENTS, MEASURES
 from attnfaith.data.in_memory import in_memory
 from attnfaith.errors import AttnfaithError
@@ -274,3 +274,40 @@ def test_a_word_that_the_tokenizer_makes_nothing_of_and_a_target_without_an_end(
     pair = endless.encode([("a man", "ein boot")])
     assert pair["labels"].tolist()[0][-1] == 2 and pair["target_words"].tolist()[0][-1] == -1
     assert pair["source_words"].tolist() == [[0, 1]]
+
+
+# ---------------------------------------------------------------------------------------------- attnfaith measure
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    translator("luong").save_pretrained("model")
+    tokenizer().save_pretrained("model")
+    pd.DataFrame(PAIRS, columns=["de", "en"]).to_csv("pairs.csv", index=False)
+    (tmp_path / "gold.align").write_text("\n".join(LINKS) + "\n")
+    return ["measure", "model", "--data.path", "pairs.csv", "--data.text", "de", "--data.text_pair", "en"]
+
+
+def test_the_command_line_measures_pairs(files):
+    assert cli.main([*files, "--measure.producers", "[attention]", "--links", "gold.align", "--output", "made"]) == 0
+    made = attnfaith.load("made/record.parquet")
+    assert [links.sum() for links in record.rows(made.table, "gold_links")] == [7, 0, 3]
+    same = attnfaith.measure(
+        translator("luong"), PAIRS, measures=["attention"], tokenizer=tokenizer(), links=LINKS, experiments=[]
+    )
+    for one, other in zip(made.alignment(), same.alignment(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "more, says",
+    [
+        (["--add", "leave_one_out"], "no measure or experiment is called 'leave_one_out'"),
+        (["--links", "gold.align", "--limit", "2"], "--links are of all pairs of the file: leave out --limit"),
+        (["--links", "none.align"], "links='none.align' cannot be read"),
+    ],
+)
+def test_the_command_line_refuses_in_one_line(files, more, says, capsys):
+    assert cli.main([*files, *more, "--output", "made"]) == 2
+    assert says in capsys.readouterr().err

@@ -119,7 +119,24 @@ def _tokenizer(given):
     return tokenizer
 
 
+def of_sequences(given: str | os.PathLike) -> bool:
+    """Whether a folder, a run or a name on the Hub is of a model from sequences to sequences. Raises ModelError for none."""
+    return _translates(_read_config(_folders(given)[1]))
+
+
+def _translates(config: Mapping) -> bool:
+    made = config.get("architectures") or []
+    return bool(config.get("is_encoder_decoder")) and not any(str(name).endswith("Classification") for name in made)
+
+
 def _of_path(given: str | os.PathLike, level: str) -> Opened:
+    path, folder = _folders(given)
+    training = _training(path if folder == path / MODEL else folder)
+    return Opened(_load(folder, level), str(given), training)
+
+
+def _folders(given: str | os.PathLike) -> tuple[Path, Path]:
+    """The folder that is meant, and the one in it, or itself, that holds the checkpoint."""
     path = Path(given)
     try:
         there = path.exists()
@@ -132,8 +149,7 @@ def _of_path(given: str | os.PathLike, level: str) -> Opened:
     folder = path if (path / CHECKPOINT[0]).is_file() else path / MODEL
     if not (folder / CHECKPOINT[0]).is_file():
         raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
-    training = _training(path if folder == path / MODEL else folder)
-    return Opened(_load(folder, level), str(given), training)
+    return path, folder
 
 
 def _of_hub(name: str) -> Path:
@@ -153,10 +169,7 @@ def _of_hub(name: str) -> Path:
 def _load(folder: Path, level: str) -> Subject:
     from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 
-    try:
-        config = read_object(folder / CHECKPOINT[0])
-    except FileError as error:
-        raise ModelError(f"{folder} holds no model that can be read: {excerpt(error, 200)}") from error
+    config = _read_config(folder)
     if config.get("model_type") != MODEL_TYPE:
         return _classifier(folder, config, level)
     if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
@@ -171,6 +184,13 @@ def _load(folder: Path, level: str) -> Subject:
     return subject
 
 
+def _read_config(folder: Path) -> dict:
+    try:
+        return read_object(folder / CHECKPOINT[0])
+    except FileError as error:
+        raise ModelError(f"{folder} holds no model that can be read: {excerpt(error, 200)}") from error
+
+
 def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
     """A checkpoint of transformers. Nothing pickled is read, and no code of the checkpoint runs.
 
@@ -182,7 +202,7 @@ def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
     from transformers import AutoModelForSequenceClassification
 
     made = config.get("architectures") or []
-    if config.get("is_encoder_decoder") and not any(str(name).endswith("Classification") for name in made):
+    if _translates(config):
         return _translator(folder, config)
     if not any(str(name).endswith("ForSequenceClassification") for name in made):
         raise ModelError(

@@ -45,25 +45,28 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
 
     Source: Ferrando et al. 2022, Towards Opening the Black Box of Neural Machine Translation, sections 3.1 to 3.3.
     """
-    made = {name: [] for name in COLUMNS if name == "alignment_alti" or "stacked parts" in subject.capabilities}
+    stacked = "stacked parts" in subject.capabilities
+    made = {name: [] for name in COLUMNS if stacked or name not in COLUMN_NEEDS}
     for row in range(len(batch)):
         pair = batch.alone(row)
-        crossed = [shares(nearness(block)) for block in subject.cross_parts(pair)]
+        encoder, decoder = subject.stacked_parts(pair) if stacked else ([], [])
+        blocks = [cross for _, cross in decoder] if stacked else subject.cross_parts(pair)
+        crossed = [shares(nearness(block)) for block in blocks]
         made["alignment_alti"] += by_words(pair, torch.stack(crossed)[None, ..., :-1])
-        if "alignment_alti_total" in made:
-            made["alignment_alti_total"] += by_words(pair, _total(*subject.stacked_parts(pair)).unsqueeze(0))
+        if stacked:
+            total = _total(encoder, [target for target, _ in decoder], crossed)
+            made["alignment_alti_total"] += by_words(pair, total.unsqueeze(0))
     return made
 
 
-def _total(encoder: list, decoder: list) -> torch.Tensor:
-    """(N,S): the shares of source positions in the decoder's last states."""
+def _total(encoder: list, targets: list, crossed: list[torch.Tensor]) -> torch.Tensor:
+    """(N,S): the shares of source positions in the decoder's last states; crossed: those (N,S+1) in each cross-attention."""
     source = None
     for layer in encoder:
         matrix = shares(nearness(layer))
         source = matrix if source is None else matrix @ source
     total = None
-    for target, cross in decoder:
-        of_cross = shares(nearness(cross))
+    for target, of_cross in zip(targets, crossed, strict=True):
         entering = of_cross[:, :-1] @ source
         before = 0 if total is None else of_cross[:, -1:] * (shares(nearness(target)) @ total)
         total = entering + before

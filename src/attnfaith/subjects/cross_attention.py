@@ -12,7 +12,7 @@ import torch
 
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.classifier_facts import vocabulary_size
-from attnfaith.subjects.cross_checks import CrossSites, checked
+from attnfaith.subjects.cross_checks import GIVEN, CrossSites, checked
 from attnfaith.subjects.cross_parts import CrossParts, TargetParts, decoder_parts
 from attnfaith.subjects.layer_parts import LayerParts, projected
 from attnfaith.subjects.layers import Fed, Layer, Recorded
@@ -121,12 +121,8 @@ class CrossAttention(SequenceSubject):
     def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep=lambda number: False) -> tuple:
         """Logits, and the hook that read the decoder."""
         with eager(self.model), Hook(len(batch), edit, keep) as hook:
-            logits = self.model(
-                encoder_outputs=encoded,
-                attention_mask=batch["attention_mask"],
-                decoder_input_ids=batch["decoder_input_ids"],
-                **self.uncached,
-            ).logits
+            given = {name: batch[name] for name in GIVEN}  # the ids too: without them FSMT's decoder looks ahead
+            logits = self.model(encoder_outputs=encoded, **given, **self.uncached).logits
         if hook.number != self.sites.maps:
             raise SubjectError(
                 f"a target of {batch['labels'].shape[1]} positions is read by {hook.number} attentions, shorter ones by "
@@ -162,8 +158,8 @@ class CrossAttention(SequenceSubject):
         """Of each layer, of one pair: weights (A,N,S), and what the output's projection makes of each head's values
         (A,S,E), without its bias; weighed and summed over heads they are what the source adds to the decoder's states.
         """
-        crossed = [self.decoder_layers(pair)[number] for number in self.sites.cross]
-        return [(one.weights[0], projected(one)) for one in crossed]
+        layers = self.decoder_layers(pair)
+        return [(layers[number].weights[0], projected(layers[number])) for number in self.sites.cross]
 
     def cross_parts(self, pair: PairBatch) -> list[CrossParts]:
         """Of each layer, of one pair: what a state after attention to the source adds up."""
@@ -184,7 +180,8 @@ class CrossAttention(SequenceSubject):
         """Of each layer, of one pair: what it gives (N,E), and what it gives (K,N,E) where the values of source positions
         gone (K,S) bool are zeros in all heads and everything that the layer is given is as it was.
         """
-        crossed = [self.decoder_layers(pair)[number] for number in self.sites.cross]
+        layers = self.decoder_layers(pair)
+        crossed = [layers[number] for number in self.sites.cross]
         states, encoded = [one.state[0] for one in crossed], self._encoded(pair)
         others: list[list[torch.Tensor]] = [[] for _ in crossed]
         for some in gone.split(max(1, TOKENS_AT_ONCE // pair["labels"].shape[1])):

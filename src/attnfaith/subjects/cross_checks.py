@@ -22,6 +22,8 @@ from attnfaith.subjects.sentence_batch import PairBatch
 
 LENGTHS = ((11, 7), (8, 5))
 """Source and target positions of the random pairs."""
+GIVEN = ("input_ids", "attention_mask", "decoder_input_ids")
+"""What a model is called with."""
 ORDINARY = 2000
 """The most tokens that random pairs are drawn from."""
 
@@ -136,6 +138,10 @@ def _pair(subject, sources: int, targets: int, seed: int) -> PairBatch:
     return subject.collate([row])
 
 
+def _given(pair: PairBatch) -> dict[str, torch.Tensor]:
+    return {name: pair[name] for name in GIVEN}
+
+
 def _sizes(config) -> list[int]:
     named = (getattr(config, name, None) for name in ("vocab_size", "decoder_vocab_size", "tgt_vocab_size"))
     return [size for size in named if isinstance(size, int) and size > 0]
@@ -143,9 +149,9 @@ def _sizes(config) -> list[int]:
 
 def _own_logits(subject, pair: PairBatch) -> torch.Tensor:
     """What the model says by itself. Raises SubjectError where it reads something else."""
-    model, given = subject.model, ("input_ids", "attention_mask", "decoder_input_ids")
+    model = subject.model
     try:
-        logits = model(**{name: pair[name] for name in given}, **subject.uncached).logits
+        logits = model(**_given(pair), **subject.uncached).logits
     except Exception as error:  # models raise many kinds
         said = f"{type(error).__name__}: {excerpt(error, 200)}"
         raise SubjectError(
@@ -169,12 +175,7 @@ def _encoded(subject, pair: PairBatch) -> tuple:
 
 def _decoded(subject, pair: PairBatch, encoded, edit: Edit | None = None) -> tuple[torch.Tensor, list[Map]]:
     with Hook(len(pair), edit) as hook:
-        logits = subject.model(
-            encoder_outputs=encoded,
-            attention_mask=pair["attention_mask"],
-            decoder_input_ids=pair["decoder_input_ids"],
-            **subject.uncached,
-        ).logits
+        logits = subject.model(encoder_outputs=encoded, **_given(pair), **subject.uncached).logits
     _check(not hook.fused, subject.model, "layers", "it computes attention in one piece also under 'eager'")
     return logits, hook.maps
 
@@ -201,10 +202,9 @@ def _check_rows(model, maps: list[Map]) -> None:
 
 def _check_returned(subject, pair: PairBatch, maps: list[Map]) -> None:
     """Compare what the model returns as its cross-attention, if it does, with the maps."""
-    given = {name: pair[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
     try:
         with silent():  # some say that they cannot return it, which is what is asked here
-            output = subject.model(**given, **subject.uncached, output_attentions=True)
+            output = subject.model(**_given(pair), **subject.uncached, output_attentions=True)
     except Exception:  # one that cannot return them says nothing of them
         return
     returned = [one for one in (getattr(output, "cross_attentions", None) or ()) if isinstance(one, torch.Tensor)]
@@ -224,9 +224,10 @@ def _together(subject, pairs: list[PairBatch], cross: list[int]) -> str:
     for row in rows:
         row["instance_id"] = row["instance_id"][0]
     both, (sources, targets) = subject.collate(rows), LENGTHS[1]
-    alone = subject.model(**{n: pairs[1][n] for n in ("input_ids", "attention_mask", "decoder_input_ids")}).logits
+    alone = subject.model(**_given(pairs[1]), **subject.uncached).logits
+    encoder = subject.model.get_encoder()
     try:
-        encoded, _ = _encoded_many(subject, both)
+        encoded = encoder(input_ids=both["input_ids"], attention_mask=both["attention_mask"])
         logits, maps = _decoded(subject, both, encoded)
     except SubjectError:
         raise
@@ -236,11 +237,6 @@ def _together(subject, pairs: list[PairBatch], cross: list[int]) -> str:
     same = float((logits[1:, :targets] - alone).abs().max() / scale) <= TOLERANCE
     hidden = all(float(maps[number].weights[1, :, :targets, sources:].max()) <= 1e-6 for number in cross)
     return "padded" if same and hidden else "one at a time"
-
-
-def _encoded_many(subject, batch: PairBatch) -> tuple:
-    encoder = subject.model.get_encoder()
-    return encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]), None
 
 
 def _recorded(subject, pair, encoded, numbers, blocks) -> list[Layer]:

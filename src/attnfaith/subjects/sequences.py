@@ -14,6 +14,7 @@ import torch
 
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pairs.reading import encode_for_model
+from attnfaith.errors import excerpt
 from attnfaith.subjects.classifier_facts import check_numbers, hash_of_model, position_limit
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.sentence_batch import UNCOUNTED, PairBatch
@@ -171,7 +172,13 @@ class SequenceSubject:
         """
         make = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
         if make is not None:
-            inputs = make(labels=labels)
+            try:
+                inputs = make(labels=labels)
+            except Exception as error:  # models raise many kinds, such as for a configuration that lacks something
+                raise SubjectError(
+                    f"{type(self.model).__name__} says not what its decoder reads: {type(error).__name__}: "
+                    f"{excerpt(error, 200)}"
+                ) from error
         else:
             start = self._of_config("decoder_start_token_id")
             start = self._of_config("bos_token_id") if start is None else start
