@@ -7,6 +7,9 @@ import pytest
 from attnfaith import record as records
 from attnfaith.cli import main
 from attnfaith.errors import AttnfaithError
+from attnfaith.hub.one_record import plan_record
+from attnfaith.hub.planning import plan
+from attnfaith.hub.repo import HubError
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare
 from attnfaith.reporting.shown_pairs import ShownPair, readings_of, show_pair
@@ -96,3 +99,18 @@ def test_side_by_side(table):
     assert frame.loc["target_probability", "difference"] == 0
     with pytest.raises(AttnfaithError, match="have no text in common"):
         compare([table, draw_texts(5)], ["pairs", "texts"])
+
+
+def test_a_run_of_pairs_is_not_pushed_as_a_classifier(tmp_path, table):
+    (tmp_path / "run.json").write_text('{"status": "complete", "provenance": {"dirty": false, "commit": "a"}}')
+    (tmp_path / "recipe.yaml").write_text("name: pairs\n")
+    records.save(table, tmp_path / "record.parquet")
+    with pytest.raises(
+        HubError, match=r"is a run of sentence pairs, and model cards are of classifiers: push its record alone"
+    ):
+        plan(tmp_path, "me")
+
+
+def test_the_record_is_pushed_with_a_card_of_its_columns(table):
+    card = plan_record(table, "me/pairs").repos[0].files["README.md"].decode()
+    assert "| target\\_tokens | \\[G\\] | target words" in card and "G target words, L layers, A heads" in card
