@@ -5,6 +5,7 @@ import re
 import pytest
 
 from attnfaith import record as records
+from attnfaith.api.records import Record
 from attnfaith.cli import main
 from attnfaith.errors import AttnfaithError
 from attnfaith.hub.one_record import plan_record
@@ -61,6 +62,15 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_moves_its_cursor(cell):
     assert all(width(line) <= 60 for line in show_pair(cell, 0, readings_of(cell, []), columns=60).splitlines())
     (bad,) = split_cells(build([(["\x1b[31mred"], ["b"])]))
     assert "\x1b" not in show_pair(bad, 0, [])
+
+
+def test_a_record_shows_its_pairs(table):
+    made = Record(table)
+    assert str(made.show("pairs/1", "norm")).startswith("pairs/1  (pair 1 of 12)") and "norm, layer" in str(
+        made.show(-1, ["norm"])
+    )
+    with pytest.raises(AttnfaithError, match="the record holds no measure 'lime'"):
+        made.show(0, "lime")
 
 
 def test_a_pair_in_a_notebook(cell):
