@@ -12,11 +12,12 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 import attnfaith
-from attnfaith import catalogue, cli, measurement, record
+from attnfaith import catalogue, cli, measurement, record, sequence_measurement
 from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.data.registry import DATASETS
 from attnfaith.recipes import Recipe
 from attnfaith.subjects import CAPABILITIES
+from attnfaith.subjects.sequences import CAPABILITIES as OF_SEQUENCES
 
 
 READING = Path(__file__).with_name("record.md")  # how a record is read, written by hand
@@ -68,6 +69,11 @@ def modules() -> dict[str, object]:
     return {name: import_module(path) for name, path in measurement.producers().items()}
 
 
+def sequence_modules() -> dict[str, object]:
+    """Every measure and experiment of sequences, by name."""
+    return {name: import_module(path) for name, path in sequence_measurement.producers().items()}
+
+
 def record_page() -> str:
     common = {name: column for name, column in record.COLUMNS.items() if name not in record.IDENTITY_COLUMNS}
     parts = [
@@ -92,6 +98,9 @@ def record_page() -> str:
     ]
     for name, module in modules().items():
         parts += [f"### {name}", columns(module.COLUMNS)]
+    parts += ["## Columns of measures and experiments of sentence pairs"]
+    for name, module in sequence_modules().items():
+        parts += [f"### {name} of pairs", columns(module.COLUMNS)]
     return "\n\n".join(parts)
 
 
@@ -108,6 +117,14 @@ def producers_page() -> str:
         for name, one in modules().items():
             if one.__name__.split(".")[1] == package:
                 parts += [f"### {name}", inspect.getdoc(one).split("\n\n")[0], facts(name, one)]
+    parts += [
+        "## Of models from sequences to sequences",
+        "These link target words to source words, or change cross-attention; a recipe of sentence pairs and "
+        "`attnfaith.measure(model, pairs)` name them. What such a model may be able to do:",
+        grid(("capability", "what it means"), sorted(OF_SEQUENCES.items())),
+    ]
+    for name, one in sequence_modules().items():
+        parts += [f"### {name} of pairs", inspect.getdoc(one).split("\n\n")[0], facts(f"{name}-of-pairs", one)]
     return "\n\n".join(parts)
 
 

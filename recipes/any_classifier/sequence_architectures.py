@@ -77,7 +77,7 @@ def tried(kind: str) -> dict[str, object]:
         return row | {"verdict": "refused" if built else "not built", "reason": excerpt(error, 300)}
     return row | {
         **{"verdict": "works", "reason": "", "layers": len(sites.cross), "heads": sites.heads, "together": sites.together},
-        **{"lacks": "; ".join(sorted(sites.lacks)), "own_difference": sites.difference},
+        **{"lacks": "; ".join(sorted(sites.lacks)) or "nothing", "own_difference": sites.difference},
     }
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 METRIC = "src/attnfaith/metrics/attention_faithfulness"
 SUBJECTS = "src/attnfaith/subjects"
 EXPERIMENTS, IMPORTANCE, MODELS = "src/attnfaith/experiments", "src/attnfaith/importance", "src/attnfaith/models"
+SEQUENCES = "src/attnfaith/sequences"
 REPORTING, MEISTER = "src/attnfaith/reporting", "recipes/meister_2021/sparsity"
 
 
@@ -121,6 +122,39 @@ TESTS = {
     "src/attnfaith/data/subwords.py": ("tests/data/test_subwords.py",),
     "src/attnfaith/data/scripts.py": ("tests/data/test_scripts.py",),
     "recipes/planted_evidence/analysis.py": ("tests/recipes/planted_evidence",),
+    f"{SUBJECTS}/sentence_batch.py": (
+        "tests/subjects/test_cross_attention.py",
+        "tests/sequences/test_alignment_measures.py",
+    ),
+    f"{SUBJECTS}/sequences.py": ("tests/subjects/test_cross_attention.py",),
+    f"{SUBJECTS}/cross_attention.py": (
+        "tests/subjects/test_cross_attention.py",
+        "tests/sequences/test_alignment_measures.py",
+    ),
+    f"{SUBJECTS}/cross_checks.py": ("tests/subjects/test_cross_attention.py",),
+    f"{SUBJECTS}/cross_parts.py": ("tests/sequences/test_alignment_measures.py",),
+    f"{SUBJECTS}/recurrent_attention.py": (
+        "tests/subjects/test_cross_attention.py",
+        "tests/sequences/test_alignment_measures.py",
+    ),
+    **{
+        f"{SEQUENCES}/{name}.py": ("tests/sequences/test_alignment_measures.py",)
+        for name in (
+            "attention",
+            "norm",
+            "alti",
+            "value_zeroing",
+            "_gradients",
+            "gradient",
+            "integrated_gradients",
+            "occlusion",
+        )
+    },
+    **{
+        f"{SEQUENCES}/{name}.py": ("tests/sequences/test_cross_interventions.py",)
+        for name in ("_outcomes", "cross_permutation", "cross_uniform", "knock_out", "cross_identifiability")
+    },
+    "src/attnfaith/data/pairs/reading.py": ("tests/sequences/test_sequence_measurement.py",),
 }
 """The tests of each file that mutants change."""
 
@@ -982,6 +1016,88 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("one direction only", '"yes" if beyond and max(auc, 1 - auc) >= APART', '"yes" if beyond and auc >= APART'),
         ("a threshold moved", "APART = 0.75", "APART = 0.7"),
         ("the sign of most seeds", '"yes" if signs in ({1.0}, {-1.0})', '"yes" if signs'),
+    ),
+    f"{SUBJECTS}/sentence_batch.py": (
+        ("the row before", "pad(predicting[:, :-1], (1, 0))", "pad(predicting[:, 1:], (0, 1))"),
+        ("sums over target tokens", "predicting = owned / owned.sum(1, keepdim=True)", "predicting = owned"),
+        (
+            "all tokens are counted",
+            "torch.where(owned, log_probs.double().unsqueeze(1), 0.0)",
+            "log_probs.double().unsqueeze(1)",
+        ),
+    ),
+    f"{SUBJECTS}/sequences.py": (
+        ("what is gone stays", "== 1) & ~gone", "== 1)"),
+        ("probabilities of scores", "chosen - logits.logsumexp(2).double()", "chosen"),
+        ("edits of all copies", "self._read(copies, edit.take(some), None", "self._read(copies, edit, None"),
+    ),
+    f"{SUBJECTS}/cross_attention.py": (
+        ("values of all heads but in no layer", "values.masked_fill(self.gone[:, None, :, None], 0.0)", "values"),
+        (
+            "layers as they come",
+            "with Fed(self.model, self.sites.blocks, states) as fed:",
+            "with Fed(self.model, (), states) as fed:",
+        ),
+    ),
+    f"{SUBJECTS}/cross_checks.py": (
+        ("rows of any sum", "sound = least >= 0 and float((sums - 1).abs().max()) <= 1e-4", "sound = least >= 0"),
+        ("weights without use", "_check(not torch.equal(changed, logits), model", "_check(True, model"),
+        ("returned attention of any kind", "_check(same, subject.model", "_check(True, subject.model"),
+    ),
+    f"{SUBJECTS}/cross_parts.py": (
+        (
+            "no state before",
+            "self.layer.state[0, rows].unsqueeze(1)], 1)",
+            "0 * self.layer.state[0, rows].unsqueeze(1)], 1)",
+        ),
+        ("the norm behind is left out", "self.middle = Norm.of(norm)", "pass"),
+    ),
+    f"{SUBJECTS}/recurrent_attention.py": (
+        ("steps edited as the first", "slice(start, start + rows.shape[1])", "slice(0, rows.shape[1])"),
+        ("the context enters no step", 'if self.config.recurrence == "bahdanau":', 'if self.config.recurrence == "luong ":'),
+    ),
+    f"{SEQUENCES}/attention.py": (("words are markers", 'batch["source_words"] < 0', 'batch["source_words"] >= 0'),),
+    f"{SEQUENCES}/norm.py": (("L1 norm", "vector_norm(vectors, dim=2)", "vector_norm(vectors, ord=1, dim=2)"),),
+    f"{SEQUENCES}/alti.py": (
+        ("the source through no encoder", "entering = of_cross[:, :-1] @ source", "entering = of_cross[:, :-1]"),
+        ("the target so far is forgotten", "0 if total is None else", "0 if total is not None else 0 *"),
+        ("layers turned", "matrix if source is None else matrix @ source", "matrix if source is None else source @ matrix"),
+    ),
+    f"{SEQUENCES}/value_zeroing.py": (
+        ("all but the word", "gone = of_sources(pair, 0).T > 0", "gone = of_sources(pair, 0).T == 0"),
+    ),
+    f"{SEQUENCES}/_gradients.py": (
+        ("one word for all", "for words in sums.unbind(1)", "for words in [sums.sum(1)] * sums.shape[1]"),
+    ),
+    f"{SEQUENCES}/gradient.py": (("squares", ").sqrt().float()", ").float()"),),
+    f"{SEQUENCES}/integrated_gradients.py": (
+        ("markers change too", '(pair["source_words"] >= 0).unsqueeze(2)', '(pair["source_words"] >= -1).unsqueeze(2)'),
+        ("another word", "device=words.device), words]", "device=words.device), 0 * words]"),
+    ),
+    f"{SEQUENCES}/occlusion.py": (
+        ("the sign turned", "(own[: without.shape[1]] - without).T", "(without - own[: without.shape[1]]).T"),
+    ),
+    f"{SEQUENCES}/_outcomes.py": (("twice the distance", ".double() / 2", ".double()"),),
+    f"{SEQUENCES}/cross_permutation.py": (("layers are not asked", "if layer not in self.layers:", "if layer < 0:"),),
+    f"{SEQUENCES}/cross_uniform.py": (
+        ("a share of all positions", "self.inside.sum().clamp(min=1)", "len(self.inside)"),
+        ("every layer at once", "(self.layers < 0) | (self.layers == layer)", "self.layers < 9"),
+    ),
+    f"{SEQUENCES}/knock_out.py": (
+        ("the rest keeps its size", "left / left.sum(3, keepdim=True).clamp(min=1e-30)", "left"),
+        ("the worst word", "return predicting.argmax(1)", "return predicting.argmin(1)"),
+    ),
+    f"{SEQUENCES}/cross_identifiability.py": (
+        ("limits of the whole row", "(mass[row] * limit for limit", "(1 * limit for limit"),
+        (
+            "own weights for limits",
+            "least = np.array([polytope.minimise(word)[0] @ word for word in words.T])",
+            "least = own",
+        ),
+    ),
+    "src/attnfaith/data/pairs/reading.py": (
+        ("no end is put", "more = [[end] if one else [] for one in open_ones]", "more = [[] for one in open_ones]"),
+        ("words that are lost", "count = max(present, default=0) + 1 if was_cut else len(words)", "count = 0"),
     ),
 }
 
