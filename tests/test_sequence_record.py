@@ -103,7 +103,7 @@ def test_in_the_hands_of_a_person(tmp_path):
         made.alignment("gradient")
 
 
-@pytest.mark.parametrize("name", ["agreement", "scores", "per_text", "summary", "show"])
+@pytest.mark.parametrize("name", ["agreement", "scores", "per_text", "summary"])
 def test_what_asks_for_classes_is_refused(name):
     with pytest.raises(AttnfaithError, match=r"\(\) is of texts with classes, and this record is of pairs of sentences"):
         getattr(Record(draw(2)), name)()

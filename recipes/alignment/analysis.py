@@ -13,9 +13,9 @@ from attnfaith.record import UNKNOWN_SEED
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.published import join_published, read_published
-from attnfaith.reporting.readings import POSITIONS, readings
+from attnfaith.reporting.readings import ATTENTION, POSITIONS, readings
 from attnfaith.reporting.render import frame
-from attnfaith.reporting.sections.alignment import BY_LAYER, SECTION, WHOLE
+from attnfaith.reporting.sections.alignment import ANY, BY_LAYER, SECTION, WHOLE
 
 
 KEYS = ("dataset", "measure", "layer", "row", "rule", "statistic")
@@ -25,14 +25,15 @@ ALIGNER = "aligner"
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "chosen_readings", "carried_over", and with published numbers "beside_published" and "aligners", see the functions of
-    these names. Raises StudyError for published numbers that are none.
+    """ "chosen_readings", "carried_over", "beside_translation", and with published numbers "beside_published" and
+    "aligners", see the functions of these names. Raises StudyError for published numbers that are none.
     """
     published = read_published(settings.published, PUBLISHED, ["value"]) if settings.published else None
     cells = [cell for cell in cells if SECTION.applies(cell)]
     if not cells:
         return Analysis()
     made = {"chosen_readings": frame(WHOLE, cells), "carried_over": carried_over(cells)}
+    made["beside_translation"] = beside_translation(cells)
     if published is not None:
         published = published.astype({"layer": str})
         made |= {"beside_published": beside_published(cells, published), "aligners": aligners(cells, published)}
@@ -73,6 +74,26 @@ def carried_over(cells: Sequence[Cell]) -> pd.DataFrame:
                     }
                 )
     return pd.DataFrame(rows)
+
+
+def beside_translation(cells: Sequence[Cell]) -> pd.DataFrame:
+    """How well each model translates, and how well its best reading and its attention align.
+
+    A row for each model: bleu and chrf (0..100, of what it generates; NaN where there is no such number), word_accuracy
+    (share of words in their place), translated (how many pairs); error_rate (of the reading chosen of all) and
+    attention_error_rate (of the reading chosen of attention), both on the judged half of the pairs that were measured.
+    """
+    rows = []
+    for cell in cells:
+        scores = cell.settings.get("run", {}).get("translation") or {}
+        rates = frame(WHOLE, [cell]).set_index("measure")["error_rate"]
+        row = {
+            name: float("nan") if scores.get(name) is None else scores[name] for name in ("bleu", "chrf", "word_accuracy")
+        }
+        row |= {"translated": scores.get("pairs", 0), "n": len(cell)}
+        row |= {"error_rate": rates.get(ANY), "attention_error_rate": rates.get(ATTENTION)}
+        rows.append({**cell.heading, **row})
+    return pd.DataFrame(rows).astype({"error_rate": float, "attention_error_rate": float})
 
 
 def beside_published(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:

@@ -5,8 +5,12 @@ import re
 import pytest
 
 from attnfaith import record as records
+from attnfaith.api.records import Record
 from attnfaith.cli import main
 from attnfaith.errors import AttnfaithError
+from attnfaith.hub.one_record import plan_record
+from attnfaith.hub.planning import plan
+from attnfaith.hub.repo import HubError
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare
 from attnfaith.reporting.shown_pairs import ShownPair, readings_of, show_pair
@@ -60,6 +64,15 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_moves_its_cursor(cell):
     assert "\x1b" not in show_pair(bad, 0, [])
 
 
+def test_a_record_shows_its_pairs(table):
+    made = Record(table)
+    assert str(made.show("pairs/1", "norm")).startswith("pairs/1  (pair 1 of 12)") and "norm, layer" in str(
+        made.show(-1, ["norm"])
+    )
+    with pytest.raises(AttnfaithError, match="the record holds no measure 'lime'"):
+        made.show(0, "lime")
+
+
 def test_a_pair_in_a_notebook(cell):
     shown = ShownPair(cell, 1)
     assert str(shown).startswith("pairs/1") and shown._repr_html_().startswith("<pre>pairs/1")
@@ -96,3 +109,18 @@ def test_side_by_side(table):
     assert frame.loc["target_probability", "difference"] == 0
     with pytest.raises(AttnfaithError, match="have no text in common"):
         compare([table, draw_texts(5)], ["pairs", "texts"])
+
+
+def test_a_run_of_pairs_is_not_pushed_as_a_classifier(tmp_path, table):
+    (tmp_path / "run.json").write_text('{"status": "complete", "provenance": {"dirty": false, "commit": "a"}}')
+    (tmp_path / "recipe.yaml").write_text("name: pairs\n")
+    records.save(table, tmp_path / "record.parquet")
+    with pytest.raises(
+        HubError, match=r"is a run of sentence pairs, and model cards are of classifiers: push its record alone"
+    ):
+        plan(tmp_path, "me")
+
+
+def test_the_record_is_pushed_with_a_card_of_its_columns(table):
+    card = plan_record(table, "me/pairs").repos[0].files["README.md"].decode()
+    assert "| target\\_tokens | \\[G\\] | target words" in card and "G target words, L layers, A heads" in card

@@ -17,6 +17,7 @@ from attnfaith.locate import locate
 from attnfaith.reporting.cells import Cell, describe, split_cells
 from attnfaith.reporting.notebook import Overview, Shown
 from attnfaith.reporting.shown import row_of
+from attnfaith.reporting.shown_pairs import ShownPair
 
 
 ALIGNMENT = "alignment_"
@@ -28,7 +29,7 @@ class Record:
     """What a model says of texts and what was measured of it, one row a text. In a notebook it shows itself.
 
     Of a model from sequences to sequences it has a row for each pair of sentences, and `alignment` in place of what asks for
-    classes.
+    classes; `show` and `report` are of these pairs.
 
     `measure` makes one, `load` reads one. Two are equal where all columns hold the same values. len() counts the texts.
 
@@ -153,18 +154,18 @@ class Record:
         self._of_texts("summary()")
         return frames.summary_frame(self.cells)
 
-    def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> Shown:
-        """One text as a heat map, in a notebook or printed: every token's attention and importance.
+    def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> Shown | ShownPair:
+        """One text as a heat map, in a notebook or printed: every token's attention and importance. One pair of sentences as
+        text: what each target word reads of the source, the links that this makes, and gold.
 
         text: its row, from 0 (negative from the end), or its instance id. measures: those to show beside attention; None
         shows all.
 
-        Raises AttnfaithError for a text or a measure that the record does not hold, and of pairs of sentences.
+        Raises AttnfaithError for a text or a measure that the record does not hold.
         """
-        self._of_texts("show()")
         cell, row = self._place(text)
         names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
-        return Shown(cell, row, names)
+        return (ShownPair if self.of_sequences else Shown)(cell, row, names)
 
     def _place(self, text: int | str) -> tuple[Cell, int]:
         if isinstance(text, str):

@@ -1,12 +1,13 @@
 """Published alignment error rates beside measured ones that are known; readings carried from one seed to another."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from attnfaith import record as records
 from attnfaith.reporting.analysis import Settings, StudyError, load_analysis
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.render import frame
@@ -63,6 +64,19 @@ def test_aligners_stand_beside_chosen_readings(cells, made):
     expected = frame(WHOLE, cells).groupby("measure")["error_rate"].mean()
     assert ours.loc["attention", "error_rate"] == expected["attention"] == 0 and ours.loc["attention", "n_seeds"] == 3
     assert ours["error_rate"].to_dict() == pytest.approx(expected.to_dict())
+
+
+def test_translation_stands_beside_alignment(cells):
+    table = aligned(12, layers=2, heads=2, where=(1, 0, 1), seed=1, dataset="rwth_de_en")
+    (cell,) = split_cells(table)
+    said = {"bleu": 31.5, "chrf": None, "word_accuracy": 0.5, "pairs": 100, "exact": 0.25, "split": "test"}
+    (known,) = split_cells(records.with_settings(table, [{"identity": asdict(cell.identity), "run": {"translation": said}}]))
+    made = analysis.beside_translation([known, cells[1]])
+    assert made.loc[0, ["bleu", "word_accuracy", "translated"]].tolist() == [31.5, 0.5, 100]
+    assert made[["chrf"]].isna().all().all() and np.isnan(made.loc[1, "bleu"]) and made.loc[1, "translated"] == 0
+    expected = frame(WHOLE, [known, cells[1]])
+    for column, measure in (("error_rate", "any_measure"), ("attention_error_rate", "attention")):
+        assert made[column].tolist() == expected[expected["measure"] == measure]["error_rate"].tolist()
 
 
 def test_a_head_is_not_carried_over_to_a_seed_that_has_it_elsewhere(made):
