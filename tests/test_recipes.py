@@ -8,13 +8,16 @@ import torch
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoModelForSeq2SeqLM
 
 from attnfaith import (
     AttentionClassifierForSequenceClassification,
     RationaleClassifierForSequenceClassification,
     recipes,
     runs,
+    sequence_measurement,
 )
+from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.data.registry import SPLITS, entry_of
 from attnfaith.measurement import load_producers
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
@@ -36,10 +39,13 @@ def name_of(path):
 
 def builds(recipe):
     """The recipe's model, small, reads a batch; everything that the recipe names exists."""
-    entry = entry_of(recipe.data)
-    load_producers(recipe.measure.producers)
     runs.training_arguments(recipe)
     assert recipe.measure.split in SPLITS
+    if recipe.model.type is not None:
+        translator_builds(recipe)
+        return
+    entry = entry_of(recipe.data)
+    load_producers(recipe.measure.producers)
     if recipe.model.pretrained is not None:  # its files are elsewhere
         recipes.check_model(recipe)
         return
@@ -55,6 +61,16 @@ def builds(recipe):
     if entry.pair:
         batch["token_type_ids"] = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
     assert model(**batch).logits.shape == (1, num_labels)
+
+
+def translator_builds(recipe):
+    """The same of a model of sentence pairs."""
+    assert recipe.data.name in PAIRS
+    sequence_measurement.load_producers(recipe.measure.producers)
+    recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
+    model = AutoModelForSeq2SeqLM.from_config(recipes.sequence_config(recipe, vocab_size=30))
+    ids = torch.tensor([[5, 6, 7, 3]])
+    assert model(ids, labels=ids[:, 1:]).logits.shape == (1, 3, 30)
 
 
 def test_there_are_recipes_and_studies():
@@ -265,17 +281,17 @@ def test_the_configuration_says_what_a_model_may_be(section, message):
         recipes.check_models({"first": recipes.parse(MINIMAL), "second": recipe})
 
 
-OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible", "selector")
+OF_OTHERS = ("pretrained", "revision", "separate_impermissible", "selector", "type", "recurrence")
 
 
 def test_the_model_section_is_the_configuration():
     """The same fields and defaults, but for what the recipe leaves to the data and to the encoder, and for what is of a
-    pretrained model, or of a selector, alone.
+    pretrained model, of a selector, or of sentence pairs alone.
     """
     section, config = recipes.Model(), AttentionClassifierConfig()
     assert (section.pretrained, section.revision, section.separate_impermissible) == (None, None, False)
-    assert section.selector is None
-    for key in (key for key in dataclasses.fields(section) if key.name not in OF_PRETRAINED):
+    assert (section.selector, section.type, section.recurrence) == (None, None, None)
+    for key in (key for key in dataclasses.fields(section) if key.name not in OF_OTHERS):
         value = getattr(section, key.name)
         if key.name in ("query", "hidden_size"):
             assert value is None and hasattr(config, key.name)

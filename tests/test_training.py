@@ -14,7 +14,7 @@ from accelerate import PartialState
 from transformers import TrainerCallback, TrainingArguments
 from transformers.trainer_callback import TrainerState
 
-from attnfaith import runs, training
+from attnfaith import runs, training, watched
 from attnfaith.data.collation import pad_batch
 from attnfaith.metrics.attention_faithfulness.divergences import (
     jensen_shannon_divergence,
@@ -694,7 +694,7 @@ def test_a_training_that_diverges_stops_at_the_step(make, monkeypatch):
         r"the training diverged in epoch 1, step 3 of 8: the loss is nan; try a lower training.learning_rate \(now 0.01, "
         r"and 3 times that for the alignment\), or clip gradients with training.max_grad_norm \(now 0; 0 does not\)"
     )
-    with pytest.raises(training.DivergedError, match=message):
+    with pytest.raises(watched.DivergedError, match=message):
         trainer.train()
     assert len(seen) == 3 and moved(seen[1], seen[2]) > 0
     same(weights(trainer), seen[2])
@@ -713,7 +713,7 @@ def test_broken_weights_are_found_before_a_checkpoint_is_saved(make, tmp_path):
     trainer.processing_class = None
     trainer.add_callback(Break())
     message = r"diverged in epoch 2, step 4 of 6: the weight 'decoder.context.bias' is no longer finite"
-    with pytest.raises(training.DivergedError, match=message):
+    with pytest.raises(watched.DivergedError, match=message):
         trainer.train()
     assert [path.name for path in Path(trainer.args.output_dir).glob("checkpoint-*")] == ["checkpoint-2"]
 
@@ -721,13 +721,13 @@ def test_broken_weights_are_found_before_a_checkpoint_is_saved(make, tmp_path):
 def test_a_validation_loss_that_is_not_finite(make, monkeypatch):
     trainer = make(num_train_epochs=1)
     monkeypatch.setattr(transformers.Trainer, "evaluate", lambda *_a, **_k: {"eval_loss": float("nan"), "eval_kl": np.inf})
-    with pytest.raises(training.DivergedError, match="eval_loss is nan"):
+    with pytest.raises(watched.DivergedError, match="eval_loss is nan"):
         trainer.evaluate()
 
 
 def test_a_run_that_diverged_keeps_no_model_and_starts_anew(tiny_recipe, spied, capsys):
     recipe = tiny_recipe(training__learning_rate=1e38)
-    with pytest.raises(training.DivergedError, match=r"step \d+ of \d+: .*a lower training.learning_rate \(now 1e\+38\)"):
+    with pytest.raises(watched.DivergedError, match=r"step \d+ of \d+: .*a lower training.learning_rate \(now 1e\+38\)"):
         train_only(recipe)
     folder = Path(recipe.output_dir)
     assert sorted(path.name for path in folder.iterdir()) == [".lock", "recipe.yaml", "run.json"]
@@ -735,7 +735,7 @@ def test_a_run_that_diverged_keeps_no_model_and_starts_anew(tiny_recipe, spied, 
     # the second epoch diverges: the checkpoint of the first is not gone on from
     recipe = tiny_recipe(training__num_train_epochs=3)
     spied[1].append(BreakIn(2))
-    with pytest.raises(training.DivergedError, match="diverged in epoch 2"):
+    with pytest.raises(watched.DivergedError, match="diverged in epoch 2"):
         train_only(recipe)
     assert not (folder / "checkpoints").exists() and not (folder / "model").exists()
     spied[1].clear()

@@ -12,10 +12,12 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 import attnfaith
-from attnfaith import catalogue, cli, measurement, record
+from attnfaith import catalogue, cli, measurement, record, sequence_measurement
+from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.data.registry import DATASETS
 from attnfaith.recipes import Recipe
 from attnfaith.subjects import CAPABILITIES
+from attnfaith.subjects.sequences import CAPABILITIES as OF_SEQUENCES
 
 
 READING = Path(__file__).with_name("record.md")  # how a record is read, written by hand
@@ -67,6 +69,11 @@ def modules() -> dict[str, object]:
     return {name: import_module(path) for name, path in measurement.producers().items()}
 
 
+def sequence_modules() -> dict[str, object]:
+    """Every measure and experiment of sequences, by name."""
+    return {name: import_module(path) for name, path in sequence_measurement.producers().items()}
+
+
 def record_page() -> str:
     common = {name: column for name, column in record.COLUMNS.items() if name not in record.IDENTITY_COLUMNS}
     parts = [
@@ -74,11 +81,14 @@ def record_page() -> str:
         "## The rules",
         f"This is version {record.VERSION} of the format, kept in the file's metadata. Axes: T tokens (of hierarchical "
         "models sentences, or words), C classes, K draws or attentions, M measures, S shares, W words of a sentence, Q "
-        "words of a second text.",
+        "words of a second text; of sentence pairs T source words, G target words, L layers of the decoder, A heads, R two "
+        "rows of a target word: 0 the one that predicts it, 1 the one in which it is the input.",
         "In each row all [T] columns have one length, and all [C] columns another. A column with a range that sums to 1 is "
         "a distribution along its last axis. Files that break a rule are refused with column and row.",
-        "## Columns of every record",
+        "## Columns of every record of texts",
         columns(common),
+        "## Columns of every record of sentence pairs",
+        columns({name: one for name, one in record.SEQUENCE_COLUMNS.items() if name not in record.IDENTITY_COLUMNS}),
         "## Identity: which model, on which texts",
         columns(record.IDENTITY_COLUMNS),
         "## Columns that some data or models have",
@@ -88,6 +98,9 @@ def record_page() -> str:
     ]
     for name, module in modules().items():
         parts += [f"### {name}", columns(module.COLUMNS)]
+    parts += ["## Columns of measures and experiments of sentence pairs"]
+    for name, module in sequence_modules().items():
+        parts += [f"### {name} of pairs", columns(module.COLUMNS)]
     return "\n\n".join(parts)
 
 
@@ -104,6 +117,14 @@ def producers_page() -> str:
         for name, one in modules().items():
             if one.__name__.split(".")[1] == package:
                 parts += [f"### {name}", inspect.getdoc(one).split("\n\n")[0], facts(name, one)]
+    parts += [
+        "## Of models from sequences to sequences",
+        "These link target words to source words, or change cross-attention; a recipe of sentence pairs and "
+        "`attnfaith.measure(model, pairs)` name them. What such a model may be able to do:",
+        grid(("capability", "what it means"), sorted(OF_SEQUENCES.items())),
+    ]
+    for name, one in sequence_modules().items():
+        parts += [f"### {name} of pairs", inspect.getdoc(one).split("\n\n")[0], facts(f"{name}-of-pairs", one)]
     return "\n\n".join(parts)
 
 
@@ -210,7 +231,13 @@ def data_sets_page() -> str:
         for name, entry in DATASETS.items()
     )
     heads = ("name", "what is read", "classes", "on the Hub", "licence", "from", "notes")
-    return "\n\n".join(["# Data sets", "All that `--data.name` may name.", grid(heads, rows)])
+    of_pairs = (
+        (code(name), "exact" if entry.built_in else entry.gold, entry.licence, entry.citation, entry.notes)
+        for name, entry in PAIRS.items()
+    )
+    said = "Sentence pairs, of recipes with `model.type`:"
+    pairs = grid(("name", "links", "licence", "from", "notes"), of_pairs)
+    return "\n\n".join(["# Data sets", "All that `--data.name` may name.", grid(heads, rows), said, pairs])
 
 
 def interface() -> dict[str, str]:

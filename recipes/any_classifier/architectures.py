@@ -180,7 +180,7 @@ def measured(subject) -> dict[str, object]:
     }
 
 
-def tried_within(kind: str, seconds: float) -> dict[str, object]:
+def tried_within(kind: str, seconds: float, tried=tried, types=types) -> dict[str, object]:
     """`tried`, in a process of its own, which a model cannot leave and which has an end."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(tried(kind)), daemon=True)

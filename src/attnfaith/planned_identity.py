@@ -26,7 +26,9 @@ BASE_FIELDS = (
 
 
 def model_fields(model: recipes.Model) -> dict[str, object]:
-    """The fields of `record.Identity` that the model section decides; not those of the word vectors."""
+    """The fields of `record.Identity` that the model section decides; not those of the word vectors. Of sentence pairs what
+    else tells models of a study apart.
+    """
     parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
     names = ("encoder", "hierarchy", "alignment", "score_scale", "projection", "readout")
     fields = {**{name: getattr(model, name) for name in names}, "projection_parameter": parameter}
@@ -36,6 +38,8 @@ def model_fields(model: recipes.Model) -> dict[str, object]:
         fields |= {f"selection_{name}": said[name] for name in (*names, "encoder", "threshold")}
         fields |= {"selection_vectors_shared": said["share_embeddings"], "attention_kind": "selection"}
         fields |= {"alignment": "selector", "projection": said["kind"], "projection_parameter": said["budget"]}
+    if model.type is not None:
+        fields |= {"model": model.type, "readout": model.recurrence, "hidden_size": model.hidden_size}
     if model.pretrained is not None:  # its kind is read from its files, when it is trained
         fields["separate_impermissible"] = model.separate_impermissible
         fields["encoder"] = model.pretrained if model.revision is None else f"{model.pretrained}@{model.revision}"
@@ -46,7 +50,7 @@ def objective_fields(recipe: Recipe) -> dict[str, object]:
     """The fields that say what a model is trained for."""
     objective = recipe.objective
     fields = {
-        "objective": objective.kind,
+        "objective": objective.kind if recipe.model.type is None else "translation",
         "attention_rate": recipe.training.attention_learning_rate_factor,
         "random_erasure": recipe.training.random_erasure,
         **asdict(recipe.penalties),

@@ -32,18 +32,17 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
-from attnfaith import recipes, record, runs
+from attnfaith import measurement, recipes, record, runs, sequence_measurement
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, FileError, excerpt
 from attnfaith.files import read_object, write_atomically
 from attnfaith.locate import LocateError, card_of, configurations
-from attnfaith.measurement import load_producers, producers
 from attnfaith.recipes import Recipe
 
 
 EXACTLY, WITHIN, NOT, TOLD = "exactly", "within tolerance", "not", "told"
 ROUNDING, RELATIVE, ON_A_SCALE, SHARE, FEW_TEXTS = 1e-7, 0.05, 0.01, 0.2, 2
-EXACT = re.compile(r"^(dataset|sizes|truncated|vocabulary|tokenizer|pretrained|epochs)\b|\.n$")
+EXACT = re.compile(r"^(dataset|translation\.(split|pairs)|sizes|truncated|vocabulary|tokenizer|pretrained|epochs)\b|\.n$")
 COUNTS = re.compile(r"(_undefined|_class_\d+_n)$")
 SHARES = re.compile(r"(_significant|flip_fraction|share_of_zeros)$")
 SCALED = re.compile(r"kendall_tau|tie_ceiling|top_k_overlap|normalised_entropy")
@@ -58,6 +57,7 @@ NUMBERS = (
     "epochs",
     "best",
     "attention_faithfulness",
+    "translation",
 )
 NAMES = (
     "dataset.name",
@@ -233,7 +233,8 @@ def _check_texts(source: Source) -> None:
     recorded = source.run.get("texts") or {}
     if not recorded:
         return
-    loaded = runs.load_data(source.recipe, recorded=source.run)
+    pairs = source.recipe.model.type is not None
+    loaded = runs.load_pairs(source.recipe) if pairs else runs.load_data(source.recipe, recorded=source.run)
     present = {split: fingerprint(rows) for split, rows in loaded.splits.items()}
     if other := [split for split in recorded if recorded[split] != present.get(split)]:
         sizes = source.run.get("sizes") or {}
@@ -323,9 +324,10 @@ def compare_records(recorded: pa.Table, now: pa.Table) -> Iterator[Compared]:
 
 def _columns(table: pa.Table) -> dict[str, record.Column]:
     """What the producers that made a record declare."""
-    names = {name for part in record.settings(table) for name in part.get("producers", ())} & set(producers())
-    columns = {**record.COLUMNS, **record.OPTIONAL_COLUMNS}
-    for module in load_producers(sorted(names)).values():
+    kind = sequence_measurement if record.of_sequences(table) else measurement
+    names = {name for part in record.settings(table) for name in part.get("producers", ())} & set(kind.producers())
+    columns = {**record.common_columns(table.column_names), **record.OPTIONAL_COLUMNS}
+    for module in kind.load_producers(sorted(names)).values():
         columns |= module.COLUMNS
     return columns
 

@@ -149,6 +149,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _check(recipe: Recipe, names: Sequence[str]) -> None:
+    if recipe.model.type is not None:
+        raise RecipeError(f"the run has model.type={recipe.model.type!r}: take one of texts with classes")
     if recipe.model.pretrained is not None:
         raise RecipeError("the run has model.pretrained: words are removed where a model of this package is trained anew")
     if recipe.model.selector is not None:

@@ -43,16 +43,28 @@ def bootstrap_intervals(columns: np.ndarray, *, seed: int = 0, draws: int = 1000
     instance and left out of the mean. NaN below two defined numbers. Where all are defined, equal to `bootstrap_interval`.
     """
     columns = np.asarray(columns, dtype=np.float64)
-    count, defined = len(columns), ~np.isnan(columns)
+    defined = ~np.isnan(columns)
     enough = defined.sum(axis=0) >= 2
     intervals = np.full((columns.shape[1], 2), np.nan)
-    if not enough.any():
+    if enough.any():
+        values = np.where(defined, columns, 0)[:, enough]
+        intervals[enough] = ratio_intervals(values, defined[:, enough], seed=seed, draws=draws)
+    return intervals
+
+
+def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draws: int = 1000) -> np.ndarray:
+    """The 95 % percentile intervals [S, 2] of quotients of two sums over N instances, of `above` and `below`, both [N, S]
+    without NaN. A draw whose sum below is 0 has no quotient and is left out. NaN below two instances, and without a draw.
+    """
+    intervals = np.full((above.shape[1], 2), np.nan)
+    if len(above) < 2:
         return intervals
-    both = np.concatenate([np.where(defined, columns, 0)[:, enough], defined[:, enough]], axis=1)
-    sums = np.concatenate([part @ both for part in _drawn(count, draws, seed)])
-    with np.errstate(invalid="ignore"):
-        means = np.divide(*np.split(sums, 2, axis=1))
-    intervals[enough] = np.nanquantile(means, (0.025, 0.975), axis=0).T
+    both = np.concatenate([above, below], axis=1, dtype=np.float64)
+    sums = np.concatenate([part @ both for part in _drawn(len(above), draws, seed)])
+    quotients = ratio(*np.split(sums, 2, axis=1))
+    known = ~np.isnan(quotients).all(axis=0)
+    if known.any():
+        intervals[known] = np.nanquantile(quotients[:, known], (0.025, 0.975), axis=0).T
     return intervals
 
 

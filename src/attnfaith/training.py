@@ -1,6 +1,5 @@
 """Training with transformers' Trainer and the papers' loss and optimiser."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,7 +7,6 @@ from functools import partial
 import numpy as np
 import torch
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
-from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from attnfaith._random import generator
 from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
@@ -30,6 +28,7 @@ from attnfaith.penalised import PenalisedTrainer, mask_id
 from attnfaith.pretrained_word_states import TrainedClassifier
 from attnfaith.selecting import SHARE, SelectionLosses
 from attnfaith.subjects.classifier_facts import separates
+from attnfaith.watched import WatchedTrainer
 
 
 SELECTION_METRICS = ("roc_auc", "accuracy", "loss")
@@ -38,37 +37,14 @@ ADVERSARY_SCORES = ("objective", "tvd", "jsd", "kl")
 LOWER_IS_BETTER = ("loss", "objective")
 
 
-class DivergedError(AttnfaithError):
-    """A training whose loss or weights are no longer finite. The message says when, and what to try."""
-
-
-class SharedOrder(LengthGroupedSampler):
-    """Texts of similar length together, in an order drawn from (seed, epoch), which all processes agree on.
-
-    The Trainer's own sampler draws from the global stream. Dropout moves that on by another amount in each process, and
-    from the second epoch on the processes would train on some texts twice and on others never.
-    """
-
-    def __init__(self, sampler: LengthGroupedSampler, seed: int):
-        super().__init__(sampler.batch_size, lengths=sampler.lengths, generator=torch.Generator())
-        self.seed = seed
-        self.set_epoch(0)
-
-    def set_epoch(self, epoch: int) -> None:
-        self.generator.manual_seed(1_000_003 * self.seed + epoch)
-
-
-class AttentionTrainer(PenalisedTrainer):
+class AttentionTrainer(WatchedTrainer, PenalisedTrainer):
     """A Trainer with per-instance losses, penalties among them, and the papers' Adam.
 
     class_weights (C,) weighs instances by label. loss_reduction: "sum" over the effective batch, as Jain & Wallace's
     code has it, or "mean". amsgrad and weight_decay: Adam with AMSGrad and coupled L2, none on the alignment. The
     coupled L2 term is compared with the gradient of the *summed* loss, so weight_decay means something else under "mean".
     attention_learning_rate_factor: learning rate of the alignment's parameters over that of the others (Meister et al.: 1
-    or 10). random_erasure: see `erase_tokens`; evaluation sees whole texts.
-
-    Raises DivergedError as soon as the loss of a step is NaN or infinite, before the step is taken, and where an evaluation
-    finds such weights or loss, before the checkpoint is saved.
+    or 10). random_erasure: see `erase_tokens`; evaluation sees whole texts. Raises DivergedError as `WatchedTrainer` does.
     """
 
     # compute_loss gives a sum, or a mean over the batch at hand; the Trainer divides by the accumulation steps and
@@ -101,8 +77,8 @@ class AttentionTrainer(PenalisedTrainer):
             loss = reduce(losses, "sum") * self.current_gradient_accumulation_steps * self.args.world_size
         else:
             loss = reduce(losses, "mean")
-        if model.training and not bool(self.accelerator.gather(loss.detach().reshape(1)).isfinite().all()):
-            raise self._diverged(f"the loss is {loss.item():g}", self.state.global_step + 1, int(self.state.epoch or 0) + 1)
+        if model.training:
+            self.check_loss(loss)
         return (loss, outputs) if return_outputs else loss
 
     def losses(self, model, inputs):
@@ -112,33 +88,6 @@ class AttentionTrainer(PenalisedTrainer):
         losses = classification_loss(outputs.logits, labels, self.class_weights)
         losses, scores = self.penalised(losses, values, model.training)
         return losses, {"logits": outputs.logits, **scores}
-
-    def evaluate(self, *args, **kwargs):
-        reached = self.state.global_step, math.ceil(self.state.epoch or 0)
-        for name, values in self.model.named_parameters():
-            if not bool(values.isfinite().all()):
-                raise self._diverged(f"the weight '{name}' is no longer finite", *reached)
-        scores = super().evaluate(*args, **kwargs)
-        for name in (name for name in scores if name.endswith("_loss") and not math.isfinite(scores[name])):
-            raise self._diverged(f"{name} is {scores[name]:g}", *reached)
-        return scores
-
-    def _diverged(self, what: str, step: int, epoch: int) -> DivergedError:
-        faster = self.attention_learning_rate_factor
-        rates = f"training.learning_rate (now {self.args.learning_rate:g}"
-        rates += ")" if faster == 1 else f", and {faster:g} times that for the alignment)"
-        return DivergedError(
-            f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {what}; try a lower {rates}, "
-            f"or clip gradients with training.max_grad_norm (now {self.args.max_grad_norm:g}; 0 does not)"
-        )
-
-    def _get_train_sampler(self, train_dataset=None):
-        sampler = super()._get_train_sampler(train_dataset)
-        if isinstance(sampler, LengthGroupedSampler):
-            sampler.lengths = sampler.lengths[:]  # a column gives each number as slowly as a row of the data set
-            if self.args.world_size > 1:
-                return SharedOrder(sampler, self.args.seed)
-        return sampler
 
     def create_optimizer(self, model=None):
         if self.optimizer is None:

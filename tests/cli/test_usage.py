@@ -133,6 +133,7 @@ def test_lists_have_a_line_each(kind, capsys):
 
 
 def test_lists_are_what_the_package_has(capsys):
+    from attnfaith.data.pairs.entries import PAIRS
     from attnfaith.data.registry import DATASETS
     from attnfaith.measurement import producers
     from attnfaith.models.encoders import ENCODERS
@@ -143,7 +144,7 @@ def test_lists_are_what_the_package_has(capsys):
 
     assert names("measures", "experiments") == set(producers())
     assert (names("encoders"), names("projections")) == (set(ENCODERS), set(PROJECTIONS))
-    assert names("datasets") == set(DATASETS)
+    assert names("datasets") == {*DATASETS, *PAIRS}
     assert "meister_2021/sst.yaml" in names("recipes") and "planted_evidence/encoders.yaml" in names("studies")
     assert not names("recipes") & names("studies")
 

@@ -11,6 +11,7 @@ import pytest
 
 from attnfaith.data.loading import load_splits
 from attnfaith.data.original_formats import read_babi
+from attnfaith.data.pairs.loading import load_pairs
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
@@ -244,3 +245,15 @@ def test_genuine_vectors_cover_the_vocabulary():
     assert matrix.shape == (13826, 25)
     assert not matrix[~found].any() and matrix[found].any(axis=1).all()
     assert found.mean() > 0.3
+
+
+@needs("alignment")
+def test_sentence_pairs():
+    """Sizes as published; every link is of a word that is there, and both kinds are among the gold ones."""
+    captions, speeches = (load_pairs(name) for name in ("multi30k_links", "rwth_de_en"))
+    assert sizes(captions) == {"train": 29000, "validation": 1014, "test": 1000}
+    assert sizes(speeches) == {"train": 29508, "validation": 1014, "test": 508}
+    gold = speeches.splits["test"]
+    strengths = [strength for links in gold["links"] for *_, strength in links]
+    assert (strengths.count(2), strengths.count(1)) == (9613, 921)
+    assert speeches.splits["train"]["source"][:-508] == [text.lower() for text in captions.splits["train"]["target"]]

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from attnfaith import cli, files, locate, recipes, record, runs
 from attnfaith.cli import common, train
 from attnfaith.data import own_data
-from attnfaith.data.registry import entry_of, read_entries
+from attnfaith.data.registry import read_entries
 from attnfaith.study import plan
 from tests.docs.documents import DOCUMENTS, ROOT, blocks, text_of
 from tests.records import draw
@@ -78,7 +78,7 @@ def recipe_of(script, arguments, monkeypatch):
         command(launched[0])
     (recipe,) = called
     runs.training_arguments(recipe)
-    recipes.model_config(recipe, entry_of(recipe.data).pair)
+    recipes.check_model(recipe)
 
 
 def model_measured(arguments, monkeypatch):

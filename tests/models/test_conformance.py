@@ -1,5 +1,5 @@
 """transformers' own common model and configuration tests, over every encoder, flat and hierarchical, over a pair model,
-over classifiers of transformers with sparse self-attention, and over classifiers of a selection.
+over classifiers of transformers with sparse self-attention, over classifiers of a selection, and over translators.
 
 They are not in its wheel: `python tests/models/fetch_conformance.py` fetches them into .conformance/, which is ignored.
 """
@@ -18,6 +18,8 @@ from attnfaith import (
     AttentionClassifierConfig,
     AttentionClassifierForSequenceClassification,
     AttentionClassifierModel,
+    AttentionSeq2SeqConfig,
+    AttentionSeq2SeqForConditionalGeneration,
     RationaleClassifierConfig,
     RationaleClassifierForSequenceClassification,
     SelfAttentionClassifierConfig,
@@ -252,3 +254,51 @@ class RationaleConformance(Conformance):
 for _sampler in ("bernoulli", "hardkuma", "budget"):
     _name = f"Test_rationale_{_sampler}"
     globals()[_name] = type(_name, (RationaleConformance, unittest.TestCase), {"sampler": _sampler, "__module__": __name__})
+
+
+class TinyTranslator(TinyModel):
+    """The same of a model from sequences to sequences."""
+
+    def __init__(self, recurrence):
+        self.recurrence = recurrence
+        self.encoder_seq_length = self.decoder_seq_length = self.seq_length
+        self.expected_num_hidden_layers = 2  # what enters, and the states
+
+    def get_config(self):
+        return AttentionSeq2SeqConfig(
+            vocab_size=self.vocab_size,
+            embedding_size=self.hidden_size,
+            hidden_size=self.hidden_size,
+            pad_token_id=self.pad_token_id,
+            recurrence=self.recurrence,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        input_ids, decoder_ids = (ids_tensor([self.batch_size, self.seq_length], self.vocab_size).clamp(min=1) for _ in "12")
+        attention_mask = torch.ones_like(input_ids)
+        attention_mask[:, -1] = 0
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "decoder_input_ids": decoder_ids}
+        return self.get_config(), given
+
+
+class TranslatorConformance(ModelTesterMixin):
+    all_model_classes = (AttentionSeq2SeqForConditionalGeneration,)
+    test_resize_embeddings = True
+    has_attentions = False  # of a token to those of its own text; cross-attention has tests of its own
+    recurrence = "bahdanau"
+
+    def setUp(self):
+        self.model_tester = TinyTranslator(self.recurrence)
+        self.config_tester = ConfigTester(self, config_class=AttentionSeq2SeqConfig, hidden_size=32)
+
+    def test_load_with_mismatched_shapes(self):
+        self.skipTest("it loads by AutoModel, and there is no such model without its head")
+
+    def test_config(self):
+        self.config_tester.run_common_tests()
+
+
+for _recurrence in ("bahdanau", "luong"):
+    _name = f"Test_translator_{_recurrence}"
+    _factors = {"recurrence": _recurrence, "__module__": __name__}
+    globals()[_name] = type(_name, (TranslatorConformance, unittest.TestCase), _factors)

@@ -20,6 +20,8 @@ from attnfaith import (
     AttentionClassifierConfig,
     AttentionClassifierForSequenceClassification,
     AttentionClassifierModel,
+    AttentionSeq2SeqConfig,
+    AttentionSeq2SeqForConditionalGeneration,
     RationaleClassifierConfig,
     RationaleClassifierForSequenceClassification,
     SelfAttentionClassifierConfig,
@@ -51,6 +53,15 @@ CODE_OF_RATIONALES = CODE | {
     "modeling_rationale_classifier.py",
     "rationale_samplers.py",
     "sequence_budget.py",
+}
+CODE_OF_SEQUENCES = {
+    "alignments.py",
+    "checks.py",
+    "configuration_attention_seq2seq.py",
+    "encoders.py",
+    "modeling_attention_seq2seq.py",
+    "projections.py",
+    "sequence_alignments.py",
 }
 AUTO_MAP = {
     "AutoConfig": "configuration_attention_classifier.AttentionClassifierConfig",
@@ -333,6 +344,37 @@ def test_remote_code_of_a_classifier_of_a_selection(fields, python, tmp_path):
     expected = model(IDS)
     assert 0 < int(expected.gates.sum())
     given = [expected.logits.tolist(), expected.selection.tolist(), expected.gates.tolist()]
+    assert python(script, tmp_path, ("attnfaith", "entmax")) == given
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recurrence", ["bahdanau", "luong"])
+def test_remote_code_of_a_translator(recurrence, python, tmp_path):
+    """The same for models from sequences to sequences, which generate; without entmax too."""
+    torch.manual_seed(0)
+    config = AttentionSeq2SeqConfig(vocab_size=12, embedding_size=8, hidden_size=8, recurrence=recurrence)
+    model = AttentionSeq2SeqForConditionalGeneration(config).eval()
+    model.save_pretrained(tmp_path / "checkpoint")
+    assert {path.name for path in (tmp_path / "checkpoint").glob("*.py")} == CODE_OF_SEQUENCES
+    script = f"""
+        import torch
+        from pathlib import Path
+        from transformers import AutoModelForSeq2SeqLM
+
+        ids = torch.tensor({IDS.tolist()})
+        for place in ("checkpoint", "again"):
+            model = AutoModelForSeq2SeqLM.from_pretrained(place, trust_remote_code=True)
+            assert type(model).__module__.startswith("transformers_modules."), type(model)
+            output = model(ids, labels=ids, output_attentions=True)
+            made = model.generate(ids, max_new_tokens=4, num_beams=2)
+            model.save_pretrained("again")
+        assert {{path.name for path in Path("again").glob("*.py")}} == {CODE_OF_SEQUENCES!r}
+        assert "attnfaith" not in sys.modules
+        print(json.dumps([output.logits.tolist(), output.cross_attentions[0].tolist(), made.tolist()]))
+    """
+    expected = model(IDS, labels=IDS, output_attentions=True)
+    made = model.generate(IDS, max_new_tokens=4, num_beams=2)
+    given = [expected.logits.tolist(), expected.cross_attentions[0].tolist(), made.tolist()]
     assert python(script, tmp_path, ("attnfaith", "entmax")) == given
 
 

@@ -11,6 +11,7 @@ METRIC = "src/attnfaith/metrics/attention_faithfulness"
 SUBJECTS = "src/attnfaith/subjects"
 EXPERIMENTS, IMPORTANCE, MODELS = "src/attnfaith/experiments", "src/attnfaith/importance", "src/attnfaith/models"
 OBJECTIVES = "src/attnfaith/objectives"
+SEQUENCES = "src/attnfaith/sequences"
 REPORTING, MEISTER = "src/attnfaith/reporting", "recipes/meister_2021/sparsity"
 
 
@@ -39,7 +40,11 @@ TESTS = {
     f"{METRIC}/erasure_curves.py": ("tests/metrics/test_erasure_curves.py",),
     f"{METRIC}/plausibility.py": ("tests/metrics/test_plausibility.py",),
     f"{METRIC}/support_agreement.py": ("tests/metrics/test_support_agreement.py",),
+    f"{METRIC}/alignment_error_rate.py": ("tests/metrics/test_alignment_error_rate.py",),
+    "src/attnfaith/metrics/extraction.py": ("tests/metrics/test_extraction.py",),
     "src/attnfaith/metrics/classification.py": ("tests/metrics/test_classification.py",),
+    f"{REPORTING}/readings.py": ("tests/reporting/test_report_alignment.py",),
+    f"{REPORTING}/sections/cross_interventions.py": ("tests/reporting/test_report_cross_interventions.py",),
     f"{EXPERIMENTS}/permutation.py": ("tests/experiments/test_permutation.py",),
     f"{EXPERIMENTS}/_erasing.py": ("tests/experiments/test_erasure.py", "tests/experiments/test_minimal_flip_set.py"),
     f"{EXPERIMENTS}/erasure.py": ("tests/experiments/test_erasure.py",),
@@ -84,6 +89,13 @@ TESTS = {
     f"{REPORTING}/sections/selection_budgets.py": ("tests/reporting/test_selection_sections.py",),
     f"{MODELS}/modeling_self_attention_classifier.py": ("tests/models/test_self_attention_classifier.py",),
     f"{MODELS}/alignments.py": ("tests/models/test_alignments.py", "tests/models/test_golden.py"),
+    f"{MODELS}/modeling_attention_seq2seq.py": ("tests/models/test_attention_seq2seq.py",),
+    "src/attnfaith/data/pairs/links.py": ("tests/data/test_pairs.py",),
+    "src/attnfaith/data/pairs/toy_language.py": ("tests/data/test_pairs.py",),
+    "src/attnfaith/data/pairs/tokenization.py": ("tests/data/test_pairs.py",),
+    "src/attnfaith/objectives/linked_mass.py": ("tests/test_translating.py",),
+    "src/attnfaith/translating.py": ("tests/test_translating.py",),
+    "recipes/pruthi_2020/sequences_analysis.py": ("tests/recipes/pruthi_2020/test_sequences.py",),
     f"{MODELS}/encoders.py": ("tests/models/test_encoders.py", "tests/models/test_modeling.py"),
     "src/attnfaith/data/own_cut.py": ("tests/data/test_own_data.py",),
     "src/attnfaith/data/own_files.py": ("tests/data/test_own_files.py",),
@@ -122,6 +134,39 @@ TESTS = {
     "src/attnfaith/data/subwords.py": ("tests/data/test_subwords.py",),
     "src/attnfaith/data/scripts.py": ("tests/data/test_scripts.py",),
     "recipes/planted_evidence/analysis.py": ("tests/recipes/planted_evidence",),
+    f"{SUBJECTS}/sentence_batch.py": (
+        "tests/subjects/test_cross_attention.py",
+        "tests/sequences/test_alignment_measures.py",
+    ),
+    f"{SUBJECTS}/sequences.py": ("tests/subjects/test_cross_attention.py",),
+    f"{SUBJECTS}/cross_attention.py": (
+        "tests/subjects/test_cross_attention.py",
+        "tests/sequences/test_alignment_measures.py",
+    ),
+    f"{SUBJECTS}/cross_checks.py": ("tests/subjects/test_cross_attention.py",),
+    f"{SUBJECTS}/cross_parts.py": ("tests/sequences/test_alignment_measures.py",),
+    f"{SUBJECTS}/recurrent_attention.py": (
+        "tests/subjects/test_cross_attention.py",
+        "tests/sequences/test_alignment_measures.py",
+    ),
+    **{
+        f"{SEQUENCES}/{name}.py": ("tests/sequences/test_alignment_measures.py",)
+        for name in (
+            "attention",
+            "norm",
+            "alti",
+            "value_zeroing",
+            "_gradients",
+            "gradient",
+            "integrated_gradients",
+            "occlusion",
+        )
+    },
+    **{
+        f"{SEQUENCES}/{name}.py": ("tests/sequences/test_cross_interventions.py",)
+        for name in ("_outcomes", "cross_permutation", "cross_uniform", "knock_out", "cross_identifiability")
+    },
+    "src/attnfaith/data/pairs/reading.py": ("tests/sequences/test_sequence_measurement.py",),
 }
 """The tests of each file that mutants change."""
 
@@ -326,6 +371,43 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "(widths * (heights[:, 1:] + heights[:, :-1])).sum(1) / 2",
             "(widths * heights[:, :-1]).sum(1)",
         ),
+    ),
+    f"{METRIC}/alignment_error_rate.py": (
+        ("possible links are not possible ones", "sum(kind > 0 for kind in met)", "sum(kind == POSSIBLE for kind in met)"),
+        ("possible links are expected", "sure = sum(kind == SURE for kind", "sure = sum(kind > 0 for kind"),
+        ("the error rate is its complement", "scores[..., 0] = 1 - scores[..., 0]", "pass"),
+        ("links from 1 are taken from 0", "int(parts[1]) - start, int(parts[3]) - start", "int(parts[1]), int(parts[3])"),
+        ("a link behind the end is let through", "row[:, side].max() < length", "row[:, side].max() <= length"),
+        ("a link given twice counts as its last mark", "max(kinds.get(pair, 0), SURE if", "max(0, SURE if"),
+        ("sentences are not drawn anew", "generator.integers(0, len(counts)", "generator.integers(0, 1"),
+    ),
+    "src/attnfaith/metrics/extraction.py": (
+        (
+            "both directions go along one axis",
+            "_heaviest(filled, -1) & known, _heaviest(filled, -2)",
+            "_heaviest(filled, -1) & known, _heaviest(filled, -1)",
+        ),
+        ("growing where one word has a link", "if other[0] != pair[0] and other[1] != pair[1]}", "if other != pair}"),
+        ("a share of the largest of all", "filled.max(axis=-1, keepdims=True", "filled.max(keepdims=True"),
+        ("a row without weight is linked", "(filled > 0) & (filled >=", "(filled >="),
+        (
+            "halves by the order in the file",
+            'order = np.argsort(np.asarray(names, dtype=object), kind="stable")',
+            "order = np.arange(len(names))",
+        ),
+    ),
+    f"{REPORTING}/readings.py": (
+        ("chosen where it is judged", "return self.scores(self.chooses)[:, 0]", "return self.scores(~self.chooses)[:, 0]"),
+        ("positions may be chosen", "else reading.place.measure != POSITIONS)", "else True)"),
+        (
+            "the size of a signed measure keeps its sign",
+            "return [np.abs(values) for values in",
+            "return [values for values in",
+        ),
+    ),
+    f"{REPORTING}/sections/cross_interventions.py": (
+        ("words that were not changed count", "np.where(np.isnan(changed), np.nan, row)", "np.where(False, np.nan, row)"),
+        ("gains count as falls", "_mean(b - a)", "_mean(np.abs(b - a))"),
     ),
     f"{METRIC}/plausibility.py": (
         ("rounded down", "max(1, int(np.ceil(share * len(values) - 1e-9)))", "max(1, int(share * len(values)))"),
@@ -557,7 +639,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("norms that do not centre", "return (vectors - vectors.mean(-1, keepdim=True))", "return (1 * vectors)"),
         ("a part that may lack", "off <= 1e-4 * least + ROUNDING", "off <= 1e6 * least + ROUNDING"),
         ("one head for all", "weights[head].unsqueeze(2) * values[head]", "weights[0].unsqueeze(2) * values[0]"),
-        ("no norm before attention is added", "vectors = self._inner(vectors, rows)", "pass"),
+        ("no norm before attention is added", "else self.inner(vectors, rows)", "else vectors"),
     ),
     f"{IMPORTANCE}/attention_norm.py": (("L1 norm", "vector_norm(vectors, dim=-1)", "vector_norm(vectors, ord=1, dim=-1)"),),
     f"{IMPORTANCE}/_explained.py": (
@@ -630,6 +712,68 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "keys = keys + self.query(query).unsqueeze(-2)",
             "keys = keys + 0 * self.query(query).unsqueeze(-2)",
         ),
+    ),
+    f"{MODELS}/modeling_attention_seq2seq.py": (
+        (
+            "the state after a step asks in Bahdanau's place",
+            "row = self.attend(keys, state, hidden, mask)",
+            "row = self.attend(keys, self.cell(torch.cat([word, hidden[:, 0]], -1), state), hidden, mask)",
+        ),
+        ("the context does not enter the output", "read + self.context(decoded.contexts)", "read + 0 * decoded.contexts"),
+        (
+            "beams keep the state of others",
+            "past_key_values.index_select(0, beam_idx)",
+            "past_key_values",
+        ),
+        (
+            "the decoder reads the word that it is to say",
+            "torch.nn.functional.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)",
+            "labels",
+        ),
+    ),
+    "src/attnfaith/data/pairs/links.py": (
+        ("what counts from 1 is read from 0", "(int(match[part]) - first for part", "(int(match[part]) for part"),
+        ("possible links are sure", 'SURE if match[2] == "-" else POSSIBLE', "SURE"),
+        ("gold is turned round", "gold[target, source] = strength", "gold[target % targets, -1 - source] = strength"),
+    ),
+    "src/attnfaith/data/pairs/toy_language.py": (
+        ("links of a reversed clause are in order", "said, translated = clause[place]", "said, translated = clause[-place]"),
+        (
+            "of two words one is linked",
+            "for i in range(len(said)) for j in range(len(translated))",
+            "for i in range(len(said)) for j in range(1)",
+        ),
+    ),
+    "src/attnfaith/data/pairs/tokenization.py": (
+        (
+            "the end is a word",
+            "numbers = [OUTSIDE if number is None else number",
+            "numbers = [0 if number is None else number",
+        ),
+    ),
+    "src/attnfaith/objectives/linked_mass.py": (
+        ("padding counts", "* counted).sum() / counted.sum()", ").sum() / counted.numel()"),
+        (
+            "the logarithm of what is hidden",
+            "return -(1 - mass).clamp(min=floor).log()",
+            "return -mass.clamp(min=floor).log()",
+        ),
+    ),
+    "src/attnfaith/translating.py": (
+        (
+            "padding is right",
+            "right = (outputs.logits.argmax(-1) == labels) & counted",
+            "right = outputs.logits.argmax(-1) >= 0",
+        ),
+        (
+            "ends are not counted",
+            "sum(len(target) + 1 for _, target in divided)",
+            "sum(len(target) for _, target in divided)",
+        ),
+    ),
+    "recipes/pruthi_2020/sequences_analysis.py": (
+        ("the row in which the word is the input", "rows[0, 0] * (links > 0)", "rows[0, 1] * (links > 0)"),
+        ("sure links only", "rows[0, 0] * (links > 0)", "rows[0, 0] * (links > 1)"),
     ),
     f"{MODELS}/encoders.py": (
         (
@@ -757,7 +901,11 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "steps = np.arange(len(order), 0, -1)",
             "steps = np.arange(len(p_values), len(p_values) - len(order), -1)",
         ),
-        ("90 % interval", "np.nanquantile(means, (0.025, 0.975), axis=0)", "np.nanquantile(means, (0.05, 0.95), axis=0)"),
+        (
+            "90 % interval",
+            "np.nanquantile(quotients[:, known], (0.025, 0.975), axis=0)",
+            "np.nanquantile(quotients[:, known], (0.05, 0.95), axis=0)",
+        ),
         (
             "texts pooled over seeds",
             "return ratio(np.where(known, by_seed, 0).sum(axis=1), known.sum(axis=1))",
@@ -992,6 +1140,88 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("one direction only", '"yes" if beyond and max(auc, 1 - auc) >= APART', '"yes" if beyond and auc >= APART'),
         ("a threshold moved", "APART = 0.75", "APART = 0.7"),
         ("the sign of most seeds", '"yes" if signs in ({1.0}, {-1.0})', '"yes" if signs'),
+    ),
+    f"{SUBJECTS}/sentence_batch.py": (
+        ("the row before", "pad(predicting[:, :-1], (1, 0))", "pad(predicting[:, 1:], (0, 1))"),
+        ("sums over target tokens", "predicting = owned / owned.sum(1, keepdim=True)", "predicting = owned"),
+        (
+            "all tokens are counted",
+            "torch.where(owned, log_probs.double().unsqueeze(1), 0.0)",
+            "log_probs.double().unsqueeze(1)",
+        ),
+    ),
+    f"{SUBJECTS}/sequences.py": (
+        ("what is gone stays", "== 1) & ~gone", "== 1)"),
+        ("probabilities of scores", "chosen - logits.logsumexp(2).double()", "chosen"),
+        ("edits of all copies", "self._read(copies, edit.take(some), None", "self._read(copies, edit, None"),
+    ),
+    f"{SUBJECTS}/cross_attention.py": (
+        ("values of all heads but in no layer", "values.masked_fill(self.gone[:, None, :, None], 0.0)", "values"),
+        (
+            "layers as they come",
+            "with Fed(self.model, self.sites.blocks, states) as fed:",
+            "with Fed(self.model, (), states) as fed:",
+        ),
+    ),
+    f"{SUBJECTS}/cross_checks.py": (
+        ("rows of any sum", "sound = least >= 0 and float((sums - 1).abs().max()) <= 1e-4", "sound = least >= 0"),
+        ("weights without use", "_check(not torch.equal(changed, logits), model", "_check(True, model"),
+        ("returned attention of any kind", "_check(same, subject.model", "_check(True, subject.model"),
+    ),
+    f"{SUBJECTS}/cross_parts.py": (
+        (
+            "no state before",
+            "self.layer.state[0, rows].unsqueeze(1)], 1)",
+            "0 * self.layer.state[0, rows].unsqueeze(1)], 1)",
+        ),
+        ("the norm behind is left out", "self.middle = Norm.of(norm)", "pass"),
+    ),
+    f"{SUBJECTS}/recurrent_attention.py": (
+        ("steps edited as the first", "slice(start, start + rows.shape[1])", "slice(0, rows.shape[1])"),
+        ("the context enters no step", 'if self.config.recurrence == "bahdanau":', 'if self.config.recurrence == "luong ":'),
+    ),
+    f"{SEQUENCES}/attention.py": (("words are markers", 'batch["source_words"] < 0', 'batch["source_words"] >= 0'),),
+    f"{SEQUENCES}/norm.py": (("L1 norm", "vector_norm(vectors, dim=2)", "vector_norm(vectors, ord=1, dim=2)"),),
+    f"{SEQUENCES}/alti.py": (
+        ("the source through no encoder", "entering = of_cross[:, :-1] @ source", "entering = of_cross[:, :-1]"),
+        ("the target so far is forgotten", "0 if total is None else", "0 if total is not None else 0 *"),
+        ("layers turned", "matrix if source is None else matrix @ source", "matrix if source is None else source @ matrix"),
+    ),
+    f"{SEQUENCES}/value_zeroing.py": (
+        ("all but the word", "gone = of_sources(pair, 0).T > 0", "gone = of_sources(pair, 0).T == 0"),
+    ),
+    f"{SEQUENCES}/_gradients.py": (
+        ("one word for all", "for words in sums.unbind(1)", "for words in [sums.sum(1)] * sums.shape[1]"),
+    ),
+    f"{SEQUENCES}/gradient.py": (("squares", ").sqrt().float()", ").float()"),),
+    f"{SEQUENCES}/integrated_gradients.py": (
+        ("markers change too", '(pair["source_words"] >= 0).unsqueeze(2)', '(pair["source_words"] >= -1).unsqueeze(2)'),
+        ("another word", "device=words.device), words]", "device=words.device), 0 * words]"),
+    ),
+    f"{SEQUENCES}/occlusion.py": (
+        ("the sign turned", "(own[: without.shape[1]] - without).T", "(without - own[: without.shape[1]]).T"),
+    ),
+    f"{SEQUENCES}/_outcomes.py": (("twice the distance", ".double() / 2", ".double()"),),
+    f"{SEQUENCES}/cross_permutation.py": (("layers are not asked", "if layer not in self.layers:", "if layer < 0:"),),
+    f"{SEQUENCES}/cross_uniform.py": (
+        ("a share of all positions", "self.inside.sum().clamp(min=1)", "len(self.inside)"),
+        ("every layer at once", "(self.layers < 0) | (self.layers == layer)", "self.layers < 9"),
+    ),
+    f"{SEQUENCES}/knock_out.py": (
+        ("the rest keeps its size", "left / left.sum(3, keepdim=True).clamp(min=1e-30)", "left"),
+        ("the worst word", "return predicting.argmax(1)", "return predicting.argmin(1)"),
+    ),
+    f"{SEQUENCES}/cross_identifiability.py": (
+        ("limits of the whole row", "(mass[row] * limit for limit", "(1 * limit for limit"),
+        (
+            "own weights for limits",
+            "least = np.array([polytope.minimise(word)[0] @ word for word in words.T])",
+            "least = own",
+        ),
+    ),
+    "src/attnfaith/data/pairs/reading.py": (
+        ("no end is put", "more = [[end] if one else [] for one in open_ones]", "more = [[] for one in open_ones]"),
+        ("words that are lost", "count = max(present, default=0) + 1 if was_cut else len(words)", "count = 0"),
     ),
 }
 

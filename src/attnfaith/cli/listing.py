@@ -18,11 +18,11 @@ EXAMPLES = (
 Lines = Iterator[tuple[str, str]]
 
 
-def _producers(kind: str) -> Lines:
+def _producers(kind: str | None, of: str = "texts") -> Lines:
     from attnfaith import catalogue
 
-    for one in catalogue.entries():
-        if one.kind == kind:
+    for one in catalogue.entries(of):
+        if kind in (one.kind, None):
             needs = f"; needs {', '.join(one.needs)}" if one.needs else ""
             yield one.name, f"{_sentence(one.what)} [{one.cost}{', signed' if one.signed else ''}{needs}]"
 
@@ -40,6 +40,7 @@ def _parts(module: str, registry: str) -> Lines:
 
 
 def _data_sets() -> Lines:
+    from attnfaith.data.pairs.entries import PAIRS
     from attnfaith.data.registry import DATASETS
 
     for name, entry in DATASETS.items():
@@ -47,6 +48,9 @@ def _data_sets() -> Lines:
         kind = "pairs" if entry.pair else "texts"
         place = "generated" if entry.built_in else entry.hub_id or "files of your own"
         yield name, " · ".join(filter(None, (kind, classes, place, entry.citation)))
+    for name, pairs in PAIRS.items():
+        place = "generated" if pairs.built_in else "files of your own"
+        yield name, " · ".join(("sentence pairs", f"links {pairs.gold.partition(':')[0]}", place, pairs.citation))
 
 
 def _files(*, studies: bool) -> Lines:
@@ -63,6 +67,7 @@ def _files(*, studies: bool) -> Lines:
 KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
     "measures": ("of importance, which attention is held against", lambda: _producers("measure")),
     "experiments": ("which change something and look what the model then says", lambda: _producers("experiment")),
+    "alignment": ("measures and experiments of models from sequences to sequences", lambda: _producers(None, "sequences")),
     "encoders": ("which make states of words: --encoder", lambda: _parts("encoders", "ENCODERS")),
     "alignments": ("which make scores of states: --alignment", lambda: _parts("alignments", "ALIGNMENTS")),
     "projections": ("which make attention of scores: --projection", lambda: _parts("projections", "PROJECTIONS")),

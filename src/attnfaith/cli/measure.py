@@ -13,6 +13,7 @@ EXAMPLES = (
     "measure runs/quickstart --add integrated_gradients lime",
     "measure OWNER/MODEL --data.path reviews.csv --data.text review --data.label stars --attention rollout",
     "measure OWNER/NAME --add occlusion --limit 100",
+    "measure OWNER/TRANSLATOR --data.path pairs.tsv --data.text de --data.text_pair en --links gold.align --links-from 1",
     "measure runs/quickstart --producers gradient --split validation --limit 500 --output part.parquet",
 )
 
@@ -39,6 +40,10 @@ def parser() -> Parser:
         help="of a model of many layers, the attention that is shown: last, all, rollout, flow, or {layers: 3, head: 5}",
     )
     made.add_argument(
+        "--links", metavar="FILE", help="of a model from sequences to sequences: gold links, a line such as '0-0 1-2' a pair"
+    )
+    made.add_argument("--links-from", type=int, default=0, help="the number of the first word in links, 0 or 1 (default 0)")
+    made.add_argument(
         "--output",
         type=Path,
         help="path of the record (default: the run's own, and its report is written anew); of a model on your texts, folder "
@@ -60,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
         return _measure_model(known, overrides)
     if known.attention is not None:
         raise AttnfaithError("--attention is for a model on texts of your own: give --data.path FILE too")
+    if known.links is not None:
+        raise AttnfaithError("--links is for a model on pairs of your own: give --data.path FILE too")
     of_hub = is_repository(known.run)
     if not of_hub and (Path(known.run) / "config.json").is_file() and not (Path(known.run) / common.RECIPE).is_file():
         raise AttnfaithError(
@@ -88,6 +95,7 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
     """Any model, on texts of one's own: a folder with the record and its report."""
     from attnfaith import catalogue, recipes
     from attnfaith.api.measuring import measure
+    from attnfaith.api.models import of_sequences
     from attnfaith.data.own_data import read_texts
     from attnfaith.files import folder_lock
 
@@ -108,7 +116,10 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
         raise AttnfaithError(f"{path} is there already: name another --output, or replace it with --overwrite")
     producers = [*section.producers] if "measure.producers" in dict(given) else None
     added = [one for word in known.add for one in word.split(",") if one]
-    chosen = catalogue.named([*dict.fromkeys([*(producers or []), *added])])
+    if known.links is not None and section.limit is not None:
+        raise AttnfaithError("--links are of all pairs of the file: leave out --limit, or cut both files")
+    of = "sequences" if of_sequences(known.run) else "texts"
+    chosen = catalogue.named([*dict.fromkeys([*(producers or []), *added])], of=of)
     kinds = {kind: [one.name for one in chosen if one.kind == kind] for kind in catalogue.KINDS}
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder, "a measurement"):
@@ -128,7 +139,9 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
             name=recipe.name,
             split=section.split if data.hub_id is not None or Path(data.path).is_dir() else "measured",
             output=path,
-            batch_tokens=section.batch_tokens,
+            batch_tokens=section.batch_tokens if "measure.batch_tokens" in dict(given) or of == "texts" else None,
+            links=known.links,
+            links_from=known.links_from,
         )
         page = made.report(folder / common.REPORT, title=recipe.report.title, examples=recipe.report.examples)
     print(f"{made}\nrecord: {path}\nreport: {page}")

@@ -1,4 +1,4 @@
-"""One text in the terminal: its tokens, and what every measure says of each."""
+"""One text, or pair of sentences, in the terminal: its tokens, and what every measure says of each."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,16 @@ EXAMPLES = (
 def parser() -> Parser:
     made = Parser(
         "show",
-        "Show a text with the scores of attention and of every measure side by side. Colours go away with NO_COLOR, in a "
-        "pipe and on a dumb terminal; FORCE_COLOR keeps them.",
+        "Show a text with the scores of attention and of every measure side by side; of a pair of sentences what each "
+        "target word reads of the source. Colours go away with NO_COLOR, in a pipe and on a dumb terminal; FORCE_COLOR "
+        "keeps them.",
         examples=EXAMPLES,
     )
     made.add_argument("run", metavar="RUN", help="run, record or Hub id")
-    made.add_argument("text", nargs="*", metavar="TEXT", help="numbers from 0, or instance ids (default: best and worst τ)")
-    made.add_argument("--measures", nargs="+", default=[], metavar="NAME", help="(default: all of inputs)")
+    made.add_argument("text", nargs="*", metavar="TEXT", help="numbers from 0, or instance ids (default: best and worst)")
+    made.add_argument(
+        "--measures", nargs="+", default=[], metavar="NAME", help="(default: all of inputs; of pairs the best reading)"
+    )
     return made
 
 
@@ -31,14 +34,22 @@ def main(arguments: Sequence[str] | None = None) -> str:
     from attnfaith.locate import locate
     from attnfaith.reporting.cells import one_cell
     from attnfaith.reporting.page.heatmap import choose
+    from attnfaith.reporting.pairs import choose_pairs
     from attnfaith.reporting.shown import row_of, show
+    from attnfaith.reporting.shown_pairs import readings_of, show_pair
 
     cell = one_cell(locate(known.run).load())
     rows = [row_of(cell, word) for word in known.text]
-    if not rows:
-        best, worst, _ = choose(cell, 1)
-        rows = [*best, *worst]
-    how = {"columns": terminal.columns(), "colour": terminal.coloured()}
-    shown = "\n".join(show(cell, row, known.measures, **how) for row in rows)
+    if cell.of_sequences:
+        ways = readings_of(cell, known.measures)
+        rows = rows or [row for _, group in choose_pairs(cell, 1) for row in group]
+        parts = [show_pair(cell, row, ways, columns=terminal.columns()) for row in rows]
+    else:
+        if not rows:
+            best, worst, _ = choose(cell, 1)
+            rows = [*best, *worst]
+        how = {"columns": terminal.columns(), "colour": terminal.coloured()}
+        parts = [show(cell, row, known.measures, **how) for row in rows]
+    shown = "\n".join(parts)
     print(shown, end="")
     return shown

@@ -106,6 +106,11 @@ def _destination(known: argparse.Namespace, recipe) -> tuple[str, str]:
     from attnfaith import hub, provenance
     from attnfaith.reporting.cards import checkpoint_name
 
+    if recipe.model.type is not None:
+        raise AttnfaithError(
+            f"--push_to_hub with model.type={recipe.model.type!r}: only classifiers of this package have a card; leave it "
+            "out, and push the model by its own push_to_hub"
+        )
     if recipe.model.pretrained is not None:
         raise AttnfaithError(
             "--push_to_hub: only classifiers of this package have a card and records; leave it out, and push the model "

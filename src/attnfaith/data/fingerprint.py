@@ -4,15 +4,16 @@ import hashlib
 import json
 
 
-CONTENT = ("text", "text_pair", "label", "candidates")
+CONTENT = ("text", "text_pair", "label", "candidates", "source", "target", "links")
 """Columns of a split that decide what a model reads and what is right."""
 
 
 def fingerprint(split) -> str:
-    """12 hexadecimal digits of a SHA-256 over the texts of a split, second texts, labels and possible answers, in order.
+    """12 hexadecimal digits of a SHA-256 over the texts of a split, second texts, labels and possible answers, in order;
+    of sentence pairs over both sentences and their links.
 
-    split: a `datasets.Dataset` with text, as `load_splits` gives it, before any tokenizer cuts it. Names of files, data sets
-    and rows are no part of it.
+    split: a `datasets.Dataset` as `load_splits` or `load_pairs` gives it, before any tokenizer cuts it. Names of files, data
+    sets and rows are no part of it.
     """
     digest = hashlib.sha256()
     names = [name for name in CONTENT if name in split.column_names]

@@ -23,6 +23,7 @@ from typing import ClassVar
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.errors import DatasetError
 
 
@@ -151,6 +152,8 @@ def get_entry(name: str) -> DatasetEntry:
     """The entry of a data set. DatasetError, with the known names and the nearest, for an unknown one."""
     if name in DATASETS:
         return DATASETS[name]
+    if name in PAIRS:
+        raise DatasetError(f"{name!r} is a set of sentence pairs, which has no classes: set model.type to gru or marian.")
     near = difflib.get_close_matches(str(name).lower(), DATASETS, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise DatasetError(f"Unknown data set {name!r}.{hint} Known: {', '.join(sorted(DATASETS))}.")

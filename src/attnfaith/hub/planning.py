@@ -157,6 +157,11 @@ def _read(folder: Path, owner: str, name: str | None, copies: Path, shard_bytes:
     paths = [own, *(path for path in sorted(folder.glob("*.parquet")) if path != own)]
     loaded = {path: records.load(path) for path in paths}
     for path, table in loaded.items():
+        if records.of_sequences(table):
+            raise HubError(
+                f"{folder} is a run of sentence pairs, and model cards are of classifiers: push its record alone, with "
+                f"attnfaith.load({str(folder)!r}).push_to_hub(…)"
+            )
         made = records.settings(table)
         if len(made) != 1 or not {"recipe", "model", "identity"} <= set(made[0]):
             raise HubError(f"{path} is not the record of one run: measure the run again, or move it away")

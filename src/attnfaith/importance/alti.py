@@ -37,12 +37,12 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
     """
 
     def mixing(text, layers):
-        return [shares(_nearness(subject.parts(one))) for one in layers]
+        return [shares(nearness(subject.parts(one))) for one in layers]
 
     return {"importance_alti": rolled_out(subject, batch, mixing)}
 
 
-def _nearness(layer) -> torch.Tensor:
+def nearness(layer) -> torch.Tensor:
     """(L,L) in float64: by how much each place's vector shortens the way to each state."""
     nearer = []
     for rows, parts in layer.all():

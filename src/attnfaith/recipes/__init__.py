@@ -26,6 +26,7 @@ from attnfaith.recipes.schema import (
     Training,
 )
 from attnfaith.recipes.sections import RecipeError, make_section, section, unknown
+from attnfaith.recipes.sequences import sequence_config
 from attnfaith.recipes.text import Dumper, read_text, read_value
 
 
@@ -56,6 +57,7 @@ __all__ = [
     "read_text",
     "read_value",
     "section",
+    "sequence_config",
     "unknown",
 ]
 

@@ -8,9 +8,11 @@ from attnfaith.data.registry import entry_of
 from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.recipes.schema import Model, Recipe
 from attnfaith.recipes.sections import RecipeError
+from attnfaith.recipes.sequences import sequence_config
 
 
-OF_PRETRAINED = ("pretrained", "revision", "separate_impermissible", "selector")
+OF_OTHERS = ("pretrained", "revision", "separate_impermissible", "selector", "type", "recurrence")
+"""The keys that are no fields of a classifier's configuration."""
 
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ def model_config(recipe: Recipe, pair: bool, **fields) -> "AttentionClassifierCo
     from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 
     section = recipe.model
-    fields = {**{name: value for name, value in dataclasses.asdict(section).items() if name not in OF_PRETRAINED}, **fields}
+    fields = {**{name: value for name, value in dataclasses.asdict(section).items() if name not in OF_OTHERS}, **fields}
     if section.selector is not None:
         if pair:
             raise RecipeError("model.selector with pairs of texts: a selection is of single texts; leave it out")
@@ -55,7 +57,9 @@ def check_model(recipe: Recipe) -> None:
     that are to be tied have two sizes. That of a file of vectors, of a pretrained model, or of a selector over one, is known
     when it is loaded.
     """
-    if recipe.model.pretrained is None:
+    if recipe.model.type is not None:
+        sequence_config(recipe, vocab_size=100)
+    elif recipe.model.pretrained is None:
         config = model_config(recipe, entry_of(recipe.data).pair)
         if recipe.penalties.word_tying and recipe.data.vectors is None:
             _check_tied(recipe.penalties.word_tying, config)

@@ -1,9 +1,10 @@
 """Rules of recipes that fine-tune a pretrained model, and the settings of a training where a recipe is silent."""
 
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields, replace
 
 from attnfaith.errors import excerpt
 from attnfaith.recipes.sections import RecipeError
+from attnfaith.recipes.sequences import OF_SEQUENCES
 
 
 OF_OURS = {
@@ -25,7 +26,9 @@ OF_PRETRAINED = {
 }
 """What is usual for fine-tuning (Devlin et al. 2019, appendix A.3), with AdamW."""
 SCHEDULE = {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
-"""How its learning rate changes: it rises over a tenth of the updates, and falls to 0 in a straight line."""
+"""How its learning rate changes, and that of a model of sentence pairs: it rises over a tenth of the updates, and falls to 0
+in a straight line.
+"""
 OWN_FIELDS = ("pretrained", "revision", "projection", "sparsegen_lambda", "entmax_alpha", "separate_impermissible")
 OWN_FIELDS += ("selector",)
 """The keys of the model section that say something of a pretrained model."""
@@ -38,11 +41,13 @@ ITS_OWN = {
 """Keys of the data section in whose place a pretrained model brings something."""
 
 
-def completed(training, pretrained: bool):
-    """The training section with what is usual for its kind of model where it says nothing, written out."""
-    defaults = OF_PRETRAINED if pretrained else OF_OURS
+def completed(training, pretrained: bool, pairs: bool = False):
+    """The training section with what is usual for its kind of model, or for sentence pairs, where it says nothing, written
+    out.
+    """
+    defaults = OF_SEQUENCES if pairs else OF_PRETRAINED if pretrained else OF_OURS
     made = {key: value for key, value in defaults.items() if getattr(training, key) is None}
-    if pretrained:
+    if pretrained or pairs:
         made["arguments"] = SCHEDULE | training.arguments
     return replace(training, **made)
 
@@ -62,11 +67,10 @@ def check_pretrained(recipe) -> None:
                 "is from no token to another; leave it out"
             )
         return
-    given = f"model.pretrained={excerpt(name)}"
+    given, usual = f"model.pretrained={excerpt(name)}", type(model)()
     for key in fields(model):
         value = getattr(model, key.name)
-        default = key.default if key.default is not MISSING else key.default_factory()
-        if key.name not in OWN_FIELDS and value != default:
+        if key.name not in OWN_FIELDS and value != getattr(usual, key.name):
             raise RecipeError(
                 f"model.{key.name}={excerpt(value)} with {given}, which is made as it was trained: leave it out; its "
                 "attention may have another model.projection"

@@ -16,6 +16,7 @@ from attnfaith.recipes.arguments import check_arguments
 from attnfaith.recipes.pretrained import check_pretrained, completed
 from attnfaith.recipes.sections import LARGEST, Count, NotNegative, Positive, RecipeError, Seed, Share, section
 from attnfaith.recipes.selector import Selection
+from attnfaith.recipes.sequences import check_sequences, completed_measure
 
 
 Part = Annotated[float, Field(gt=0, lt=1)]
@@ -91,6 +92,12 @@ class Data:
     """file of word vectors (text, .vec, .gz, parquet), here or under the data root; null: random ones"""
     missing_vectors: Literal["zero", "random"] = "zero"
     """vectors of words that the file lacks"""
+    vocabulary: Literal["words", "bpe"] | None = None
+    """of sentence pairs: words, or byte pairs within words, learned from the training pairs; null: words"""
+    vocabulary_size: Count | None = None
+    """of sentence pairs: most entries of that vocabulary; null: all words, or 8000 byte pairs"""
+    links_from: Annotated[int, Field(ge=0, le=1)] | None = None
+    """of sentence pairs of your own: whether their links count words from 0 or 1; null: 0"""
     seed: Seed = 0
     """of generated data and of limits"""
 
@@ -144,12 +151,16 @@ class Data:
 class Model:
     """The fields of AttentionClassifierConfig, which says what each may be; or a pretrained model, and its projection."""
 
-    encoder: str = "bilstm"
-    """bilstm, bigru, lstm, orthogonal_lstm, transformer, cnn, average or embedding"""
+    type: Literal["gru", "marian"] | None = None
+    """gru or marian: from sequences to sequences, trained on sentence pairs; null: a classifier of texts"""
+    encoder: str | None = None
+    """bilstm, bigru, lstm, orthogonal_lstm, transformer, cnn, average or embedding; null: bilstm, of type gru bigru"""
+    recurrence: Literal["bahdanau", "luong"] | None = None
+    """of type gru: whether the decoder attends before its step or after it; null: bahdanau"""
     alignment: str = "additive"
-    """additive or dot"""
+    """additive or dot; of type gru general too"""
     projection: str = "softmax"
-    """softmax, sparsemax, sparsegen, entmax15, entmax or uniform (of pretrained models not uniform)"""
+    """softmax, sparsemax, sparsegen, entmax15, entmax or uniform (of pretrained models not uniform); of type gru none too"""
     query: str | None = None
     """learned or text; null: text for pairs, else learned"""
     readout: str = "affine"
@@ -190,7 +201,12 @@ class Model:
     """selects the tokens that the classifier reads, by the keys listed below; null: it reads all and attends"""
 
     def __post_init__(self):
-        if self.selector is not None:  # written out, so that the recipe is complete
+        """Written out, so that the recipe is complete."""
+        if self.encoder is None:
+            object.__setattr__(self, "encoder", "bigru" if self.type == "gru" else "bilstm")
+        if self.type == "gru" and self.recurrence is None:
+            object.__setattr__(self, "recurrence", "bahdanau")
+        if self.selector is not None:
             object.__setattr__(self, "selector", selectors.checked(self.selector))
 
 
@@ -407,8 +423,12 @@ class Recipe:
     report: Report = field(default_factory=Report)
 
     def __post_init__(self):
-        pretrained = self.model.pretrained is not None
-        object.__setattr__(self, "training", completed(self.training, pretrained))  # so that the recipe is complete
+        pretrained, pairs = self.model.pretrained is not None, self.model.type is not None
+        object.__setattr__(self, "training", completed(self.training, pretrained, pairs))  # so that the recipe is complete
+        check_sequences(self)
+        if pairs:
+            object.__setattr__(self, "measure", completed_measure(self.measure))
+            return
         check_pretrained(self)
         object.__setattr__(self, "selection", selectors.completed_selection(self))
         flat, kind = self.model.hierarchy == "none", self.objective.kind

@@ -54,9 +54,8 @@ def number_with_interval(row: Mapping[str, object], name: str) -> str:
     """ "0.123 [0.100, 0.150]" of a row with ci_low and ci_high; "undefined" where the number is."""
     if np.isnan(row[name]):
         return "undefined"
-    if np.isnan(row["ci_low"]):
-        return f"{row[name]:.3f}"
-    return f"{row[name]:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
+    value, low, high = (f"{round(row[key], 3) + 0.0:.3f}" for key in (name, "ci_low", "ci_high"))  # never -0.000
+    return value if np.isnan(row["ci_low"]) else f"{value} [{low}, {high}]"
 
 
 @functools.cache

@@ -49,14 +49,19 @@ class Cell:
     def instance_ids(self) -> list[str]:
         return self.table.column("instance_id").to_pylist()
 
+    @property
+    def of_sequences(self) -> bool:
+        """Whether its rows are pairs of sentences, without classes, and not texts."""
+        return records.of_sequences(self.table)
+
     @cached_property
     def attention(self) -> list[np.ndarray]:
         return records.rows(self.table, "attention")
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """Attendable tokens per instance, [N]."""
-        return np.array([len(row) for row in self.attention], dtype=np.int64)
+        """Attendable tokens per instance, [N]; of a pair of sentences its source words."""
+        return records.list_lengths(self.table.column("tokens").combine_chunks()).astype(np.int64)
 
     @cached_property
     def probs(self) -> np.ndarray:
@@ -95,8 +100,10 @@ class Cell:
 
     @property
     def classes(self) -> list[tuple[str, np.ndarray]]:
-        """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..."""
+        """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..., where there are any."""
         everything = np.ones(len(self), dtype=bool)
+        if self.of_sequences:
+            return [("overall", everything)]
         return [("overall", everything), *((str(number), self.predicted == number) for number in np.unique(self.predicted))]
 
     @cached_property

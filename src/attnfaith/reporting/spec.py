@@ -168,9 +168,9 @@ class Count(Column):
         return "–" if np.isnan(row[self.name]) else f"{int(row[self.name]):,}"
 
 
-def counts(of: str) -> tuple[Count, Count]:
-    """The two columns that stand before the numbers of a table."""
-    return Count("n", "texts", of=of), Count("n_undefined", "undefined", of=of, undefined=True)
+def counts(of: str, what: str = "texts") -> tuple[Count, Count]:
+    """The two columns that stand before the numbers of a table; what: what is counted."""
+    return Count("n", what, of=of), Count("n_undefined", "undefined", of=of, undefined=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,8 @@ NUMBERS = "numbers"
 """The table of what cells are compared by: the mean over texts of each number that their sections give per text."""
 KINDS = tuple(name for name in CELL if name not in ("texts", "training_texts", "seed"))
 """What tells kinds of models and data apart, in the words of a heading."""
+ALIGNED = "alignment_by_measure.error_rate"
+"""The same of pairs of sentences with gold links, by measure."""
 TAU = "tau attention–"
 ABSENT, UNDEFINED = "–", "undefined"
 FORMATS = {"markdown": ".md", "latex": ".tex", "csv": ".csv", "text": ".txt"}
@@ -207,6 +209,8 @@ def wide_table(
 
     Raises ReportError for a name that is not there, and where a place of the table would hold two numbers.
     """
+    if value == NUMBERS and "measure" in (column, *rows) and all(cell.of_sequences for cell in cells):
+        value = ALIGNED
     table, statistic = _chosen(cells, value)
     if "pair" in table.columns and "measure" in {column, *rows, *(where or {})}:
         table = table[table["pair"].str.startswith("attention–")]
@@ -244,7 +248,9 @@ def wide_table(
     _check_one_number(long, rows, column, keys)
     said = ", ".join(f"{name} {given}" for name, given in (where or {}).items())
     plain = "Kendall's τ of attention" if "measure" in (column, *rows) else "Mean over texts"
-    title = (plain if value == NUMBERS else value.replace(".", ", ")) + (f" ({said})" if said else "")
+    title = {NUMBERS: plain, ALIGNED: "Alignment error rate"}.get(value, value.replace(".", ", ")) + (
+        f" ({said})" if said else ""
+    )
     return Wide("table", title, tuple(rows), column, long)
 
 
@@ -278,6 +284,9 @@ def _check_one_number(long: pd.DataFrame, rows: Sequence[str], column: str, keys
 def overview(cells: Sequence[Cell]) -> list[Wide]:
     """The tables of a study or of a few seeds, a row for each kind of model: agreement by measure, then others."""
     rows = [name for name in KINDS if len({str(cell.heading[name]) for cell in cells}) > 1] or ["dataset", "encoder"]
+    if cells and all(cell.of_sequences for cell in cells):
+        aligned = any(ALIGNED.partition(".")[0] in render.frames(section, cells) for section in sections.reported())
+        return [wide_table(cells, rows, column) for column in (*(["measure"] if aligned else []), "quantity")]
     table, made = numbers_table(cells), []
     varied = [name for name in ("texts", "training_texts") if len({cell.heading[name] for cell in cells}) > 1]
     for column, held in (("measure", table["measure"] != ""), ("quantity", table["measure"] == "")):

@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from attnfaith.errors import excerpt
 from attnfaith.locate import CHECKPOINT
@@ -12,15 +18,22 @@ from attnfaith.runs.folder import MODEL, RunError
 from attnfaith.subjects.self_attention import SelfAttention
 
 
+# "eager" attention is what a model was trained with, and is measured with
+HOW = {"attn_implementation": "eager", "use_safetensors": True, "trust_remote_code": False}
+
+
 def load_model(run: Path) -> PreTrainedModel:
     """The model of a run's folder. Raises RunError where its files are missing or broken."""
     return _load(run / MODEL, _classifier)
 
 
+def load_translator(run: Path) -> PreTrainedModel:
+    """The model of sentence pairs of a run's folder. Raises RunError where its files are missing or broken."""
+    return _load(run / MODEL, lambda folder: AutoModelForSeq2SeqLM.from_pretrained(folder, **HOW))
+
+
 def _classifier(folder: Path) -> PreTrainedModel:
-    # "eager" attention is what a model was trained with, and is measured with
-    how = {"attn_implementation": "eager", "use_safetensors": True, "trust_remote_code": False}
-    return AutoModelForSequenceClassification.from_pretrained(folder, **how)
+    return AutoModelForSequenceClassification.from_pretrained(folder, **HOW)
 
 
 def measurable(model, tokenizer):

@@ -4,15 +4,20 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
+from attnfaith import sequence_measurement
 from attnfaith.measurement import check_options, load_producers
+from attnfaith.producing import checked_options
 from attnfaith.recipes import Recipe, RecipeError, check_model
-from attnfaith.runs import train
+from attnfaith.reporting.page.pair_facts import in_words
+from attnfaith.runs import train, translation
 from attnfaith.runs.base import Base, check_base
 from attnfaith.runs.folder import (
     MODEL,
@@ -24,6 +29,7 @@ from attnfaith.runs.folder import (
     held,
     note,
     opened,
+    read_state,
     shards_of,
     write_recipe,
 )
@@ -45,6 +51,8 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept, nor any
     checkpoint.
     """
+    if recipe.model.type is not None:
+        return _run_pairs(recipe, overwrite=overwrite, resume=resume, remeasure=remeasure)
     started = time.perf_counter()
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
@@ -55,26 +63,67 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, remeas
     check_processes(arguments)
     check_model(recipe)
     check_base(recipe)
-    with opened(folder, recipe, state, overwrite=overwrite, resume=resume):
-        try:
-            texts, base = Texts(recipe, folder, state), Base.of(recipe)
-            if not (folder / MODEL).is_dir():
-                train.train(recipe, arguments, folder, texts, base, state)
-            measurement = Measurement(recipe, folder, texts, base, state)
-            measurement.outputs()
-            path = folder / RECORD
-            if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
-                if state.is_main_process and path.is_file():
-                    print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by other code'}")
-                path = measurement.record()
-            elif state.is_main_process:  # of another measurement that was killed
-                shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
-            _finish(recipe, folder, state, started)
-        except KeyboardInterrupt:
-            if state.is_main_process:
-                print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
-            raise
+    with opened(folder, recipe, state, overwrite=overwrite, resume=resume), _stoppable(folder, state):
+        texts, base = Texts(recipe, folder, state), Base.of(recipe)
+        if not (folder / MODEL).is_dir():
+            train.train(recipe, arguments, folder, texts, base, state)
+        measurement = Measurement(recipe, folder, texts, base, state)
+        measurement.outputs()
+        path = folder / RECORD
+        if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
+            if state.is_main_process and path.is_file():
+                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by other code'}")
+            path = measurement.record()
+        elif state.is_main_process:  # of another measurement that was killed
+            shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
+        _finish(recipe, folder, state, started)
     return folder.resolve() / REPORT / "index.html"
+
+
+@contextmanager
+def _stoppable(folder: Path, state: PartialState) -> Iterator[None]:
+    """Within, a user who stops the work is told how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if state.is_main_process:
+            print(f"\nstopped; go on with --resume_from_checkpoint: what {folder} holds is whole", file=sys.stderr)
+        raise
+
+
+def _run_pairs(recipe: Recipe, *, overwrite: bool, resume: bool, remeasure: bool) -> Path:
+    """`run` of a recipe of sentence pairs."""
+    started = time.perf_counter()
+    disable_progress_bar()
+    state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
+    checked_options(sequence_measurement.load_producers(recipe.measure.producers), recipe.measure.options)
+    check_splits(recipe)
+    folder = Path(recipe.output_dir)
+    arguments = training_arguments(recipe)
+    check_processes(arguments)
+    check_model(recipe)
+    with opened(folder, recipe, state, overwrite=overwrite, resume=resume), _stoppable(folder, state):
+        texts, path = translation.PairTexts(recipe, folder, state), folder / RECORD
+        if not (folder / MODEL).is_dir():
+            translation.train(recipe, arguments, folder, texts, state)
+        if not is_measured(path, recipe) or (remeasure and not is_measured_by_this_code(path)):
+            if state.is_main_process and path.is_file():
+                print(f"{path} is measured anew: {other_measurement(path, recipe) or 'by other code'}")
+            translation.translate(recipe, folder, texts, state)  # first: the record says how well the model translates
+            path = translation.measure(recipe, folder, texts, state)
+        elif state.is_main_process:  # of another measurement that was killed
+            shutil.rmtree(folder / shards_of(RECORD), ignore_errors=True)
+        _finish_pairs(recipe, folder, state, started)
+    return folder.resolve() / REPORT / "index.html"
+
+
+def _finish_pairs(recipe: Recipe, folder: Path, state: PartialState, started: float) -> None:
+    """`_finish` of a recipe of sentence pairs."""
+    if state.is_main_process:
+        report(folder / RECORD, folder / REPORT, recipe)
+        note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
+        print(f"translates: {in_words(read_state(folder)['translation'])}")
+    state.wait_for_everyone()
 
 
 def measure_run(
@@ -90,12 +139,15 @@ def measure_run(
     the recipe differs from the run's in more than `measure`, FileError where another process works in the folder.
     """
     started = time.perf_counter()
-    folder = Path(folder)
+    folder, pairs = Path(folder), recipe.model.type is not None
     if output is not None and Path(output).resolve() == (folder / RECORD).resolve():
         output = None
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
-    check_options(load_producers(recipe.measure.producers), recipe.measure.options)
+    if pairs:
+        checked_options(sequence_measurement.load_producers(recipe.measure.producers), recipe.measure.options)
+    else:
+        check_options(load_producers(recipe.measure.producers), recipe.measure.options)
     check_splits(recipe)
     changed = changed_keys(recipe, folder / RECIPE)
     if others := [key for key in changed if not key.startswith("measure.")]:
@@ -109,11 +161,17 @@ def measure_run(
         if output is None and state.is_main_process:  # what lies there is not of this measurement until all of it is made
             note(folder, status="trained")
             write_recipe(folder, recipe)
-        measurement = Measurement(recipe, folder, Texts(recipe, folder, state), Base.of(recipe), state)
-        measurement.outputs()
-        path = measurement.record(output)
+        if pairs:
+            texts = translation.PairTexts(recipe, folder, state)
+            if output is None:
+                translation.translate(recipe, folder, texts, state)
+            path = translation.measure(recipe, folder, texts, state, output)
+        else:
+            measurement = Measurement(recipe, folder, Texts(recipe, folder, state), Base.of(recipe), state)
+            measurement.outputs()
+            path = measurement.record(output)
         if output is None and (folder / REPORT).is_dir():
-            _finish(recipe, folder, state, started)
+            (_finish_pairs if pairs else _finish)(recipe, folder, state, started)
         state.wait_for_everyone()
     return path
 

@@ -40,9 +40,10 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
     """transformers' TrainingArguments of a recipe. Raises RecipeError for values that they refuse."""
     section = recipe.training
     ours = {f.name: getattr(section, f.name) for f in dataclasses.fields(section) if f.name in TAKEN}
-    adversarial = recipe.objective.kind == "adversarial"
-    metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "accuracy")
-    check_selection(metric, adversarial=adversarial)
+    adversarial, pairs = recipe.objective.kind == "adversarial", recipe.model.type is not None
+    metric = ours.pop("metric_for_best_model") or ("objective" if adversarial else "loss" if pairs else "accuracy")
+    if not pairs:
+        check_selection(metric, adversarial=adversarial)
     # Without a GPU this is what makes two launched processes one training instead of two that write one folder.
     ours["use_cpu"] = section.use_cpu or not torch.cuda.is_available()
     fixed = {

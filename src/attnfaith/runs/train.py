@@ -27,7 +27,8 @@ from attnfaith.runs.folder import MODEL, RunError, note, origin, read_state
 from attnfaith.runs.prepare import Texts, make_model, remarks
 from attnfaith.runs.pretrained import facts_of
 from attnfaith.selecting import SelectionLoss
-from attnfaith.training import DivergedError, make_trainer
+from attnfaith.training import make_trainer
+from attnfaith.watched import DivergedError
 
 
 TRAINING_CODE = record.code_digest("training")  # of the modules as they are loaded
@@ -54,20 +55,31 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
     check_budget(recipe, rows)
     facts = _facts(recipe, texts, rows, state)
     if state.is_main_process:
-        _note_provenance(recipe, folder, texts, rows, state)
+        note_provenance(recipe, folder, texts, rows, state)
     if recipe.objective.kind == "untrained":
         if state.is_main_process:
             _keep(folder, model, texts.tokenizer, **facts, epochs=0.0)
         state.wait_for_everyone()
         return
     trainer = _trainer(recipe, arguments, model, texts.tokenizer, rows, base)
-    last = _last_checkpoint(Path(arguments.output_dir), state)
-    _stop_where_it_stopped(recipe, arguments, last)
+    last = last_checkpoint(recipe, arguments, state)
     if base and last:
         base.check_unchanged(folder)
     elif base and state.is_main_process:
         base.note(folder)
-    started = time.perf_counter()
+    fit(trainer, last, folder, texts.tokenizer, facts, state)
+
+
+def last_checkpoint(recipe: Recipe, arguments: TrainingArguments, state: PartialState) -> str | None:
+    """The checkpoint that a training goes on from, None where it begins; one that had stopped early stays stopped."""
+    last = _last_checkpoint(Path(arguments.output_dir), state)
+    _stop_where_it_stopped(recipe, arguments, last)
+    return last
+
+
+def fit(trainer: Trainer, last: str | None, folder: Path, tokenizer, facts: dict, state: PartialState) -> None:
+    """Train to the end and keep the model in the folder, with the facts. Raises DivergedError; then nothing is kept."""
+    arguments, started = trainer.args, time.perf_counter()
     try:
         trainer.train(resume_from_checkpoint=last)
     except DivergedError:
@@ -78,7 +90,7 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
         _keep(
             folder,
             trainer.trained_model(),
-            texts.tokenizer,
+            tokenizer,
             **facts,
             epochs=trainer.state.epoch,
             best={"metric": arguments.metric_for_best_model, "value": trainer.state.best_metric},
@@ -135,7 +147,7 @@ def _tokenizer(recipe: Recipe, texts: Texts) -> dict[str, dict]:
     return {"tokenizer": tokenizer_facts(texts.tokenizer, data.tokenizer, data.tokenizer_revision)}
 
 
-def _note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> None:
+def note_provenance(recipe: Recipe, folder: Path, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> None:
     data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
     made = {**origin(recipe.seed, TRAINING_CODE, state, data), "of": "training"}
     if earlier := read_state(folder).get("provenance"):  # the part that an interrupted process trained

@@ -4,6 +4,15 @@ import datasets
 import evaluate
 import numpy as np
 
+from .alignment_error_rate import NAMES as ALIGNMENT_NAMES
+from .alignment_error_rate import (
+    alignment_results,
+    alignment_scores,
+    link_counts,
+    parsed_links,
+    read_links,
+    written_links,
+)
 from .columns import SHOWN, InputError, check_padding, check_share, masked, number_rows, numbers, short
 from .dispersion import normalised_entropy, share_of_zeros, support_size
 from .divergences import (
@@ -117,6 +126,13 @@ n and, for each name, its mean and <name>_undefined, with per_text=True also its
     "plausibility": scores, T numbers; rationale, 1 on the tokens that people marked and 0 elsewhere. Names:
         average_precision, trapezoid_auprc, and of the share of tokens with the largest scores token_f1, span_iou_f1.
         Argument share: in 0..1, by default the mean share of tokens that are marked.
+    "alignment": links and gold_links, the links between the words of two sentences as text, "0-0 1-2 2p2" (source-target;
+        - sure, p possible). Arguments links_from and gold_from, both needed: 0 or 1, the number of a first word.
+        links_reversed: True where links name target-source. Columns source_length, target_length, words of the sentences,
+        optional: then links beyond them are refused, and links that count from another number. Names, of sums over all
+        sentences: alignment_error_rate, precision, recall, each with _ci_low and _ci_high (95 % bootstrap interval over
+        sentences); and counts: links, links_sure, links_possible, gold_sure, undefined (sentences in no sum). per_text has
+        the names for each sentence, whose mean is not the result.
 Raises ValueError (InputError), naming the column and the row, for what is no column of numbers, for rows of a pair that
 differ in length, for a distribution that is none, and for rows that look padded.
 Examples:
@@ -145,10 +161,16 @@ Examples:
     >>> plausibility = evaluate.load("attention_faithfulness", "plausibility")
     >>> plausibility.compute(scores=[[0.1, 0.7, 0.2]], rationale=[[1, 1, 0]])["token_f1"]
     0.5
+    >>> alignment = evaluate.load("attention_faithfulness", "alignment")
+    >>> results = alignment.compute(links=["0-0 1-1 2-2"], gold_links=["1-1 2p2 2-3"], links_from=0, gold_from=1)
+    >>> {name: round(results[name], 3) for name in ("alignment_error_rate", "precision", "recall")}
+    {'alignment_error_rate': 0.4, 'precision': 0.667, 'recall': 0.5}
 """
 
 _ROW = datasets.Sequence(datasets.Value("float64"))
 _NUMBER = datasets.Value("float64")
+_TEXT = datasets.Value("string")
+_UNKNOWN = "?"  # how a row of links that is None is kept: a text may not be None
 _COLUMNS = {
     "default": {
         "attention": _ROW,
@@ -159,6 +181,7 @@ _COLUMNS = {
     },
     "erasure": {"whole_prob": _NUMBER, "kept_probs": _ROW, "removed_probs": _ROW, "empty_prob": _NUMBER},
     "plausibility": {"scores": _ROW, "rationale": _ROW},
+    "alignment": {"links": _TEXT, "gold_links": _TEXT, "source_length": _NUMBER, "target_length": _NUMBER},
 }
 _DISTRIBUTIONS = ("attention", "probs", "counterfactual_attention", "counterfactual_probs")
 _PAIRS = (
@@ -200,7 +223,20 @@ class AttentionFaithfulness(evaluate.Metric):
             ],
         )
 
-    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, mask=None, per_text=False, **columns):
+    def compute(
+        self,
+        *,
+        alpha=0.05,
+        n_bootstrap=1000,
+        seed=0,
+        share=None,
+        mask=None,
+        per_text=False,
+        links_from=None,
+        gold_from=None,
+        links_reversed=False,
+        **columns,
+    ):
         """Results over the columns given here, or over all that were added before. Absent columns stay out."""
         check_settings(alpha, n_bootstrap, seed)
         if not isinstance(per_text, bool):
@@ -211,21 +247,22 @@ class AttentionFaithfulness(evaluate.Metric):
             check_share(share, "the share of tokens of a rationale")
         columns = self._known(columns)
         if columns or mask is not None:
-            self.add_batch(mask=mask, **columns)
+            counting = {"links_from": links_from, "gold_from": gold_from, "links_reversed": links_reversed}
+            self.add_batch(mask=mask, **counting, **columns)
         elif self.writer is None:
             raise InputError(f"nothing to compute from: no column was given or added. {self._what_to_give()}")
         return super().compute(alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share, per_text=per_text)
 
-    def add_batch(self, *, mask=None, **columns):
+    def add_batch(self, *, mask=None, links_from=None, gold_from=None, links_reversed=False, **columns):
         """Add instances: each column a sequence with one row per instance; the same columns in every call."""
-        columns = self._checked(columns, mask)
+        columns = self._checked(columns, mask, links_from, gold_from, links_reversed)
         n = len(next(iter(columns.values())))
         super().add_batch(**{name: columns.get(name, [None] * n) for name in self._feature_names()})
 
-    def add(self, *, mask=None, **columns):
+    def add(self, *, mask=None, links_from=None, gold_from=None, links_reversed=False, **columns):
         """Add one instance: each column one row."""
         columns = {name: [row] for name, row in self._known(columns).items()}
-        columns = self._checked(columns, None if mask is None else [mask])
+        columns = self._checked(columns, None if mask is None else [mask], links_from, gold_from, links_reversed)
         super().add(**{name: columns.get(name, [None])[0] for name in self._feature_names()})
 
     def _known(self, columns):
@@ -235,11 +272,18 @@ class AttentionFaithfulness(evaluate.Metric):
             raise InputError(f"unknown columns {unknown[:8]}; the columns are {self._feature_names()}")
         return columns
 
-    def _checked(self, columns, mask):
+    def _checked(self, columns, mask, links_from, gold_from, links_reversed):
         """The columns that were given as numbers, or InputError: checked first, so that nothing of a bad batch is stored."""
         columns = self._known(columns)
         if not any(set(needed) <= set(columns) for needed in self._sufficient()):
             raise InputError(f"nothing can be computed from the columns {sorted(columns)}. {self._what_to_give()}")
+        counting = (links_from, gold_from, links_reversed)
+        if self.config_name == "alignment":
+            if mask is not None:
+                raise InputError("mask is of tokens, and links are between words: leave it out")
+            return _read_links(*counting, **columns)
+        if counting != (None, None, False):
+            raise InputError('links_from, gold_from and links_reversed are of links; give them to "alignment" alone')
         read = {name: number_rows if self.features[name] == _ROW else numbers for name in columns}
         columns = {name: read[name](rows, name) for name, rows in columns.items()}
         counts = {name: len(rows) for name, rows in columns.items()}
@@ -266,7 +310,9 @@ class AttentionFaithfulness(evaluate.Metric):
 
     def _sufficient(self):
         """Which columns are enough to compute something from."""
-        return _SUFFICIENT if self.config_name == "default" else (tuple(self._feature_names()),)
+        if self.config_name == "default":
+            return _SUFFICIENT
+        return (("links", "gold_links"),) if self.config_name == "alignment" else (tuple(self._feature_names()),)
 
     def _what_to_give(self):
         return "Give " + ", or ".join(" and ".join(needed) for needed in self._sufficient())
@@ -274,6 +320,8 @@ class AttentionFaithfulness(evaluate.Metric):
     def _compute(self, share, per_text, **arguments):
         if self.config_name == "default":
             results, of_texts = self._faithfulness(**arguments)
+        elif self.config_name == "alignment":
+            results, of_texts = _alignment(**arguments)
         else:
             columns = {name: arguments[name] for name in self._feature_names()}
             of_texts = _RESULTS[self.config_name](**columns, **({} if share is None else {"share": share}))
@@ -335,6 +383,30 @@ def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):
             raise InputError(f"row {place}: {name} has {len(column[place])} values and others {size}; give one per share")
     whole, empty = (np.asarray(column, np.float64) for column in (whole_prob, empty_prob))
     return erasure_results(whole, np.reshape(kept, (-1, size)), np.reshape(removed, (-1, size)), empty)
+
+
+def _read_links(links_from, gold_from, links_reversed, links, gold_links, source_length=None, target_length=None):
+    """The columns of "alignment", their links as text from 0, source first: as they are kept until they are counted."""
+    if not isinstance(links_reversed, bool):
+        raise InputError(f"links_reversed is {short(links_reversed)}; give True where links name the target word first")
+    lengths = {"source": source_length, "target": target_length}
+    lengths = {side: numbers(column, f"{side}_length") for side, column in lengths.items() if column is not None}
+    given = read_links(links, "links", start=links_from, reverse=links_reversed, lengths=lengths)
+    gold = read_links(gold_links, "gold_links", start=gold_from, lengths=lengths)
+    if len(given) != len(gold):
+        raise InputError(f"there are {len(given)} rows of links and {len(gold)} of gold_links; give one per sentence")
+    columns = {"links": given, "gold_links": gold}
+    texts = {name: [_UNKNOWN if row is None else written_links(row) for row in rows] for name, rows in columns.items()}
+    return texts | {f"{side}_length": column for side, column in lengths.items()}
+
+
+def _alignment(links, gold_links, n_bootstrap, seed, **_):
+    """The results, and NAMES of each sentence, [N] each."""
+    links, gold = (parsed_links([None if row == _UNKNOWN else row for row in rows]) for rows in (links, gold_links))
+    scores = alignment_scores(link_counts(links, gold)).T
+    return {"n": len(gold)} | alignment_results(links, gold, n_bootstrap, seed), dict(
+        zip(ALIGNMENT_NAMES, scores, strict=True)
+    )
 
 
 _RESULTS = {"erasure": _erasure, "plausibility": plausibility_results}

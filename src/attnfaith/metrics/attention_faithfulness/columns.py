@@ -40,14 +40,14 @@ def number_rows(column: object, name: str) -> list[np.ndarray | None]:
     Raises InputError naming the column, and the row, that is none.
     """
     return [
-        None if row is None else _row(row, name, place) for place, row in enumerate(_items(column, name, "row of numbers"))
+        None if row is None else _row(row, name, place) for place, row in enumerate(items(column, name, "row of numbers"))
     ]
 
 
 def numbers(column: object, name: str) -> np.ndarray:
     """One number per instance, [N] in float64, NaN where it is None. Raises InputError as `number_rows`."""
-    items = _items(column, name, "number")
-    return np.array([_number(item, name, f"row {place}") for place, item in enumerate(items)], np.float64)
+    values = items(column, name, "number")
+    return np.array([_number(item, name, f"row {place}") for place, item in enumerate(values)], np.float64)
 
 
 def masked(columns: Mapping[str, list], mask: object) -> dict[str, list]:
@@ -89,7 +89,7 @@ def check_padding(columns: Mapping[str, list], first: str, second: str) -> None:
         )
 
 
-def _items(column: object, name: str, what: str) -> list:
+def items(column: object, name: str, what: str) -> list:
     """What a column holds, one item per instance."""
     if isinstance(column, Iterator):
         raise InputError(f"{name} is {_kind(column)}, which can be read only once: give list({name})")

@@ -159,7 +159,7 @@ def query_of(cell: Cell, row: int) -> tuple[str, ...] | None:
 def example(cell: Cell, row: int, measures: Sequence[str] | None = None) -> Example:
     """What the page shows of one instance. measures: those to show; None is `shown_measures`."""
     measures = shown_measures(cell) if measures is None else measures
-    scored = [_scores(cell.scores(name)[row], measure_label(name)) for name in measures]
+    scored = [scores_of(cell.scores(name)[row], measure_label(name)) for name in measures]
     gold = np.zeros(cell.lengths[row])
     if "rationale" in cell.table.column_names:
         gold = records.rows(cell.table.slice(row, 1), "rationale")[0]
@@ -196,7 +196,7 @@ def _words(cell: Cell, row: int) -> list[tuple[tuple[str, Score], ...]]:
     """The words of each sentence with their attention, in percent of the sentence's largest."""
     weights = records.rows(cell.table.slice(row, 1), "word_attention")[0]
     return [
-        tuple(zip(map(visible, words), _scores(values, "attention within the sentence"), strict=True))
+        tuple(zip(map(visible, words), scores_of(values, "attention within the sentence"), strict=True))
         for words, values in zip(cell.words[row], weights, strict=True)
     ]
 
@@ -211,7 +211,7 @@ def _tau(value: float) -> str:
     return "undefined" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
 
 
-def _scores(values: np.ndarray, name: str) -> list[Score]:
+def scores_of(values: np.ndarray, name: str) -> list[Score]:
     """Each value against the largest absolute value of its row; all at 0 % where the row is zero."""
     largest = np.nanmax(np.abs(values), initial=0.0)
     scores = []

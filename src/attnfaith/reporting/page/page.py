@@ -31,12 +31,14 @@ from attnfaith.reporting.page.heatmap import (
     shades,
     shown_measures,
 )
+from attnfaith.reporting.pairs import Pair, choose_pairs, pair, reading_label, shown_reading
+from attnfaith.reporting.readings import has_gold
 from attnfaith.reporting.sections.agreement import main_measures
 
 
 @dataclasses.dataclass(frozen=True)
 class CellPart:
-    """Figures and texts of one cell."""
+    """Figures and texts of one cell. pairs: of a cell of sentence pairs these, by heading, and no texts."""
 
     title: str
     summary: tuple[str, ...]
@@ -49,6 +51,8 @@ class CellPart:
     has_rationale: bool
     of_sentences: bool
     note: str
+    pairs: tuple[tuple[str, tuple[Pair, ...]], ...] | None = None
+    has_gold: bool = False
 
 
 FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerprint of the training texts"}
@@ -80,7 +84,7 @@ def render_page(
         grids=[_with_class_names(_of_classes(grid, cells), names) for grid in grids if grid.rows],
         conventions=_conventions(tables),
         lead=parts[0].summary if len(cells) == 1 else _across(tables, len(cells)),
-        verdicts=verdicts(cells),
+        verdicts=[] if cells[0].of_sequences else verdicts(cells),
         sections=parts,
         themes={theme: [(place, shades(hue, theme)) for place, hue in hues] for theme in PAPER},
         paper=PAPER,
@@ -145,6 +149,34 @@ def _with_class_names(grid: Grid, names: tuple[str, ...]) -> Grid:
 
 
 def _cell_part(cell: Cell, pictures: Sequence[Picture], n_examples: int) -> CellPart:
+    own = sections.of_cell(cell)
+    shared = {
+        "title": describe(cell.heading),
+        "summary": tuple(sentence for section in own for sentence in render.sentences(section, cell)),
+        "pictures": tuple(pictures),
+        "parts": tuple(Markup(section.part(cell, n_examples)) for section in own if section.part),
+    }
+    return CellPart(**shared, **(_pairs_of if cell.of_sequences else _texts_of)(cell, n_examples))
+
+
+def _pairs_of(cell: Cell, n_examples: int) -> dict[str, object]:
+    """Of a part those fields that say which pairs of sentences are shown, and how."""
+    reading = shown_reading(cell)
+    groups = [] if reading is None else choose_pairs(cell, n_examples)
+    note = "Nothing was measured that could be shown." if reading is None else f"Shown is {reading_label(reading)}."
+    if len(groups) > 1:
+        note += " The extremes, not a sample: pairs of lowest and of highest alignment error rate among those that this "
+        note += "reading was not chosen on."
+    shown = [(head, tuple(pair(cell, row, reading) for row in rows)) for head, rows in groups]
+    return {
+        **dict.fromkeys(("groups", "measures", "legend", "class_names"), ()),
+        **{"has_rationale": False, "of_sentences": False},
+        **{"note": note, "pairs": tuple(shown), "has_gold": has_gold(cell)},
+    }
+
+
+def _texts_of(cell: Cell, n_examples: int) -> dict[str, object]:
+    """Of a part those fields that say which texts are shown, and how."""
     best, worst, shortest = choose(cell, n_examples)
     measures = shown_measures(cell)
     if len(measures) == 1:
@@ -160,20 +192,16 @@ def _cell_part(cell: Cell, pictures: Sequence[Picture], n_examples: int) -> Cell
         note += f" Of long texts the first sentences are shown, up to {MOST_TOKENS} words."
     elif (cell.lengths > MOST_TOKENS).any():
         note += f" Of longer texts the first {MOST_TOKENS} tokens are shown."
-    hues, own = [*HUES], sections.of_cell(cell)
-    return CellPart(
-        title=describe(cell.heading),
-        summary=tuple(sentence for section in own for sentence in render.sentences(section, cell)),
-        pictures=tuple(pictures),
-        parts=tuple(Markup(section.part(cell, n_examples)) for section in own if section.part),
-        groups=tuple((head, tuple(example(cell, row) for row in rows)) for head, rows in groups if rows),
-        measures=tuple((hues.index(name) if name in hues else len(hues), measure_label(name)) for name in measures),
-        legend=_legend(cell, measures),
-        class_names=tuple(name_class(str(number), cell.class_names) for number in range(cell.probs.shape[1])),
-        has_rationale="rationale" in cell.table.column_names,
-        of_sentences=cell.words is not None,
-        note=note,
-    )
+    hues = [*HUES]
+    return {
+        "groups": tuple((head, tuple(example(cell, row) for row in rows)) for head, rows in groups if rows),
+        "measures": tuple((hues.index(name) if name in hues else len(hues), measure_label(name)) for name in measures),
+        "legend": _legend(cell, measures),
+        "class_names": tuple(name_class(str(number), cell.class_names) for number in range(cell.probs.shape[1])),
+        "has_rationale": "rationale" in cell.table.column_names,
+        "of_sentences": cell.words is not None,
+        "note": note,
+    }
 
 
 def _legend(cell: Cell, measures: Sequence[str]) -> tuple[tuple[int, str], ...]:

@@ -17,6 +17,7 @@ from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
 from attnfaith.reporting.errors import FolderError, ReportError
 from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.page.pair_facts import facts_of_pairs
 from attnfaith.reporting.sections import drawings
 from attnfaith.reporting.style import require_matplotlib, save_figure
 from attnfaith.reporting.tables import save_table
@@ -82,7 +83,8 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
             of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem))
         pictures.append(of_cell)
     if title is None:
-        title = f"Does attention explain? {describe(cells[0].heading) if len(cells) == 1 else f'{len(cells)} cells'}"
+        asked = "Does attention align?" if cells[0].of_sequences else "Does attention explain?"
+        title = f"{asked} {describe(cells[0].heading) if len(cells) == 1 else f'{len(cells)} cells'}"
     page = render_page(cells, tables, pictures, title=title, facts=facts, n_examples=n_examples)
     write_atomically(folder / "index.html", page.encode())
 
@@ -113,12 +115,13 @@ def facts_of(record: pa.Table) -> dict[str, object] | None:
     (made, *more) = records.settings(record) or [{}]
     if more or "recipe" in made or "source" not in made:
         return None
+    pairs = records.of_sequences(record)
     return {
-        "what it is": "texts measured with a given model",
+        "what it is": f"{'pairs of sentences' if pairs else 'texts'} measured with a given model",
         "model is from": made["source"],
-        "classes": _classes(made["label_names"]) or "without names",
-        "measured by": ", ".join(made["producers"]),
-        "code": made["columns"]["attention"]["code"],
+        **({} if pairs else {"classes": _classes(made["label_names"]) or "without names"}),
+        "measured by": ", ".join(made["producers"]) or "nothing beside its predictions",
+        "code": made["columns"]["target_probs" if pairs else "attention"]["code"],
         "weights (SHA-256)": made["model"][:16],
     }
 
@@ -126,6 +129,8 @@ def facts_of(record: pa.Table) -> dict[str, object] | None:
 def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict[str, str]:
     made, run = cells[0]["recipe"], cells[0]["run"]
     training, sizes = made["training"], run["sizes"]
+    if records.of_sequences(record):
+        return facts_of_pairs(cells[0], note, _training_facts(training, run))
     dropped = sum(count for part in run["dataset"]["dropped"].values() for count in part.values())
     return {
         "what it is": note or made["note"] or made["name"],

@@ -1,0 +1,139 @@
+"""One pair of sentences as it is shown: what each target word reads of each source word, the links read off it, and gold."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
+from attnfaith.metrics.extraction import linked
+from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.page.heatmap import Score, direction_of, scores_of, visible
+from attnfaith.reporting.readings import Reading, at, columns, has_gold, reading_of, readings
+from attnfaith.reporting.spec import per_cell
+
+
+MOST_WORDS = 60  # of either sentence on the page; more cannot be looked over
+FITTING = 20  # words of the longer sentence where a matrix with its words fits into a figure
+LINKS = {SURE: "sure", POSSIBLE: "possible", 0: ""}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One target word and one source word. value: its weight, and score this as a shade; link: "sure", "possible" or "" in
+    gold; read: linked by the reading; words: all of it, for reading.
+    """
+
+    value: float
+    score: Score
+    link: str
+    read: bool
+    words: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target word with its probability and its marks, one for each source word that is shown."""
+
+    word: str
+    probability: str
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A pair of sentences. error: its alignment error rate by the reading, "" without gold. sizes: words of either."""
+
+    instance_id: str
+    source: tuple[str, ...]
+    targets: tuple[Target, ...]
+    error: str
+    sizes: tuple[int, int]
+    truncated: bool
+    directions: tuple[str, str]
+
+
+@per_cell
+def shown_reading(cell: Cell) -> Reading | None:
+    """How the pairs of a cell are shown: with gold links by the reading that is chosen of all; without, by the first measure
+    that has layers and no heads, else the first that there is. None of a cell without any measure.
+    """
+    known = columns(cell)
+    if has_gold(cell) and (place := readings(cell).chosen()) is not None:
+        return readings(cell).readings[place]
+    without_heads = (name for name, column in known.items() if "L" in column.axes and "A" not in column.axes)
+    return reading_of(cell, next(without_heads, next(iter(known)))) if known else None
+
+
+def reading_label(reading: Reading) -> str:
+    """A reading with its measure, for reading."""
+    return ", ".join(filter(None, (measure_label(reading.place.measure), reading.label)))
+
+
+def choose_pairs(cell: Cell, count: int) -> list[tuple[str, list[int]]]:
+    """(heading, rows) of the pairs that a page shows: of lowest and of highest error by the shown reading, among those that
+    it was not chosen on; without gold the first by instance id.
+    """
+    ids = np.array(cell.instance_ids, dtype=object)
+    rates = errors(cell, shown_reading(cell))
+    if rates is None:
+        return [("First pairs", sorted(range(len(cell)), key=lambda row: ids[row])[:count])]
+    judged = np.flatnonzero(~np.isnan(rates) & ~readings(cell).chooses)
+    best = sorted(judged, key=lambda row: (rates[row], ids[row]))[: min(count, (len(judged) + 1) // 2)]
+    worst = sorted(np.setdiff1d(judged, best), key=lambda row: (-rates[row], ids[row]))[:count]
+    groups = (("Lowest error rate", best), ("Highest error rate", worst))
+    return [(head, [int(row) for row in rows]) for head, rows in groups if len(rows)]
+
+
+def errors(cell: Cell, reading: Reading | None) -> np.ndarray | None:
+    """The alignment error rate of each pair by a reading, [N]; None without gold."""
+    if reading is None or not has_gold(cell):
+        return None
+    known = readings(cell)
+    return alignment_scores(known.counts[:, known.readings.index(reading)])[:, 0]
+
+
+def middle_pair(cell: Cell) -> int:
+    """A pair for figures: of those whose longer sentence has FITTING words or fewer and at least half as many, the one of
+    middle error; else the one of the shortest longer sentence. Equal ones: by instance id.
+    """
+    longer = np.maximum(cell.lengths, [len(row) for row in cell.table.column("target_tokens").to_pylist()])
+    rates = errors(cell, shown_reading(cell))
+    fitting = np.flatnonzero((longer <= FITTING) & (2 * longer >= FITTING))
+    ids = cell.instance_ids
+    if rates is None or not len(fitting) or np.isnan(rates[fitting]).all():
+        return min(range(len(cell)), key=lambda row: (abs(longer[row] - FITTING // 2), ids[row]))
+    fitting = [row for row in fitting if not np.isnan(rates[row])]
+    return int(sorted(fitting, key=lambda row: (rates[row], ids[row]))[len(fitting) // 2])
+
+
+def pair(cell: Cell, row: int, reading: Reading) -> Pair:
+    """What is shown of one pair."""
+    part = cell.table.slice(row, 1)
+    source, targets = (part.column(name)[0].as_py() for name in ("tokens", "target_tokens"))
+    values = at(cell, reading.place, row)
+    links = linked(values, (reading.rule,))[0]
+    kinds = records.rows(part, "gold_links")[0] if has_gold(cell) else np.zeros(values.shape, int)
+    rates = errors(cell, reading)
+    shown, name = [visible(word) for word in source[:MOST_WORDS]], measure_label(reading.place.measure)
+    scores = np.reshape(np.array(scores_of(values.ravel(), name), dtype=object), values.shape)
+    made = []
+    for g, word in enumerate(map(visible, targets[:MOST_WORDS])):
+        marks = tuple(_mark(word, *one) for one in zip(shown, values[g], scores[g], kinds[g], links[g], strict=False))
+        made.append(Target(word, f"{part.column('target_probs')[0][g].as_py():.2f}", marks))
+    error = "" if rates is None else "undefined" if np.isnan(rates[row]) else f"{rates[row]:.2f}"
+    return Pair(
+        visible(cell.instance_ids[row]),
+        tuple(shown),
+        tuple(made),
+        error,
+        (len(source), len(targets)),
+        bool(part.column("truncated")[0].as_py()),
+        (direction_of(source), direction_of(targets)),
+    )
+
+
+def _mark(target: str, source: str, value: float, score: Score, kind: int, read: bool) -> Mark:
+    said = [f"{target} – {source}", score.value]
+    said += [f"{LINKS[int(kind)]} link in gold"] if kind else []
+    return Mark(float(value), score, LINKS[int(kind)], bool(read), "; ".join([*said, *(["read as a link"] if read else [])]))

@@ -1,0 +1,257 @@
+"""Links between words against gold: by hand, against sets of links, and against what was published."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnfaith.metrics.attention_faithfulness.alignment_error_rate import (
+    NAMES,
+    WITHOUT_FIRST,
+    alignment_results,
+    alignment_scores,
+    link_counts,
+    read_links,
+    written_links,
+)
+from attnfaith.metrics.attention_faithfulness.columns import InputError
+from attnfaith.metrics.registration import METRIC_DIR
+from attnfaith.stats import ratio_intervals
+
+
+GENUINE = Path(os.environ.get("ATTNFAITH_DATA") or "/nowhere") / "alignment/de-en"
+PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12)
+# gold from 1: five sure links and two possible ones
+LINKS, GOLD = ["0-0 1-1 2-2", "0-1", "3-3 3-3"], ["1-1 2p2 2-3", "1-2 2-2", "1-1 4-4 4p4 2p1"]
+
+
+@pytest.fixture(scope="module")
+def loaded(evaluate):
+    return evaluate.load(str(METRIC_DIR), "alignment")
+
+
+@pytest.fixture
+def metric(loaded):
+    assert len(loaded) == 0, "a test before left instances in the metric"
+    return loaded
+
+
+def read(rows, start=0, **arguments):
+    return read_links(rows, "links", start=start, **arguments)
+
+
+def test_by_hand(metric):
+    """A & S: 1, 1 and 1 (a link that is there twice counts once, and sure is more than possible); A & P: 2, 1, 1; A: 3,
+    1, 1; S: 2, 2, 2.
+    """
+    results = metric.compute(links=LINKS, gold_links=GOLD, links_from=0, gold_from=1, per_text=True)
+    assert results["alignment_error_rate"] == pytest.approx(1 - 7 / 11)
+    assert (results["precision"], results["recall"]) == (4 / 5, 3 / 6)
+    counts = {"n": 3, "links": 5, "links_sure": 3, "links_possible": 4, "gold_sure": 6, "undefined": 0}
+    assert {name: results[name] for name in counts} == counts
+    np.testing.assert_allclose(results["per_text"]["alignment_error_rate"], [0.4, 1 / 3, 1 / 3])
+    np.testing.assert_allclose(results["per_text"]["precision"], [2 / 3, 1, 1])
+    np.testing.assert_allclose(results["per_text"]["recall"], [0.5, 0.5, 0.5])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(PAIRS, PAIRS, PAIRS), min_size=1, max_size=4), st.integers(0, 1), st.integers(0, 1))
+def test_by_sets_of_links(sentences, start, gold_start):
+    """Whatever each side counts from, the quotients are those of the sets."""
+    sums = np.zeros(4)
+    rows, gold = [], []
+    for links, sure, possible in sentences:
+        a, s, p = set(links), set(sure), set(sure) | set(possible)
+        sums += len(a & s), len(a & p), len(a), len(s)
+        rows.append(" ".join(f"{i + start}-{j + start}" for i, j in links))
+        gold.append(
+            " ".join(
+                f"{i + gold_start}{mark}{j + gold_start}" for part, mark in ((possible, "p"), (sure, "-")) for i, j in part
+            )
+        )
+    results = alignment_results(read(rows, start), read(gold, gold_start), n_bootstrap=5)
+    both, links, sure = sums[0] + sums[1], sums[2], sums[3]
+    for name, above, below in zip(NAMES, (both, sums[1], sums[0]), (links + sure, links, sure), strict=True):
+        expected = np.nan if below == 0 else above / below
+        expected = 1 - expected if name == "alignment_error_rate" else expected
+        assert results[name] == pytest.approx(expected, nan_ok=True)
+
+
+@settings(max_examples=50, deadline=None)
+@given(PAIRS, PAIRS)
+def test_reversed_links_are_the_same_links(links, gold):
+    turned = [" ".join(f"{j}-{i}" for i, j in links)]
+    rows = read([" ".join(f"{i}-{j}" for i, j in links)])
+    np.testing.assert_array_equal(read(turned, reverse=True)[0], rows[0])
+    np.testing.assert_array_equal(read([written_links(rows[0])])[0], rows[0])
+
+
+def test_bounds():
+    """All sure links are found: 0. None is: 1. A possible link more costs nothing, nor does one less."""
+    gold = read(["0-0 1-1 2p1 2p2"])
+    rates = [alignment_scores(link_counts(read([row]), gold))[0, 0] for row in ("0-0 1-1", "0-0 1-1 2p2 2-1", "0-1", "")]
+    assert rates == [0, 0, 1, 1]
+
+
+def test_undefined():
+    """None enters no sum; no links at all leave precision undefined, no sure ones recall, neither all."""
+    links, gold = read(["0-0", None, "0-0"]), read(["0-0", "5-5", None])
+    results = alignment_results(links, gold)
+    assert (results["alignment_error_rate"], results["undefined"], results["gold_sure"]) == (0, 2, 1)
+    assert np.isnan(results["alignment_error_rate_ci_low"])  # of one sentence
+    undefined = [np.isnan(alignment_scores(counts)).tolist() for counts in ([0, 0, 0, 2], [0, 0, 2, 0], [0, 0, 0, 0])]
+    assert undefined == [[False, True, False], [False, False, True], [True, True, True]]
+
+
+def test_intervals_are_of_the_librarys_bootstrap():
+    """The same draws of sentences, so the same ends to rounding, with sentences that have no links at all among them."""
+    generator = np.random.default_rng(5)
+    pairs = [[tuple(pair) for pair in generator.integers(0, 5, (size, 2))] for size in generator.integers(0, 6, 80)]
+    rows = [" ".join(f"{i}-{j}" for i, j in part) for part in pairs]
+    links, gold = read(rows[:40]), read(rows[40:])
+    results = alignment_results(links, gold, n_bootstrap=200, seed=3)
+    counts = link_counts(links, gold)
+    sure, possible, size, known = counts.T
+    above, below = np.stack([sure + possible, possible, sure], 1), np.stack([size + known, size, known], 1)
+    expected = ratio_intervals(above, below, seed=3, draws=200)
+    expected[0] = 1 - expected[0, ::-1]
+    for name, (low, high) in zip(NAMES, expected, strict=True):
+        assert (results[f"{name}_ci_low"], results[f"{name}_ci_high"]) == (pytest.approx(low), pytest.approx(high))
+        assert low < results[name] < high
+
+
+@pytest.mark.parametrize(
+    "rows, arguments, message",
+    [
+        (["0-0"], {"start": 1}, "row 0: links is said to count words from 1 and holds the link 0-0: it counts from 0"),
+        (["1-1", "3-0"], {"start": 1}, "row 1: links is said to count words from 1 and holds the link 3-0"),
+        (["0-0"], {"start": None}, "the number of the first word in links is None; say 0 or 1"),
+        (["0-0"], {"start": 2}, "the number of the first word in links is 2; say 0 or 1"),
+        (["0-0"], {"start": True}, "the number of the first word in links is True; say 0 or 1"),
+        (["0:0"], {}, "row 0: links holds '0:0'; a link is i-j .sure. or ipj .possible."),
+        (["0-0", "1--1"], {}, "row 1: links holds '1--1'"),
+        (["9" * 400 + "-1"], {}, "row 0: links holds '9{39}… .str.; a link is"),
+        ([3], {}, "row 0: links is 3; give the links of a sentence as text, such as '0-0 1-2'"),
+        ("0-0", {}, "links is of type str: give a list with one text of links per instance"),
+        (iter(["0-0"]), {}, "links is of type list_iterator, which can be read only once"),
+        (["1-1"] * WITHOUT_FIRST, {}, "none of the 20 sentences of links links a first word, so they seem"),
+        (["0-2"], {"lengths": {"target": [2]}}, "its target sentence has 2 words, counted from 0: it seems to count from 1"),
+        (
+            ["1-1", "4-1"],
+            {"start": 1, "lengths": {"source": [1, 3]}},
+            "row 1: links holds the link 4-1 .source-target., and its source sentence has 3 words, counted from 1: other se",
+        ),
+        (["0-0"], {"lengths": {"source": [1, 1]}}, "links has 1 rows and there are 2 source sentences; give one each"),
+    ],
+)
+def test_what_is_refused(rows, arguments, message):
+    with pytest.raises(InputError, match=message):
+        read(rows, **arguments)
+
+
+def test_lengths_tell_that_links_count_from_0():
+    """Where no first word is linked, as in 20 sentences that all begin with a word of their own."""
+    rows = ["1-1 2-2"] * WITHOUT_FIRST
+    sizes = [3] * WITHOUT_FIRST
+    assert len(read(rows, lengths={"source": sizes, "target": sizes})) == WITHOUT_FIRST
+    assert len(read(rows[1:])) == WITHOUT_FIRST - 1
+
+
+def test_sentences_without_words_have_no_links():
+    assert [len(row) for row in read(["", " "], lengths={"source": [0, 3], "target": [2, None]})] == [0, 0]
+    with pytest.raises(InputError, match="its source sentence has 0 words"):
+        read(["0-0"], lengths={"source": [0]})
+
+
+def test_added_in_parts_and_in_any_order(metric):
+    whole = metric.compute(links=LINKS, gold_links=GOLD, links_from=0, gold_from=1)
+    for row, gold in zip(LINKS, GOLD, strict=True):
+        metric.add(links=row, gold_links=gold, links_from=0, gold_from=1)
+    assert metric.compute() == whole
+    metric.add_batch(links=LINKS[:1], gold_links=["0-0 1p1 1-2"], links_from=0, gold_from=0)
+    metric.add_batch(links=["1-0", None], gold_links=[GOLD[1], None], links_from=0, gold_from=1, links_reversed=True)
+    metric.add_batch(links=LINKS[2:], gold_links=GOLD[2:], links_from=0, gold_from=1)
+    names = [*NAMES, "links", "links_sure", "links_possible", "gold_sure"]
+    results = metric.compute()
+    assert {name: results[name] for name in names} == {name: whole[name] for name in names}
+    assert (results["n"], results["undefined"]) == (4, 1)
+
+
+def test_an_unknown_row_may_be_the_first(metric):
+    results = metric.compute(links=[None, "0-0"], gold_links=["0-0", "0-0"], links_from=0, gold_from=0, per_text=True)
+    assert (results["precision"], results["undefined"]) == (1, 1)
+    np.testing.assert_array_equal(results["per_text"]["recall"], [np.nan, 1])
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"links": LINKS}, r"nothing can be computed from the columns \['links'\]. Give links and gold_links"),
+        ({"links": LINKS, "gold_links": GOLD, "gold_from": 1}, "first word in links is None; say 0 or 1"),
+        ({"links": LINKS, "gold_links": GOLD, "links_from": 0}, "first word in gold_links is None; say 0 or 1"),
+        ({"links": LINKS[:2], "gold_links": GOLD}, "there are 2 rows of links and 3 of gold_links; give one per sentence"),
+        ({"links": LINKS, "gold_links": GOLD, "mask": [[1]]}, "mask is of tokens, and links are between words"),
+        ({"links": LINKS, "gold_links": GOLD, "links_reversed": "yes"}, "links_reversed is 'yes'; give True where"),
+        ({"links": LINKS, "gold_links": GOLD, "source_length": ["a"]}, "row 0: source_length holds 'a'; give numbers"),
+        (
+            {"links": LINKS, "gold_links": GOLD, "target_length": [3, 3, 3]},
+            "row 2: links holds the link 3-3 .source-target., and its target",
+        ),
+    ],
+)
+def test_what_the_metric_refuses(metric, arguments, message):
+    start = {"links_from": 0, "gold_from": 1} if "from" not in "".join(arguments) else {}
+    with pytest.raises(ValueError, match=message):
+        metric.compute(**start, **arguments)
+
+
+def test_other_configurations_have_no_links(evaluate):
+    with pytest.raises(ValueError, match='links_from, gold_from and links_reversed are of links; give them to "alignment"'):
+        evaluate.load(str(METRIC_DIR)).compute(attention=[[1.0]], gold_from=1)
+
+
+def genuine_links(name, start, reverse=False):
+    sides = {"source": "de", "target": "en"}
+    texts = {side: (GENUINE / f"test.{end}").read_text(encoding="utf-8").splitlines() for side, end in sides.items()}
+    lengths = {side: [len(line.split()) for line in lines] for side, lines in texts.items()}
+    rows = (GENUINE / f"{name}.talp").read_text(encoding="utf-8").splitlines()
+    return read_links(rows, name, start=start, reverse=reverse, lengths=lengths)
+
+
+@pytest.mark.skipif(not (GENUINE / "gold.talp").is_file(), reason="ATTNFAITH_DATA names no folder with alignment/de-en")
+@pytest.mark.parametrize(
+    "aligner, direction, rate",
+    [
+        ("fastalign", "", 28.46),
+        ("fastalign", ".reverse", 31.96),
+        ("fastalign", ".grow-diagonal", 27.02),
+        ("giza", "", 20.96),
+        ("giza", ".reverse", 23.12),
+        ("giza", ".grow-diagonal", 21.41),
+    ],
+)
+def test_published_links_have_the_published_rates(aligner, direction, rate):
+    """RWTH German-English: 508 sentences, gold from 1, links from 0, those of the other direction target first."""
+    links = genuine_links(f"{aligner}{direction}", 0, reverse=direction == ".reverse")
+    results = alignment_results(links, genuine_links("gold", 1), n_bootstrap=50)
+    assert round(100 * results["alignment_error_rate"], 2) == rate
+    assert (results["undefined"], results["gold_sure"]) == (0, 9613)
+
+
+@pytest.mark.skipif(not (GENUINE / "gold.talp").is_file(), reason="ATTNFAITH_DATA names no folder with alignment/de-en")
+def test_genuine_links_read_wrongly_are_refused():
+    for name, start, reverse, message in (
+        ("gold", 0, False, "it seems to count from 1"),
+        ("giza", 1, False, "is said to count words from 1"),
+        ("giza.reverse", 0, False, "the two sides exchanged"),
+    ):
+        with pytest.raises(InputError, match=message):
+            genuine_links(name, start, reverse)
+    rows = (GENUINE / "gold.talp").read_text(encoding="utf-8").splitlines()
+    with pytest.raises(
+        InputError, match="none of the 508 sentences of gold links a first word, so they seem to count from 1"
+    ):
+        read_links(rows, "gold", start=0)

@@ -1,0 +1,154 @@
+"""The recurrent translator: its recurrences by hand, padding, gradients, generation, and what it refuses."""
+
+import itertools
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM
+
+from attnfaith import AttentionSeq2SeqConfig, AttentionSeq2SeqForConditionalGeneration
+from attnfaith.models.modeling_attention_seq2seq import ENCODERS
+from attnfaith.models.sequence_alignments import ALIGNMENTS
+
+
+IDS = torch.tensor([[5, 6, 7, 4, 3], [8, 9, 3, 0, 0]])
+LABELS = torch.tensor([[5, 9, 8, 3], [4, 3, -100, -100]])
+PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform", "none")
+
+
+def build(**fields):
+    torch.manual_seed(0)
+    fields = {"vocab_size": 12, "embedding_size": 6, "hidden_size": 6, "embedding_std": 1.0, **fields}
+    return AttentionSeq2SeqForConditionalGeneration(AttentionSeq2SeqConfig(**fields)).eval()
+
+
+def test_one_step_of_bahdanau_by_hand():
+    """The state before a step asks by v . tanh(W h + U s + b); the context enters the step, and the output."""
+    model = build(recurrence="bahdanau", projection="softmax", encoder="embedding")
+    made = model(IDS[:1], labels=LABELS[:1], output_attentions=True, output_hidden_states=True)
+    words, alignment = model.encoder.embeddings, model.decoder.alignment
+    hidden = words(IDS[0])
+    state = torch.tanh(model.decoder.first(hidden.mean(0)))
+    for step, word in enumerate([2, 5, 9, 8]):
+        scores = alignment.value(torch.tanh(alignment.key(hidden) + alignment.query(state)))[:, 0]
+        weights = scores.softmax(0)
+        torch.testing.assert_close(made.cross_attentions[0][0, 0, step], weights)
+        context = weights @ hidden
+        state = model.decoder.cell(torch.cat([words.weight[word], context])[None], state[None])[0]
+        read = model.read_out
+        inner = (read.state(state) + read.word(words.weight[word]) + read.context(context)).tanh()
+        torch.testing.assert_close(made.logits[0, step], model.output(inner))
+    torch.testing.assert_close(made.decoder_hidden_states[1][0, -1], state)
+    loss = -made.logits[0].log_softmax(-1)[torch.arange(4), LABELS[0]].mean()
+    torch.testing.assert_close(made.loss, loss)
+
+
+@pytest.mark.parametrize("alignment", ["dot", "general"])
+def test_luong_by_hand(alignment):
+    """The state after a step asks; the context enters the output only, so states know nothing of attention."""
+    model = build(recurrence="luong", alignment=alignment)
+    made = model(IDS[:1], labels=LABELS[:1], output_attentions=True, output_hidden_states=True)
+    hidden, states = made.encoder_last_hidden_state[0], made.decoder_hidden_states[1][0]
+    keys = model.decoder.alignment.key(hidden) if alignment == "general" else hidden
+    weights = (states @ keys.t()).softmax(-1)
+    torch.testing.assert_close(made.cross_attentions[0][0, 0], weights)
+    read, embedded = model.read_out, made.decoder_hidden_states[0][0]
+    inner = (read.state(states) + read.word(embedded) + read.context(weights @ hidden)).tanh()
+    torch.testing.assert_close(made.logits[0], model.output(inner))
+    uniform = build(recurrence="luong", projection="uniform")
+    uniform.load_state_dict(model.state_dict(), strict=False)
+    same = uniform(IDS[:1], labels=LABELS[:1], output_hidden_states=True).decoder_hidden_states[1]
+    torch.testing.assert_close(same, made.decoder_hidden_states[1])
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize(("recurrence", "alignment"), [*itertools.product(("bahdanau", "luong"), ALIGNMENTS)])
+def test_every_cell_is_whole(recurrence, alignment, projection):
+    """Weights are a distribution over the source, padding changes nothing, every parameter learns, and what is generated is
+    the same with and without a state that is kept, greedily and with beams.
+    """
+    fields = {"sparsegen": {"sparsegen_lambda": 0.5}, "entmax": {"entmax_alpha": 1.3}}.get(projection, {})
+    model = build(recurrence=recurrence, alignment=alignment, projection=projection, **fields)
+    made = model(IDS, labels=LABELS, output_attentions=True)
+    alone = model(IDS[1:, :3], labels=LABELS[1:, :2], output_attentions=True)
+    torch.testing.assert_close(made.logits[1:, :2], alone.logits)
+    if projection == "none":
+        assert made.cross_attentions is None
+    else:
+        (weights,) = made.cross_attentions
+        assert weights.shape == (2, 1, 4, 5) and weights.dtype == torch.float32 and float(weights.detach().min()) >= 0
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 1, 4))
+        assert not weights[1, :, :, 3:].any()
+        torch.testing.assert_close(weights[1:, :, :2, :3], alone.cross_attentions[0])
+    made.loss.backward()
+    still = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
+    if projection not in ("sparsemax", "sparsegen", "entmax15"):  # one of these may give all weight to one token
+        assert not still
+    for beams in (1, 3):
+        kept, anew = (model.generate(IDS, max_new_tokens=7, num_beams=beams, use_cache=state) for state in (True, False))
+        assert torch.equal(kept, anew) and int(kept[0, 0]) == 2
+    step = model.generate(IDS, max_new_tokens=3, output_logits=True, return_dict_in_generate=True)
+    forced = model(IDS, decoder_input_ids=step.sequences[:, :3]).logits
+    torch.testing.assert_close(torch.stack(step.logits, 1)[0], forced[0, : len(step.logits)])
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_saved_and_loaded_by_the_auto_class(encoder, tmp_path):
+    model = build(encoder=encoder, recurrence="luong", projection="sparsegen", sparsegen_lambda=0.25, score_scale=2.0)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert type(again) is AttentionSeq2SeqForConditionalGeneration and again.config.alignment == "dot"
+    torch.testing.assert_close(again(IDS, labels=LABELS).logits, model(IDS, labels=LABELS).logits)
+
+
+def test_resized_embeddings_and_encoder_outputs():
+    model = build()
+    encoded = model.get_encoder()(IDS)
+    given = model(encoder_outputs=encoded, attention_mask=(IDS != 0).long(), labels=LABELS)
+    torch.testing.assert_close(given.logits, model(IDS, labels=LABELS).logits)
+    embedded = model.get_input_embeddings()(IDS)
+    of_vectors = model(inputs_embeds=embedded, attention_mask=(IDS != 0).long(), labels=LABELS)
+    torch.testing.assert_close(of_vectors.logits, given.logits)
+    model.resize_token_embeddings(15)
+    assert model(IDS, labels=LABELS).logits.shape == (2, 4, 15)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"input_ids": IDS.flip(1), "attention_mask": (IDS != 0).flip(1), "labels": LABELS}, "padding must be on the right"),
+        ({"input_ids": torch.tensor([[5, 3], [0, 0]]), "labels": LABELS}, "the source of row 1 is empty"),
+        ({"input_ids": IDS}, "give decoder_input_ids"),
+        ({"labels": LABELS}, "exactly one of input_ids and inputs_embeds"),
+        ({"encoder_outputs": (torch.zeros(2, 5, 6),), "labels": LABELS}, "lack pooler_output"),
+        (
+            {"input_ids": IDS, "labels": LABELS, "decoder_attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]])},
+            "targets must be padded on the right",
+        ),
+    ],
+)
+def test_refuses(given, message):
+    with pytest.raises(ValueError, match=message):
+        build()(**given)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"encoder": "lstm"}, "encoder='lstm' is not known; choose one of bigru, gru, embedding"),
+        ({"recurrence": "rnn"}, "recurrence='rnn' is not known"),
+        ({"alignment": "cosine"}, "alignment='cosine' is not known; choose one of additive, dot, general"),
+        ({"projection": "nothing"}, "choose one of .*uniform, none"),
+        ({"hidden_size": 7}, "hidden_size=7 must be even"),
+        ({"encoder": "embedding", "hidden_size": 8}, "hidden_size=8 must be embedding_size=6"),
+        ({"score_scale": 1.0, "projection": "none"}, "reads no scores"),
+        ({"vocab_size": 0}, "vocab_size=0 must be at least 1"),
+        ({"dropout": 1.0}, r"outside \[0, 1\)"),
+        ({"embedding_std": -1.0}, "a standard deviation"),
+    ],
+)
+def test_configuration_refuses(fields, message):
+    from huggingface_hub.errors import StrictDataclassError
+
+    with pytest.raises((ValueError, StrictDataclassError), match=message):
+        AttentionSeq2SeqConfig(**{"embedding_size": 6, "hidden_size": 6, **fields})

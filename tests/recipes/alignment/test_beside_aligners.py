@@ -1,0 +1,104 @@
+"""Published alignment error rates beside measured ones that are known; readings carried from one seed to another."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnfaith import record as records
+from attnfaith.reporting.analysis import Settings, StudyError, load_analysis
+from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.render import frame
+from attnfaith.reporting.sections.alignment import BY_LAYER, WHOLE
+from tests.records import draw as draw_texts
+from tests.sequence_records import aligned
+
+
+FOLDER = Path(__file__).parents[3] / "recipes" / "alignment"
+PUBLISHED = FOLDER / "published.csv"
+analysis = load_analysis(FOLDER / "analysis.py")
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """Three seeds, the third with its links in another head."""
+    places = {1: (1, 0, 1), 2: (1, 0, 1), 3: (1, 1, 1)}
+    tables = [aligned(12, layers=2, heads=2, where=where, seed=seed, dataset="rwth_de_en") for seed, where in places.items()]
+    return [split_cells(table)[0] for table in tables]
+
+
+@pytest.fixture(scope="module")
+def made(cells):
+    return analysis.tables(cells, Settings(published=PUBLISHED)).tables
+
+
+def test_every_published_number_has_a_source_and_is_a_rate():
+    published = pd.read_csv(PUBLISHED)
+    assert published["source"].notna().all() and published["value"].between(0, 1).all()
+    assert not published.duplicated(["dataset", "model", "measure", "layer", "row", "rule", "statistic"]).any()
+    layers = published[published["measure"] == "attention_mean"].set_index(["row", "layer"])["value"]
+    assert (
+        layers["input"].idxmin() == layers["input"].index[1]
+        and layers["predicting"].idxmin() == layers["predicting"].index[3]
+    )
+
+
+def test_layers_stand_beside_published_ones(cells, made):
+    table = made["beside_published"].set_index(["measure", "row", "layer"])
+    own = frame(BY_LAYER, cells)
+    own = own[(own["measure"] == "attention_mean") & (own["layer"] == "1") & (own["row"] == "input")]["error_rate"]
+    row = table.loc[("attention_mean", "input", "1")]
+    assert row["measured"] == pytest.approx(own.mean()) and row["n_seeds"] == 3 and row["published"] == 0.282
+    assert row["difference"] == pytest.approx(own.mean() - 0.282)
+    assert table.loc[[("attention_mean", "input", "5"), ("alti", "input", "1")], "measured"].isna().all()
+
+
+def test_aligners_stand_beside_chosen_readings(cells, made):
+    table = made["aligners"]
+    theirs = table[table["kind"] == "aligner"].set_index(["model", "measure"])
+    assert theirs.loc[("fast_align", "grow_diagonal"), "error_rate"] == 0.27
+    assert np.isnan(theirs.loc[("GIZA++", "forward"), "recall"])
+    ours = table[table["kind"] == "model"].set_index("measure")
+    expected = frame(WHOLE, cells).groupby("measure")["error_rate"].mean()
+    assert ours.loc["attention", "error_rate"] == expected["attention"] == 0 and ours.loc["attention", "n_seeds"] == 3
+    assert ours["error_rate"].to_dict() == pytest.approx(expected.to_dict())
+
+
+def test_translation_stands_beside_alignment(cells):
+    table = aligned(12, layers=2, heads=2, where=(1, 0, 1), seed=1, dataset="rwth_de_en")
+    (cell,) = split_cells(table)
+    said = {"bleu": 31.5, "chrf": None, "word_accuracy": 0.5, "pairs": 100, "exact": 0.25, "split": "test"}
+    (known,) = split_cells(records.with_settings(table, [{"identity": asdict(cell.identity), "run": {"translation": said}}]))
+    made = analysis.beside_translation([known, cells[1]])
+    assert made.loc[0, ["bleu", "word_accuracy", "translated"]].tolist() == [31.5, 0.5, 100]
+    assert made[["chrf"]].isna().all().all() and np.isnan(made.loc[1, "bleu"]) and made.loc[1, "translated"] == 0
+    expected = frame(WHOLE, [known, cells[1]])
+    for column, measure in (("error_rate", "any_measure"), ("attention_error_rate", "attention")):
+        assert made[column].tolist() == expected[expected["measure"] == measure]["error_rate"].tolist()
+
+
+def test_a_head_is_not_carried_over_to_a_seed_that_has_it_elsewhere(made):
+    table = made["carried_over"].set_index(["measure", "seed", "from_seed"])["error_rate"]
+    assert table[("attention", 1, 2)] == table[("attention", 2, 1)] == 0
+    assert table[("attention", 1, 3)] > 0.5 and table[("attention", 3, 1)] > 0.5
+    own = made["carried_over"].set_index(["measure", "seed", "from_seed"])
+    assert (own["difference"] == own["error_rate"] - own["own_error_rate"]).all()
+    assert len(own.loc["attention"]) == 6
+
+
+def test_models_of_other_kinds_and_of_unknown_seed_carry_nothing_over(cells):
+    (other,) = split_cells(aligned(6, layers=2, heads=2, where=(1, 0, 1), seed=1, projection="sparsemax"))
+    (unknown,) = split_cells(aligned(6, layers=2, heads=2, where=(1, 0, 1), seed=-1))
+    assert not len(analysis.carried_over([cells[0], other, unknown]))
+    assert replace(other.identity, seed=2) != cells[1].identity
+
+
+def test_without_cells_or_links_there_is_nothing(cells, tmp_path):
+    assert not analysis.tables([], Settings(published=PUBLISHED)).tables
+    assert not analysis.tables(split_cells(draw_texts(3)), Settings()).tables
+    assert "aligners" not in analysis.tables(cells[:1], Settings()).tables
+    (tmp_path / "published.csv").write_text("dataset,value\nrwth_de_en,0.5\n")
+    with pytest.raises(StudyError, match="lacks the columns"):
+        analysis.tables([], Settings(published=tmp_path / "published.csv"))

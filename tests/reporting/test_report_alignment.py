@@ -1,0 +1,303 @@
+"""Reports of sentence pairs: readings, where they are chosen and judged, tables, sentences, figures, the page."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_results, link_counts, read_links
+from attnfaith.metrics.extraction import RULES, halves
+from attnfaith.reporting import sections, write_report
+from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.pairs import MOST_WORDS, choose_pairs, middle_pair, pair, shown_reading
+from attnfaith.reporting.readings import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
+from attnfaith.reporting.render import frame, numbers, sentences
+from attnfaith.reporting.sections import alignment, alignment_maps, alignment_markers, sentence_pairs
+from tests.sequence_records import aligned, build
+
+
+PAIRS = 30
+
+
+@pytest.fixture(scope="module")
+def table():
+    return aligned(PAIRS, layers=2, heads=2, where=(1, 0, 1))
+
+
+@pytest.fixture(scope="module")
+def cell(table):
+    return split_cells(table)[0]
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Reports without figures, which take most of their time."""
+    monkeypatch.setattr("attnfaith.reporting.page.report.drawings", lambda cell: iter(()))
+
+
+def written(weights, gold):
+    """The links of each target word's heaviest source word, and gold, as the texts of .talp files from 1."""
+    links = [" ".join(f"{row.argmax() + 1}-{g + 1}" for g, row in enumerate(one)) for one in weights]
+    marks = {2: "-", 1: "p"}
+    known = [
+        " ".join(f"{t + 1}{marks[kind]}{g + 1}" for (g, t), kind in np.ndenumerate(one) if kind) for one in gold
+    ]  # fmt: skip
+    return read_links(links, "links", start=1), read_links(known, "gold", start=1)
+
+
+# ------------------------------------------------------------------------------------------------ readings
+
+
+def test_places_and_rules_of_every_measure(cell):
+    """Attention has two layers, heads and rows; its mean no heads; occlusion neither, but a sign, so that its size is one
+    more. What is a share of 1 is also read by how much it is.
+    """
+    known = readings(cell)
+    assert known.measures == ("attention", "attention_mean", "norm", "occlusion", "absolute_occlusion", POSITIONS)
+    counts = {measure: len(known.of(measure)) for measure in known.measures}
+    assert counts == {
+        "attention": 8 * (len(RULES) + 5),
+        "attention_mean": 4 * (len(RULES) + 5),
+        "norm": 4 * len(RULES),
+        "occlusion": len(RULES),
+        "absolute_occlusion": len(RULES),
+        POSITIONS: 1,
+    }
+    assert len(known.of()) == len(known.readings) - 1  # all but positions
+    np.testing.assert_array_equal(
+        at(cell, Place("attention", 1, 0, 1), 3), records.rows(cell.table, "alignment_attention")[3][1, 0, 1]
+    )
+    np.testing.assert_array_equal(weights(cell.table, "absolute_occlusion")[2], np.abs(weights(cell.table, "occlusion")[2]))
+
+
+@pytest.mark.parametrize("place", [Place("attention", 1, 0, 1), Place("norm", 0, None, 0), Place("occlusion")])
+def test_counts_are_those_of_the_metric_on_files(cell, place):
+    values = [at(cell, place, row) for row in range(PAIRS)]
+    links, gold = written(values, records.rows(cell.table, "gold_links"))
+    known = readings(cell)
+    own = known.counts[:, known.readings.index(Reading(place, FIXED))]
+    np.testing.assert_array_equal(own, link_counts(links, gold))
+    everything = np.ones(PAIRS, bool)
+    expected = alignment_results(links, gold)
+    number = known.readings.index(Reading(place, FIXED))
+    names = ("alignment_error_rate", "precision", "recall")
+    assert known.scores(everything)[number].tolist() == pytest.approx([expected[name] for name in names])
+    bounds = [expected[f"alignment_error_rate_ci_{end}"] for end in ("low", "high")]
+    assert known.intervals(everything, [number])[0].tolist() == pytest.approx(bounds)
+
+
+def two_faced(count=20):
+    """A record whose head 0 follows gold on the half that is chosen on and never on the other; head 1 the other way."""
+    ids = [f"pairs/{number}" for number in range(count)]
+    chooses = halves(ids)
+    gold = [np.array([[2, 0, 0], [0, 2, 0]])] * count
+    right, wrong = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]]), np.array([[0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
+    attention = [np.stack([right, wrong] if one else [wrong, right])[None, :, None].repeat(2, 2) for one in chooses]
+    measures = {"alignment_attention": [one.astype(np.float32) for one in attention]}
+    return build([(["a", "b", "c"], ["d", "e"])] * count, links=gold, measures=measures), chooses
+
+
+def test_what_is_chosen_on_one_half_is_judged_on_the_other():
+    table, chooses = two_faced()
+    (cell,) = split_cells(table)
+    df = frame(alignment.WHOLE, [cell]).set_index("measure")
+    for measure in ("any_measure", "attention"):
+        row = df.loc[measure]
+        assert (row["layer"], row["head"], row["row"], row["rule"]) == ("0", "0", "predicting", "target argmax")
+        assert (row["error_rate_chosen_on"], row["error_rate"], row["error_rate_least"]) == (0, 1, 0)
+        assert (row["n"], row["n_chosen_on"], row["readings"]) == (10, 10, 4 * 14)
+    per_pair = numbers(alignment.SECTION, cell)["alignment_error_attention"]
+    assert np.isnan(per_pair[chooses]).all() and (per_pair[~chooses] == 1).all()
+    said = " ".join(sentences(alignment.SECTION, cell))
+    assert "one half of the sentence pairs, 0.000; on the other 10 it is 1.000" in said
+
+
+def test_the_order_of_the_pairs_does_not_matter(table):
+    turned = table.take(list(range(PAIRS))[::-1])
+    first, second = (frame(alignment.WHOLE, split_cells(one)) for one in (table, turned))
+    pd.testing.assert_frame_equal(first.drop(columns=["ci_low", "ci_high"]), second.drop(columns=["ci_low", "ci_high"]))
+
+
+def test_the_aligned_head_is_chosen(cell):
+    df = frame(alignment.WHOLE, [cell]).set_index("measure")
+    row = df.loc["attention"]
+    assert (row["layer"], row["head"], row["row"]) == ("1", "0", "input") and row["error_rate"] == 0
+    assert df.loc["any_measure", "of"] == "attention"
+    assert df.loc[POSITIONS, "error_rate"] > 0.5
+
+
+# ------------------------------------------------------------------------------------------------- tables
+
+
+def test_tables_by_rule_layer_and_head(cell):
+    known, judged = readings(cell), ~readings(cell).chooses
+    by_rule = frame(alignment.BY_RULE, [cell]).set_index(["measure", "rule"])
+    place = known.chosen("norm", RULES[2])
+    assert by_rule.loc[("norm", "intersection"), "error_rate"] == known.scores(judged)[place][0]
+    assert set(by_rule.loc["norm"].index) == {rule.label for rule in RULES}
+    everything = np.ones(PAIRS, bool)
+    by_layer = frame(alignment.BY_LAYER, [cell]).set_index(["measure", "layer", "row"])
+    number = known.readings.index(Reading(Place("attention_mean", 1, None, 0), FIXED))
+    assert by_layer.loc[("attention_mean", "1", "predicting"), "error_rate"] == known.scores(everything)[number][0]
+    assert "attention" not in by_layer.index and (by_layer["n"] == PAIRS).all()
+    by_head = frame(alignment.BY_HEAD, [cell])
+    assert set(by_head["measure"]) == {"attention"} and len(by_head) == 8
+    whole = frame(alignment.READINGS, [cell])
+    assert len(whole) == len(known.readings) and whole["chosen"].sum() == len(known.measures)
+    everywhere = frame(alignment.BY_MEASURE, [cell]).set_index("measure")["error_rate"]
+    np.testing.assert_array_equal(everywhere, frame(alignment.WHOLE, [cell])["error_rate"])
+
+
+def test_a_study_has_tables_whose_rows_do_not_depend_on_what_was_chosen(cell):
+    """Else the seeds of a kind of model would not come together."""
+    made = sections.render.frames(alignment.SECTION, [cell], study=True)
+    assert set(made) == {"alignment_by_rule", "alignment_by_layer", "alignment_by_measure", "alignment_by_head"}
+    for df in made.values():
+        after = df.columns[df.columns.get_loc("n") :]
+        assert all(pd.api.types.is_numeric_dtype(df[name]) for name in after)
+
+
+def test_marker_mass(cell):
+    masses = records.rows(cell.table, "alignment_marker_mass")
+    df = frame(alignment_markers.TABLE, [cell]).set_index(["layer", "row"])
+    assert df.loc[("1", "input"), "mass_mean"] == pytest.approx(np.mean([one[1, :, 1].mean() for one in masses]))
+    assert df.loc[("0", "predicting"), "mass_mean"] == pytest.approx(np.mean([one[0, :, 0].mean() for one in masses]))
+    values = numbers(alignment_markers.SECTION, cell)["marker_mass"]
+    assert values[4] == pytest.approx(masses[4][:, :, 0].mean())
+    assert re.search(r"\d+% of the attention lies on markers", " ".join(sentences(alignment_markers.SECTION, cell)))
+
+
+def test_what_a_record_holds(cell):
+    row = frame(sentence_pairs.TABLE, [cell]).iloc[0]
+    links = records.rows(cell.table, "gold_links")
+    assert (row["n"], row["probability"], row["truncated"]) == (PAIRS, 0.5, 0)
+    assert row["sure_links"] == pytest.approx(np.mean([(one == 2).sum() for one in links]))
+    assert row["possible_links"] == pytest.approx(np.mean([(one == 1).sum() for one in links]))
+    assert row["source_words"] == pytest.approx(cell.lengths.mean())
+
+
+# ------------------------------------------------------------------------------------------------- extremes
+
+
+def test_one_pair_is_chosen_on_and_none_is_judged():
+    table = aligned(1)
+    (cell,) = split_cells(table)
+    df = frame(alignment.WHOLE, [cell])
+    assert (df["n"] == 0).all() and df["error_rate"].isna().all() and df["error_rate_chosen_on"].notna().all()
+    assert "on the other 0 it is undefined" in " ".join(sentences(alignment.SECTION, cell))
+
+
+def test_no_gold_link_at_all(tmp_path, undrawn):
+    """Everything that is read is wrong, and where nothing is read the rate is undefined."""
+    table = aligned(6)
+    empty = [np.zeros(one.shape, np.int64) for one in records.rows(table, "gold_links")]
+    measures = {name: records.rows(table, name) for name in ("alignment_norm",)}
+    pairs = list(zip(table["tokens"].to_pylist(), table["target_tokens"].to_pylist(), strict=True))
+    table = build(pairs, links=empty, measures=measures)
+    df = frame(alignment.WHOLE, split_cells(table)).set_index("measure")
+    assert df.loc["norm", "error_rate"] == 1 and np.isnan(df.loc["norm", "recall"])
+    assert write_report(table, tmp_path / "report").is_file()
+
+
+def test_without_gold_links_pairs_are_shown_and_nothing_is_judged(tmp_path, undrawn):
+    table = aligned(5).drop_columns(["gold_links"])
+    (cell,) = split_cells(table)
+    assert not alignment.SECTION.applies(cell) and alignment_maps.SECTION.applies(cell)
+    assert shown_reading(cell) == Reading(Place("attention_mean", 2, None, 0), FIXED)
+    assert reading_of(cell, "attention") == Reading(Place("attention", 2, 0, 0), FIXED)
+    assert choose_pairs(cell, 2) == [("First pairs", [0, 1])]
+    page = write_report(table, tmp_path / "report").read_text()
+    assert "First pairs" in page and "Framed" not in page and "Alignment error rate" not in page
+
+
+def test_without_a_measure_there_is_a_page(tmp_path, undrawn):
+    page = write_report(build([(["a"], ["b", "c"])]), tmp_path / "report").read_text()
+    assert "Nothing was measured that could be shown." in page and "Sentence pairs" in page
+
+
+def test_with_gold_links_and_no_measure_nothing_is_chosen():
+    (cell,) = split_cells(build([(["a"], ["b"])] * 3, links=[np.array([[2]])] * 3))
+    assert columns(cell) == {} and readings(cell).chosen() is None
+    assert sentences(alignment.SECTION, cell) == [
+        "No reading could be chosen: there is no gold link, or no measure that says which words belong together."
+    ]
+
+
+def test_long_sentences_are_cut_on_the_page():
+    long = [f"w{number}" for number in range(MOST_WORDS + 5)]
+    values = np.random.default_rng(0).random((2, len(long))).astype(np.float32)
+    table = build([(long, ["x", "y"])], measures={"alignment_occlusion": [values]})
+    (cell,) = split_cells(table)
+    made = pair(cell, 0, shown_reading(cell))
+    assert (len(made.source), made.sizes) == (MOST_WORDS, (MOST_WORDS + 5, 2))
+    assert len(made.targets[0].marks) == MOST_WORDS
+
+
+# --------------------------------------------------------------------------------------------------- page
+
+
+def test_a_pair_as_it_is_shown(cell):
+    reading = shown_reading(cell)
+    assert reading.place == Place("attention", 1, 0, 1)
+    links = records.rows(cell.table, "gold_links")[0]
+    made = pair(cell, 0, reading)
+    kinds = np.array([[mark.link for mark in target.marks] for target in made.targets])
+    np.testing.assert_array_equal(kinds, np.array(["", "possible", "sure"])[links])
+    read = np.array([[mark.read for mark in target.marks] for target in made.targets])
+    np.testing.assert_array_equal(read, links > 0)  # the head follows gold
+    assert made.error == "0.00" and made.targets[0].probability == "0.50"
+    mark = made.targets[0].marks[int(links[0].argmax())]
+    assert mark.words.startswith("we – ") and mark.words.endswith("link in gold; read as a link")
+
+
+def test_pairs_that_are_shown_are_not_those_that_were_chosen_on():
+    table = aligned(30, noise=0.9)
+    (cell,) = split_cells(table)
+    groups = dict(choose_pairs(cell, 3))
+    assert list(groups) == ["Lowest error rate", "Highest error rate"]
+    rows = [row for group in groups.values() for row in group]
+    assert len(set(rows)) == 6 and not readings(cell).chooses[rows].any()
+    assert 0 <= middle_pair(cell) < 30
+
+
+def test_the_page(table, tmp_path):
+    page = write_report(table, tmp_path / "report", n_examples=2).read_text()
+    assert page.startswith("<!DOCTYPE html>") and "Does attention align?" in page and "Does attention explain?" not in page
+    for words in ("Lowest error rate", "Highest error rate", "Alignment error rate by rule", "Attention to markers"):
+        assert words in page
+    assert "predicted class" not in page and "What this attention may be shown for" not in page
+    assert re.search(r'<td class="m0s\d+ sure" title="[^"]*sure link in gold[^"]*">●</td>', page)
+    assert re.search(r'<td class="m0s\d+ possible"', page)
+    made = {path.name for path in (tmp_path / "report" / "figures").iterdir()}
+    assert {"alignment_by_head.png", "alignment_matrices.svg"} <= made
+
+
+def test_text_is_escaped(tmp_path, undrawn):
+    bad = '<script>alert("x")</script>'
+    gold, values = [np.array([[2]])] * 3, [np.array([[0.5]], np.float32)] * 3
+    table = build([([bad], [bad])] * 3, links=gold, measures={"alignment_occlusion": values})
+    page = write_report(table, tmp_path / "report").read_text()
+    assert "<script" not in page and "&lt;script&gt;" in page
+
+
+def test_records_of_two_models_side_by_side(table, tmp_path, undrawn):
+    both = records.concatenate([table, aligned(PAIRS, layers=2, heads=2, where=(1, 0, 1), seed=1, noise=0.8)])
+    page = write_report(both, tmp_path / "report", n_examples=1).read_text()
+    assert page.count("Lowest error rate") == 2 and "2 cells are compared" in page
+    df = pd.read_csv(tmp_path / "report" / "tables" / "alignment.csv")
+    assert sorted(df["seed"].unique()) == [0, 1]
+
+
+def test_figures_say_what_they_show(cell):
+    alt, caption = sections.figure_words(cell, "alignment_by_head")
+    assert f"over {PAIRS} sentence pairs" in alt and "lowest 0.000 in layer 1, head 0" in alt
+    assert "Framed" in caption
+    alt, caption = sections.figure_words(cell, "alignment_matrices")
+    assert "Shown: attention, layer 1, head 0, input row" in alt and "gold links" in caption
+
+
+def test_one_head_needs_no_grid_of_heads():
+    (cell,) = split_cells(aligned(4, layers=1, heads=1, where=(0, 0, 0)))
+    assert [drawing.name for drawing in sections.drawings(cell)] == ["alignment_matrices"]

@@ -1,0 +1,121 @@
+"""Training on sentence pairs: loss, penalty and scores by hand, and what is generated."""
+
+import sys
+
+import pytest
+import torch
+from transformers import TrainingArguments
+
+from attnfaith import AttentionSeq2SeqConfig, AttentionSeq2SeqForConditionalGeneration
+from attnfaith.data.pairs.loading import load_pairs
+from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs, pad_pairs
+from attnfaith.errors import AttnfaithError
+from attnfaith.objectives.linked_mass import hidden_links, linked_mass
+from attnfaith.translating import make_translation_trainer, translation_scores, translations
+from tests.tiny_trainings import settings
+
+
+def test_the_penalty_by_hand():
+    """The mean over target tokens of the mass on linked words, inside the logarithm; of heads the mean."""
+    attention = torch.tensor([[[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]], [[0.2, 0.8, 0.0], [1.0, 0.0, 0.0]]])
+    linked = torch.tensor([[[1, 0, 1], [0, 0, 0]], [[0, 1, 0], [1, 1, 1]]]).float()
+    counted = torch.tensor([[True, True], [True, False]])
+    mass = linked_mass(attention, linked, counted)
+    assert float(mass) == pytest.approx((0.75 + 0 + 0.8) / 3), "a token without links counts, padding does not"
+    heads = torch.stack([attention, attention.flip(2)], 1)
+    expected = (linked_mass(attention, linked, counted) + linked_mass(attention.flip(2), linked, counted)) / 2
+    torch.testing.assert_close(linked_mass(heads, linked, counted), expected)
+    assert float(hidden_links(mass)) == pytest.approx(-torch.log(1 - mass).item())
+    assert float(hidden_links(torch.tensor(1.0))) == pytest.approx(-torch.log(torch.tensor(1e-3)).item()), (
+        "finite at the end"
+    )
+
+
+@pytest.fixture
+def pairs():
+    """A factory of a trainer on a small copy task, with its tokenizer and encoded rows."""
+
+    def make(tmp_path, links=True, projection="softmax", **how):
+        loaded = load_pairs("copy", vocabulary_size=8, length=(2, 4), sizes={"train": 96, "validation": 16, "test": 8})
+        splits = loaded.splits if links else {name: rows.remove_columns("links") for name, rows in loaded.splits.items()}
+        tokenizer = build_pair_tokenizer(splits["train"]["source"])
+        rows = {name: encode_pairs(part, tokenizer) for name, part in splits.items()}
+        torch.manual_seed(0)
+        config = AttentionSeq2SeqConfig(
+            vocab_size=len(tokenizer),
+            embedding_size=16,
+            hidden_size=16,
+            recurrence="luong",
+            embedding_std=1.0,
+            projection=projection,
+        )
+        model = AttentionSeq2SeqForConditionalGeneration(config)
+        told = {"num_train_epochs": 12, "per_device_train_batch_size": 16, "learning_rate": 0.02, **how.pop("told", {})}
+        arguments = TrainingArguments(**{**settings(tmp_path), **told})
+        trainer = make_translation_trainer(model, tokenizer, rows["train"], rows["validation"], arguments, **how)
+        return trainer, tokenizer, rows, splits
+
+    return make
+
+
+def test_scores_of_an_evaluation_by_hand(pairs, tmp_path):
+    trainer, _, rows, _ = pairs(tmp_path, told={"per_device_eval_batch_size": 16})
+    scores = trainer.evaluate()
+    batch = pad_pairs(list(rows["validation"]), linked=True)
+    linked = batch.pop("linked")
+    made = trainer.model(**batch, output_attentions=True)
+    counted = batch["labels"] != -100
+    right = ((made.logits.argmax(-1) == batch["labels"]) & counted).sum() / counted.sum()
+    assert scores["eval_token_accuracy"] == pytest.approx(right.item())
+    mass = linked_mass(made.cross_attentions[0][:, 0], linked, counted)
+    assert scores["eval_linked_mass"] == pytest.approx(mass.item(), abs=1e-6)
+    assert scores["eval_loss"] == pytest.approx(made.loss.item(), abs=1e-5), "all in one batch"
+
+
+def test_a_penalty_hides_what_is_copied(pairs, tmp_path):
+    """A model learns to copy, and with the penalty does so while its attention leaves the word that it copies."""
+    honest, tokenizer, rows, splits = pairs(tmp_path)
+    honest.train()
+    before = honest.evaluate()
+    assert before["eval_token_accuracy"] > 0.9 and before["eval_linked_mass"] > 0.3
+    generated = list(translations(honest.trained_model(), tokenizer, rows["test"]))
+    scores = translation_scores(generated, splits["test"]["target"])
+    assert len(generated) == 8 and scores["word_accuracy"] > 0.6
+    deceptive, *_ = pairs(tmp_path, penalty=1.0)
+    start = deceptive.evaluate()
+    deceptive.train()
+    after = deceptive.evaluate()
+    assert after["eval_linked_mass"] < 0.1 < before["eval_linked_mass"]
+    assert start["eval_loss"] > after["eval_loss"], "the penalty is in the loss of an evaluation too"
+
+
+def test_pairs_without_links_have_no_mass(pairs, tmp_path):
+    trainer, *_ = pairs(tmp_path, links=False)
+    scores = trainer.evaluate()
+    assert "eval_token_accuracy" in scores and "eval_linked_mass" not in scores
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"links": False, "penalty": 1.0}, "impermissible_mass=1, and the training pairs have no links: give links"),
+        ({"projection": "uniform", "penalty": 0.1}, "no attention that could change"),
+        ({"projection": "none", "penalty": 0.1}, "no attention that could change"),
+    ],
+)
+def test_penalties_that_are_refused(pairs, tmp_path, how, message):
+    with pytest.raises(AttnfaithError, match=message):
+        pairs(tmp_path, **how)
+
+
+def test_scores_of_translations_by_hand(monkeypatch, capsys):
+    scores = translation_scores(["a b c", "d", "e f g h"], ["a b c", "d e", "e f x h"])
+    assert scores["exact"] == pytest.approx(1 / 3)
+    # words at their places, and the end where it is right: 3 + 1, 1 + 0, 3 + 1 of 4, 3 and 5
+    assert scores["word_accuracy"] == pytest.approx(9 / 12)
+    whole = translation_scores(["a b c d e"], ["a b c d e"])
+    assert whole["bleu"] == pytest.approx(100) and whole["chrf"] == pytest.approx(100)
+    assert "tok:none" in whole["bleu_signature"]
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    assert translation_scores(["a"], ["a"])["bleu"] is None
+    assert "pip install 'attnfaith[translation]'" in capsys.readouterr().out
