@@ -61,9 +61,7 @@ def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draw
         return intervals
     both = np.concatenate([above, below], axis=1, dtype=np.float64)
     sums = np.concatenate([part @ both for part in _drawn(len(above), draws, seed)])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        quotients = np.divide(*np.split(sums, 2, axis=1))
-    quotients[~np.isfinite(quotients)] = np.nan
+    quotients = ratio(*np.split(sums, 2, axis=1))
     known = ~np.isnan(quotients).all(axis=0)
     if known.any():
         intervals[known] = np.nanquantile(quotients[:, known], (0.025, 0.975), axis=0).T

@@ -781,7 +781,11 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "steps = np.arange(len(order), 0, -1)",
             "steps = np.arange(len(p_values), len(p_values) - len(order), -1)",
         ),
-        ("90 % interval", "np.nanquantile(means, (0.025, 0.975), axis=0)", "np.nanquantile(means, (0.05, 0.95), axis=0)"),
+        (
+            "90 % interval",
+            "np.nanquantile(quotients[:, known], (0.025, 0.975), axis=0)",
+            "np.nanquantile(quotients[:, known], (0.05, 0.95), axis=0)",
+        ),
         (
             "texts pooled over seeds",
             "return ratio(np.where(known, by_seed, 0).sum(axis=1), known.sum(axis=1))",
