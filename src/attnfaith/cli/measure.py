@@ -118,8 +118,8 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
     added = [one for word in known.add for one in word.split(",") if one]
     if known.links is not None and section.limit is not None:
         raise AttnfaithError("--links are of all pairs of the file: leave out --limit, or cut both files")
-    of = "sequences" if of_sequences(known.run) else "texts"
-    chosen = catalogue.named([*dict.fromkeys([*(producers or []), *added])], of=of)
+    names = [*dict.fromkeys([*(producers or []), *added])]
+    chosen = catalogue.named(names, of="sequences" if of_sequences(known.run) else "texts") if names else []
     kinds = {kind: [one.name for one in chosen if one.kind == kind] for kind in catalogue.KINDS}
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder, "a measurement"):
@@ -139,7 +139,7 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
             name=recipe.name,
             split=section.split if data.hub_id is not None or Path(data.path).is_dir() else "measured",
             output=path,
-            batch_tokens=section.batch_tokens if "measure.batch_tokens" in dict(given) or of == "texts" else None,
+            batch_tokens=section.batch_tokens if "measure.batch_tokens" in dict(given) else None,
             links=known.links,
             links_from=known.links_from,
         )
