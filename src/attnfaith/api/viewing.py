@@ -1,0 +1,142 @@
+"""From a model and one text to a view of all its self-attention."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from attnfaith.api.models import Opened, open_model
+from attnfaith.api.texts import Columns, read_texts
+from attnfaith.errors import AttnfaithError, DatasetError, excerpt
+from attnfaith.importance import alti, value_zeroing
+from attnfaith.locate import MODEL
+from attnfaith.reporting.views import TITLES, View
+from attnfaith.subjects.protocol import SubjectError
+from attnfaith.subjects.stacks import Stack, stack_of
+
+
+NEEDS = {
+    "attention": None,
+    "rollout": "stacked maps",
+    "alti": "layer parts",
+    "value_zeroing": "layer states",
+}
+"""What can be seen, and what of a stack it needs."""
+MOST_READ = 128
+"""Positions of a text that value zeroing reads so many times over without being asked for."""
+
+
+def view(model, text, measures: str | Sequence[str] | None = None, *, tokenizer=None) -> View:
+    """One view of all self-attention of a model on one text: which position takes how much of which, layer over layer.
+
+    In a notebook it shows itself; `save` writes its page, one file to look at in a browser or to send; `figures` draws it.
+
+    Args:
+        model: as `attnfaith.measure` takes it, of any kind that has self-attention: a text classifier of transformers, or
+            one of this package whose encoder is "transformer".
+        text: a string, or a pair (text, second text).
+        measures: of "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", those to be
+            seen, the first of them first. None: all that the model can give; of texts above 128 positions value_zeroing,
+            which reads a text once for each of them, only where it is named.
+        tokenizer: of a model object, or its name or folder.
+
+    Raises AttnfaithError for what is not as said here, and for a model without self-attention or without what a measure that
+    is named needs.
+    """
+    wanted = _names(measures)
+    opened = open_model(model, tokenizer)
+    if isinstance(text, str):
+        texts = [text]
+    elif isinstance(text, Sequence) and len(text) == 2 and all(isinstance(part, str) for part in text):
+        texts = [tuple(text)]
+    else:
+        raise DatasetError(f"text is {excerpt(text)}: give one string, or a pair (text, second text)")
+    subject = opened.subject
+    rows = subject.rows(read_texts(texts, None, Columns(), "text").dataset)
+    row = rows[0]
+    if not len(row["tokens"]):
+        raise DatasetError(f"the text {excerpt(text)} has no word that the model's tokenizer knows of")
+    subject.check(rows)
+    with subject.evaluating(), torch.no_grad():
+        batch = subject.collate([row]).alone(0)
+        probs = subject.predict(batch).softmax(-1)[0].double().cpu().numpy()
+        stack = stack_of(subject, batch)
+        matrices, lacks = _matrices(stack, wanted)
+    tokens, words = _tokens(opened, row, stack)
+    return View(
+        model=_called(opened.source),
+        tokens=tokens,
+        inside=stack.inside.cpu().numpy(),
+        words=words,
+        classes=tuple(subject.class_names) or tuple(f"class {number}" for number in range(subject.num_labels)),
+        probs=probs,
+        reads=stack.reads.cpu().numpy(),
+        heads=tuple(one.weights[0].float().cpu().numpy() for one in stack.layers) if "attention" in matrices else (),
+        matrices=matrices,
+        lacks=lacks,
+        truncated=bool(row["truncated"]),
+    )
+
+
+def _called(source: str) -> str:
+    """A model's name: of a folder its last part, of a run that of the run; a view is sent, and names no place."""
+    folder = Path(source)
+    if not folder.is_dir():
+        return source
+    folder = folder.resolve()
+    return folder.parent.name if folder.name == MODEL else folder.name
+
+
+def _names(measures: str | Sequence[str] | None) -> list[str] | None:
+    names = [measures] if isinstance(measures, str) else measures
+    if names is None:
+        return None
+    for name in names:
+        if name not in TITLES:
+            raise AttnfaithError(f"nothing to be seen is called {excerpt(name)}; there are {', '.join(TITLES)}")
+    if len(set(names)) < max(1, len(names)):
+        raise AttnfaithError(f"measures={excerpt(list(names))}: name one or more, each once")
+    return list(names)
+
+
+def _matrices(stack: Stack, wanted: list[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """{measure: (N,L,L)} of those that are wanted, and why others are left out."""
+    lacks = {name: stack.lacks[need] for name, need in NEEDS.items() if need in stack.lacks}
+    for name in wanted or ():
+        if name in lacks:
+            raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
+    if wanted is None:
+        if len(stack.reads) > MOST_READ:
+            lacks.setdefault(
+                "value_zeroing", f"it reads a text of {len(stack.reads)} positions as often: ask for it by name"
+            )
+        wanted = [name for name in NEEDS if name not in lacks]
+    return {name: MAKERS[name](stack) for name in wanted}, lacks
+
+
+def _attention(stack: Stack) -> np.ndarray:
+    return np.stack([one.weights[0].double().mean(0).cpu().numpy() for one in stack.layers])
+
+
+def _rollout(stack: Stack) -> np.ndarray:
+    return (_attention(stack) + np.eye(len(stack.reads))) / 2
+
+
+def _of(measure) -> Callable[[Stack], np.ndarray]:
+    def matrices(stack: Stack) -> np.ndarray:
+        return np.stack([one.cpu().numpy() for one in measure.matrices(stack.source, stack.text, stack.layers)])
+
+    return matrices
+
+
+MAKERS = {"attention": _attention, "rollout": _rollout, "alti": _of(alti), "value_zeroing": _of(value_zeroing)}
+
+
+def _tokens(opened: Opened, row, stack: Stack) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+    """The text of each position, and the number of the word that it is of."""
+    inside = stack.inside.tolist()
+    tokens, owners = iter(row["tokens"]), iter(row.get("word_of_token") or range(len(row["tokens"])))
+    tokenizer, ids = opened.subject.tokenizer, stack.text["input_ids"][0].tolist()
+    texts = tuple(next(tokens) if one else tokenizer.convert_ids_to_tokens(ids[place]) for place, one in enumerate(inside))
+    return texts, tuple(next(owners) if one else None for one in inside)
