@@ -16,7 +16,7 @@ EXAMPLES = (
 def parser() -> Parser:
     made = Parser(
         "view",
-        "Write one page that shows what reads what in a model of many layers: attention of each layer and head, and rollout, "
+        "Write one page that shows what reads what in a model of many layers: attention of each layer and head, rollout, "
         "ALTI and value zeroing through the layers. Choose a token for what it reads and who reads it. The page is one file "
         "and needs nothing else, no server and no network.",
         examples=EXAMPLES,

@@ -42,7 +42,7 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
 
 
 def matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
-    """(L,L) in float64 of each layer of one text: row i says by what share each position makes the state at i; rows sum to 1.
+    """(L,L) in float64 of each layer of one text: row i says by what share each position makes state i; rows sum to 1.
 
     subject: asked for `parts` alone.
     """

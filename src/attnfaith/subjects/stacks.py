@@ -50,8 +50,8 @@ def stack_of(subject: Subject, text: Batch) -> Stack:
         what = getattr(getattr(subject, "config", None), "encoder", None)
         of = f"its encoder is {what!r}" if isinstance(subject, Pooled) and what != "transformer" else f"{subject.kind}"
         raise SubjectError(
-            f"this model has no self-attention to be seen ({of}): give a text classifier of transformers, or a classifier of "
-            "this package with --encoder transformer"
+            f"this model has no self-attention to be seen ({of}): give a text classifier of transformers, or one of this "
+            "package with --encoder transformer"
         )
     if not float(reads.sum()) > 0:
         raise SubjectError(

@@ -107,7 +107,7 @@ function flows() {
 }
 
 // ---- words
-const percent = (share) => share < 0.0005 ? "<0.1 %" : share < 0.0995 ? `${(100 * share).toFixed(1)} %` : `${Math.round(100 * share)} %`;
+const percent = (share) => share < 0.0005 ? "<0.1\u00a0%" : share < 0.0995 ? `${(100 * share).toFixed(1)}\u00a0%` : `${Math.round(100 * share)}\u00a0%`;
 const largestOf = (shares, count) => Array.from(shares.keys()).filter((place) => shares[place] > 0)
   .sort((one, other) => shares[other] - shares[one] || one - other).slice(0, count);
 const label = (place) => (firstOfWord(place) ? "" : "·") + view.tokens[place];
@@ -182,7 +182,7 @@ function drawGraph(flow) {
       const x1 = across(at, width), y1 = down(at === last ? answerPlace : from), x2 = across(at - 1, width), y2 = down(to);
       const strength = Math.min(1, share / largest), middle = (x1 + x2) / 2;
       pen.globalAlpha = 0.12 + 0.88 * Math.sqrt(strength);
-      pen.lineWidth = 0.5 + 5 * strength;
+      pen.lineWidth = 0.5 + (flow.lines ? 1.5 : 5) * strength;
       pen.beginPath();
       pen.moveTo(x1, y1);
       pen.bezierCurveTo(middle, y1, middle, y2, x2, y2);
