@@ -107,10 +107,8 @@ def _matrices(stack: Stack, wanted: list[str] | None) -> tuple[dict[str, np.ndar
         if name in lacks:
             raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
     if wanted is None:
-        if len(stack.reads) > MOST_READ:
-            lacks.setdefault(
-                "value_zeroing", f"it reads a text of {len(stack.reads)} positions as often: ask for it by name"
-            )
+        if (count := len(stack.reads)) > MOST_READ:
+            lacks.setdefault("value_zeroing", f"it reads a text of {count} positions {count} times: ask for it by name")
         wanted = [name for name in NEEDS if name not in lacks]
     return {name: MAKERS[name](stack) for name in wanted}, lacks
 

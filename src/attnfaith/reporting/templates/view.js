@@ -115,8 +115,8 @@ const firstOfWord = (place) => !place || view.words[place] === null || view.word
 const where = (column) => (column === 0 ? "as a token" : `after layer ${column - 1}`);
 
 function quoted(text) {
-  const whole = made("q");
-  whole.append(made("bdi", {textContent: text}));
+  const whole = made("span");
+  whole.append("“", made("bdi", {textContent: text.length > 40 ? `${text.slice(0, 39)}…` : text}), "”");
   return whole;
 }
 function say(flow) {
@@ -269,7 +269,7 @@ function buildGrid() {
     body.append(line);
   }
   grid.append(headRow, body);
-  if (!most) grid.style.width = "6rem";
+  grid.style.maxWidth = `${2 + 3.6 * (most + 1)}rem`;
 }
 let painted = "";
 function drawGrid() {
