@@ -74,11 +74,14 @@ def record_page() -> str:
         "## The rules",
         f"This is version {record.VERSION} of the format, kept in the file's metadata. Axes: T tokens (of hierarchical "
         "models sentences, or words), C classes, K draws or attentions, M measures, S shares, W words of a sentence, Q "
-        "words of a second text.",
+        "words of a second text; of sentence pairs T source words, G target words, L layers of the decoder, A heads, R two "
+        "rows of a target word: 0 the one that predicts it, 1 the one in which it is the input.",
         "In each row all [T] columns have one length, and all [C] columns another. A column with a range that sums to 1 is "
         "a distribution along its last axis. Files that break a rule are refused with column and row.",
-        "## Columns of every record",
+        "## Columns of every record of texts",
         columns(common),
+        "## Columns of every record of sentence pairs",
+        columns({name: one for name, one in record.SEQUENCE_COLUMNS.items() if name not in record.IDENTITY_COLUMNS}),
         "## Identity: which model, on which texts",
         columns(record.IDENTITY_COLUMNS),
         "## Columns that some data or models have",

@@ -324,7 +324,7 @@ def compare_records(recorded: pa.Table, now: pa.Table) -> Iterator[Compared]:
 def _columns(table: pa.Table) -> dict[str, record.Column]:
     """What the producers that made a record declare."""
     names = {name for part in record.settings(table) for name in part.get("producers", ())} & set(producers())
-    columns = {**record.COLUMNS, **record.OPTIONAL_COLUMNS}
+    columns = {**record.common_columns(table.column_names), **record.OPTIONAL_COLUMNS}
     for module in load_producers(sorted(names)).values():
         columns |= module.COLUMNS
     return columns

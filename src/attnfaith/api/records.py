@@ -1,10 +1,12 @@
 """A record in the hands of a person: shown, summarised, kept, published."""
 
+import html
 import os
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -12,13 +14,21 @@ from attnfaith import record as records
 from attnfaith.api import frames
 from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.locate import locate
-from attnfaith.reporting.cells import Cell, split_cells
+from attnfaith.reporting.cells import Cell, describe, split_cells
 from attnfaith.reporting.notebook import Overview, Shown
 from attnfaith.reporting.shown import row_of
 
 
+ALIGNMENT = "alignment_"
+MARKERS = "alignment_marker_mass"
+"""Attention to markers, which align with nothing."""
+
+
 class Record:
     """What a model says of texts and what was measured of it, one row a text. In a notebook it shows itself.
+
+    Of a model from sequences to sequences it has a row for each pair of sentences, and `alignment` in place of what asks for
+    classes.
 
     `measure` makes one, `load` reads one. Two are equal where all columns hold the same values. len() counts the texts.
 
@@ -44,9 +54,42 @@ class Record:
         return split_cells(self.table)
 
     @property
+    def of_sequences(self) -> bool:
+        """Whether its rows are pairs of sentences, and not texts with classes."""
+        return records.of_sequences(self.table)
+
+    @property
     def measures(self) -> list[str]:
-        """The names of the measures of importance that it holds."""
-        return list(self.cells[0].measures)
+        """The names of the measures of importance that it holds; of pairs of sentences, of all that `alignment` gives."""
+        if not self.of_sequences:
+            return list(self.cells[0].measures)
+        names = (name for name in self.table.column_names if name.startswith(ALIGNMENT) and name != MARKERS)
+        return [name.removeprefix(ALIGNMENT) for name in names]
+
+    def alignment(self, measure: str = "attention") -> list[np.ndarray]:
+        """Of each pair of sentences how a measure, one of `measures`, links target words to source words.
+
+        An array a pair, whose axes the column says (`record.table.field`): (L,A,R,G,T) of attention, (L,R,G,T) of what is
+        summed over heads, (G,T) of what has no layers; L layers of the decoder, A heads, R the row that predicts the word
+        and the one in which it is the input, G target words, T source words.
+
+        Raises AttnfaithError for a record of texts, and for a measure that it does not hold.
+        """
+        if not self.of_sequences:
+            raise AttnfaithError(
+                "this is a record of texts, which align with nothing: measure a model on pairs of sentences"
+            )
+        if measure not in self.measures:
+            raise AttnfaithError(f"the record holds no alignment {excerpt(measure)}; it holds {', '.join(self.measures)}")
+        return records.rows(self.table, ALIGNMENT + measure)
+
+    def _of_texts(self, what: str) -> None:
+        """Raises AttnfaithError for a record of pairs of sentences, which has no such thing."""
+        if self.of_sequences:
+            raise AttnfaithError(
+                f"{what} is of texts with classes, and this record is of pairs of sentences: use alignment(), of "
+                f"{', '.join(self.measures)}"
+            )
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -55,10 +98,17 @@ class Record:
         return isinstance(other, Record) and records.equal(self.table, other.table)
 
     def __repr__(self) -> str:
-        return str(self._overview)
+        return self._pairs if self.of_sequences else str(self._overview)
 
     def _repr_html_(self) -> str:
-        return self._overview.html()
+        return f"<pre>{html.escape(self._pairs)}</pre>" if self.of_sequences else self._overview.html()
+
+    @property
+    def _pairs(self) -> str:
+        lines = [
+            f"{describe(cell.heading)} · {len(cell):,} pair{'s' * (len(cell) != 1)} of sentences" for cell in self.cells
+        ]
+        return "\n".join([*lines, f"measures: {', '.join(self.measures) or 'none'}"])
 
     @cached_property
     def _overview(self) -> Overview:
@@ -72,6 +122,7 @@ class Record:
         two tokens, or all scores equal); tie_ceiling (the largest mean that tied scores allow). Of several models what tells
         them apart comes first.
         """
+        self._of_texts("agreement()")
         return frames.agreement_frame(self.cells)
 
     def scores(self) -> pd.DataFrame:
@@ -80,6 +131,7 @@ class Record:
         Columns: instance_id; position (from 0); token; attention (0..1, summing to 1 over a text); then each measure, in its
         own unit, as `attnfaith.measures()` says. A text without tokens has no row.
         """
+        self._of_texts("scores()")
         return frames.scores_frame(self.cells)
 
     def per_text(self) -> pd.DataFrame:
@@ -89,6 +141,7 @@ class Record:
         n_tokens; truncated (whether it was cut); then the numbers that models are compared by, NaN where undefined, such as
         "tau attention–gradient".
         """
+        self._of_texts("per_text()")
         return frames.text_frame(self.cells)
 
     def summary(self) -> pd.DataFrame:
@@ -97,6 +150,7 @@ class Record:
         Columns: quantity; mean; ci_low, ci_high (95 % bootstrap interval of the mean over texts, NaN below two texts);
         median; n (texts that it is over); n_undefined (texts without it).
         """
+        self._of_texts("summary()")
         return frames.summary_frame(self.cells)
 
     def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> Shown:
@@ -105,8 +159,9 @@ class Record:
         text: its row, from 0 (negative from the end), or its instance id. measures: those to show beside attention; None
         shows all.
 
-        Raises AttnfaithError for a text or a measure that the record does not hold.
+        Raises AttnfaithError for a text or a measure that the record does not hold, and of pairs of sentences.
         """
+        self._of_texts("show()")
         cell, row = self._place(text)
         names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
         return Shown(cell, row, names)

@@ -24,7 +24,7 @@ class Column:
 
     axes: names of its dimensions, outermost first: () a scalar per instance, ("T",) a value per token, ("C",) per class,
         ("K", "C") per draw and class, ("M", "S") per measure of importance and share of the tokens, ("T", "W") per word of
-        each sentence.
+        each sentence; of sentence pairs, ("L", "A", "R", "G", "T") per layer, head, row, target word and source word.
     dtype: Arrow type name of the innermost value; "category" for a text of few values.
     distribution: non-negative and summing to 1 along the last axis.
     signed: a negative value is evidence against what is explained.

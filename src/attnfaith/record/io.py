@@ -11,38 +11,52 @@ import pyarrow.parquet as pq
 
 from attnfaith.files import atomic_path
 from attnfaith.record.column import RecordError
-from attnfaith.record.schema import OPTIONAL_COLUMNS, VERSION, VERSION_KEY, axes, list_lengths, offsets, validate
+from attnfaith.record.schema import (
+    OPTIONAL_COLUMNS,
+    VERSION,
+    VERSION_KEY,
+    axes,
+    list_lengths,
+    of_sequences,
+    offsets,
+    validate,
+)
 
 
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
-    """A list column as one numpy array per instance (views, not copies): (T,), (C,), or (K,T), (K,C) for one of draws.
+    """A list column as one numpy array per instance (views, not copies): (T,), (C,), or with as many axes as it has, such as
+    (K,T), (K,C) for one of draws, (L,A,R,G,T) for attention between two sentences.
 
     Without draws, (0, 0). A column [T][W] gives a list of T arrays (W,) per instance. Raises RecordError where the record
-    has no such column, it holds one value per instance, or the draws of an instance differ in length.
+    has no such column, it holds one value per instance, or the lists of an instance differ in length.
     """
     if column not in table.column_names:
         raise RecordError(f"the record has no column '{column}'; it has {table.column_names}")
     array = table.column(column).combine_chunks()
     if not pa.types.is_list(array.type):
         raise RecordError(f"column '{column}' holds one {array.type} per instance, not a list")
-    bounds = array.offsets.to_numpy()
-    if not pa.types.is_list(array.values.type):
-        flat = array.values.to_numpy(zero_copy_only=False)
-        return [flat[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
-    inner = array.values.offsets.to_numpy()
-    flat = array.values.values.to_numpy(zero_copy_only=False)
-    arrays = []
+    bounds = [array.offsets.to_numpy()]
+    while pa.types.is_list(array.values.type):
+        array = array.values
+        bounds.append(array.offsets.to_numpy())
+    flat = array.values.to_numpy(zero_copy_only=False)
+    outer = list(zip(bounds[0][:-1], bounds[0][1:], strict=True))
+    if len(bounds) == 1:
+        return [flat[start:stop] for start, stop in outer]
     if axes(table.schema.field(column))[-1] == "W":
-        return [
-            [flat[inner[place] : inner[place + 1]] for place in range(start, stop)]
-            for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
-        ]
-    for row, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        return [[flat[bounds[1][place] : bounds[1][place + 1]] for place in range(*both)] for both in outer]
+    return [_shaped(flat, bounds, start, stop, f"column '{column}' row {row}") for row, (start, stop) in enumerate(outer)]
+
+
+def _shaped(flat: np.ndarray, bounds: list[np.ndarray], start: int, stop: int, where: str) -> np.ndarray:
+    """The lists start..stop along the second axis as one array; bounds: where the lists of each axis begin and end."""
+    shape = [stop - start]
+    for inner in bounds[1:]:
         if len(lengths := np.unique(np.diff(inner[start : stop + 1]))) > 1:
-            raise RecordError(f"column '{column}' row {row}: draws of lengths {lengths.tolist()}; they must have one length")
-        shape = (stop - start, lengths[0]) if len(lengths) else (0, 0)
-        arrays.append(flat[inner[start] : inner[stop]].reshape(shape))
-    return arrays
+            raise RecordError(f"{where}: draws of lengths {lengths.tolist()}; they must have one length")
+        shape.append(lengths[0] if len(lengths) else 0)
+        start, stop = inner[start], inner[stop]
+    return flat[start:stop].reshape(shape)
 
 
 def ragged(values: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
@@ -78,13 +92,15 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
     """Records of several cells as one. Beside subwords, each token of others is a word. Beside hierarchical models,
     each token of a flat one is an item of one word; beside pairs, a single text has a second one without words.
 
-    Raises RecordError where a column is in some records and missing in others, the same instance of the same cell comes
-    twice, or, unless mix_versions, different code measured them. Run information (`settings`) of the parts is kept as a
-    list.
+    Raises RecordError where some are of texts and some of sentence pairs, a column is in some records and missing in
+    others, the same instance of the same cell comes twice, or, unless mix_versions, different code measured them. Run
+    information (`settings`) of the parts is kept as a list.
     """
     tables = list(tables)
     if not tables:
         raise RecordError("nothing to concatenate: no record was given")
+    if len({of_sequences(table) for table in tables}) > 1:
+        raise RecordError("some of the records are of texts and some of sentence pairs: report these apart")
     if not mix_versions:
         check_one_code(tables)
     if any("word_of_token" in table.column_names for table in tables):

@@ -5,9 +5,14 @@ and a table is a group-by. Each column carries what it is (`Column`) in its fiel
 every [T] column of a row has the same length, every [C] column too, and a column marked `distribution` is non-negative and
 sums to 1 along its last axis. In the records of hierarchical models T counts sentences, and [T][W] columns hold values of
 the words of each; measured at the word level, T counts words. Q counts words of a second text.
+
+A record is of texts, which have classes, or of sentence pairs: these have target words. There T counts source words, G
+target words, L the layers of the decoder, first to last, A their heads, and R is 2: row 0 is the one that predicts a target
+word, row 1 the one in which the word is the input.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +22,7 @@ from attnfaith.record.column import Column, RecordError, check_name, column_of
 from attnfaith.record.identity import IDENTITY_COLUMNS, from_row
 
 
-VERSION = 6
+VERSION = 7
 """Version of the schema; a file of another one is refused."""
 VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
@@ -38,6 +43,29 @@ COLUMNS = {
     "probs": Column(("C",), distribution=True, doc="the model's class probabilities"),
     "attention": Column(("T",), distribution=True, doc="one weight per token; [] for an empty text"),
 }
+SEQUENCE_COLUMNS = {
+    "instance_id": COLUMNS["instance_id"],
+    **IDENTITY_COLUMNS,
+    "tokens": Column(("T",), "string", tolerance=0, doc="source words; no marker or padding"),
+    "target_tokens": Column(("G",), "string", tolerance=0, doc="target words; no marker or padding"),
+    "truncated": Column(dtype="bool", tolerance=0, doc="a sentence was longer than the limit and was cut"),
+    "target_probs": Column(
+        ("G",),
+        range=(0.0, 1.0),
+        doc="probability of each target word given the source and the target words before it: the product over its subwords",
+    ),
+}
+"""The columns of every record of sentence pairs."""
+SEQUENCE = "target_tokens"
+"""The column that tells a record of sentence pairs from one of texts."""
+ROWS = 2
+"""How many rows of attention a target word has."""
+ONE_A_ROW = ("T", "C")
+"""The axes along which all lists of a row have one length."""
+OF_SEQUENCES = ("T", "G", "L", "A", "R")
+"""The same of a record of sentence pairs."""
+IN_RANGE = ("target_probs", "gold_links")
+"""The columns whose values are checked to be in range."""
 OPTIONAL_COLUMNS = {
     "word_of_token": Column(
         ("T",), "int64", tolerance=0, doc="of subwords: the number of the word that a token is part of, from 0 in each text"
@@ -66,15 +94,32 @@ OPTIONAL_COLUMNS = {
     "query_tokens": Column(
         ("Q",), "string", tolerance=0, doc="words of the second text, such as a question; nothing attends to them"
     ),
+    "gold_links": Column(
+        ("G", "T"),
+        "int64",
+        range=(0, 2),
+        tolerance=0,
+        doc="of sentence pairs: whether a target word is a translation of a source word: 2 surely, 1 possibly, 0 not",
+    ),
 }
 
 
-def schema(extra: Mapping[str, Column] | None = None) -> pa.Schema:
+def of_sequences(record: pa.Table | pa.Schema) -> bool:
+    """Whether a record is of sentence pairs, and not of texts."""
+    return SEQUENCE in (record.column_names if isinstance(record, pa.Table) else record.names)
+
+
+def common_columns(names: Iterable[str]) -> dict[str, Column]:
+    """The columns that a record with columns of these names has to have."""
+    return SEQUENCE_COLUMNS if SEQUENCE in names else COLUMNS
+
+
+def schema(extra: Mapping[str, Column] | None = None, *, sequences: bool = False) -> pa.Schema:
     """The Arrow schema of a record with the columns of the given producers beside the common ones.
 
-    Raises RecordError where a producer declares a name that the record already has.
+    sequences: of sentence pairs. Raises RecordError where a producer declares a name that the record already has.
     """
-    columns = dict(COLUMNS)
+    columns = dict(SEQUENCE_COLUMNS if sequences else COLUMNS)
     for name, column in (extra or {}).items():
         if name in columns:
             raise RecordError(f"column '{name}' is declared twice: rename it in the producer's COLUMNS")
@@ -83,8 +128,8 @@ def schema(extra: Mapping[str, Column] | None = None) -> pa.Schema:
 
 
 def build(columns: Mapping[str, Sequence], extra: Mapping[str, Column] | None = None) -> pa.Table:
-    """A validated record from Python or numpy columns of equal row count."""
-    wanted = schema(extra)
+    """A validated record from Python or numpy columns of equal row count; of sentence pairs where there are target words."""
+    wanted = schema(extra, sequences=SEQUENCE in columns)
     if missing := [name for name in wanted.names if name not in columns]:
         raise RecordError(f"columns missing: {missing}; given: {sorted(columns)}")
     if unknown := [name for name in columns if name not in wanted.names]:
@@ -102,7 +147,7 @@ def _array(values: Sequence, field: pa.Field) -> pa.Array:
     try:
         if pa.types.is_dictionary(field.type):
             return pa.array(values, pa.string()).dictionary_encode()
-        if len(axes(field)) == 2 and len(values) and all(isinstance(value, np.ndarray) for value in values):
+        if len(axes(field)) > 1 and len(values) and all(isinstance(value, np.ndarray) for value in values):
             return _nested(values, field.type)
         return pa.array(values, field.type)
     except (pa.ArrowException, TypeError) as error:
@@ -110,15 +155,19 @@ def _array(values: Sequence, field: pa.Field) -> pa.Array:
 
 
 def _nested(values: Sequence[np.ndarray], kind: pa.DataType) -> pa.Array:
-    """One array (K,M) per instance as lists of lists, without a Python object for each of the K."""
-    draws = np.array([len(value) for value in values], dtype=np.int64)
-    lengths = np.repeat([value.shape[1] for value in values], draws)
-    flat = np.concatenate([value.ravel() for value in values])
-    inner = pa.ListArray.from_arrays(offsets(lengths), pa.array(flat, kind.value_type.value_type), kind.value_type)
-    return pa.ListArray.from_arrays(offsets(draws), inner, kind)
+    """One array of several axes per instance as lists of lists, without a Python object for each of the innermost."""
+    kinds = [kind]
+    while pa.types.is_list(kinds[-1]):
+        kinds.append(kinds[-1].value_type)
+    made = pa.array(np.concatenate([value.ravel() for value in values]), kinds.pop())
+    for depth in reversed(range(1, len(kinds))):  # lists along the last axis first
+        counts = [math.prod(value.shape[:depth]) for value in values]
+        lengths = np.repeat([value.shape[depth] for value in values], counts)
+        made = pa.ListArray.from_arrays(offsets(lengths), made, kinds[depth])
+    return pa.ListArray.from_arrays(offsets([len(value) for value in values]), made, kind)
 
 
-def offsets(lengths: np.ndarray) -> pa.Array:
+def offsets(lengths: Sequence[int]) -> pa.Array:
     """Where lists of these lengths begin and end in their flat values."""
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
@@ -138,15 +187,19 @@ def validate(table: pa.Table) -> None:
 
     Rules: the common columns are there, with their types; nothing but a label is null; instance ids are unique within a
     cell; in each row all [T] columns have one length and all [C] columns another, with draws too ([K][T], [K][C]), and all
-    [T][W] columns as many words in each sentence; there is a class; distributions are finite, non-negative and sum to 1
-    within 1e-4 (an empty one is allowed: an empty text attends to nothing); a label that is not null lies in 0..C-1.
+    [T][W] columns as many words in each sentence; distributions are finite, non-negative and sum to 1 within 1e-4 (an empty
+    one is allowed: an empty text attends to nothing). Of texts: there is a class, and a label that is not null lies in
+    0..C-1. Of sentence pairs: both have words, the axes G, L and A have one length in each row as well, R is 2, and links
+    are 0, 1 or 2.
     """
-    if missing := [name for name in COLUMNS if name not in table.column_names]:
+    common_ones = common_columns(table.column_names)
+    if missing := [name for name in common_ones if name not in table.column_names]:
         raise RecordError(f"not a record: columns {missing} are missing; it has {table.column_names}")
     lengths: dict[str, tuple[str, np.ndarray]] = {}
-    for field in sorted(table.schema, key=lambda field: field.name not in COLUMNS):  # tokens and probs give T and C
+    one_a_row = OF_SEQUENCES if of_sequences(table) else ONE_A_ROW
+    for field in sorted(table.schema, key=lambda field: field.name not in common_ones):  # these give T, C and G
         check_name(field.name)
-        common = COLUMNS.get(field.name, OPTIONAL_COLUMNS.get(field.name))
+        common = common_ones.get(field.name, OPTIONAL_COLUMNS.get(field.name))
         stated = column_of(field)
         expected_axes = stated.axes or (common or stated).axes
         if common:
@@ -167,29 +220,58 @@ def validate(table: pa.Table) -> None:
                         f"row {owner[np.flatnonzero(wanted != counts)[0]]}: columns '{field.name}' and '{name}' have other "
                         "numbers of words in a sentence; all columns over W must have one"
                     )
-            if axis in ("T", "C"):
-                name, wanted = lengths.setdefault(axis, (field.name, counts))
-                if (bad := np.flatnonzero(wanted[owner] != counts)).size:
-                    row = int(owner[bad[0]])
-                    raise RecordError(
-                        f"row {row}: column '{field.name}' has {counts[bad[0]]} values and '{name}' {wanted[row]}; "
-                        f"all columns over {axis} of a row must have one length"
-                    )
+            elif axis in one_a_row:
+                _check_lengths(field.name, axis, counts, owner, lengths, table.num_rows)
             innermost, owner_of_lists = column, owner
             column, owner = column.flatten(), np.repeat(owner, counts)
         if common and not common.nullable:
             _check_no_null(field.name, column, owner)
         if expected_axes and (stated.distribution or (common and common.distribution)):
             _check_distribution(field.name, innermost, owner_of_lists)
+        if common and common.range is not None and field.name in IN_RANGE:
+            _check_range(field.name, column, owner, common.range)
+    if of_sequences(table):
+        for axis, what in (("T", "source"), ("G", "target")):
+            if (bad := np.flatnonzero(lengths[axis][1] == 0)).size:
+                raise RecordError(f"row {bad[0]}: the {what} sentence has no words; leave the pair out")
+    else:
+        _check_classes(table, lengths["C"][1])
+    _check_unique(table)
+
+
+def _check_lengths(
+    name: str, axis: str, counts: np.ndarray, owner: np.ndarray, lengths: dict[str, tuple[str, np.ndarray]], rows: int
+) -> None:
+    """All lists along an axis have one length in a row, that of the first column that has any."""
+    if axis not in lengths:
+        first = np.full(rows, ROWS if axis == "R" else 0)
+        if axis != "R":
+            first[owner] = counts
+        lengths[axis] = ("the rule" if axis == "R" else name), first
+    known, wanted = lengths[axis]
+    if (bad := np.flatnonzero(wanted[owner] != counts)).size:
+        row = int(owner[bad[0]])
+        raise RecordError(
+            f"row {row}: column '{name}' has {counts[bad[0]]} values and '{known}' {wanted[row]}; "
+            f"all columns over {axis} of a row must have one length"
+        )
+
+
+def _check_classes(table: pa.Table, classes: np.ndarray) -> None:
     label = table.column("label").to_numpy()
-    classes = lengths["C"][1]
     if (bad := np.flatnonzero(classes == 0)).size:
         raise RecordError(f"row {bad[0]}: column 'probs' is empty; a prediction has a probability for each class")
     known_label = ~np.isnan(label.astype(float))
     if (bad := np.flatnonzero(known_label & ((label < 0) | (label >= classes)))).size:
         row = int(bad[0])
         raise RecordError(f"row {row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
-    _check_unique(table)
+
+
+def _check_range(name: str, array: pa.Array, owner: np.ndarray, limits: tuple[float, float]) -> None:
+    values = array.to_numpy(zero_copy_only=False)
+    if (bad := np.flatnonzero(~((values >= limits[0]) & (values <= limits[1])))).size:
+        low, high = (f"{limit:g}" for limit in limits)
+        raise RecordError(f"column '{name}' row {owner[bad[0]]}: {values[bad[0]]} is outside {low}..{high}")
 
 
 def _check_type(field: pa.Field, column: Column) -> None:

@@ -282,7 +282,8 @@ def complete(recipe: Recipe) -> bool:
     except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
         return False
     page = folder / "report" / "index.html"
-    return state.get("status") == "complete" and page.is_file() and same and set(record.COLUMNS) <= set(made.names)
+    whole = record.common_columns(made.names).keys() <= set(made.names)
+    return state.get("status") == "complete" and page.is_file() and same and whole
 
 
 def kept(recipe: Recipe, *, remeasure: bool = False) -> bool:
