@@ -3,27 +3,17 @@
 Shapes: L positions of a text, N layers, H heads, C classes.
 """
 
-import base64
-import hashlib
-import json
-import os
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from markupsafe import Markup, escape
 
-from attnfaith import __version__
 from attnfaith.errors import AttnfaithError, excerpt
-from attnfaith.files import write_atomically
 from attnfaith.record.words import CONTINUES
-from attnfaith.reporting.blocks import template
-from attnfaith.reporting.page.heatmap import PAPER, direction_of, visible
+from attnfaith.reporting.one_file import OneFile, one_file, packed
+from attnfaith.reporting.page.heatmap import direction_of, visible
 from attnfaith.terminal import printable
 
 
@@ -47,7 +37,7 @@ HEAD_STEPS, STEPS = 255, 4095
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class View(OneFile):
     """What `attnfaith.view` gives: the token-to-token graph of a model's layers on one text.
 
     model: what it is called. tokens: the text of each position. inside (L,): whether it is of the text, or a marker. words:
@@ -118,29 +108,15 @@ class View:
                 f"holds {MOST_WEIGHTS:,}: give a shorter text, or leave single heads out by naming measures other than "
                 "attention (rollout, alti, value_zeroing)"
             )
-        script = files("attnfaith.reporting").joinpath("templates", "view.js").read_text(encoding="utf-8")
-        html = template("view.html.j2").render(
-            version=__version__,
-            paper=PAPER,
+        return one_file(
+            "view",
+            self._data(),
             view=self,
             titles={name: title for name, title in TITLES.items() if name in self.matrices or name in self.lacks},
             about=ABOUT,
             order=np.argsort(-self.probs, kind="stable")[:3].tolist(),
             direction=direction_of(self.tokens),
-            data=Markup(json.dumps(self._data(), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),
-            script=Markup(script),
-            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            size="SIZE",
         )
-        return html.replace("SIZE", f"{len(html.encode()) / 1e3:,.0f}", 1)
-
-    def save(self, path: str | os.PathLike) -> Path:
-        """Write the page, one file, whole or not at all; returns its path. Raises as `page` does, and FileError."""
-        return write_atomically(path, self.page)
-
-    def _repr_html_(self) -> str:
-        frame = 'sandbox="allow-scripts" style="width:100%;height:60rem;border:0" title="attention of a text"'
-        return f'<iframe srcdoc="{escape(self.page)}" {frame}></iframe>'
 
     def __repr__(self) -> str:
         heads = f", {sum(map(len, self.heads))} heads" if self.heads else ""
@@ -175,8 +151,7 @@ class View:
             kept["attention"] = 2 * self.matrices["rollout"] - np.eye(len(self.tokens))
         whole = np.concatenate([_steps(one, STEPS).ravel() for one in kept.values()]).astype(np.uint16)
         single = [_steps(one, HEAD_STEPS).astype(np.uint8).ravel() for one in self.heads]
-        planes = [(whole >> 8).astype(np.uint8), (whole & 255).astype(np.uint8), *single]
-        packed = zlib.compress(np.concatenate(planes).tobytes(), 9)
+        planes = [(whole >> 8).astype(np.uint8), (whole & 255).astype(np.uint8)]
         return {
             "tokens": [visible(token) for token in self._texts()],
             "inside": self.inside.astype(int).tolist(),
@@ -190,7 +165,7 @@ class View:
             "titles": TITLES,
             "about": ABOUT,
             "steps": [STEPS, HEAD_STEPS],
-            "weights": base64.b64encode(packed).decode(),
+            "weights": packed(*planes, *single),
         }
 
 

@@ -1,16 +1,10 @@
-// The page of a view: what is chosen, and from it all that is drawn. Text is only ever set as text.
-"use strict";
+// The page of a view: what is chosen, and from it all that is drawn.
 (async () => {
-const view = JSON.parse(document.getElementById("view").textContent);
-const part = (id) => document.getElementById(id);
-const made = (name, fields = {}) => Object.assign(document.createElement(name), fields);
 const length = view.tokens.length, area = length * length, depth = view.layers, last = depth + 1;
 const LISTED = 8, HEAD = 27, LEAST = 0.01, ALL = -2, TRACK = -1;
 
 // ---- weights: square roots in steps, those of what is multiplied in two planes of bytes, then those of heads
-const packed = Uint8Array.from(atob(view.weights), (letter) => letter.charCodeAt(0));
-const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+const bytes = await unpacked(view.weights);
 const weightOf = (steps, limit) => (steps / limit) ** 2;
 const planes = view.kept.length * depth * area, maps = {}, heads = [];
 view.kept.forEach((name, number) => {
@@ -107,54 +101,36 @@ function flows() {
 }
 
 // ---- words
-const percent = (share) => share < 0.0005 ? "<0.1\u00a0%" : share < 0.0995 ? `${(100 * share).toFixed(1)}\u00a0%` : `${Math.round(100 * share)}\u00a0%`;
-const largestOf = (shares, count) => Array.from(shares.keys()).filter((place) => shares[place] > 0)
-  .sort((one, other) => shares[other] - shares[one] || one - other).slice(0, count);
 const label = (place) => (firstOfWord(place) ? "" : "·") + view.tokens[place];
 const firstOfWord = (place) => !place || view.words[place] === null || view.words[place] !== view.words[place - 1];
 const where = (column) => (column === 0 ? "as a token" : `after layer ${column - 1}`);
 
-function quoted(text) {
-  const whole = made("span");
-  whole.append("“", made("bdi", {textContent: text.length > 40 ? `${text.slice(0, 39)}…` : text}), "”");
-  return whole;
-}
 function say(flow) {
   const said = part("said"), {column, token} = state;
   const put = (...pieces) => said.append(...pieces.map((piece) => (Array.isArray(piece) ? quoted(piece[0]) : piece)));
-  const listed = (shares) => largestOf(shares, 3).flatMap((place, number) =>
+  const most = (shares) => largestOf(shares, 3).flatMap((place, number) =>
     [number ? ", " : "", [label(place)], "\u00a0", made("b", {textContent: percent(shares[place])})]);
   said.replaceChildren();
   if (column === ALL) return put("The strongest lines of every layer. Choose a token, a dot or the answer to follow what flows.");
-  if (column === last) return put("The answer, ", [view.answer], ", takes most of ", ...listed(flow.reads.columns[0]), ".");
+  if (column === last) return put("The answer, ", [view.answer], ", takes most of ", ...most(flow.reads.columns[0]), ".");
   const taken = made("b", {textContent: percent(flow.readers.columns[last][0])});
   if (column === TRACK) {
-    put([label(token)], ": as the last layer leaves it, it reads ", ...listed(flow.reads.columns[0]), "; as a token it is read most by ",
-      ...listed(flow.readers.columns[depth]), ". ", taken, " of the answer is of it.");
+    put([label(token)], ": as the last layer leaves it, it reads ", ...most(flow.reads.columns[0]), "; as a token it is read most by ",
+      ...most(flow.readers.columns[depth]), ". ", taken, " of the answer is of it.");
   } else {
-    put([label(token)], ` ${where(column)}`, ...(column ? [" reads ", ...listed(flow.reads.columns[0])] : []),
-      ...(column < depth ? [column ? "; it" : "", " is read most by ", ...listed(flow.readers.columns[depth])] : []), ". ",
+    put([label(token)], ` ${where(column)}`, ...(column ? [" reads ", ...most(flow.reads.columns[0])] : []),
+      ...(column < depth ? [column ? "; it" : "", " is read most by ", ...most(flow.readers.columns[depth])] : []), ". ",
       taken, " of the answer goes through it.");
   }
 }
 function list(id, shares, column, most) {
-  const items = shares ? largestOf(shares, most).map((place) => {
-    const button = made("button", {type: "button"}), bar = made("i");
-    bar.style.width = `${100 * shares[place] / Math.max(...shares)}%`;
-    button.append(bar, made("bdi", {textContent: label(place)}), made("span", {textContent: percent(shares[place])}));
-    button.addEventListener("click", () => choose({column, token: place}));
-    const item = made("li");
-    item.append(button);
-    return item;
-  }) : [];
-  part(id).replaceChildren(...items);
-  part(id).parentElement.hidden = !items.length;
+  const places = shares ? largestOf(shares, most) : [];
+  listed(id, places, shares, label, percent, (place) => choose({column, token: place}));
   part(id).parentElement.classList.toggle("alone", most > LISTED);
 }
 
 // ---- the graph
 const canvas = part("lines"), step = length > 90 ? 15 : length > 45 ? 18 : 23;
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const across = (column, width) => 10 + (width - (view.answer.length > 0 ? 34 : 20)) * column / last;
 const down = (place) => HEAD + step * (place + 0.5);
 const answerPlace = view.reads.reduce((sum, weight, place) => sum + weight * place, 0);
@@ -219,31 +195,8 @@ function drawGraph(flow) {
   if (state.column === TRACK) [0, depth].forEach(ring);
   else if (state.column >= 0) ring(state.column);
 }
-function shade(elements, shares, colour) {
-  const largest = shares ? Math.max(...shares) : 1;
-  elements.forEach((one, place) => {
-    const amount = shares ? Math.sqrt(shares[place] / largest) : 0;
-    one.style.background = amount > 0.05 ? `color-mix(in srgb, ${colour} calc(var(--mix) * ${amount.toFixed(3)}), transparent)` : "";
-  });
-}
 
 // ---- small maps, and the large one
-const channels = (name) => {
-  const colour = style(name);
-  return [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
-};
-function paint(target, weights, isSquareRoot = false, limit = 1) {
-  target.width = target.height = length;
-  const pen = target.getContext("2d"), image = pen.createImageData(length, length);
-  const stops = ["--paper", "--reads", "--deep"].map(channels);
-  for (let place = 0; place < area; place++) {
-    const amount = isSquareRoot ? weights[place] / limit : Math.sqrt(Math.min(1, weights[place]));
-    const [from, to, share] = amount < 0.65 ? [stops[0], stops[1], amount / 0.65] : [stops[1], stops[2], (amount - 0.65) / 0.35];
-    for (let channel = 0; channel < 3; channel++) image.data[4 * place + channel] = from[channel] + (to[channel] - from[channel]) * share;
-    image.data[4 * place + 3] = 255;
-  }
-  pen.putImageData(image, 0, 0);
-}
 const nameOf = (layer, head) => (head < 0 ? `layer ${layer}, ${state.measure === "attention" ? "mean of heads" : view.titles[state.measure]}` : `layer ${layer}, head ${head}`);
 const grid = part("grid"), buttons = [];
 function buildGrid() {
@@ -281,8 +234,8 @@ function drawGrid() {
     button.tabIndex = chosen ? 0 : -1;
     if (now === painted) return;
     const target = button.firstChild;
-    if (place) paint(target, heads[layer][place - 1], true, view.steps[1]);
-    else paint(target, maps[state.measure][layer]);
+    if (place) paint(target, length, length, heads[layer][place - 1], (steps) => steps / view.steps[1]);
+    else paint(target, length, length, maps[state.measure][layer], Math.sqrt);
   }));
   painted = now;
 }
@@ -295,7 +248,7 @@ function shownMap() {
 let weights = null;
 function drawMap() {
   weights = shownMap();
-  paint(part("cells"), weights);
+  paint(part("cells"), length, length, weights, Math.sqrt);
   part("map-head").textContent = `Map: ${nameOf(state.layer, state.head)}`;
   part("map").classList.toggle("labelled", part("map").clientWidth / (length + 6) > 9.5);
   part("cells").setAttribute("aria-label", `${nameOf(state.layer, state.head)}; the line below says what the chosen token reads in it`);
@@ -377,8 +330,6 @@ function chooseMap(layer, head) {
   if (head >= 0) own[layer] = head;
   choose({layer, head, ...(head >= 0 ? {measure: "attention"} : {})});
 }
-const arrows = {ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0]};
-const within = (value, low, high) => Math.min(high, Math.max(low, value));
 part("graph").addEventListener("keydown", (event) => {
   const arrow = arrows[event.key];
   if (!arrow && !["Enter", "Escape"].includes(event.key)) return;
@@ -422,7 +373,6 @@ new ResizeObserver(() => drawGraph(flows())).observe(part("graph"));
 buildGrid();
 const [measure, ...numbers] = location.hash.slice(1).split(".");
 const [column, token, layer, head] = numbers.map(Number);
-const isThere = (value, low, high) => Number.isInteger(value) && value >= low && value <= high;
 if (view.measures.includes(measure) && isThere(column, ALL, last) && isThere(token, 0, length - 1) && isThere(layer, 0, depth - 1)) {
   Object.assign(state, {measure, column, token, layer});
   if (isThere(head, 0, (view.heads[layer] ?? 0) - 1)) { state.head = head; own[layer] = head; }
