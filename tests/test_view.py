@@ -12,12 +12,16 @@ import torch
 from markupsafe import escape
 
 import attnfaith
-from attnfaith import AttnfaithError, cli
+from attnfaith import AttnfaithError, cli, record
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.importance import alti, rollout, value_zeroing
+from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.view_figures import flow_to_answer
 from attnfaith.reporting.views import HEAD_STEPS, STEPS
 from attnfaith.subjects import SelfAttention, SubjectError
+from tests.records import draw
+from tests.sequence_records import build as build_pairs
+from tests.sequence_records import draw as draw_pairs
 from tests.small_classifiers import classifier, tokenizer
 from tests.views import HOSTILE, drawn_view
 
@@ -323,3 +327,59 @@ def test_the_command_keeps_what_is_not_its_own(folder, tmp_path, capsys):
     assert mine.read_text() == "<p>mine</p>"
     assert cli.main(["view", str(folder), TEXT, "--output", str(tmp_path / "view.pdf")]) == 2
     assert "the page is HTML, so end its name in .html" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------- pairs of sentences
+
+
+def test_a_record_of_pairs_shows_one_of_them(tmp_path, capsys):
+    table = draw_pairs(4, seed=1)
+    record.save(table, tmp_path / "record.parquet")
+    made = attnfaith.view(attnfaith.load(tmp_path / "record.parquet"), 2)
+    assert made.instance_id == "pairs/2" and made.target == tuple(table.column("target_tokens")[2].as_py())
+    assert list(made.measures) == ["attention", "norm", "occlusion"]  # the mean of heads is made of these
+    for name in made.measures:
+        np.testing.assert_array_equal(made.measures[name], record.rows(table, f"alignment_{name}")[2])
+    np.testing.assert_array_equal(made.links, record.rows(table, "gold_links")[2])
+    for given in (tmp_path, tmp_path / "record.parquet"):  # a run, or its record
+        page = tmp_path / "pair.html"
+        assert cli.main(["view", str(given), "pairs/2", "--output", str(page)]) == 0
+        assert page.read_text() == made.page
+    said = capsys.readouterr().out
+    assert f"pairs/2 · {len(made.source)} source and {len(made.target)} target words, {len(made.target)} sure links" in said
+
+
+def test_values_of_pairs_are_kept_as_near_as_the_page_says():
+    made = PairView.of(draw_pairs(1))
+    data = data_of(made.page)
+    steps = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), "<i2").astype(float)
+    place = 0
+    for measure, values in zip(data["measures"], made.measures.values(), strict=True):
+        kept = steps[place : place + values.size].reshape(values.shape) * measure["largest"] / data["steps"]
+        np.testing.assert_allclose(kept, values, atol=measure["largest"] / 32767)
+        place += values.size
+    assert place == len(steps)
+    assert [one["sizes"] for one in data["measures"]] == [[2, 3, 2], [2, 0, 2], [0, 0, 0]]
+    assert [one["signed"] for one in data["measures"]] == [False, False, True]
+
+
+def test_records_that_are_of_no_pairs_or_hold_nothing_to_be_seen_are_refused(tmp_path, capsys):
+    record.save(draw(3), tmp_path / "texts.parquet")
+    assert cli.main(["view", str(tmp_path / "texts.parquet"), "0"]) == 2
+    assert "this is a record of texts, which keeps no maps: give the model itself" in capsys.readouterr().err
+    pairs = build_pairs([(["a"], ["b"])])
+    with pytest.raises(AttnfaithError, match="the record holds no measure of alignment"):
+        PairView.of(pairs)
+    with pytest.raises(AttnfaithError, match="there is no text 7: the record holds 1"):
+        PairView.of(draw_pairs(1), 7)
+    with pytest.raises(AttnfaithError, match="a record of sentence pairs shows all that it holds"):
+        attnfaith.view(attnfaith.Record(draw_pairs(1)), 0, "alti")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnfaith.reporting.pair_views.MOST_WEIGHTS", 3)
+        with pytest.raises(AttnfaithError, match="weights, and a page holds 3: choose a shorter one"):
+            PairView.of(draw_pairs(1)).page  # noqa: B018
+    record.save(draw_pairs(1), tmp_path / "pairs.parquet")
+    page = tmp_path / "view.html"
+    assert cli.main(["view", str(tmp_path / "pairs.parquet"), "--figures", "--output", str(page)]) == 2
+    assert "those of sentence pairs are in the report: attnfaith report RECORD" in capsys.readouterr().err
+    assert not page.exists()

@@ -5,72 +5,23 @@ Skipped where no browser is installed.
 
 import io
 import re
-import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from attnfaith.reporting.page.heatmap import contrast
+from tests.browsers import BROWSER, NO_BROWSER, percent, said, shown
 from tests.views import HOSTILE, drawn_view
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="no browser is installed: chromium, chromium-browser or google-chrome"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)]
 LENGTH, LAYERS, HEADS = 9, 3, 4
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def opens(browser, tmp_path):
-    """A page of a view, open; at the end nothing went wrong in it, and it asked for nothing but its file."""
-    faults, asked, pages = [], [], []
-
-    def make(view, place="", width=1280, scheme="light", **how):
-        path = view.save(tmp_path / "view.html")
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **how)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("request", lambda sent: asked.append(sent.url))
-        page.goto(path.as_uri() + place)
-        page.wait_for_function("document.documentElement.dataset.ready")
-        pages.append(page)
-        return page
-
-    yield make
-    for page in pages:
-        page.close()
-    assert not faults
-    assert {url.partition("#")[0] for url in asked} == {(tmp_path / "view.html").as_uri()}
 
 
 @pytest.fixture(scope="module")
 def view():
     return drawn_view(LENGTH, layers=LAYERS, heads=HEADS)
-
-
-def percent(share):
-    if share < 0.0005:
-        return "<0.1 %"
-    return f"{100 * share:.1f} %" if share < 0.0995 else f"{round(100 * share)} %"
-
-
-def shown(page, name):
-    """The list of what is read, or of readers: (token, share)."""
-    items = page.locator(f"#{name} button")
-    return [tuple(one.split("\n")) for one in items.all_inner_texts()] if items.count() else []
 
 
 def expected(view, shares, most=8):
@@ -83,10 +34,6 @@ def alike(made, wanted):
     assert [token for token, _ in made] == [token for token, _ in wanted]
     numbers = [[float(share.replace("\u00a0", " ").strip(" %<")) for _, share in one] for one in (made, wanted)]
     np.testing.assert_allclose(*numbers, atol=0.11)
-
-
-def said(page):
-    return page.locator("#said").inner_text().replace("\u00a0", " ")
 
 
 def test_it_opens_on_what_the_answer_is_made_of(opens, view):

@@ -1,16 +1,22 @@
-"""From a model and one text to a view of all its self-attention."""
+"""From a model and one text to a view of all its self-attention; from a record to a view of one pair of sentences."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 
+from attnfaith import record
 from attnfaith.api.models import Opened, open_model
+from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
 from attnfaith.importance import alti, value_zeroing
-from attnfaith.locate import MODEL
+from attnfaith.locate import MODEL, RECORD
+from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.views import TITLES, View
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.stacks import Stack, stack_of
@@ -27,15 +33,19 @@ MOST_READ = 128
 """Positions of a text that value zeroing reads so many times over without being asked for."""
 
 
-def view(model, text, measures: str | Sequence[str] | None = None, *, tokenizer=None) -> View:
-    """One view of all self-attention of a model on one text: which position takes how much of which, layer over layer.
+def view(model, text=None, measures: str | Sequence[str] | None = None, *, tokenizer=None) -> View | PairView:
+    """One view of all self-attention of a model on one text: which position takes how much of which, layer over layer; or of
+    one pair of sentences of a record: which words align by every measure, layer and head, with gold links.
 
-    In a notebook it shows itself; `save` writes its page, one file to look at in a browser or to send; `figures` draws it.
+    In a notebook it shows itself; `save` writes its page, one file to look at in a browser or to send; `figures` draws that
+    of a text.
 
     Args:
         model: as `attnfaith.measure` takes it, of any kind that has self-attention: a text classifier of transformers, or
-            one of this package whose encoder is "transformer".
-        text: a string, or a pair (text, second text).
+            one of this package whose encoder is "transformer". Or a record of sentence pairs: a `Record`, its file, or the
+            run that it is of.
+        text: a string, or a pair (text, second text); of a record the number of a pair, from 0, or its instance id (None:
+            the first).
         measures: of "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", those to be
             seen, the first of them first. None: all that the model can give; of texts above 128 positions value_zeroing,
             which reads a text once for each of them, only where it is named.
@@ -44,6 +54,10 @@ def view(model, text, measures: str | Sequence[str] | None = None, *, tokenizer=
     Raises AttnfaithError for what is not as said here, and for a model without self-attention or without what a measure that
     is named needs.
     """
+    if (table := _pairs_of(model)) is not None:
+        if measures is not None or tokenizer is not None:
+            raise AttnfaithError("a record of sentence pairs shows all that it holds: leave measures and tokenizer out")
+        return PairView.of(table, 0 if text is None else text)
     wanted = _names(measures)
     opened = open_model(model, tokenizer)
     if isinstance(text, str):
@@ -77,6 +91,19 @@ def view(model, text, measures: str | Sequence[str] | None = None, *, tokenizer=
         lacks=lacks,
         truncated=bool(row["truncated"]),
     )
+
+
+def _pairs_of(model) -> pa.Table | None:
+    """The record of sentence pairs that is given: as it is, as a file, or by the run that it is of; None for a model."""
+    if isinstance(model, Record):
+        return model.table
+    if not isinstance(model, str | os.PathLike):
+        return None
+    path = Path(model)
+    if path.is_file():
+        return record.load(path)
+    path = path / RECORD
+    return record.load(path) if path.is_file() and record.of_sequences(pq.read_schema(path)) else None
 
 
 def _called(source: str) -> str:

@@ -10,6 +10,7 @@ EXAMPLES = (
     'view OWNER/MODEL "a moving and brilliant portrait"',
     'view runs/sst "a clumsy film" --measure alti value_zeroing --output clumsy.html --figures',
     'view OWNER/MODEL "A man sleeps." --pair "A person is awake."',
+    "view runs/translator/record.parquet 17",
 )
 
 
@@ -17,12 +18,13 @@ def parser() -> Parser:
     made = Parser(
         "view",
         "Write one page that shows what reads what in a model of many layers: attention of each layer and head, rollout, "
-        "ALTI and value zeroing through the layers. Choose a token for what it reads and who reads it. The page is one file "
-        "and needs nothing else, no server and no network.",
+        "ALTI and value zeroing through the layers. Choose a token for what it reads and who reads it. Of a record of "
+        "sentence pairs: which words align, by every measure, layer and head, with gold links. The page is one file and "
+        "needs nothing else, no server and no network.",
         examples=EXAMPLES,
     )
     made.add_argument("model", metavar="MODEL", help="a model with self-attention: its folder, a run, or a name on the Hub")
-    made.add_argument("text", metavar="TEXT", help="the text")
+    made.add_argument("text", nargs="?", metavar="TEXT", help="the text; of a record of sentence pairs a number or an id")
     made.add_argument("--pair", metavar="TEXT", help="the second text, of a model that reads two")
     made.add_argument(
         "--measure",
@@ -50,12 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     if known.figures:
         require_matplotlib()
     made = view(known.model, known.text if known.pair is None else (known.text, known.pair), known.measure)
+    if known.figures and not hasattr(made, "figures"):
+        raise AttnfaithError("--figures are of a text; those of sentence pairs are in the report: attnfaith report RECORD")
+    figures = made.figures() if known.figures else {}
     page = made.save(known.output)
     print(f"{made}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
-    if known.figures:
-        for name, figure in made.figures().items():
-            written = save_figure(figure, page.with_name(f"{page.stem}-{name}"))
-            print("figure: " + " ".join(map(str, written)))
+    for name, figure in figures.items():
+        written = save_figure(figure, page.with_name(f"{page.stem}-{name}"))
+        print("figure: " + " ".join(map(str, written)))
     return page
 
 

@@ -48,14 +48,15 @@ const channels = (name) => {
   const colour = style(name);
   return [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
 };
-// amount: of a weight, -1 to 1; below 0 in the other hue
+// amount: of a weight, -1 to 1; below 0 in the other hue, which stays itself
 function paint(target, width, height, weights, amount) {
   Object.assign(target, {width, height});
   const pen = target.getContext("2d"), image = pen.createImageData(width, height);
   const paper = channels("--paper"), deep = channels("--deep"), hues = [channels("--reads"), channels("--readers")];
   for (let place = 0; place < width * height; place++) {
     const signed = within(amount(weights[place]), -1, 1), strength = Math.abs(signed), hue = hues[signed < 0 ? 1 : 0];
-    const [from, to, share] = strength < 0.65 ? [paper, hue, strength / 0.65] : [hue, deep, (strength - 0.65) / 0.35];
+    const [from, to, share] = signed < 0 ? [paper, hue, strength]
+      : strength < 0.65 ? [paper, hue, strength / 0.65] : [hue, deep, (strength - 0.65) / 0.35];
     for (let channel = 0; channel < 3; channel++) image.data[4 * place + channel] = from[channel] + (to[channel] - from[channel]) * share;
     image.data[4 * place + 3] = 255;
   }
