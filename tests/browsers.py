@@ -40,8 +40,8 @@ class Pages:
     def close(self):
         for page in self.open:
             page.close()
-        assert not self.faults
-        assert {url.partition("#")[0] for url in self.asked} <= {self.path.as_uri()}
+        assert not self.faults, self.faults
+        assert {url.partition("#")[0] for url in self.asked} <= {self.path.as_uri()}, self.asked
 
 
 def percent(share):
