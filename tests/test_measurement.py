@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import attnfaith.shards
 from attnfaith import measurement, outputs, record
 from attnfaith.data.collation import pad_batch
 from attnfaith.experiments import rationale_erasure
@@ -434,12 +435,12 @@ def test_batches_and_shards_do_not_matter(go, tiny_model, options, projection):
 
 def test_batches_are_bounded_and_whole():
     lengths = np.array(LENGTHS) + 2
-    batches = measurement._batches(lengths, 24)
+    batches = attnfaith.shards.batches(lengths, 24)
     assert sorted(np.concatenate(batches)) == list(range(20))
     assert all(len(batch) * lengths[batch].max() <= 24 for batch in batches)
-    assert all(len(batch) == 1 for batch in measurement._batches(lengths, 1))
-    assert max(map(len, measurement._batches(np.full(200, 3), 10**6))) == measurement.BATCH_INSTANCES
-    shards = measurement._shards(batches, 5)
+    assert all(len(batch) == 1 for batch in attnfaith.shards.batches(lengths, 1))
+    assert max(map(len, attnfaith.shards.batches(np.full(200, 3), 10**6))) == attnfaith.shards.BATCH_INSTANCES
+    shards = attnfaith.shards.in_shards(batches, 5)
     assert [id(batch) for shard in shards for batch in shard] == [id(batch) for batch in batches]
     assert all(sum(map(len, shard)) <= 5 or len(shard) == 1 for shard in shards)
 
@@ -835,7 +836,7 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, 
         measure__producers=["gradient", "leave_one_out"],
     )
     folder = tmp_path / "run"
-    state = measurement.PartialState(cpu=True)
+    state = attnfaith.shards.PartialState(cpu=True)
     with runs.folder.opened(folder, recipe, state):
         texts, arguments = runs.prepare.Texts(recipe, folder, state), runs.training_arguments(recipe)
         runs.train.train(recipe, arguments, folder, texts, None, state)

@@ -14,7 +14,7 @@ import torch
 from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
-from attnfaith import measurement, recipes, record, runs, training
+from attnfaith import measurement, recipes, record, runs, shards, training
 from attnfaith.data.loading import LoadedDataset
 from attnfaith.data.registry import get_entry
 from attnfaith.data.vectors import file_digest
@@ -452,7 +452,7 @@ def test_more_outputs_leave_a_measurement_under_way_alone(copied, monkeypatch):
     folder, recipe = copied
     (folder / "record.parquet").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(measurement, "_merge", killed)
+        patch.setattr(shards, "_merge", killed)
         with pytest.raises(Killed):
             runs.run(recipe, resume=True)
     measured, inner = [], measurement._measure_batch

@@ -23,6 +23,8 @@ from tests.records import draw
 from tests.sequence_records import build as build_pairs
 from tests.sequence_records import draw as draw_pairs
 from tests.small_classifiers import classifier, tokenizer
+from tests.small_translators import PAIRS, translator
+from tests.small_translators import tokenizer as translator_tokenizer
 from tests.views import HOSTILE, drawn_view
 
 
@@ -347,6 +349,20 @@ def test_a_record_of_pairs_shows_one_of_them(tmp_path, capsys):
         assert page.read_text() == made.page
     said = capsys.readouterr().out
     assert f"pairs/2 · {len(made.source)} source and {len(made.target)} target words, {len(made.target)} sure links" in said
+
+
+def test_a_model_from_sequences_to_sequences_is_measured_on_the_pair():
+    pair = PAIRS[0]
+    made = attnfaith.view(translator("marian"), pair, ["attention", "occlusion"], tokenizer=translator_tokenizer())
+    expected = attnfaith.measure(
+        translator("marian"), [pair], ["attention", "occlusion"], [], tokenizer=translator_tokenizer(), progress=False
+    )
+    assert (made.source, made.target) == tuple(tuple(side.split()) for side in pair) and made.links is None
+    assert list(made.measures) == ["attention", "occlusion"]
+    for name in made.measures:
+        np.testing.assert_array_equal(made.measures[name], expected.alignment(name)[0])
+    with pytest.raises(AttnfaithError, match="reads a pair .source, target."):
+        attnfaith.view(translator("marian"), "ein hund", tokenizer=translator_tokenizer())
 
 
 def test_values_of_pairs_are_kept_as_near_as_the_page_says():

@@ -26,6 +26,8 @@ _MODULES = {
     "AttentionClassifierForSequenceClassification": "attnfaith.models.modeling_attention_classifier",
     "SelfAttentionClassifierConfig": "attnfaith.models.configuration_self_attention_classifier",
     "SelfAttentionClassifierForSequenceClassification": "attnfaith.models.modeling_self_attention_classifier",
+    "AttentionSeq2SeqConfig": "attnfaith.models.configuration_attention_seq2seq",
+    "AttentionSeq2SeqForConditionalGeneration": "attnfaith.models.modeling_attention_seq2seq",
     "RationaleClassifierConfig": "attnfaith.models.configuration_rationale_classifier",
     "RationaleClassifierForSequenceClassification": "attnfaith.models.modeling_rationale_classifier",
 }

@@ -1,4 +1,5 @@
-"""What can be measured: every measure of importance and every experiment, read from the modules that hold them.
+"""What can be measured: every measure of importance and every experiment, of texts and of pairs of sentences, read from the
+modules that hold them.
 
 Nothing is imported but the standard library: names are those of the files, and what a module says of itself (docstring,
 NEEDS, COST, COLUMNS, the options of `measure` and the source) is read from its text, without torch.
@@ -18,6 +19,8 @@ from attnfaith.errors import AttnfaithError, excerpt
 
 KINDS = {"measure": "importance", "experiment": "experiments"}
 """Kind of a producer -> the folder that holds its module."""
+SEQUENCES = "sequences"
+"""The folder of both kinds for models from sequences to sequences; a measure adds a column alignment_…."""
 COSTS = {
     "nothing": "the model is not asked",
     "reading": "about what reading the text once costs",
@@ -34,9 +37,10 @@ _SENTENCE = re.compile(r"\. (?=[A-Z])")
 class Entry:
     """One measure or experiment.
 
-    kind: "measure" or "experiment". what: a line on it. needs: capabilities that it asks of a model, by name. options:
-    {keyword: default as it is written}. cost: one of COSTS. signed: of a measure, whether a negative score is evidence
-    against what is explained. source: the paper, "" where there is none. module: its full name.
+    of: "texts" or "sequences", what it is of. kind: "measure" or "experiment". what: a line on it. needs: capabilities that
+    it asks of a model, by name. options: {keyword: default as it is written}. cost: one of COSTS. signed: of a measure,
+    whether a negative score is evidence against what is explained. source: the paper, "" where there is none. module: its
+    full name.
     """
 
     name: str
@@ -48,15 +52,21 @@ class Entry:
     signed: bool
     source: str
     module: str
+    of: str = "texts"
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
-    """Every measure, then every experiment, each kind from cheap to dear and then by name."""
-    here = Path(__file__).parent
+def entries(of: str = "texts") -> tuple[Entry, ...]:
+    """Every measure, then every experiment, each kind from cheap to dear and then by name; of "texts" or "sequences".
+
+    Raises AttnfaithError for anything else.
+    """
+    if of not in ("texts", SEQUENCES):
+        raise AttnfaithError(f"there are no measures of {excerpt(of)}: there are those of 'texts' and of 'sequences'")
+    here, folders = Path(__file__).parent, [(None, SEQUENCES)] if of == SEQUENCES else KINDS.items()
     listed = [
-        _entry(path, kind)
-        for kind, folder in KINDS.items()
+        _entry(path, kind, folder)
+        for kind, folder in folders
         for path in (here / folder).glob("*.py")
         if not path.name.startswith("_")
     ]
@@ -64,12 +74,12 @@ def entries() -> tuple[Entry, ...]:
     return tuple(sorted(listed, key=lambda one: (order[0].index(one.kind), order[1].index(one.cost), one.name)))
 
 
-def named(names: Iterable[str], kind: str | None = None) -> list[Entry]:
-    """The entries of these names, in this order; of one kind, or of either.
+def named(names: Iterable[str], kind: str | None = None, of: str = "texts") -> list[Entry]:
+    """The entries of these names, in this order; of one kind, or of either; of texts or of sequences.
 
     Raises AttnfaithError for a name that there is not, with the nearest one, for one of the other kind, and for one twice.
     """
-    known, chosen = {one.name: one for one in entries()}, []
+    known, chosen = {one.name: one for one in entries(of)}, []
     what = kind or "measure or experiment"
     for name in names:
         one = known.get(name) if isinstance(name, str) else None
@@ -89,9 +99,11 @@ def _nearest(name: object, known: dict[str, Entry], kind: str | None) -> str:
     return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(names)}"
 
 
-def _entry(path: Path, kind: str) -> Entry:
+def _entry(path: Path, kind: str | None, folder: str) -> Entry:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     constants = _constants(tree)
+    if kind is None:
+        kind = "measure" if "'alignment_" in ast.unparse(constants["COLUMNS"]) else "experiment"
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     measure = functions["measure"]
     documented = [ast.get_docstring(node) or "" for node in (measure, tree, *functions.values())]
@@ -110,7 +122,8 @@ def _entry(path: Path, kind: str) -> Entry:
             for word in call.keywords
         ),
         source=next((_source(said[1]) for text in documented if (said := _SOURCE.search(text))), ""),
-        module=f"attnfaith.{KINDS[kind]}.{path.stem}",
+        module=f"attnfaith.{folder}.{path.stem}",
+        of=SEQUENCES if folder == SEQUENCES else "texts",
     )
 
 

@@ -1,35 +1,26 @@
 """From a data set, a model and named producers to a record: sharded over processes, resumable, bounded in memory."""
 
-import importlib
-import inspect
-import json
 import os
-import pkgutil
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import torch
-from accelerate import PartialState
-from tqdm.auto import tqdm
 
 import attnfaith
 from attnfaith import experiments, importance, record
 from attnfaith.data.tokenization import by_words
-from attnfaith.errors import AttnfaithError, DatasetError
-from attnfaith.files import write_atomically
+from attnfaith.errors import DatasetError
 from attnfaith.outputs import KEPT, digest_attention, digest_data
+from attnfaith.producing import MeasurementError, checked_options, load, makers, modules_of, stated
+from attnfaith.shards import batches, carry_out, in_shards
 from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of, whole_logits
 from attnfaith.subjects.parts import marked_places
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
 
 
 BATCH_TOKENS = 8192  # padded tokens of one batch
-BATCH_INSTANCES = 64
 SHARD_INSTANCES = 512
 LEVELS = ("sentence", "word")
 CALLED = ("tokens", "word_of_token")
@@ -39,50 +30,23 @@ SELECTION = ["selection", "selected"]
 PREFIX = "importance_"
 
 
-class MeasurementError(AttnfaithError):
-    """A measurement that cannot start or go on. The message says why and what to do."""
-
-
 def producers() -> dict[str, str]:
     """Name -> module of every measure of importance and every experiment that the package holds."""
-    return {
-        module.name: f"{package.__name__}.{module.name}"
-        for package in (importance, experiments)
-        for module in pkgutil.iter_modules(package.__path__)
-        if not module.name.startswith("_")
-    }
+    return modules_of(importance, experiments)
 
 
 def load_producers(names: Sequence[str]) -> dict[str, object]:
     """The modules behind these names, in this order. Raises MeasurementError for a name nobody has, listing all."""
-    known = producers()
-    if unknown := [name for name in names if name not in known]:
-        raise MeasurementError(f"no measure or experiment is called {unknown}; known: {sorted(known)}")
-    if len(set(names)) < len(names):
-        raise MeasurementError(f"a measure is named twice: {list(names)}")
-    return {name: importlib.import_module(known[name]) for name in names}
+    return load(names, producers())
 
 
 def check_options(modules: Mapping[str, object], options: Mapping[str, Mapping] | None) -> dict[str, dict]:
     """The options as given, {producer: {keyword: value}}.
 
-    Raises MeasurementError for a producer that is not run, a keyword it does not have, and a value it refuses (a producer
-    with a function `check(**options)` says so before any work is done); and where a measure explains anything but the
-    predicted class and a test of explanations, which follows that class, is run beside it.
+    Raises MeasurementError as `checked_options` does, and where a measure explains anything but the predicted class and a
+    test of explanations, which follows that class, is run beside it.
     """
-    options = {name: dict(given) for name, given in (options or {}).items()}
-    for name, given in options.items():
-        if name not in modules:
-            raise MeasurementError(f"options for '{name}', which is not measured; measured: {sorted(modules)}")
-        parameters = list(inspect.signature(modules[name].measure).parameters)
-        known = [key for key in parameters if key not in ("subject", "batch", "seed")]
-        if unknown := sorted(set(given) - set(known)):
-            raise MeasurementError(f"'{name}' has no option {unknown}; its options: {known or 'none'}")
-        if hasattr(modules[name], "check"):
-            try:
-                modules[name].check(**given)
-            except (TypeError, ValueError) as error:
-                raise MeasurementError(f"options of '{name}': {error}") from error
+    options = checked_options(modules, options)
     tests = sorted(name for name, module in modules.items() if getattr(module, "AFTER", False))
     for name, given in options.items():
         target = given.get("target", "predicted")
@@ -135,7 +99,6 @@ def measure(
     predictions that are not finite or fewer than two classes, a given attention is missing, of another length than its text
     or no distribution, or the shards that lie there belong to another measurement and are not to be discarded.
     """
-    state = PartialState(cpu=not torch.cuda.is_available())
     output = Path(output)
     if output.is_dir():
         raise MeasurementError(
@@ -151,55 +114,30 @@ def measure(
         _check_given(attention, dataset)
     decided = model_identity(subject) | ({} if attention is None else {"attention_kind": "given"})
     identity = replace(cell, **decided)
-    batches = _batches(np.asarray(dataset["length"]), batch_tokens)
-    shards = _shards(batches, shard_instances)
+    parts = in_shards(batches(np.asarray(dataset["length"]), batch_tokens), shard_instances)
     plan = {
         "version": attnfaith.__version__,
-        "columns": _makers(modules, extra),
+        "columns": makers(modules, extra, record.COLUMNS, record.CORE),
         "model": subject.digest(),
         "data": digest_data(dataset),
         "attention": None if attention is None else digest_attention(attention, dataset),
         "identity": asdict(identity),
         "producers": list(modules),
-        "options": {name: _stated(modules[name], given) for name, given in options.items()},
+        "options": {name: stated(modules[name], given) for name, given in options.items()},
         "seed": seed,
         "batch_tokens": batch_tokens,
         "shard_instances": shard_instances,
-        "shards": len(shards),
+        "shards": len(parts),
     }
-    folder = output.with_name(f"{output.name}.shards")
-    if state.is_main_process:
-        _prepare(folder, plan, discard)
-    state.wait_for_everyone()
-    mine = range(state.process_index, len(shards), state.num_processes)
-    bar = tqdm(
-        total=sum(len(batch) for number in mine for batch in shards[number]),
-        desc=f"measuring {cell.dataset} {cell.split}",
-        unit="text",
-        disable=not (progress and state.is_main_process),
-    )
-    try:
-        with subject.evaluating():
-            for number in mine:
-                path = _shard_path(folder, number)
-                count = sum(len(batch) for batch in shards[number])
-                if not _is_whole(path, count):
-                    parts = []
-                    for batch in shards[number]:
-                        rows = dataset[batch.tolist()]
-                        parts.append(_measure_batch(subject, rows, identity, modules, options, extra, seed, attention))
-                        bar.update(len(batch))
-                    columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
-                    record.save(record.build(columns, extra), path)
-                else:
-                    bar.update(count)
-    finally:
-        bar.close()
-    state.wait_for_everyone()
-    if state.is_main_process:
-        _merge(folder, shards, output, [{**plan, **(settings or {})}])
-    state.wait_for_everyone()
-    return output
+
+    def measured(batch: np.ndarray) -> dict[str, list]:
+        rows = dataset[batch.tolist()]
+        return _measure_batch(subject, rows, identity, modules, options, extra, seed, attention)
+
+    with subject.evaluating():
+        return carry_out(
+            output, plan, parts, measured, extra, settings=settings, discard=discard, unit="text", progress=progress
+        )
 
 
 def check(
@@ -288,11 +226,6 @@ def is_pending(module, options: Mapping) -> bool:
     return hasattr(module, "pending") and module.pending(**options)
 
 
-def _stated(module, options: Mapping) -> dict:
-    """Options as a record keeps them: of a producer that was trained, what it was trained to be and not where it lies."""
-    return module.stated(**options) if hasattr(module, "stated") else dict(options)
-
-
 def model_identity(subject: Subject) -> dict[str, object]:
     """The fields of an identity that a model decides; what its subject does not say is unknown, or does not apply.
 
@@ -305,39 +238,6 @@ def model_identity(subject: Subject) -> dict[str, object]:
         )
     names = ("encoder", "alignment", "projection", "readout", "vectors")
     return {**dict.fromkeys(names, record.UNKNOWN), "hierarchy": "none", "level": subject.level, **stated}
-
-
-def _makers(modules: Mapping[str, object], extra: Mapping[str, record.Column]) -> dict[str, dict[str, str]]:
-    """Which module makes each column of the record, and the digest of its code."""
-    makers = {name: record.CORE for name in (*record.COLUMNS, *extra)}
-    for module in modules.values():
-        makers |= dict.fromkeys(
-            [name for name in module.COLUMNS if name in extra], module.__name__.removeprefix("attnfaith.")
-        )
-    return {name: {"producer": maker, "code": record.code_digest(maker)} for name, maker in makers.items()}
-
-
-def _batches(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
-    """Row numbers in batches of similar length: at most `batch_tokens` padded tokens, or a single longer text."""
-    order = np.argsort(lengths, kind="stable")
-    batches, start = [], 0
-    for stop in range(1, len(order) + 1):
-        full = stop - start == BATCH_INSTANCES
-        if stop == len(order) or full or lengths[order[stop]] * (stop + 1 - start) > batch_tokens:
-            batches.append(order[start:stop])
-            start = stop
-    return batches
-
-
-def _shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.ndarray]]:
-    shards, count = [[]], 0
-    for batch in batches:
-        if shards[-1] and count + len(batch) > shard_instances:
-            shards.append([])
-            count = 0
-        shards[-1].append(batch)
-        count += len(batch)
-    return shards
 
 
 def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
@@ -355,45 +255,6 @@ def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
                 f"the attention given for '{name}' is no distribution: its weights must be 0 or more and sum to 1 (least "
                 f"{weights.min():g}, sum {weights.sum():g})"
             )
-
-
-def _prepare(folder: Path, plan: dict, discard: bool) -> None:
-    """Make the folder of the shards, or take what lies there of this very measurement."""
-    path = folder / "plan.json"
-    if path.exists():
-        try:
-            planned = json.loads(path.read_text())
-        except ValueError as error:
-            if not discard:
-                raise MeasurementError(f"{path} is not readable ({error}); delete the folder to start anew") from error
-            planned = {}
-        changed = sorted(key for key in {*plan, *planned} if plan.get(key) != planned.get(key))
-        if not changed:
-            return
-        asked = [key for key in changed if key not in ("columns", "version")]
-        if asked and not discard:
-            raise MeasurementError(
-                f"{folder} holds part of another measurement (different: {', '.join(asked)}); "
-                "finish that one, or delete the folder to start anew"
-            )
-    # shards of other code, or without a plan, left when the folder was being deleted: nobody can finish those
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    write_atomically(path, json.dumps(plan, indent=1))
-
-
-def _shard_path(folder: Path, number: int) -> Path:
-    return folder / f"{number:05d}.parquet"
-
-
-def _is_whole(path: Path, count: int) -> bool:
-    if not path.exists():
-        return False
-    try:
-        return record.load(path).num_rows == count
-    except record.RecordError:
-        return False  # left by a crash of the machine: measure it again
 
 
 @torch.no_grad()
@@ -472,12 +333,3 @@ def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.nda
         counts = np.bincount(numbers[inside])
         sentences.append(np.split(row[inside], np.cumsum(counts)[:-1]) if len(counts) else [])
     return sentences
-
-
-def _merge(folder: Path, shards, output: Path, settings: list[dict]) -> None:
-    """All shards as one record in the data set's order; the shards go when it is written."""
-    parts = [record.load(_shard_path(folder, number)) for number in range(len(shards))]
-    order = np.concatenate([batch for shard in shards for batch in shard])
-    table = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(pa.array(np.argsort(order, kind="stable")))
-    record.save(record.with_settings(table, settings), output)
-    shutil.rmtree(folder)

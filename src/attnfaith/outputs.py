@@ -56,7 +56,7 @@ def digest_data(dataset) -> str:
     """SHA-256 of an encoded data set: ids, texts, input ids, labels, candidates, marks and questions, in its order."""
     digest = hashlib.sha256()
     names = ("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "candidates")
-    names = (*names, *KEPT, "impermissible")
+    names = (*names, *KEPT, "impermissible", "target_tokens", "source_words", "target_words", "gold_links")
     names = [name for name in names if name in dataset.column_names]
     digest.update(repr(names).encode())
     for part in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):

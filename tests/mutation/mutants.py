@@ -453,7 +453,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("norms that do not centre", "return (vectors - vectors.mean(-1, keepdim=True))", "return (1 * vectors)"),
         ("a part that may lack", "off <= 1e-4 * least + ROUNDING", "off <= 1e6 * least + ROUNDING"),
         ("one head for all", "weights[head].unsqueeze(2) * values[head]", "weights[0].unsqueeze(2) * values[0]"),
-        ("no norm before attention is added", "vectors = self._inner(vectors, rows)", "pass"),
+        ("no norm before attention is added", "else self.inner(vectors, rows)", "else vectors"),
     ),
     f"{IMPORTANCE}/attention_norm.py": (("L1 norm", "vector_norm(vectors, dim=-1)", "vector_norm(vectors, ord=1, dim=-1)"),),
     f"{IMPORTANCE}/_explained.py": (

@@ -5,13 +5,15 @@ import pandas as pd
 from attnfaith import catalogue
 
 
-def measures() -> pd.DataFrame:
+def measures(of: str = "texts") -> pd.DataFrame:
     """Every measure of importance and every experiment that there is, made from their modules.
 
-    A row for each, by its name: what `measure(…, measures=[…], experiments=[…])` takes. Columns: kind ("measure" or
-    "experiment"); what it is, in a line; needs (what it asks of a model, see `attnfaith.subjects.protocol.CAPABILITIES`);
-    options with their defaults; cost (from "nothing" to "draws", see `attnfaith.catalogue.COSTS`); signed (a negative score
-    is evidence against what is explained); source (the paper). Measures come first, the cheap ones before the dear.
+    of: "texts", for classifiers; "sequences", for models from sequences to sequences, whose measures link target words to
+    source words. A row for each, by its name: what `measure(…, measures=[…], experiments=[…])` takes. Columns: kind
+    ("measure" or "experiment"); what it is, in a line; needs (what it asks of a model, see
+    `attnfaith.subjects.protocol.CAPABILITIES`); options with their defaults; cost (from "nothing" to "draws", see
+    `attnfaith.catalogue.COSTS`); signed (a negative score is evidence against what is explained); source (the paper).
+    Measures come first, the cheap ones before the dear.
     """
     rows = [
         {
@@ -24,7 +26,7 @@ def measures() -> pd.DataFrame:
             "signed": one.signed,
             "source": one.source,
         }
-        for one in catalogue.entries()
+        for one in catalogue.entries(of)
     ]
     return _Listing(rows).set_index("name")
 

@@ -10,10 +10,12 @@ import numpy as np
 
 from attnfaith import catalogue, measurement, record
 from attnfaith.api.models import Opened, identity_of, open_model
+from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
+from attnfaith.subjects.sequences import SequenceSubject
 
 
 MEASURES = ("gradient", "gradient_norm", "leave_one_out")
@@ -44,17 +46,21 @@ def measure(
     name: str | None = None,
     split: str = "measured",
     output: str | os.PathLike | None = None,
-    batch_tokens: int = measurement.BATCH_TOKENS,
+    batch_tokens: int | None = None,
+    links: Iterable[str] | str | os.PathLike | None = None,
+    links_from: int = 0,
     progress: bool = True,
 ) -> Record:
-    """Measure whether the attention of a model explains what it says of texts.
+    """Measure whether the attention of a model explains what it says of texts; of a model from sequences to sequences, which
+    words of the source each word of the target depends on.
 
     The numbers are those of `attnfaith measure`, to the bit: the same code measures the same encoded texts.
 
     Args:
         model: a text classifier of transformers (…ForSequenceClassification) or an attention classifier of this package, a
             text classification pipeline with one, the folder of a checkpoint
-            or of a run, a name on the Hub, or an object of your own that answers `attnfaith.subjects.Subject`.
+            or of a run, a name on the Hub, or an object of your own that answers `attnfaith.subjects.Subject`. Or a model
+            from sequences to sequences (…ForConditionalGeneration, …MTModel), which reads pairs (source, target).
         texts: a list of strings or of pairs (text, second text), a pandas frame, a `datasets.Dataset`, or the path of a CSV,
             TSV, JSON lines or parquet file.
         labels: the gold class of each text, by number or by name; None for a text whose class is not known.
@@ -73,7 +79,10 @@ def measure(
         name, split: what the record calls the texts.
         output: path of the record (parquet). A measurement that was stopped goes on when it is called again with the same
             output.
-        batch_tokens: padded tokens that the model reads at once.
+        batch_tokens: padded tokens that the model reads at once; None: 8,192 of texts, 2,048 of pairs of sentences.
+        links: of pairs of sentences, gold links: for each pair a line such as "0-0 1-2 2p2", source word-target word of sure
+            ones and p between those of possible ones, or the path of a file of such lines. Words are what blanks part.
+        links_from: the number of the first word in links, 0 or 1.
         progress: show a bar, and remarks on what was cut or left out, on standard error.
 
     Returns a `Record`, one row for each text, in their order.
@@ -81,13 +90,19 @@ def measure(
     Raises AttnfaithError, before any work, for what is not as said here: the message says what was given, what is allowed
     and what to do.
     """
-    chosen = _names(measures, "measure"), _names(experiments, "experiment")
     read = read_texts(texts, labels, Columns(text, text_pair, label), name)
     for keyword, value in (("name", read.name), ("split", split)):
         if not isinstance(value, str) or not value:
             raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
     opened = open_model(model, tokenizer, level, attention)
     subject = opened.subject
+    if isinstance(subject, SequenceSubject):
+        _check_unused(labels=labels, level=None if level == "sentence" else level)
+        how = {"add": add, "options": options, "links": links, "links_from": links_from, "seed": seed, "name": read.name}
+        how |= {"split": split, "output": output, "batch_tokens": batch_tokens, "progress": progress}
+        return measure_pairs(opened, read.dataset, measures, experiments, **how)
+    _check_unused(links=links)
+    chosen = _names(measures, "measure"), _names(experiments, "experiment")
     measurement.check_recorded(subject)
     dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
     rows = _encoded(opened, dataset)
@@ -100,8 +115,21 @@ def measure(
     how = {"level": level, "seed": seed, "options": options, "settings": settings, "progress": progress}
     with tempfile.TemporaryDirectory(prefix="attnfaith-") as folder:
         path = Path(folder) / "record.parquet" if output is None else Path(output)
-        measurement.measure(subject, rows, cell, names, path, batch_tokens=batch_tokens, **how)
+        how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
+        measurement.measure(subject, rows, cell, names, path, **how)
         return Record(record.load(path))
+
+
+def _check_unused(**given) -> None:
+    """Raises AttnfaithError for an argument that says nothing to the model that is given."""
+    why = {
+        "labels": "labels are of texts with classes; of pairs of sentences give links=…",
+        "level": "a model from sequences to sequences is measured by words: leave it out",
+        "links": "links are between the words of two sentences, and the model is a classifier: leave them out",
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise AttnfaithError(f"{name}={excerpt(value, 60)}: {why[name]}")
 
 
 def _names(given: Sequence[str] | None, kind: str) -> list[catalogue.Entry] | None:

@@ -12,6 +12,7 @@ from attnfaith.files import read_object
 from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE
 from attnfaith.models.registration import MODEL_TYPE
 from attnfaith.subjects import Pooled, Subject, subject_of
+from attnfaith.subjects.sequences import SequenceSubject, is_sequence_model, sequence_subject
 
 
 MODELS = (
@@ -82,12 +83,16 @@ def _opened(model, tokenizer, level: str) -> Opened:
 
 
 def _of_object(model, tokenizer, level: str) -> Opened:
+    if isinstance(model, SequenceSubject):
+        if tokenizer is not None:
+            raise ModelError("tokenizer: this subject is given with its own; leave it out")
+        return Opened(model, model.kind)
     if hasattr(model, "capabilities"):
         subject = subject_of(model, level)
         if isinstance(subject, Pooled) and tokenizer is not None:
             subject = Pooled(subject.stages, _tokenizer(tokenizer))
         return Opened(subject, getattr(subject, "kind", type(subject).__name__))
-    subject = subject_of(model, level)
+    subject = sequence_subject(model) if is_sequence_model(model) else subject_of(model, level)
     source = str(getattr(model.config, "_name_or_path", "") or "")
     if tokenizer is None and not source:
         raise ModelError(
@@ -174,24 +179,42 @@ def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
     Raises ModelError for a model of another task, whose head would be drawn at random, one that brings its own code, and
     files that cannot be loaded or lack weights.
     """
-    import torch
-    from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification
+    from transformers import AutoModelForSequenceClassification
 
     made = config.get("architectures") or []
+    if config.get("is_encoder_decoder") and not any(str(name).endswith("Classification") for name in made):
+        return _translator(folder, config)
     if not any(str(name).endswith("ForSequenceClassification") for name in made):
         raise ModelError(
             f"{folder} holds {excerpt(', '.join(map(str, made)) or config.get('model_type'))}, which is no text "
             "classifier (…ForSequenceClassification): its head would be drawn at random; fine-tune it first"
         )
+    _check_code(folder, config)
+    model = _weights(folder, AutoModelForSequenceClassification)
+    subject = subject_of(model.to(_device()).eval(), level)
+    subject.tokenizer = _tokenizer(folder)
+    return subject
+
+
+def _check_code(folder: Path, config: Mapping) -> None:
+    """Raises ModelError for a checkpoint that brings its own code."""
+    from transformers import CONFIG_MAPPING
+
     kind = config.get("model_type")
     if config.get("auto_map") and not (kind in CONFIG_MAPPING and CONFIG_MAPPING[kind].__module__.startswith("attnfaith.")):
         raise ModelError(
             f"{folder} brings its own code (auto_map in {CHECKPOINT[0]}), which is not run: load it yourself, if you trust "
             "it, and give the model and its tokenizer as objects"
         )
+
+
+def _weights(folder: Path, auto):
+    """The model of a checkpoint by one of transformers' Auto classes, in float32; errors as `_classifier` says."""
+    import torch
+
     with quiet():
         try:
-            model, loading = AutoModelForSequenceClassification.from_pretrained(
+            model, loading = auto.from_pretrained(
                 folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
             )
         except Exception as error:  # transformers and safetensors raise many kinds
@@ -204,7 +227,15 @@ def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
             f"{folder} lacks {len(lacking)} weights of {type(model).__name__} ({excerpt(', '.join(lacking), 100)}), which "
             "would be drawn at random: copy the model anew"
         )
-    subject = subject_of(model.to(_device()).eval(), level)
+    return model
+
+
+def _translator(folder: Path, config: Mapping) -> SequenceSubject:
+    """A checkpoint of a model from sequences to sequences, as `_classifier` loads one of a classifier."""
+    from transformers import AutoModelForSeq2SeqLM
+
+    _check_code(folder, config)
+    subject = sequence_subject(_weights(folder, AutoModelForSeq2SeqLM).to(_device()).eval())
     subject.tokenizer = _tokenizer(folder)
     return subject
 

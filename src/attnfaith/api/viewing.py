@@ -11,6 +11,7 @@ import torch
 
 from attnfaith import record
 from attnfaith.api.models import Opened, open_model
+from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
@@ -19,6 +20,7 @@ from attnfaith.locate import MODEL, RECORD
 from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.views import TITLES, View
 from attnfaith.subjects.protocol import SubjectError
+from attnfaith.subjects.sequences import SequenceSubject
 from attnfaith.subjects.stacks import Stack, stack_of
 
 
@@ -42,11 +44,11 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
 
     Args:
         model: as `attnfaith.measure` takes it, of any kind that has self-attention: a text classifier of transformers, or
-            one of this package whose encoder is "transformer". Or a record of sentence pairs: a `Record`, its file, or the
-            run that it is of.
-        text: a string, or a pair (text, second text); of a record the number of a pair, from 0, or its instance id (None:
-            the first).
-        measures: of "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", those to be
+            one of this package whose encoder is "transformer". Or a model from sequences to sequences; or a record of
+            sentence pairs: a `Record`, its file, or the run that it is of.
+        text: a string, or a pair (text, second text); (source, target) of a model from sequences to sequences; of a record
+            the number of a pair, from 0, or its instance id (None: the first).
+        measures: of a model from sequences to sequences, as `attnfaith.measure` takes them; of others "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", those to be
             seen, the first of them first. None: all that the model can give; of texts above 128 positions value_zeroing,
             which reads a text once for each of them, only where it is named.
         tokenizer: of a model object, or its name or folder.
@@ -58,8 +60,10 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
         if measures is not None or tokenizer is not None:
             raise AttnfaithError("a record of sentence pairs shows all that it holds: leave measures and tokenizer out")
         return PairView.of(table, 0 if text is None else text)
-    wanted = _names(measures)
     opened = open_model(model, tokenizer)
+    if isinstance(opened.subject, SequenceSubject):
+        return _of_translator(opened, text, measures)
+    wanted = _names(measures)
     if isinstance(text, str):
         texts = [text]
     elif isinstance(text, Sequence) and len(text) == 2 and all(isinstance(part, str) for part in text):
@@ -104,6 +108,16 @@ def _pairs_of(model) -> pa.Table | None:
         return record.load(path)
     path = path / RECORD
     return record.load(path) if path.is_file() and record.of_sequences(pq.read_schema(path)) else None
+
+
+def _of_translator(opened: Opened, text, measures) -> PairView:
+    """A view of one pair (source, target), which is measured."""
+    if isinstance(text, str) or not isinstance(text, Sequence) or len(text) != 2:
+        raise DatasetError(f"text is {excerpt(text)}: a model from sequences to sequences reads a pair (source, target)")
+    pair = read_texts([tuple(text)], None, Columns(), "pair").dataset
+    names = {"name": _called(opened.source), "split": "pair", "links": None, "links_from": 0}
+    how = {"add": (), "options": None, "seed": 0, "output": None, "batch_tokens": None, "progress": False}
+    return PairView.of(measure_pairs(opened, pair, measures, [], **names, **how).table)
 
 
 def _called(source: str) -> str:

@@ -18,11 +18,11 @@ EXAMPLES = (
 Lines = Iterator[tuple[str, str]]
 
 
-def _producers(kind: str) -> Lines:
+def _producers(kind: str | None, of: str = "texts") -> Lines:
     from attnfaith import catalogue
 
-    for one in catalogue.entries():
-        if one.kind == kind:
+    for one in catalogue.entries(of):
+        if kind in (one.kind, None):
             needs = f"; needs {', '.join(one.needs)}" if one.needs else ""
             yield one.name, f"{_sentence(one.what)} [{one.cost}{', signed' if one.signed else ''}{needs}]"
 
@@ -63,6 +63,7 @@ def _files(*, studies: bool) -> Lines:
 KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
     "measures": ("of importance, which attention is held against", lambda: _producers("measure")),
     "experiments": ("which change something and look what the model then says", lambda: _producers("experiment")),
+    "alignment": ("measures and experiments of models from sequences to sequences", lambda: _producers(None, "sequences")),
     "encoders": ("which make states of words: --encoder", lambda: _parts("encoders", "ENCODERS")),
     "alignments": ("which make scores of states: --alignment", lambda: _parts("alignments", "ALIGNMENTS")),
     "projections": ("which make attention of scores: --projection", lambda: _parts("projections", "PROJECTIONS")),

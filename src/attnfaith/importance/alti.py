@@ -46,10 +46,10 @@ def matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
 
     subject: asked for `parts` alone.
     """
-    return [shares(_nearness(subject.parts(one))) for one in layers]
+    return [shares(nearness(subject.parts(one))) for one in layers]
 
 
-def _nearness(layer) -> torch.Tensor:
+def nearness(layer) -> torch.Tensor:
     """(L,L) in float64: by how much each place's vector shortens the way to each state."""
     nearer = []
     for rows, parts in layer.all():

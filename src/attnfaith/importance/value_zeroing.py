@@ -69,11 +69,11 @@ def matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
         copies = text.take(torch.zeros_like(places))
         results = subject.each_layer(copies, states, Zeroed(places))
         for one, layer, other in zip(distances, layers, results, strict=True):
-            one.append(_distances(other, layer.result[0]))
+            one.append(cosine_distances(other, layer.result[0]))
     return [shares(torch.cat(one).T) for one in distances]
 
 
-def _distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+def cosine_distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     """(N,L): 1 - cos of states (N,L,E) and (L,E), as half the square between unit vectors, which does not cancel."""
     first, second = (torch.nn.functional.normalize(one.double(), dim=-1) for one in (results, result))
     return (first - second).square().sum(-1) / 2

@@ -146,6 +146,18 @@ class OnwardLSTM(OneDirection):
         return (self.forward_lstm,)
 
 
+class OnwardGRU(OneDirection):
+    """One GRU layer of H units that reads onward: the source of a sequence model."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.forward_gru = GRU(config.embedding_size, config.hidden_size)
+
+    @property
+    def directions(self):
+        return (self.forward_gru,)
+
+
 class OnwardOrthogonalLSTM(OneDirection):
     """The same with states that are orthogonal to the mean of those before them (`OrthogonalLSTM`)."""
 

@@ -1,4 +1,4 @@
-"""Make `AutoConfig`, `AutoModel` and `AutoModelForSequenceClassification` know the models of this package.
+"""Make `AutoConfig`, `AutoModel` and its kin for classifiers and translators know the models of this package.
 
 `AutoModel.register` wants the classes themselves, so it would load torch and the models for everyone who imports
 attnfaith and then, for example, an `AutoTokenizer`; and it cannot run while transformers is still importing modules
@@ -17,10 +17,12 @@ CONFIG = "AttentionClassifierConfig"
 MODEL = "AttentionClassifierModel"
 CLASSIFIER = "AttentionClassifierForSequenceClassification"
 RATIONALE = "rationale_classifier"
+SEQ2SEQ = "attention_seq2seq"
 CONFIGS = {
     MODEL_TYPE: CONFIG,
     SELF_ATTENTION: "SelfAttentionClassifierConfig",
     RATIONALE: "RationaleClassifierConfig",
+    SEQ2SEQ: "AttentionSeq2SeqConfig",
 }
 MODELS = {MODEL_TYPE: MODEL}
 CLASSIFIERS = {
@@ -28,6 +30,7 @@ CLASSIFIERS = {
     SELF_ATTENTION: "SelfAttentionClassifierForSequenceClassification",
     RATIONALE: "RationaleClassifierForSequenceClassification",
 }
+TRANSLATORS = {SEQ2SEQ: "AttentionSeq2SeqForConditionalGeneration"}
 WITHOUT = f"Auto classes and pipelines do not know its models; load them by attnfaith.{CLASSIFIER}.from_pretrained"
 
 
@@ -62,6 +65,7 @@ def _add_models() -> None:
             auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
             CLASSIFIERS,
         ),
+        (auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, TRANSLATORS),
     ):
         for kind, model in models.items():
             entries += [

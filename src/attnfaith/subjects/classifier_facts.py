@@ -28,6 +28,12 @@ def check_kind(model) -> None:
             f"{name} has num_labels={config.num_labels}: a regression has no class that could change; give a classifier of "
             "two classes or more"
         )
+    check_numbers(model)
+
+
+def check_numbers(model) -> None:
+    """Raises SubjectError for a model whose numbers are too coarse to measure by, or that lies on several devices."""
+    config, name = model.config, type(model).__name__
     packed = any(".quantized" in type(module).__module__ for module in model.modules())  # as torch quantises a model itself
     if packed or getattr(model, "is_quantized", False) or getattr(config, "quantization_config", None) is not None:
         raise SubjectError(f"{name} has quantised weights, where gradients end: load it without quantization_config")
@@ -140,8 +146,14 @@ def identity_of(subject) -> dict[str, object]:
 
 def digest_classifier(subject) -> str:
     """SHA-256 of weights, configuration and reduction."""
-    digest = hash_of_weights(subject.model)
-    config = {key: value for key, value in subject.config.to_dict().items() if key not in LEFT_OUT}
-    digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+    digest = hash_of_model(subject.model)
     digest.update(repr(subject.reduction).encode())
     return digest.hexdigest()
+
+
+def hash_of_model(model):
+    """A SHA-256 that has read a model's weights and what its configuration says of what it computes."""
+    digest = hash_of_weights(model)
+    config = {key: value for key, value in model.config.to_dict().items() if key not in LEFT_OUT}
+    digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+    return digest

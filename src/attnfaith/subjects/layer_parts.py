@@ -36,7 +36,7 @@ def projected(layer: Layer, row: int = 0) -> torch.Tensor:
     calls = layer.calls
     heads, sizes = layer.values.shape[1], layer.values.shape[3]
     joined = layer.output.transpose(1, 2).flatten(2)
-    if not calls or (matrix := _matrix(calls[0].module)) is None or not _adds_up(calls[0].given, joined):
+    if not calls or (matrix := _matrix(calls[0].module)) is None or not adds_up(calls[0].given, joined):
         raise SubjectError("what follows its attention is no linear module that reads the output of all heads alone")
     return torch.einsum("hld,hde->hle", layer.values[row], matrix.unflatten(0, (heads, sizes)))
 
@@ -81,7 +81,7 @@ class Norm:
         inner = gain * (given - given.mean(-1, keepdim=True) if centred else given)
         scale = inner.square().sum(-1, keepdim=True) / (inner * outer).sum(-1, keepdim=True)
         scale = torch.where(scale.isfinite(), scale, 1.0)  # of a state that is constant nothing is left
-        if not _adds_up(outer, inner / scale):
+        if not adds_up(outer, inner / scale):
             raise SubjectError(f"its {type(call.module).__name__} is no norm whose scale can be held")
         return cls(gain.to(call.made.dtype), scale.to(call.made.dtype), centred)
 
@@ -91,48 +91,64 @@ class Norm:
         return (vectors - vectors.mean(-1, keepdim=True)).mul_(factor) if self.centred else vectors * factor
 
 
-class LayerParts:
-    """What a layer of one instance adds up.
+class BlockParts:
+    """What attention and the residual connection around it add up to, in one instance.
 
-    whole (L,E): the states after attention and the residual connection, and the norm where it stands after these.
-    after: whether norms do.
-
-    Raises SubjectError for a layer that is made in another way.
+    whole (L,E): the states after both, and after the norm where it follows them. A subclass makes `whole`, and the norms
+    that are held: inner, of what attention gives, and middle, of the sum.
     """
+
+    inner: Norm | None = None
+    middle: Norm | None = None
+    whole: torch.Tensor
 
     def __init__(self, layer: Layer):
         self.layer, self.values = layer, projected(layer)
-        self._inner = self._middle = self._outer = None
-        added, calls, state = layer.calls[0].made, layer.calls[1:], layer.state
-        if calls and is_norm(calls[0].module) and _adds_up(calls[0].given, added):
-            self._inner, added, calls = Norm.of(calls[0]), calls[0].made, calls[1:]
-        norms = [call for call in calls if is_norm(call.module)]
-        self.after = len(norms) > 1 and calls[-1] is norms[-1] and torch.equal(calls[-1].made, layer.result)
-        if self.after:
-            first, rest, last = norms[0], calls[-2], calls[-1]
-            sound = _adds_up(first.given, state, added) and _adds_up(last.given, first.made, rest.made)
-        else:
-            sound = bool(calls) and _adds_up(layer.result, state, added, calls[-1].made)
-        if not sound:
-            raise SubjectError(
-                "a layer's result is no plain sum of its state, of what attention gives and of the rest, nor norms of these"
-            )
-        if self.after:
-            self._middle, self._outer = Norm.of(first), Norm.of(last)
-        self.whole = (first.made if self.after else state + added.reshape(state.shape))[0]
 
     def parts(self, rows: torch.Tensor) -> torch.Tensor:
         """(R,L,E): what each token adds to rows, by number, of `whole`; biases are nobody's."""
-        vectors = summands(self.layer, self.values, rows)
-        if self._inner is not None:
-            vectors = self._inner(vectors, rows)
+        vectors = self._of_attention(rows)
         vectors[torch.arange(len(rows), device=rows.device), rows] += self.layer.state[0, rows]
-        return vectors if self._middle is None else self._middle(vectors, rows)
+        return vectors if self.middle is None else self.middle(vectors, rows)
+
+    def _of_attention(self, rows: torch.Tensor) -> torch.Tensor:
+        vectors = summands(self.layer, self.values, rows)
+        return vectors if self.inner is None else self.inner(vectors, rows)
 
     def all(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """All rows, by number and a few at a time, with their `parts`."""
         for rows in rows_at_once(torch.arange(len(self.whole), device=self.whole.device), self.values[0]):
             yield rows, self.parts(rows)
+
+
+class LayerParts(BlockParts):
+    """What a layer of one instance adds up.
+
+    after: whether norms follow what they are of.
+
+    Raises SubjectError for a layer that is made in another way.
+    """
+
+    def __init__(self, layer: Layer):
+        super().__init__(layer)
+        added, calls, state = layer.calls[0].made, layer.calls[1:], layer.state
+        if calls and is_norm(calls[0].module) and adds_up(calls[0].given, added):
+            self.inner, added, calls = Norm.of(calls[0]), calls[0].made, calls[1:]
+        norms = [call for call in calls if is_norm(call.module)]
+        self._outer = None
+        self.after = len(norms) > 1 and calls[-1] is norms[-1] and torch.equal(calls[-1].made, layer.result)
+        if self.after:
+            first, rest, last = norms[0], calls[-2], calls[-1]
+            sound = adds_up(first.given, state, added) and adds_up(last.given, first.made, rest.made)
+        else:
+            sound = bool(calls) and adds_up(layer.result, state, added, calls[-1].made)
+        if not sound:
+            raise SubjectError(
+                "a layer's result is no plain sum of its state, of what attention gives and of the rest, nor norms of these"
+            )
+        if self.after:
+            self.middle, self._outer = Norm.of(first), Norm.of(last)
+        self.whole = (first.made if self.after else state + added.reshape(state.shape))[0]
 
     def handed_on(self, parts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """(R,L,E): what is left of parts in the layer's result, the rest of the layer aside: its residual connection, and
@@ -153,7 +169,7 @@ def _matrix(module) -> torch.Tensor | None:
     return module.weight.detach() if type(module).__name__ == "Conv1D" else None
 
 
-def _adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
+def adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
     """Whether parts sum to a whole, each of them being needed."""
     if any(one.numel() != whole.numel() for one in parts):
         return False

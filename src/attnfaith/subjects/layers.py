@@ -150,7 +150,7 @@ def blocks_of(model, text, numbers: Sequence[int], names: Sequence[str], count: 
     """
     if model.config.is_encoder_decoder or len(numbers) != count:
         return ()
-    listed = [_listed(model, name) for name in names]
+    listed = [lists_around(model, name) for name in names]
     for depth in range(min(map(len, listed))):
         blocks = tuple(around[depth] for around in listed)
         try:
@@ -161,7 +161,7 @@ def blocks_of(model, text, numbers: Sequence[int], names: Sequence[str], count: 
     return ()
 
 
-def _listed(model, name: str) -> list[str]:
+def lists_around(model, name: str) -> list[str]:
     """The elements of lists of modules that a module is in, outermost first."""
     parts = name.split(".")
     owners = [".".join(parts[:stop]) for stop in range(len(parts))]
@@ -172,7 +172,7 @@ def _listed(model, name: str) -> list[str]:
 
 def _is_chain(model, text, numbers, blocks) -> bool:
     whole = recorded_layers(model, text, numbers, blocks)
-    if len(whole) != len(numbers) or not _chained(whole, text["input_ids"].shape):
+    if len(whole) != len(numbers) or not chained(whole, text["input_ids"].shape):
         return False
     fed = [_fed(model, text, blocks, whole, _Flat(parity)) for parity in (0, 1)]
     for place, one in enumerate(whole):
@@ -210,7 +210,7 @@ def _fed(model, text, blocks, whole, edit) -> list[torch.Tensor]:
     return fed.results
 
 
-def _chained(layers: list[Layer], shape) -> bool:
+def chained(layers: list[Layer], shape) -> bool:
     """Whether each layer gives what the next is given: a state (B,L,E), which it does not hand on as it is."""
     if any(one.state is None or one.result is None or one.state.shape != one.result.shape for one in layers):
         return False

@@ -65,7 +65,7 @@ class Silence(Edit):
         return torch.zeros_like(weights) if number == self.layer else weights
 
 
-class _Named(Edit):
+class Named(Edit):
     """The module in which each map is made, and the number of its call; a context around a forward pass."""
 
     def __init__(self, model):
@@ -139,7 +139,7 @@ def checked(subject) -> Sites:
         first = texts[0]
         plain = _own_logits(subject, first)
         with eager(model):
-            named = _Named(model)
+            named = Named(model)
             with named, Hook(1, named) as hook:
                 logits = model(**first).logits
             maps = hook.maps
@@ -192,7 +192,7 @@ def _lacks(model, text, layers, blocks) -> dict[str, str]:
 def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
     """A random text (1,L), as the model takes it, and the names of the modules that make its maps, in their order."""
     text = _text(subject, LENGTHS[0], 0)
-    with torch.no_grad(), _Named(subject.model) as named:
+    with torch.no_grad(), Named(subject.model) as named:
         _hooked(subject.model, text, named)
     return text, named.names
 
@@ -241,7 +241,7 @@ def _hooked(model, text, edit: Edit | None = None) -> tuple[torch.Tensor, list[M
     return logits, hook.maps
 
 
-def _layers(model, hook: Hook, named: _Named) -> list[int]:
+def _layers(model, hook: Hook, named: Named) -> list[int]:
     """The numbers of the maps over input positions: self-attention, or a decoder's attention over the encoder."""
     maps, names = hook.maps, named.names
     fused = "it computes attention by scaled_dot_product_attention also under 'eager', which never says its weights"
@@ -283,7 +283,7 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     linear attention return other things.
     """
     try:
-        with _silent():  # some say that they cannot return them, which is what is asked here
+        with silent():  # some say that they cannot return them, which is what is asked here
             output = model(**text, output_attentions=True)
     except Exception:  # one that cannot return them says nothing of them
         return
@@ -294,16 +294,20 @@ def _check_returned(model, text, maps: list[Map] | None, layers: list[int] = ())
     _check(flat is None, model, "returned", f"under {name!r} it returns numbers {flat} as attention, which are no weights")
     if maps is None or not returned:
         return
-    there = {own.number for own in maps if any(_same(own.weights, one) or _same(own.scores, one) for one in returned)}
+    there = {
+        own.number
+        for own in maps
+        if any(same_numbers(own.weights, one) or same_numbers(own.scores, one) for one in returned)
+    }
     kept = is_encoder_decoder(model) and not getattr(output, "cross_attentions", None)
-    rows = [one for one in returned if _same(one.sum(-1), torch.ones_like(one[..., 0]))]
-    known = all(any(_same(own.weights, one) for own in maps) for one in rows)
+    rows = [one for one in returned if same_numbers(one.sum(-1), torch.ones_like(one[..., 0]))]
+    known = all(any(same_numbers(own.weights, one) for own in maps) for one in rows)
     what = "the attention that it returns is not the one that weighed its values"
     _check(known and (bool(there) if kept else there >= set(layers)), model, "returned", what)
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Within, transformers warns of nothing."""
     said = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -313,7 +317,7 @@ def _silent() -> Iterator[None]:
         logging.set_verbosity(said)
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_numbers(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.shape == other.shape and float((one - other).abs().max()) <= 1e-5
 
 

@@ -1,0 +1,346 @@
+"""A recurrent sequence-to-sequence model with attention, after Bahdanau et al. (2015) and Luong et al. (2015).
+
+Shapes: B instances, T source tokens, G target tokens, E embedding, H hidden, V vocabulary. `forward` is
+read_out(decode(encode(...))); an intervention on attention gives `cross_attention` to it in place of its own.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers import GenerationMixin, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput
+from transformers.utils import can_return_tuple
+
+from .checks import refuse
+from .configuration_attention_seq2seq import AttentionSeq2SeqConfig
+from .encoders import BiGRU, Embedding, OnwardGRU
+from .projections import project
+from .sequence_alignments import ALIGNMENTS
+
+
+ENCODERS = {"bigru": BiGRU, "gru": OnwardGRU, "embedding": Embedding}
+UNCOUNTED = -100  # a label that is no target token
+
+
+class Decoded(NamedTuple):
+    """What a decoder makes of G steps.
+
+    states (B,G,H): after each step. contexts (B,G,H): the weighted sum of source states in each, None without attention.
+    attention (B,G,T): the weights, None without attention. last (B,H): the state to go on from.
+    """
+
+    states: torch.Tensor
+    contexts: torch.Tensor | None
+    attention: torch.Tensor | None
+    last: torch.Tensor
+
+
+@dataclass
+class SourceOutput(ModelOutput):
+    """last_hidden_state (B,T,H), 0 on padding; pooler_output (B,H): what the encoder's last state is; hidden_states, on
+    request: the embeddings (B,T,E) and the states.
+    """
+
+    last_hidden_state: torch.FloatTensor | None = None
+    pooler_output: torch.FloatTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+
+
+class Source(nn.Module):
+    """Source ids to states. It holds the word vectors, which the decoder reads too."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, config: AttentionSeq2SeqConfig):
+        super().__init__()
+        self.padding = config.pad_token_id
+        self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
+        self.dropout = nn.Dropout(config.dropout)
+        self.network = ENCODERS[config.encoder](config)
+
+    def present(self, input_ids=None, attention_mask=None, inputs_embeds=None) -> torch.Tensor:
+        """(B,T) bool: what is no padding. Raises ValueError for padding that is not on the right, and an empty source."""
+        if attention_mask is None:
+            given = inputs_embeds[..., 0] if input_ids is None else input_ids
+            everything = torch.ones_like(given, dtype=torch.bool)
+            attention_mask = everything if input_ids is None or self.padding is None else input_ids != self.padding
+        mask = attention_mask.bool()
+        refuse(
+            mask[:, 1:] & ~mask[:, :-1],
+            "padding must be on the right: attention_mask has a 1 after a 0; use tokenizer.padding_side='right'",
+        )
+        refuse(~mask.any(1), "the source of {row} is empty: give at least one token")
+        return mask
+
+    def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None, output_hidden_states=None, **kwargs):
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        mask = self.present(input_ids, attention_mask, inputs_embeds)
+        embedded = self.dropout(self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds)
+        states, last = self.network(embedded, mask)
+        layers = (embedded, states) if output_hidden_states else None
+        return SourceOutput(last_hidden_state=states, pooler_output=last, hidden_states=layers)
+
+
+class StateGRU(nn.RNNBase):
+    """One GRU layer of one direction from a given state: `encoders.GRU` with a start."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__("GRU", input_size, hidden_size, batch_first=True)
+
+    def forward(self, inputs, state):
+        """Inputs (B,G,E) and state (B,H) to states (B,G,H)."""
+        return torch.gru(inputs, state.unsqueeze(0), self._flat_weights, True, 1, 0.0, self.training, False, True)[0]
+
+
+class Decoder(nn.Module):
+    """What the two recurrences share: the first state, the alignment, and weighted sums of source states."""
+
+    def __init__(self, config: AttentionSeq2SeqConfig):
+        super().__init__()
+        self.config = config
+        self.first = nn.Linear(config.hidden_size, config.hidden_size)
+        self.alignment = ALIGNMENTS[config.alignment](config) if config.aligns else None
+
+    def start(self, last: torch.Tensor) -> torch.Tensor:
+        """The first state (B,H), of the encoder's last."""
+        return self.first(last).tanh()
+
+    def keys(self, hidden):
+        return None if self.alignment is None else self.alignment.keys(hidden)
+
+    def attend(self, keys, query, hidden, mask):
+        """Weights of source tokens: of a query (B,H) (B,T), of many (B,G,H) (B,G,T)."""
+        if query.dim() == 3:
+            mask = mask.unsqueeze(1)
+        scores = query.new_zeros(*query.shape[:-1], hidden.shape[1]) if keys is None else self.alignment(keys, query)
+        return project(scores, mask, self.config)
+
+
+class BahdanauDecoder(Decoder):
+    """The state before a step asks; the context enters the step."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.cell = nn.GRUCell(config.embedding_size + config.hidden_size * config.attends, config.hidden_size)
+
+    def forward(self, embedded, hidden, mask, state, given=None) -> Decoded:
+        keys = self.keys(hidden)
+        states, contexts, weights = [], [], []
+        for step, word in enumerate(embedded.unbind(1)):
+            if self.config.attends:
+                row = self.attend(keys, state, hidden, mask) if given is None else given[:, step]
+                context = (row.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)
+                word = torch.cat([word, context], -1)
+                contexts.append(context)
+                weights.append(row)
+            state = self.cell(word, state)
+            states.append(state)
+        attends = self.config.attends
+        return Decoded(
+            torch.stack(states, 1),
+            torch.stack(contexts, 1) if attends else None,
+            torch.stack(weights, 1) if attends else None,
+            state,
+        )
+
+
+class LuongDecoder(Decoder):
+    """The state after a step asks; the context enters the output. All steps at once."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.layer = StateGRU(config.embedding_size, config.hidden_size)
+
+    def forward(self, embedded, hidden, mask, state, given=None) -> Decoded:
+        states = self.layer(embedded, state)
+        if not self.config.attends:
+            return Decoded(states, None, None, states[:, -1])
+        weights = self.attend(self.keys(hidden), states, hidden, mask) if given is None else given
+        return Decoded(states, weights.to(hidden.dtype) @ hidden, weights, states[:, -1])
+
+
+DECODERS = {"bahdanau": BahdanauDecoder, "luong": LuongDecoder}
+
+
+class ReadOut(nn.Module):
+    """tanh(W_s s + W_c c + W_y y + b): what the output layer reads of a step, y the word that entered it.
+
+    `context` is apart from the rest: W_c h_j times its weight is what source token j gives to the step.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.state = nn.Linear(config.hidden_size, config.hidden_size)
+        self.word = nn.Linear(config.embedding_size, config.hidden_size, bias=False)
+        self.context = nn.Linear(config.hidden_size, config.hidden_size, bias=False) if config.attends else None
+
+    def forward(self, decoded: Decoded, embedded):
+        """(B,G,H)."""
+        read = self.state(decoded.states) + self.word(embedded)
+        if self.context is not None:
+            read = read + self.context(decoded.contexts)
+        return read.tanh()
+
+
+class AttentionSeq2SeqForConditionalGeneration(PreTrainedModel, GenerationMixin):
+    """Encoder, decoder with attention, and a word for each step; `generate` greedily or with beams.
+
+    Sources are padded on the right, targets too; what stands behind a target's end changes nothing before it.
+    cross_attentions, with output_attentions, is a tuple of one layer (B,1,G,T), float32; None where projection='none'.
+    Of a generation `past_key_values` is the decoder's state (B,H).
+    """
+
+    config_class = AttentionSeq2SeqConfig
+    config: AttentionSeq2SeqConfig
+    _auto_class = "AutoModelForSeq2SeqLM"  # what register_for_auto_class sets: save the code with the weights
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = False
+    accepts_loss_kwargs = False  # the loss is a mean over target tokens: let the Trainer divide it
+    _supports_sdpa = False
+    _supports_attention_backend = False
+
+    def __init__(self, config: AttentionSeq2SeqConfig):
+        super().__init__(config)
+        self.encoder = Source(config)
+        self.decoder = DECODERS[config.recurrence](config)
+        self.read_out = ReadOut(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(config.hidden_size, config.vocab_size)
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.encoder.embeddings
+
+    def set_input_embeddings(self, value):
+        self.encoder.embeddings = value
+
+    def get_output_embeddings(self):
+        return self.output
+
+    def set_output_embeddings(self, value):
+        self.output = value
+
+    def get_encoder(self, *args, **kwargs):
+        return self.encoder
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False  # a state, not keys and values
+
+    @staticmethod
+    def _reorder_cache(past_key_values: torch.Tensor, beam_idx: torch.Tensor) -> torch.Tensor:
+        return past_key_values.index_select(0, beam_idx)
+
+    def save_pretrained(self, *args, **kwargs):
+        # transformers enters only the class that is saved
+        self.config.auto_map = {
+            "AutoConfig": "configuration_attention_seq2seq.AttentionSeq2SeqConfig",
+            "AutoModelForSeq2SeqLM": "modeling_attention_seq2seq.AttentionSeq2SeqForConditionalGeneration",
+        }
+        super().save_pretrained(*args, **kwargs)
+
+    @torch.no_grad()
+    def _init_weights(self, module):
+        """torch's own defaults for every layer; embeddings N(0, embedding_std^2)."""
+        if isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=self.config.embedding_std)
+            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+                module.weight[module.padding_idx].zero_()
+        elif isinstance(module, nn.Linear):
+            bound = module.weight[0].numel() ** -0.5
+            init.uniform_(module.weight, -bound, bound)
+            if module.bias is not None:
+                init.uniform_(module.bias, -bound, bound)
+        elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
+            for parameter in module.parameters(recurse=False):
+                init.uniform_(parameter, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
+        else:
+            super()._init_weights(module)
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """Labels (B,G) one place later, behind the start token; padding where a label is -100."""
+        shifted = torch.nn.functional.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
+        return shifted.masked_fill(shifted == UNCOUNTED, self.config.pad_token_id or 0)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        decoder_input_ids=None,
+        decoder_attention_mask=None,
+        encoder_outputs=None,
+        past_key_values=None,
+        inputs_embeds=None,
+        decoder_inputs_embeds=None,
+        labels=None,
+        use_cache=None,
+        output_attentions=None,
+        output_hidden_states=None,
+        cross_attention=None,
+        logits_to_keep=0,
+        **kwargs,
+    ):
+        """cross_attention (B,G,T): weights in place of the model's own. logits_to_keep: of the last steps only, 0 of all.
+
+        loss: the mean of -log p over the labels (B,G) that are not -100. Raises ValueError for decoder padding that is not
+        on the right, and weights of another shape or for a model without attention.
+        """
+        asked = self.config.output_attentions if output_attentions is None else output_attentions
+        layers = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, output_hidden_states=layers)
+        elif not isinstance(encoder_outputs, ModelOutput):
+            encoder_outputs = SourceOutput(*encoder_outputs[:2])
+        hidden = encoder_outputs.last_hidden_state
+        if encoder_outputs.pooler_output is None:
+            raise ValueError(
+                "encoder_outputs lack pooler_output, which the decoder starts from: give all that get_encoder() gives"
+            )
+        mask = self.encoder.present(input_ids, attention_mask, hidden if input_ids is None else None)
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            if labels is None:
+                raise ValueError("give decoder_input_ids, decoder_inputs_embeds or labels")
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        if decoder_attention_mask is not None:
+            behind = decoder_attention_mask.bool()
+            refuse(
+                behind[:, 1:] & ~behind[:, :-1], "the padding of targets must be on the right: see decoder_attention_mask"
+            )
+        if decoder_inputs_embeds is None:
+            decoder_inputs_embeds = self.encoder.embeddings(decoder_input_ids)
+        embedded = self.dropout(decoder_inputs_embeds)
+        if cross_attention is not None:
+            self._check_given(cross_attention, (embedded.shape[0], embedded.shape[1], hidden.shape[1]))
+        start = self.decoder.start(encoder_outputs.pooler_output) if past_key_values is None else past_key_values
+        decoded = self.decoder(embedded, hidden, mask, start, cross_attention)
+        read = self.read_out(decoded, embedded)
+        logits = self.output(self.dropout(read[:, -logits_to_keep:] if logits_to_keep else read))
+        loss = None
+        if labels is not None:
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=UNCOUNTED)
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=decoded.last if use_cache else None,
+            decoder_hidden_states=(embedded, decoded.states) if layers else None,
+            cross_attentions=(decoded.attention.unsqueeze(1),) if asked and decoded.attention is not None else None,
+            encoder_last_hidden_state=hidden,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+        )
+
+    def _check_given(self, cross_attention, shape) -> None:
+        if not self.config.attends:
+            raise ValueError("cross_attention is given to a model without attention (projection='none')")
+        if cross_attention.shape != shape:
+            raise ValueError(
+                f"cross_attention has shape {tuple(cross_attention.shape)}; give (instances, targets, sources) {shape}"
+            )
+
+
+__all__ = ["AttentionSeq2SeqForConditionalGeneration"]

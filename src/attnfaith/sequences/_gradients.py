@@ -1,0 +1,30 @@
+"""Gradients of the log probability of each target word in the source's embeddings, which several measures share.
+
+Shapes: B pairs, S source positions, E embedding, G target words.
+"""
+
+import torch
+
+from attnfaith.importance._inputs import without_parameters
+from attnfaith.subjects.sentence_batch import PairBatch, word_sums
+
+
+def word_gradients(subject, batch: PairBatch) -> torch.Tensor:
+    """(B,G,S,E): the slopes of log p of a target word, given source and the words before it; 0 behind the last word. Kept in
+    the batch. One backward pass for each word of the longest target.
+    """
+    return batch.once("word gradients", subject, lambda: _word_gradients(subject, batch))
+
+
+def _word_gradients(subject, batch: PairBatch) -> torch.Tensor:
+    with without_parameters(subject), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        embedded = subject.embed(batch).detach().requires_grad_()
+        sums = word_sums(batch, subject.log_probs(batch, embedded))
+        slopes = [torch.autograd.grad(words.sum(), embedded, retain_graph=True)[0] for words in sums.unbind(1)]
+    return torch.stack(slopes, 1)
+
+
+def of_pair(batch: PairBatch, row: int, values: torch.Tensor) -> torch.Tensor:
+    """(G,S') of one pair, of values (B,G,S), without padding, in float64."""
+    width = int(batch.lengths[0][row])
+    return values[row, : batch.words[1][row], :width].double()

@@ -1,0 +1,70 @@
+"""ALTI of translators (Ferrando et al. 2022): how near each source word brings a decoder's state, in a block and in all."""
+
+import torch
+
+from attnfaith.importance._mixing import shares
+from attnfaith.importance.alti import nearness
+from attnfaith.record import Column
+from attnfaith.sequences._asking import asks
+from attnfaith.subjects.sentence_batch import by_words
+
+
+COLUMNS = {
+    "alignment_alti": Column(
+        ("L", "R", "G", "T"),
+        range=(0.0, 1.0),
+        doc="share of a source word in a state after cross-attention: how much of it, in L1, the vectors of its tokens "
+        "account for, over what all source tokens and the state before account for",
+    ),
+    "alignment_alti_total": Column(
+        ("R", "G", "T"),
+        range=(0.0, 1.0),
+        doc="share of a source word in the decoder's last layer: the same of all blocks, multiplied through encoder "
+        "and decoder",
+    ),
+}
+NEEDS = frozenset({"cross parts"})
+COLUMN_NEEDS = {"alignment_alti_total": frozenset({"stacked parts"})}
+COST = "reading"
+
+
+@asks(NEEDS)
+@torch.no_grad()
+def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
+    """How much of a source word a decoder's states take, by distances to the vectors that are summed; shares, 0..1.
+
+    y_i is the decoder's state after cross-attention, its residual connection and, where it follows these, the norm; T_i(j)
+    what source token j adds, through that norm with its scale held, and T_i(0) what the state before adds.
+    c_ij = max(0, |y_i| - |y_i - T_i(j)|) in L1, divided by the row's sum over all j, 0 too. What lies on markers and on the
+    state before is left out, so that a row sums to less than 1.
+
+    In total: E is the product of the encoder's matrices of such shares; of each layer of the decoder, P are the shares of
+    target positions in a state after attention to the target, C those of the source and d of the state before in one after
+    cross-attention. Of the source, S_l = C_l E + d_l P_l S_(l-1), from S_0 = 0: the rest of a row is the target's so far.
+    The vectors of feed-forward parts are nobody's. Pairs are read alone.
+
+    Source: Ferrando et al. 2022, Towards Opening the Black Box of Neural Machine Translation, sections 3.1 to 3.3.
+    """
+    made = {name: [] for name in COLUMNS if name == "alignment_alti" or "stacked parts" in subject.capabilities}
+    for row in range(len(batch)):
+        pair = batch.alone(row)
+        crossed = [shares(nearness(block)) for block in subject.cross_parts(pair)]
+        made["alignment_alti"] += by_words(pair, torch.stack(crossed)[None, ..., :-1])
+        if "alignment_alti_total" in made:
+            made["alignment_alti_total"] += by_words(pair, _total(*subject.stacked_parts(pair)).unsqueeze(0))
+    return made
+
+
+def _total(encoder: list, decoder: list) -> torch.Tensor:
+    """(N,S): the shares of source positions in the decoder's last states."""
+    source = None
+    for layer in encoder:
+        matrix = shares(nearness(layer))
+        source = matrix if source is None else matrix @ source
+    total = None
+    for target, cross in decoder:
+        of_cross = shares(nearness(cross))
+        entering = of_cross[:, :-1] @ source
+        before = 0 if total is None else of_cross[:, -1:] * (shares(nearness(target)) @ total)
+        total = entering + before
+    return total

@@ -1,0 +1,83 @@
+"""Integrated gradients (Sundararajan et al. 2017): a target word's log probability, handed out to source words."""
+
+import torch
+
+from attnfaith.importance._inputs import without_parameters
+from attnfaith.importance.integrated_gradients import Line, baseline_vector, check_baseline, integrate
+from attnfaith.importance.integrated_gradients import check as check_line
+from attnfaith.record import Column
+from attnfaith.sequences._asking import asks
+from attnfaith.subjects.sentence_batch import of_sources, word_sums
+
+
+_BROKEN = "where the line leaves float range"
+COLUMNS = {
+    "alignment_integrated_gradients": Column(
+        ("G", "T"),
+        signed=True,
+        unit="nats",
+        undefined=_BROKEN,
+        doc="the source word's part of log p of the target word less log p where all source words are the baseline",
+    ),
+    "integrated_gradients_residual": Column(
+        ("G",), unit="nats", undefined=_BROKEN, tolerance=2, doc="sum of the parts less that difference; 0 is complete"
+    ),
+    "integrated_gradients_steps": Column(("G",), "int64", doc="points of the line that were taken"),
+}
+NEEDS = frozenset({"source embeddings"})
+COST = "draws"
+
+
+def check(*, baseline: str = "zero", steps: int = 20, max_steps: int = 540, tolerance: float = 0.01) -> None:
+    """Raises ValueError as the measure of classifiers does for these options."""
+    check_line(baseline=baseline, steps=steps, max_steps=max_steps, tolerance=tolerance)
+
+
+@asks(NEEDS)
+def measure(
+    subject, batch, *, seed: int = 0, baseline: str = "zero", steps: int = 20, max_steps: int = 540, tolerance: float = 0.01
+) -> dict[str, list]:
+    """(x - b) . the mean of d log p / dx over the line from b to x, summed over the tokens of a source word.
+
+    x are the embeddings of the source's words, b their baseline: zeros, the embedding of padding, or the mean of all
+    embeddings but padding's. Markers stay what they are along the line, so that the words' parts sum to log p at x less
+    log p at b. The mean is taken by the midpoint rule at `steps` points, three times as many where the residual is above
+    `tolerance` times the difference, up to max_steps: of each target word by itself. Residual and steps are
+    returned. Signed.
+
+    Raises ValueError as `check` says, and for baseline="padding" where there is no padding.
+
+    Source: Sundararajan et al. 2017, eq. 1 and 3 and proposition 1.
+    """
+    check(baseline=baseline, steps=steps, max_steps=max_steps, tolerance=tolerance)
+    check_baseline(subject, baseline)
+    columns = {name: [] for name in COLUMNS}
+    with without_parameters(subject):
+        for row in range(len(batch)):
+            pair = batch.alone(row)
+            parts = integrate(_line(subject, pair, baseline), steps, max_steps, tolerance)
+            columns["alignment_integrated_gradients"].append((parts.parts @ of_sources(pair, 0)).float().cpu().numpy())
+            columns["integrated_gradients_residual"].append(parts.residual.float().cpu().numpy())
+            columns["integrated_gradients_steps"].append(parts.steps.cpu().numpy())
+    return columns
+
+
+def _line(subject, pair, baseline: str) -> Line:
+    """The line of one pair's source, as often as the target has words: what is explained is log p of the one word."""
+    (count,) = pair.words[1]
+    with torch.no_grad():
+        embedded = subject.embed(pair)
+        start = torch.where(
+            (pair["source_words"] >= 0).unsqueeze(2), baseline_vector(subject, baseline).to(embedded), embedded
+        )
+        reached = word_sums(pair, subject.log_probs(pair))[0]
+
+    def value(start, change, shares, rows):
+        points = (start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)).flatten(0, 1)
+        words = rows.repeat_interleave(len(shares))
+        copies = pair.take(torch.zeros_like(words))
+        sums = word_sums(copies, subject.log_probs(copies, points))
+        return sums[torch.arange(len(words), device=words.device), words].view(-1, len(shares))
+
+    lengths = torch.full((count,), embedded.shape[1], device=embedded.device)
+    return Line(start.expand(count, -1, -1), embedded.expand(count, -1, -1), lengths, value, reached)

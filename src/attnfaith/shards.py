@@ -1,0 +1,148 @@
+"""A long measurement in shards: over processes, resumable at any moment, and one record at the end."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from accelerate import PartialState
+from tqdm.auto import tqdm
+
+from attnfaith import record
+from attnfaith.files import write_atomically
+from attnfaith.producing import MeasurementError
+
+
+BATCH_INSTANCES = 64
+
+
+def batches(lengths: np.ndarray, batch_tokens: int, instances: int = BATCH_INSTANCES) -> list[np.ndarray]:
+    """Row numbers in batches of similar length: at most `batch_tokens` padded tokens, or a single longer text."""
+    order = np.argsort(lengths, kind="stable")
+    made, start = [], 0
+    for stop in range(1, len(order) + 1):
+        full = stop - start == instances
+        if stop == len(order) or full or lengths[order[stop]] * (stop + 1 - start) > batch_tokens:
+            made.append(order[start:stop])
+            start = stop
+    return made
+
+
+def in_shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.ndarray]]:
+    made, count = [[]], 0
+    for batch in batches:
+        if made[-1] and count + len(batch) > shard_instances:
+            made.append([])
+            count = 0
+        made[-1].append(batch)
+        count += len(batch)
+    return made
+
+
+def carry_out(
+    output: str | os.PathLike,
+    plan: dict,
+    shards: list[list[np.ndarray]],
+    measured: Callable[[np.ndarray], dict[str, list]],
+    extra: Mapping[str, record.Column],
+    *,
+    settings: Mapping | None = None,
+    discard: bool = False,
+    unit: str = "text",
+    progress: bool = True,
+) -> Path:
+    """Measure what is missing of a plan, and write its record; returns its path.
+
+    plan: what tells this measurement from any other, as JSON has it; "columns" and "version" say of which code it is.
+    measured: the columns of the rows that a batch of a shard names. extra: the columns that are not common. settings: what
+    else to keep in the record. discard: delete shards of another measurement that lie there. unit: what a row is called.
+
+    Under `accelerate launch` each process takes every n-th shard. Raises MeasurementError where shards of another
+    measurement lie there and are not to be discarded.
+    """
+    state, output = PartialState(cpu=not torch.cuda.is_available()), Path(output)
+    folder = output.with_name(f"{output.name}.shards")
+    if state.is_main_process:
+        _prepare(folder, plan, discard)
+    state.wait_for_everyone()
+    mine = range(state.process_index, len(shards), state.num_processes)
+    cell = plan["identity"]
+    bar = tqdm(
+        total=sum(len(batch) for number in mine for batch in shards[number]),
+        desc=f"measuring {cell['dataset']} {cell['split']}",
+        unit=unit,
+        disable=not (progress and state.is_main_process),
+    )
+    try:
+        for number in mine:
+            path = _shard_path(folder, number)
+            count = sum(len(batch) for batch in shards[number])
+            if not _is_whole(path, count):
+                parts = []
+                for batch in shards[number]:
+                    parts.append(measured(batch))
+                    bar.update(len(batch))
+                columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
+                record.save(record.build(columns, extra), path)
+            else:
+                bar.update(count)
+    finally:
+        bar.close()
+    state.wait_for_everyone()
+    if state.is_main_process:
+        _merge(folder, shards, output, [{**plan, **(settings or {})}])
+    state.wait_for_everyone()
+    return output
+
+
+def _prepare(folder: Path, plan: dict, discard: bool) -> None:
+    """Make the folder of the shards, or take what lies there of this very measurement."""
+    path = folder / "plan.json"
+    if path.exists():
+        try:
+            planned = json.loads(path.read_text())
+        except ValueError as error:
+            if not discard:
+                raise MeasurementError(f"{path} is not readable ({error}); delete the folder to start anew") from error
+            planned = {}
+        changed = sorted(key for key in {*plan, *planned} if plan.get(key) != planned.get(key))
+        if not changed:
+            return
+        asked = [key for key in changed if key not in ("columns", "version")]
+        if asked and not discard:
+            raise MeasurementError(
+                f"{folder} holds part of another measurement (different: {', '.join(asked)}); "
+                "finish that one, or delete the folder to start anew"
+            )
+    # shards of other code, or without a plan, left when the folder was being deleted: nobody can finish those
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    write_atomically(path, json.dumps(plan, indent=1))
+
+
+def _shard_path(folder: Path, number: int) -> Path:
+    return folder / f"{number:05d}.parquet"
+
+
+def _is_whole(path: Path, count: int) -> bool:
+    if not path.exists():
+        return False
+    try:
+        return record.load(path).num_rows == count
+    except record.RecordError:
+        return False  # left by a crash of the machine: measure it again
+
+
+def _merge(folder: Path, shards, output: Path, settings: list[dict]) -> None:
+    """All shards as one record in the data set's order; the shards go when it is written."""
+    parts = [record.load(_shard_path(folder, number)) for number in range(len(shards))]
+    order = np.concatenate([batch for shard in shards for batch in shard])
+    table = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(pa.array(np.argsort(order, kind="stable")))
+    record.save(record.with_settings(table, settings), output)
+    shutil.rmtree(folder)

@@ -1,0 +1,186 @@
+"""This package's recurrent translators as subjects: one layer, one head, whatever projection makes the weights.
+
+Attention is read and edited where the decoder makes it, step by step (Bahdanau) or of all steps at once (Luong), so that
+what follows an edited step is computed anew.
+
+Shapes: B pairs, S source positions, N target positions, H hidden.
+"""
+
+from collections.abc import Iterator
+
+import torch
+
+from attnfaith.subjects.attention_hook import Embedded
+from attnfaith.subjects.protocol import SubjectError
+from attnfaith.subjects.self_checks import TOLERANCE
+from attnfaith.subjects.sentence_batch import PairBatch
+from attnfaith.subjects.sequences import PairEdit, SequenceSubject
+
+
+LENGTHS = (9, 6)
+"""Source and target positions of the random pair of the checks."""
+
+
+class Attended:
+    """A context around one forward pass: what the decoder attends to is kept, and edited. weights (B,1,N,S) after it."""
+
+    def __init__(self, decoder, edit: PairEdit | None = None):
+        self.decoder, self.edit = decoder, edit or PairEdit()
+        self.rows: list[torch.Tensor] = []
+
+    def __enter__(self):
+        attend = self.decoder.attend
+
+        def attended(keys, query, hidden, mask):
+            own = attend(keys, query, hidden, mask)
+            rows = own.unsqueeze(1) if own.dim() == 2 else own  # of one step, or of all
+            start = sum(one.shape[2] for one in self.rows)
+            rows = self.edit.weights(0, rows.unsqueeze(1), slice(start, start + rows.shape[1]))
+            self.rows.append(rows)
+            return rows[:, 0, 0] if own.dim() == 2 else rows[:, 0]
+
+        self.decoder.attend = attended
+        return self
+
+    def __exit__(self, *error):
+        del self.decoder.attend
+
+    @property
+    def weights(self) -> torch.Tensor:
+        return torch.cat(self.rows, 2)
+
+
+class CrossSum:
+    """What the output layer reads of each step, before its tanh: a sum of one vector a source position, and of the rest.
+
+    whole (N,H); of_source (N,S,H), biases aside; rest (N,H), what the state and the word that entered add, biases aside.
+    """
+
+    def __init__(self, whole: torch.Tensor, of_source: torch.Tensor, rest: torch.Tensor):
+        self.whole, self.of_source, self.rest = whole, of_source, rest
+
+    def all(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """All rows, by number, with the vectors (N,S+1,H) of source positions and of the rest."""
+        yield torch.arange(len(self.whole), device=self.whole.device), torch.cat([self.of_source, self.rest.unsqueeze(1)], 1)
+
+
+class RecurrentAttention(SequenceSubject):
+    """An `AttentionSeq2SeqForConditionalGeneration`.
+
+    Raises SubjectError for one without attention, and where what it returns as its attention is not what it reads with.
+    """
+
+    sequence_kind = "recurrent translators of this package"
+
+    def __init__(self, model, tokenizer=None):
+        super().__init__(model, tokenizer)
+        if not self.config.attends:
+            raise SubjectError("a model with projection='none' has no attention: its decoder knows the source by one state")
+        self.lacks = {"stacked parts": "its encoder is recurrent: no layers of it are sums over source positions"}
+        with self.evaluating(), torch.no_grad():
+            self._check_attention()
+
+    @property
+    def vocabulary_size(self) -> int:
+        return self.config.vocab_size
+
+    def vocabulary(self) -> torch.Tensor:
+        return self.model.get_input_embeddings().weight
+
+    def _factors(self) -> dict[str, object]:
+        names = ("encoder", "alignment", "score_scale", "projection", "projection_parameter")
+        return {name: getattr(self.config, name) for name in names} | {"readout": self.config.recurrence}
+
+    def _check_attention(self) -> None:
+        generator, (sources, targets) = torch.Generator().manual_seed(0), LENGTHS
+        low, high = min(4, self.config.vocab_size - 1), self.config.vocab_size
+        row = {"instance_id": "0", "source_words": list(range(sources)), "target_words": list(range(targets))}
+        row |= {
+            name: torch.randint(low, high, (length,), generator=generator).tolist()
+            for name, length in (("input_ids", sources), ("labels", targets))
+        }
+        pair = self.collate([row])
+        output = self.model(**self._given(pair), output_attentions=True)
+        with Attended(self.model.decoder) as attended:
+            logits = self._decoded(pair, self._encoded(pair))
+        sums = attended.weights.sum(-1)
+        same = torch.allclose(attended.weights, output.cross_attentions[0], atol=1e-6)
+        close = float((logits - output.logits).abs().max()) <= TOLERANCE * float(output.logits.abs().max().clamp(min=1))
+        if not (same and close and float((sums - 1).abs().max()) <= 1e-4):
+            raise SubjectError(
+                "the attention that this model returns is not the one that it reads the source with: its code is another "
+                "than this package's; it cannot be measured"
+            )
+
+    # ---------------------------------------------------------------------------------------- reading
+
+    @staticmethod
+    def _given(batch: PairBatch) -> dict[str, torch.Tensor]:
+        return {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
+
+    def _encoded(self, batch: PairBatch, embedded=None):
+        if embedded is None:
+            return self.model.get_encoder()(batch["input_ids"], batch["attention_mask"])
+        with Embedded(self.vocabulary(), batch["input_ids"], embedded):
+            return self.model.get_encoder()(batch["input_ids"], batch["attention_mask"])
+
+    def _decoded(self, batch: PairBatch, encoded) -> torch.Tensor:
+        given = self._given(batch)
+        del given["input_ids"]
+        return self.model(encoder_outputs=encoded, **given).logits
+
+    def _read(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
+        encoded = self._encoded(batch, embedded) if encoded is None else encoded
+        if edit is None:
+            return self._decoded(batch, encoded)
+        with Attended(self.model.decoder, edit):
+            return self._decoded(batch, encoded)
+
+    def _weights(self, batch, edit=None, embedded=None) -> torch.Tensor:
+        with Attended(self.model.decoder) as attended:
+            self._decoded(batch, self._encoded(batch))
+        return attended.weights.unsqueeze(1)
+
+    # ---------------------------------------------------------------------------------------- one pair
+
+    def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """As `CrossAttention` has it: the values are the encoder's states."""
+        return [(self.attention(pair)[0, 0], self._encoded(pair).last_hidden_state)]
+
+    def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """As `CrossAttention` has it: what the output layer makes of each of the encoder's states."""
+        ((weights, hidden),) = self.head_values(pair)
+        return [(weights, hidden @ self.model.read_out.context.weight.T)]
+
+    def cross_parts(self, pair: PairBatch) -> list[CrossSum]:
+        """Of one pair what the output layer reads, before its tanh."""
+        read_out, ((weights, vectors),) = self.model.read_out, self.vectors(pair)
+        states, embedded = self._states(pair)
+        rest = states @ read_out.state.weight.T + read_out.word(embedded)
+        of_source = weights[0].unsqueeze(2) * vectors[0]
+        return [CrossSum(rest + of_source.sum(1) + read_out.state.bias, of_source, rest)]
+
+    def _states(self, pair: PairBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of one pair the decoder's states (N,H) after each step, and the words that enter (N,E)."""
+        hidden = self.model(**self._given(pair), output_hidden_states=True).decoder_hidden_states
+        return hidden[1][0], hidden[0][0]
+
+    def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Of one pair: what the output layer reads of each step (N,H), and what it reads (K,N,H) where the states of source
+        positions gone (K,S) bool are zeros in the sum, the weights and what came before the step being as they were.
+        """
+        model, encoded = self.model, self._encoded(pair)
+        ((weights, hidden),) = self.head_values(pair)
+        states, embedded = self._states(pair)
+        contexts = weights[0] @ hidden[0]
+        less = contexts - torch.einsum("ns,ks,sh->knh", weights[0], gone.to(hidden.dtype), hidden[0])
+        before = torch.cat([model.decoder.start(encoded.pooler_output), states[:-1]])
+
+        def read(context: torch.Tensor) -> torch.Tensor:
+            after = states
+            if self.config.recurrence == "bahdanau":  # the context enters the step, too
+                after = model.decoder.cell(torch.cat([embedded, context], 1), before)
+            layer = model.read_out
+            return (layer.state(after) + layer.word(embedded) + layer.context(context)).tanh()
+
+        return [(read(contexts), torch.stack([read(one) for one in less]))]

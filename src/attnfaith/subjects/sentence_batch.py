@@ -1,0 +1,118 @@
+"""Pairs of sentences as models from sequences to sequences read them, and what is said of positions as said of words.
+
+Shapes: B pairs, S source positions, N target positions, T source words, G target words. Target position i reads what stands
+before the i-th of the target's tokens and predicts that token; so token i is read at position i + 1.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from attnfaith.data.pairs.reading import MARKER
+
+
+UNCOUNTED = -100
+"""A label that is no target token."""
+SOURCE, TARGET = ("input_ids", "attention_mask", "source_words"), ("labels", "target_words", "decoder_input_ids")
+
+
+class PairBatch(dict):
+    """input_ids, attention_mask, source_words (B,S); labels, target_words, decoder_input_ids (B,N); the list instance_id.
+
+    source_words and target_words: the word that a position, or a label, is of; -1 for markers and padding. Labels of padding
+    are -100. What a subject was asked for is kept here, see `once`.
+    """
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping], padding: int) -> "PairBatch":
+        """From rows of `attnfaith.data.pairs.reading.encode_for_model`; without decoder_input_ids."""
+
+        def padded(name: str, filling: int) -> torch.Tensor:
+            values = [torch.tensor(row[name], dtype=torch.long) for row in rows]
+            return torch.nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=filling)
+
+        batch = cls(input_ids=padded("input_ids", padding), source_words=padded("source_words", MARKER))
+        lengths = torch.tensor([len(row["input_ids"]) for row in rows]).unsqueeze(1)
+        batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths).long()
+        batch |= {"labels": padded("labels", UNCOUNTED), "target_words": padded("target_words", MARKER)}
+        batch["instance_id"] = [row["instance_id"] for row in rows]
+        return batch
+
+    def take(self, rows: torch.Tensor, sources: int | None = None, targets: int | None = None) -> "PairBatch":
+        """The pairs `rows` (n,), cut to so many source and target positions; a pair may come more than once."""
+        batch = PairBatch({name: self[name][rows, :sources] for name in SOURCE})
+        batch |= {name: self[name][rows, :targets] for name in TARGET}
+        batch["instance_id"] = [self["instance_id"][row] for row in rows.tolist()]
+        return batch
+
+    def alone(self, row: int) -> "PairBatch":
+        """One pair, without padding."""
+        sources, targets = self.lengths
+        return self.take(torch.tensor([row], device=self["labels"].device), int(sources[row]), int(targets[row]))
+
+    def once(self, name: str, owner: Hashable, make: Callable):
+        """make(), or what it gave for this name and owner before; it goes when the batch goes."""
+        if (name, owner) not in self:
+            self[name, owner] = make()
+        return self[name, owner]
+
+    @property
+    def lengths(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Source and target positions of each pair, (B,) each."""
+        return self["attention_mask"].sum(1), (self["labels"] != UNCOUNTED).sum(1)
+
+    @property
+    def words(self) -> tuple[list[int], list[int]]:
+        """Source and target words of each pair."""
+        return tuple((self[name].amax(1) + 1).tolist() for name in ("source_words", "target_words"))
+
+    def __len__(self) -> int:
+        return len(self["instance_id"])
+
+
+def of_sources(batch: PairBatch, row: int) -> torch.Tensor:
+    """(S,T) in float64: 1 where a source position is of a word."""
+    return _one_hot(batch["source_words"][row], batch.words[0][row])
+
+
+def of_targets(batch: PairBatch, row: int) -> torch.Tensor:
+    """(2,G,N) in float64: the share that a row has in the mean over a target word's tokens; first of the rows that predict
+    them, then of those in which they are the input.
+    """
+    owned = _one_hot(batch["target_words"][row], batch.words[1][row]).T
+    predicting = owned / owned.sum(1, keepdim=True)
+    reading = torch.nn.functional.pad(predicting[:, :-1], (1, 0))
+    return torch.stack([predicting, reading])
+
+
+def _one_hot(words: torch.Tensor, count: int) -> torch.Tensor:
+    return (words.unsqueeze(1) == torch.arange(count, device=words.device)).double()
+
+
+def by_words(batch: PairBatch, values: torch.Tensor | Sequence[torch.Tensor]) -> list[np.ndarray]:
+    """Values (B,...,N,S), or one (...,N,S) a pair, as one array (...,2,G,T) a pair: sums over the tokens of a source word,
+    means over those of a target word, in float32.
+    """
+    made = []
+    for row, one in enumerate(values):
+        rows, columns = of_targets(batch, row), of_sources(batch, row)
+        one = one[..., : rows.shape[2], : columns.shape[0]].double()
+        made.append(torch.einsum("rgn,...ns,st->...rgt", rows, one, columns).float().cpu().numpy())
+    return made
+
+
+def by_target_words(batch: PairBatch, values: torch.Tensor) -> list[np.ndarray]:
+    """Values (B,...,N) of the rows that predict tokens as one array (...,G) a pair: means over a target word's tokens."""
+    made = []
+    for row, one in enumerate(values):
+        predicting = of_targets(batch, row)[0]
+        made.append((one[..., : predicting.shape[1]].double() @ predicting.T).float().cpu().numpy())
+    return made
+
+
+def word_sums(batch: PairBatch, log_probs: torch.Tensor) -> torch.Tensor:
+    """(B,G) in float64: the log probabilities (B,N) of a target word's tokens, summed; 0 behind the last word."""
+    count = max(batch.words[1])
+    owned = batch["target_words"].unsqueeze(1) == torch.arange(count, device=log_probs.device).unsqueeze(1)
+    return torch.where(owned, log_probs.double().unsqueeze(1), 0.0).sum(2)

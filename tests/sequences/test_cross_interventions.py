@@ -1,0 +1,228 @@
+"""Interventions on cross-attention: against a model whose attention is changed from within, and closed forms."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linprog
+from transformers.models.marian import modeling_marian
+
+from attnfaith._random import generator
+from attnfaith.sequences import cross_identifiability, cross_permutation, cross_uniform, knock_out
+from attnfaith.subjects.sentence_batch import word_sums
+from attnfaith.subjects.sequences import sequence_subject
+from tests.small_translators import PAIRS, batch, subject, tokenizer, translator
+
+
+PAIR = PAIRS[0]
+GIVEN = ("input_ids", "attention_mask", "decoder_input_ids")
+
+
+def close(one, other, within=2e-6, relative=2e-5):
+    np.testing.assert_allclose(np.asarray(one, np.float64), np.asarray(other, np.float64), rtol=relative, atol=within)
+
+
+@pytest.fixture(autouse=True)
+def mode():
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def changed(monkeypatch):
+    """What a Marian says of a pair under changed weights of its cross-attention, changed in its own code."""
+
+    def says(pair, change, layers=(0, 1)):
+        model, own = subject("marian").model, modeling_marian.eager_attention_forward
+
+        def other(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **kwargs):
+            output, weights = own(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs)
+            crosses = [layer.encoder_attn for layer in model.model.decoder.layers]
+            if module in crosses and crosses.index(module) in layers:
+                output = (change(weights) @ value).transpose(1, 2)
+            return output, weights
+
+        with monkeypatch.context() as patch, subject("marian").evaluating():
+            patch.setattr(modeling_marian, "eager_attention_forward", other)
+            return model(**{name: pair[name] for name in GIVEN}).logits
+
+    return says
+
+
+def expected(pair, logits):
+    """Probability and distance of each target word, by loops."""
+    of, own = subject("marian"), subject("marian").logits(pair)[0].softmax(1)
+    probs, distances = [], []
+    after = logits[0].softmax(1)
+    for word in range(of.encode([PAIR]).words[1][0]):
+        rows = [row for row, number in enumerate(pair["target_words"][0].tolist()) if number == word]
+        probs.append(np.prod([float(after[row, pair["labels"][0, row]]) for row in rows]))
+        distances.append(np.mean([float((after[row] - own[row]).abs().sum() / 2) for row in rows]))
+    return np.array(probs), np.array(distances)
+
+
+def uniform(pair):
+    inside = pair["source_words"][0] >= 0
+
+    def change(weights):
+        other = weights.clone()
+        other[..., inside] = weights[..., inside].sum(-1, keepdim=True) / inside.sum()
+        return other
+
+    return change
+
+
+# ---------------------------------------------------------------------------------------------- uniform, permuted
+
+
+def test_uniform_weights_in_all_layers_and_in_each(changed):
+    pair = batch("marian", [PAIR])
+    made = cross_uniform.measure(subject("marian"), pair)
+    for layers, names in (((0, 1), ("probs", "tvd")), ((0,), None), ((1,), None)):
+        both = expected(pair, changed(pair, uniform(pair), layers))
+        given = [made[f"cross_uniform_{name}"][0] for name in names or ()]
+        given = given or [made[f"cross_uniform_layer_{name}"][0][layers[0]] for name in ("probs", "tvd")]
+        for one, other in zip(given, both, strict=True):
+            close(one, other)
+
+
+@pytest.mark.parametrize("layers", ["all", [1]])
+def test_permuted_weights(changed, layers):
+    pair = batch("marian", [PAIR])
+    made = cross_permutation.measure(subject("marian"), pair, seed=3, draws=4, layers=layers)
+    places = np.flatnonzero((pair["source_words"][0] >= 0).numpy())
+    orders = generator(3, "0", "cross_permutation").permuted(np.broadcast_to(places, (4, len(places))), axis=1)
+    assert len({tuple(order) for order in orders}) > 1
+    for draw, order in enumerate(orders):
+        sources = np.arange(pair["input_ids"].shape[1])
+        sources[places] = order
+        logits = changed(pair, lambda weights, sources=sources: weights[..., sources], (0, 1) if layers == "all" else (1,))
+        for one, other in zip(
+            (made["cross_permuted_probs"], made["cross_permuted_tvd"]), expected(pair, logits), strict=True
+        ):
+            close(one[0][draw], other)
+
+
+def test_other_seeds_give_other_permutations_and_one_token_gives_none():
+    of = subject("luong")
+    first, again, other = (
+        cross_permutation.measure(of, batch("luong"), seed=seed, draws=3)["cross_permuted_probs"][0] for seed in (0, 0, 1)
+    )
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
+    alone = of.encode([("a", "ein man")])
+    assert cross_permutation.measure(of, alone)["cross_permuted_tvd"][0].shape == (0, 2)
+
+
+def test_a_uniform_model_loses_nothing_by_a_uniform_intervention():
+    of = sequence_subject(translator("bahdanau", projection="uniform"), tokenizer())
+    made = cross_uniform.measure(of, of.encode(PAIRS))
+    assert max(values.max() for values in made["cross_uniform_tvd"]) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    "module, options, says",
+    [
+        (cross_permutation, {"draws": 0}, "draws=0; give the number"),
+        (cross_permutation, {"layers": "last"}, "layers='last'; give 'all'"),
+        (cross_permutation, {"layers": [0, 7]}, "there is no layer 7; the decoder has 2, counted from 0"),
+        (knock_out, {"layer": -1}, "layer=-1; give the number of a layer"),
+        (knock_out, {"layer": 2}, "layer=2: the decoder has 2 layers"),
+    ],
+)
+def test_options_that_say_nothing(module, options, says):
+    with pytest.raises(ValueError, match=says):
+        module.measure(subject("marian"), batch("marian"), **options)
+
+
+# ---------------------------------------------------------------------------------------------- knock-out
+
+
+@pytest.mark.parametrize("layer", [None, 1])
+def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed, layer):
+    pair = batch("marian", [PAIR])
+    made = knock_out.measure(subject("marian"), pair, layer=layer)
+    weights = subject("marian").attention(pair)[0].mean(1)
+    weights = weights.mean(0) if layer is None else weights[layer]
+    source, target = pair["source_words"][0], pair["target_words"][0]
+    for word in range(6):
+        rows = target == word
+        masses = [float(weights[rows][:, source == number].sum()) for number in range(7)]
+        best, other = int(np.argmax(masses)), int(made["knock_out_other"][0][word])
+        assert made["knock_out_best"][0][word] == best != other
+        for chosen, ending in ((best, ""), (other, "other_")):
+            gone = rows[:, None] & (source == chosen)
+
+            def change(weights, gone=gone):
+                left = weights * ~gone
+                return left / left.sum(-1, keepdim=True)
+
+            probs, distances = expected(pair, changed(pair, change))
+            close(made[f"knock_out_{ending}probs"][0][word], probs[word])
+            close(made[f"knock_out_{ending}tvd"][0][word], distances[word])
+            words = PAIR[0].split()
+            shorter = subject("marian").encode([(" ".join(words[:chosen] + words[chosen + 1 :]), PAIR[1])])
+            left = float(word_sums(shorter, subject("marian").log_probs(shorter))[0, word].exp())
+            close(made[f"knock_out_{ending}removed_probs"][0][word], left, 1e-6, 1e-4)
+
+
+def test_knock_out_of_the_only_word_leaves_markers_and_there_is_no_other():
+    of = subject("luong")
+    made = knock_out.measure(of, of.encode([("a", "ein man")]))
+    assert made["knock_out_other"][0].tolist() == [-1, -1]
+    assert np.isnan(made["knock_out_other_probs"][0]).all() and np.isnan(made["knock_out_other_removed_probs"][0]).all()
+    assert (made["knock_out_probs"][0] > 0).all()
+
+
+def test_knock_out_of_all_weight_is_undefined():
+    of = sequence_subject(translator("luong", projection="sparsemax", alignment="general", embedding_std=9.0), tokenizer())
+    pair = of.encode([PAIR])
+    alone = (of.attention(pair)[0, 0, 0].max(1).values == 1)[:6]
+    assert alone.any()  # a row with one weight of 1
+    made = knock_out.measure(of, pair)
+    rows = pair["target_words"][0]
+    for word in range(6):
+        whole = of.attention(pair)[0, 0, 0][rows == word][:, pair["source_words"][0] == made["knock_out_best"][0][word]]
+        assert np.isnan(made["knock_out_probs"][0][word]) == bool((whole.sum(1) >= 1 - 1e-7).any())
+
+
+# ---------------------------------------------------------------------------------------------- identifiability
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    """Two numbers of a value, so that nine tokens leave much open."""
+    return sequence_subject(translator("marian", d_model=8), tokenizer())
+
+
+def test_limits_by_another_solver_and_alternatives_change_nothing(narrow):
+    pair = narrow.encode([PAIR])
+    made = cross_identifiability.measure(narrow, pair)
+    low, high = (made[f"cross_identifiability_{name}"][0] for name in ("low", "high"))
+    source, target = pair["source_words"][0].numpy(), pair["target_words"][0].numpy()
+    own = narrow.attention(pair)[0].numpy()
+    layers = narrow.in_double().head_values(pair)
+    for layer, head, word, column in ((0, 0, 0, 5), (1, 2, 1, 5), (1, 3, 3, 0)):
+        weights, values = (one[head].numpy() for one in layers[layer])
+        for later in (0, 1):
+            limits = np.zeros(2)
+            rows = [row + later for row in np.flatnonzero(target == word)]
+            for row in rows:
+                inside = source >= 0
+                equal = np.vstack([values[inside].T, np.ones(inside.sum())])
+                costs = (source[inside] == column).astype(float)
+                for place, sign in enumerate((1, -1)):
+                    solved = linprog(sign * costs, A_eq=equal, b_eq=equal @ weights[row, inside], bounds=(0, None))
+                    limits[place] += sign * solved.fun / len(rows)
+            close([low[layer, head, later, word, column], high[layer, head, later, word, column]], limits, 2e-6)
+            mean = np.mean([own[layer, head, row, source == column].sum() for row in rows])
+            assert limits[0] - 1e-6 <= mean <= limits[1] + 1e-6
+    assert (high - low).max() > 0.1 and made["cross_identifiability_tvd"][0].max() > 0.1
+    assert made["cross_identifiability_change_double"][0] < 1e-9 and made["cross_identifiability_change"][0] < 1e-3
+
+
+def test_few_tokens_have_one_attention():
+    """Four numbers of a value and three tokens."""
+    of = subject("marian")
+    made = cross_identifiability.measure(of, of.encode([("a man old", "ein man")]))
+    attention = made["cross_identifiability_low"][0], made["cross_identifiability_high"][0]
+    close(*attention)
+    assert made["cross_identifiability_tvd"][0].max() < 1e-9 and attention[0].max() > 0.1

@@ -1,0 +1,249 @@
+"""Models from sequences to sequences as subjects: what is read is what the model computes with, however pairs are read."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, GPT2Config, GPT2LMHeadModel, T5Config
+from transformers.models.marian import modeling_marian
+
+from attnfaith.importance import gradient
+from attnfaith.subjects import SubjectError, kinds
+from attnfaith.subjects.cross_attention import CrossAttention
+from attnfaith.subjects.sentence_batch import by_words, word_sums
+from attnfaith.subjects.sequences import OfCopies, is_sequence_model, sequence_subject
+from tests.small_translators import KINDS, PAIRS, STACKED, batch, subject, tokenizer, translator
+
+
+GIVEN = ("input_ids", "attention_mask", "decoder_input_ids")
+
+
+def close(one, other, within=2e-6):
+    torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), rtol=1e-5, atol=within, check_dtype=False)
+
+
+class Given(OfCopies):
+    """Weights (n,L,A,N,S) in place of the model's own."""
+
+    per_copy = {"given": "LANS"}
+
+    def __init__(self, given):
+        self.given = given
+
+    def weights(self, layer, weights, rows):
+        return self.given[:, layer, :, rows]
+
+
+# ---------------------------------------------------------------------------------------------- what is read
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_attention_is_what_the_model_returns_and_log_probs_are_its_loss(kind):
+    of, some = subject(kind), batch(kind)
+    with of.evaluating():
+        output = of.model(**{name: some[name] for name in GIVEN[:2]}, labels=some["labels"], output_attentions=True)
+    weights = of.attention(some)
+    close(weights, torch.stack(output.cross_attentions, 1))
+    counted = some["labels"] != -100
+    close(of.log_probs(some)[counted].mean(), -output.loss.double())
+    close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    hidden = some["attention_mask"] == 0
+    assert hidden.any() and float((weights * hidden[:, None, None, None]).abs().max()) <= 1e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_what_is_said_of_a_pair_does_not_depend_on_others(kind):
+    of, some = subject(kind), batch(kind)
+    for row, pair in enumerate(PAIRS):
+        alone = batch(kind, [pair])
+        sources, targets = (int(length[0]) for length in alone.lengths)
+        close(of.attention(some)[row][..., :targets, :sources], of.attention(alone)[0])
+        close(of.log_probs(some)[row, :targets], of.log_probs(alone)[0])
+    turned = batch(kind, PAIRS[::-1])
+    close(of.log_probs(turned).flip(0), of.log_probs(some))
+
+
+def test_words_are_sums_over_the_source_and_means_over_the_target_in_both_rows():
+    some = batch("marian", PAIRS[:1])
+    assert some["source_words"][0].tolist() == [0, 1, 2, 3, 4, 5, 5, 6, -1]
+    assert some["target_words"][0].tolist() == [0, 1, 1, 2, 3, 4, 5, 6, -1]
+    values = torch.arange(81.0).reshape(1, 9, 9)
+    (words,) = by_words(some, values)
+    assert words.shape == (2, 7, 7)
+    own = values[0].numpy()
+    assert words[0, 0, 0] == own[0, 0] and words[1, 0, 0] == own[1, 0]
+    assert words[0, 1, 5] == own[1:3, 5:7].sum(1).mean() and words[1, 1, 5] == own[2:4, 5:7].sum(1).mean()
+    assert words[0, 6, 6] == own[7, 7] and words[1, 6, 6] == own[8, 7]
+    sums = word_sums(some, torch.arange(9.0).unsqueeze(0))
+    assert sums.tolist() == [[0, 3, 3, 4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize("kind", ["marian", "t5", "bahdanau", "luong"])
+@torch.no_grad()
+def test_an_edit_with_the_own_weights_changes_nothing_and_another_one_does(kind):
+    of, pair = subject(kind), batch(kind, PAIRS[:1])
+    own = of.attention(pair)
+    flat = torch.full_like(own, 1 / own.shape[-1])
+    owner = torch.zeros(2, dtype=torch.long)
+    ((_, logits),) = of.edited(pair, owner, Given(torch.cat([own, flat])))
+    close(logits[:1], of.logits(pair))
+    assert float((logits[1:] - of.logits(pair)).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("projection", ["softmax", "sparsemax", "uniform"])
+@pytest.mark.parametrize("recurrence", ["bahdanau", "luong"])
+@torch.no_grad()
+def test_recurrent_translators_read_edited_weights_as_they_read_given_ones(recurrence, projection):
+    of = sequence_subject(translator(recurrence, projection=projection), tokenizer())
+    some = of.encode(PAIRS)
+    given = of.attention(some).flip(-2) * (some["attention_mask"][:, None, None, None] == 1)
+    given = given / given.sum(-1, keepdim=True)
+    ((_, logits),) = of.edited(some, torch.arange(3), Given(given))
+    close(logits, of.model(**{name: some[name] for name in GIVEN}, cross_attention=given[:, 0, 0]).logits)
+    assert "attend" not in vars(of.model.decoder)
+
+
+@pytest.mark.parametrize("kind", ["marian", "bahdanau"])
+@torch.no_grad()
+def test_a_source_without_some_positions_is_the_shorter_source(kind):
+    of, pair = subject(kind), batch(kind, PAIRS[:1])
+    gone = pair["source_words"] == 5
+    shorter = of.without(pair, torch.tensor([0]), gone)
+    assert shorter["input_ids"][0, :7].tolist() == pair["input_ids"][0][~gone[0]].tolist()
+    assert shorter["attention_mask"].sum() == 7 and (shorter["input_ids"][0, 7:] == 0).all()
+    expected = of.encode([("the old dog sees a !", PAIRS[0][1])])
+    close(of.log_probs(shorter), of.log_probs(expected))
+
+
+@pytest.mark.parametrize("kind", ["mbart", "bahdanau"])
+@torch.no_grad()
+def test_pairs_that_padding_disturbs_are_read_one_at_a_time(kind, monkeypatch):
+    some, of = batch(kind), subject(kind)
+    expected = of.attention(some), of.log_probs(some)
+    monkeypatch.setattr(type(of), "together", "one at a time")
+    again = batch(kind)
+    close(of.attention(again) * (some["attention_mask"][:, None, None, None] == 1), of.attention(again))
+    counted = (some["labels"] != -100)[:, None, None, :, None]
+    close(of.attention(again) * counted, expected[0] * counted)
+    close(of.log_probs(again), expected[1])
+    ((_, first), (_, *_), *_) = [*of.edited(again, torch.tensor([0, 1]), Given(expected[0][:2])), (0, 0)][:2]
+    close(first[0, : int(some.lengths[1][0])], of.logits(again)[0, : int(some.lengths[1][0])])
+
+
+def test_the_mode_and_the_attention_of_a_model_stay_its_own():
+    model = translator("bart").train()
+    of = CrossAttention(model, tokenizer())
+    assert model.training and model.config._attn_implementation == "sdpa"
+    with of.evaluating():
+        assert not model.training and model.config._attn_implementation == "eager"
+    assert model.training and model.config._attn_implementation == "sdpa"
+
+
+def test_capabilities_and_identity():
+    assert all(subject(kind).capabilities == subject(kind).can for kind in STACKED)
+    assert subject("luong").can - subject("luong").capabilities == {"stacked parts"}
+    assert subject("luong").identity() | {"tokenizer_digest": ""} == {
+        **{"model": "sequence_to_sequence", "tokenizer_digest": "", "encoder": "bigru", "alignment": "dot"},
+        **{"score_scale": None, "projection": "softmax", "projection_parameter": None, "readout": "luong"},
+    }
+    assert subject("marian").identity()["encoder"] == "marian"
+    assert subject("marian").digest() != CrossAttention(translator("marian", init_std=0.3)).digest()
+    assert not any(issubclass(kind, CrossAttention) for kind in kinds())
+
+
+# ---------------------------------------------------------------------------------------------- what is refused
+
+
+def test_a_model_without_cross_attention_is_refused_in_one_line():
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=8, n_layer=1, n_head=2))
+    with pytest.raises(SubjectError, match="^GPT2LMHeadModel has no cross-attention: pairs of sentences are read by models"):
+        sequence_subject(model)
+    fields = {
+        "vocab_size": 20,
+        "d_model": 8,
+        "d_kv": 4,
+        "d_ff": 8,
+        "num_layers": 1,
+        "num_heads": 2,
+        "decoder_start_token_id": 0,
+    }
+    assert not is_sequence_model(AutoModelForSequenceClassification.from_config(T5Config(**fields)))
+    with pytest.raises(SubjectError, match="projection='none' has no attention"):
+        sequence_subject(translator("luong", projection="none"))
+
+
+def test_a_classifiers_measure_refuses_a_translator():
+    with pytest.raises(SubjectError, match="^'gradient' needs .*lacks"):
+        gradient.measure(subject("marian"), {"input_ids": torch.ones(1, 2, dtype=torch.long)})
+
+
+def returning(model, change):
+    """The same model, which returns other cross-attention than it computes with."""
+    forward = model.forward
+
+    def other(*args, **kwargs):
+        output = forward(*args, **kwargs)
+        if output.cross_attentions is not None:
+            output.cross_attentions = change(output.cross_attentions)
+        return output
+
+    model.forward = other
+    return model
+
+
+def test_returned_attention_that_is_not_the_one_used_is_refused():
+    flat = returning(translator("marian"), lambda given: tuple(torch.full_like(one, 1 / one.shape[-1]) for one in given))
+    flat.forward.__wrapped__ = MarianForward  # its signature
+    with pytest.raises(SubjectError, match="fails the check 'returned'"):
+        sequence_subject(flat)
+    luong = returning(translator("luong"), lambda given: tuple(one.flip(-1) for one in given))
+    with pytest.raises(SubjectError, match="returns is not the one that it reads the source with"):
+        sequence_subject(luong)
+
+
+def MarianForward(self, input_ids=None, use_cache=None):
+    """A signature."""
+
+
+@pytest.mark.parametrize(
+    "check, change",
+    [
+        ("rows", lambda weights, value: 2 * weights @ value),
+        ("layers", lambda weights, value: torch.nn.functional.scaled_dot_product_attention(value[:, :, :1], value, value)),
+        ("use", lambda weights, value: 0 * (weights @ value) + value.mean(2, keepdim=True)),
+    ],
+)
+def test_attention_that_cannot_be_trusted_is_refused(check, change, monkeypatch):
+    """A model whose cross-attention is not a softmax that weighs values, in each way that there is."""
+    own = modeling_marian.eager_attention_forward
+
+    def other(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **kwargs):
+        if not module.is_decoder or key.shape[2] == query.shape[2]:
+            return own(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs)
+        scores = query @ key.transpose(2, 3) * module.scaling
+        weights = torch.softmax(scores if attention_mask is None else scores + attention_mask, -1)
+        output = change(weights, value)
+        return output.expand(query.shape).transpose(1, 2).contiguous(), None
+
+    model = translator("marian", attn_implementation="eager")
+    monkeypatch.setattr(modeling_marian, "eager_attention_forward", other)
+    with pytest.raises(SubjectError, match=f"fails the check '{check}'"):
+        sequence_subject(model)
+
+
+def test_another_tokenizers_tokens_are_refused():
+    of = CrossAttention(translator("marian", vocab_size=12), tokenizer())
+    with pytest.raises(SubjectError, match="the tokenizer is not the model's: it gives token .*, and the model knows 12"):
+        of.encode(PAIRS)
+    with pytest.raises(SubjectError, match="sentences need the model's tokenizer"):
+        CrossAttention(translator("marian")).encode(PAIRS)
+
+
+def test_numbers_too_coarse_are_refused():
+    with pytest.raises(SubjectError, match="whose rounding"):
+        sequence_subject(translator("marian").to(torch.bfloat16))
+    model = translator("marian")
+    model.lm_head.weight.data[0, 0] = np.nan
+    with pytest.raises(SubjectError, match="holds NaN"):
+        sequence_subject(model)
