@@ -48,9 +48,10 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
             sentence pairs: a `Record`, its file, or the run that it is of.
         text: a string, or a pair (text, second text); (source, target) of a model from sequences to sequences; of a record
             the number of a pair, from 0, or its instance id (None: the first).
-        measures: of a model from sequences to sequences, as `attnfaith.measure` takes them; of others "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", those to be
+        measures: of "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", those to be
             seen, the first of them first. None: all that the model can give; of texts above 128 positions value_zeroing,
-            which reads a text once for each of them, only where it is named.
+            which reads a text once for each of them, only where it is named. Of a model from sequences to sequences: as
+            `attnfaith.measure` takes them.
         tokenizer: of a model object, or its name or folder.
 
     Raises AttnfaithError for what is not as said here, and for a model without self-attention or without what a measure that

@@ -18,20 +18,24 @@ def parser() -> Parser:
     made = Parser(
         "view",
         "Write one page that shows what reads what in a model of many layers: attention of each layer and head, rollout, "
-        "ALTI and value zeroing through the layers. Choose a token for what it reads and who reads it. Of a record of "
-        "sentence pairs: which words align, by every measure, layer and head, with gold links. The page is one file and "
+        "ALTI and value zeroing through the layers. Choose a token for what it reads and who reads it. Of pairs of "
+        "sentences: which words align, by every measure, layer and head, with gold links. The page is one file and "
         "needs nothing else, no server and no network.",
         examples=EXAMPLES,
     )
-    made.add_argument("model", metavar="MODEL", help="a model with self-attention: its folder, a run, or a name on the Hub")
+    made.add_argument(
+        "model", metavar="MODEL", help="a model with attention: its folder, a run, or a name on the Hub; or a record"
+    )
     made.add_argument("text", nargs="?", metavar="TEXT", help="the text; of a record of sentence pairs a number or an id")
-    made.add_argument("--pair", metavar="TEXT", help="the second text, of a model that reads two")
+    made.add_argument(
+        "--pair", metavar="TEXT", help="the second text, of a model that reads two; the target of one that translates"
+    )
     made.add_argument(
         "--measure",
         nargs="+",
         metavar="NAME",
         help="attention, rollout, alti, value_zeroing: those to be seen, the first of them first (default: all that the "
-        "model has)",
+        "model has); of one that translates its own measures",
     )
     made.add_argument("--output", type=Path, default=Path("view.html"), help="the page (default: view.html)")
     made.add_argument("--figures", action="store_true", help="write figures too, as PNG and SVG next to the page")
