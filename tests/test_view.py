@@ -93,6 +93,10 @@ def test_what_a_model_lacks_is_said_and_refused_where_it_is_named():
     made = attnfaith.view(model, TEXT, tokenizer=words)
     assert list(made.matrices) == ["attention"] and set(made.lacks) == {*MEASURES}
     assert f"ALTI is not here: {escape(made.lacks['alti'])}." in made.page
+    assert not made.stacked and made.lacks["alti"] == "attention is a decoder's over an encoder"
+    np.testing.assert_allclose(made.answer("attention"), made.reads @ made.matrices["attention"][-1])  # nothing multiplied
+    np.testing.assert_allclose(flow_to_answer(made, "attention")[0].sum(0), made.answer("attention"))
+    assert len(made.figures()["graph"].axes) == 1
     with pytest.raises(SubjectError, match="alti cannot be seen of this model: "):
         attnfaith.view(model, TEXT, ["attention", "alti"], tokenizer=words)
     with pytest.raises(AttnfaithError, match="the view does not hold 'rollout': .*; it holds attention"):

@@ -127,6 +127,21 @@ def test_a_head_takes_the_place_of_its_layer(opens, view):
     alike(shown(page, "reads"), expected(view, view.through("alti")[-1][6]))
 
 
+def test_layers_that_are_no_stack_read_the_tokens(opens):
+    """As a decoder reads an encoder: nothing is multiplied."""
+    made = drawn_view(LENGTH, layers=LAYERS, heads=HEADS, stacked=False)
+    page = opens(made, "#attention.2.4.2.-1")
+    maps = made.matrices["attention"]
+    alike(shown(page, "reads"), expected(made, maps[1][4]))
+    assert said(page).endswith(". <0.1 % of the answer goes through it.")
+    page.get_by_role("button", name="word4", exact=True).first.click()
+    alike(shown(page, "reads"), expected(made, maps[-1][4]))
+    alike(shown(page, "readers"), expected(made, maps[-1][:, 4]))
+    page.get_by_role("button", name="the answer").click()
+    alike(shown(page, "reads"), expected(made, made.answer("attention"), 16))
+    assert not page.get_by_label("down to the tokens").is_visible()
+
+
 def test_a_map_goes_down_to_the_tokens(opens, view):
     page = opens(view, "#value_zeroing.-1.2.1.-1")
     page.get_by_label("down to the tokens").check()

@@ -25,10 +25,10 @@ from attnfaith.subjects.stacks import Stack, stack_of
 
 
 NEEDS = {
-    "attention": None,
-    "rollout": "stacked maps",
-    "alti": "layer parts",
-    "value_zeroing": "layer states",
+    "attention": (),
+    "rollout": ("stacked maps",),
+    "alti": ("stacked maps", "layer parts"),
+    "value_zeroing": ("stacked maps", "layer states"),
 }
 """What can be seen, and what of a stack it needs."""
 MOST_READ = 128
@@ -95,6 +95,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
         matrices=matrices,
         lacks=lacks,
         truncated=bool(row["truncated"]),
+        stacked="stacked maps" not in stack.lacks,
     )
 
 
@@ -124,7 +125,7 @@ def _of_translator(opened: Opened, text, measures) -> PairView:
 def _called(source: str) -> str:
     """A model's name: of a folder its last part, of a run that of the run; a view is sent, and names no place."""
     folder = Path(source)
-    if not folder.is_dir():
+    if not (folder.is_dir() or folder.is_absolute()):
         return source
     folder = folder.resolve()
     return folder.parent.name if folder.name == MODEL else folder.name
@@ -144,7 +145,7 @@ def _names(measures: str | Sequence[str] | None) -> list[str] | None:
 
 def _matrices(stack: Stack, wanted: list[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """{measure: (N,L,L)} of those that are wanted, and why others are left out."""
-    lacks = {name: stack.lacks[need] for name, need in NEEDS.items() if need in stack.lacks}
+    lacks = {name: stack.lacks[need] for name, needs in NEEDS.items() for need in reversed(needs) if need in stack.lacks}
     for name in wanted or ():
         if name in lacks:
             raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")

@@ -25,10 +25,10 @@ GAP = 0.12
 
 def flow_to_answer(view: View, measure: str) -> list[np.ndarray]:
     """What flows along each line: layer by layer, first layer first, (L,L) with row i for what position i, as the layer
-    leaves it, hands on of each position below; each sums to 1.
+    leaves it, hands on of each position below; each sums to 1. Where layers are no stack the last one alone.
     """
     shares, flows = view.reads, []
-    for one in reversed(view.matrices[measure]):
+    for one in reversed(view.matrices[measure][0 if view.stacked else -1 :]):
         flow = shares[:, None] * one
         flows.append(flow / flow.sum())
         shares = flows[-1].sum(0)
@@ -66,7 +66,7 @@ def _panel(axes: "Axes", view: View, measure: str) -> None:
             ends = [(column + 1, reader), (middle, reader), (middle, token), (column, token)]
             lines.append(Path(ends, curve))
             strengths.append(float(flow[reader, token] / largest))
-    answer, last = float(view.reads @ np.arange(len(view.reads))), view.depth
+    answer, last = float(view.reads @ np.arange(len(view.reads))), len(flows)
     for place in np.flatnonzero(view.reads >= LEAST * view.reads.max()):
         lines.append(Path([(last + 1, answer), (last + 0.5, answer), (last + 0.5, place), (last, place)], curve))
         strengths.append(float(view.reads[place] / view.reads.max()))
@@ -78,15 +78,13 @@ def _panel(axes: "Axes", view: View, measure: str) -> None:
     axes.add_collection(
         PathCollection(drawn, facecolors="none", edgecolors=colours, linewidths=0.4 + 3.2 * strength, capstyle="round")
     )
-    columns = [*(flow.sum(0) for flow in flows), view.reads]
-    for column, shares in enumerate(columns):
+    for column, shares in enumerate([*(flow.sum(0) for flow in flows), view.reads]):
         sizes = 2 + 26 * shares / max(float(shares.max()), 1e-12)
         axes.scatter(np.full(len(shares), column), np.arange(len(shares)), s=sizes, color=ATTENTION, linewidths=0, zorder=3)
     axes.scatter([last + 1], [answer], s=60, color=ATTENTION, zorder=3)
-    every = -(-view.depth // 7)
-    numbers = range(0, view.depth, every)
-    labels = ["in", *map(str, numbers), "answer"]
-    axes.set_xticks([0, *(number + 1 for number in numbers), last + 1], labels=labels, fontsize=8)
+    columns = range(1, last + 1, -(-last // 7))
+    labels = ["in", *(str(view.depth - last + column - 1) for column in columns), "answer"]
+    axes.set_xticks([0, *columns, last + 1], labels=labels, fontsize=8)
     axes.tick_params(length=0, colors=QUIET_COLOUR)
     axes.set(xlim=(-0.3, last + 1.4), ylim=(len(view.tokens) - 0.4, -0.6), title=TITLES[measure])
     axes.spines[:].set_visible(False)

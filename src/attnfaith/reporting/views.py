@@ -45,6 +45,7 @@ class View(OneFile):
     what share of what the answer takes from the last layer each position is. heads: the weights (H,L,L) of each layer, ()
     where attention was not asked for. matrices: {measure: (N,L,L)}, row i of a layer says what position i takes of each
     position below; rows sum to 1. lacks: the measures that the model has not, and why. truncated: whether the text was cut.
+    stacked: whether each layer reads what the one below gives; else all read the tokens, as a decoder reads an encoder.
     """
 
     model: str
@@ -58,6 +59,7 @@ class View(OneFile):
     matrices: Mapping[str, np.ndarray]
     lacks: Mapping[str, str] = field(default_factory=dict)
     truncated: bool = False
+    stacked: bool = True
 
     @property
     def predicted(self) -> int:
@@ -76,7 +78,7 @@ class View(OneFile):
         """
         below, made = np.eye(len(self.tokens)), []
         for one in self._of(measure):
-            below = one @ below
+            below = one @ below if self.stacked else one.astype(np.float64)
             total = below.sum(1, keepdims=True)
             below = np.divide(below, total, out=np.zeros_like(below), where=total > 0)
             made.append(below)
@@ -159,6 +161,7 @@ class View(OneFile):
             "answer": visible(self.classes[self.predicted]),
             "reads": [round(float(one), 6) for one in self.reads],
             "layers": self.depth,
+            "stacked": self.stacked,
             "heads": [len(one) for one in self.heads],
             "measures": list(self.matrices),
             "kept": list(kept),

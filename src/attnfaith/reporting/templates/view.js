@@ -1,7 +1,7 @@
 // The page of a view: what is chosen, and from it all that is drawn.
 (async () => {
 const length = view.tokens.length, area = length * length, depth = view.layers, last = depth + 1;
-const LISTED = 8, HEAD = 27, LEAST = 0.01, ALL = -2, TRACK = -1;
+const LISTED = 8, HEAD = 27, LEAST = 0.01, MOST = 5000, ALL = -2, TRACK = -1;
 
 // ---- weights: square roots in steps, those of what is multiplied in two planes of bytes, then those of heads
 const bytes = await unpacked(view.weights);
@@ -36,14 +36,15 @@ const matrix = (layer) => {
   return chosenHeads.get(key);
 };
 
-// shares of what one node reads, column by column below it, and the lines that they flow along
+// shares of what one node reads, column by column below it, and the lines that they flow along: [column and place of the
+// reader, place and column of what it reads, share]. Where layers are no stack each reads the tokens themselves.
 function below(column, shares) {
   const columns = [], lines = [];
   columns[column] = shares;
-  for (let at = column; at > 0; at--) {
-    const next = new Float64Array(length);
+  for (let at = column; at > 0; at = at === last || view.stacked ? at - 1 : 0) {
+    const next = new Float64Array(length), under = at === last || view.stacked ? at - 1 : 0;
     if (at === last) {
-      view.reads.forEach((weight, to) => { next[to] = weight; if (weight) lines.push([at, 0, to, weight]); });
+      view.reads.forEach((weight, to) => { next[to] = weight; if (weight) lines.push([at, 0, to, under, weight]); });
     } else {
       const weights = matrix(at - 1);
       for (let from = 0; from < length; from++) {
@@ -51,11 +52,11 @@ function below(column, shares) {
         for (let to = 0; to < length; to++) {
           const share = columns[at][from] * weights[from * length + to];
           next[to] += share;
-          if (share > 0.002) lines.push([at, from, to, share]);
+          if (share > 0.002) lines.push([at, from, to, under, share]);
         }
       }
     }
-    columns[at - 1] = normalised(next);
+    columns[under] = normalised(next);
   }
   return {columns, lines};
 }
@@ -65,11 +66,12 @@ function above(column, shares) {
   columns[column] = shares;
   for (let at = column + 1; at <= last; at++) {
     const next = new Float64Array(at === last ? 1 : length), weights = at === last ? view.reads : matrix(at - 1);
+    const under = at === last || view.stacked ? at - 1 : 0, taken = columns[under] ?? new Float64Array(length);
     for (let from = 0; from < next.length; from++) {
       for (let to = 0; to < length; to++) {
-        const share = weights[from * length + to] * columns[at - 1][to];
+        const share = weights[from * length + to] * taken[to];
         next[from] += share;
-        if (share > 0.002) lines.push([at, from, to, share]);
+        if (share > 0.002) lines.push([at, from, to, under, share]);
       }
     }
     columns[at] = next;
@@ -87,9 +89,9 @@ function strongest() {
     const weights = matrix(at - 1), largest = weights.reduce((one, other) => Math.max(one, other), 0);
     const ordered = Array.from(weights.keys()).filter((place) => weights[place] > largest / 10);
     ordered.sort((one, other) => weights[other] - weights[one]).slice(0, 4 * length).forEach((place) =>
-      lines.push([at, Math.floor(place / length), place % length, weights[place] / largest]));
+      lines.push([at, Math.floor(place / length), place % length, view.stacked ? at - 1 : 0, weights[place] / largest]));
   }
-  view.reads.forEach((weight, to) => weight && lines.push([last, 0, to, weight]));
+  view.reads.forEach((weight, to) => weight && lines.push([last, 0, to, depth, weight]));
   return lines;
 }
 function flows() {
@@ -131,7 +133,7 @@ function list(id, shares, column, most) {
 
 // ---- the graph
 const canvas = part("lines"), step = length > 90 ? 15 : length > 45 ? 18 : 23;
-const across = (column, width) => 10 + (width - (view.answer.length > 0 ? 34 : 20)) * column / last;
+const across = (column, width) => 10 + (width - 34) * column / last;
 const down = (place) => HEAD + step * (place + 0.5);
 const answerPlace = view.reads.reduce((sum, weight, place) => sum + weight * place, 0);
 function drawGraph(flow) {
@@ -152,10 +154,11 @@ function drawGraph(flow) {
   pen.fillText("answer", width - 1, 14);
   pen.lineCap = "round";
   const stroke = (lines, colour) => {
-    const largest = Math.max(...lines.map((line) => (line[0] < last ? line[3] : 0)), 0.01); // the answer's may be one of 1
+    const largest = lines.reduce((most, line) => (line[0] < last ? Math.max(most, line[4]) : most), 0.01); // the answer's may be 1
     pen.strokeStyle = colour;
-    lines.filter((line) => line[3] >= LEAST * largest).sort((one, other) => one[3] - other[3]).forEach(([at, from, to, share]) => {
-      const x1 = across(at, width), y1 = down(at === last ? answerPlace : from), x2 = across(at - 1, width), y2 = down(to);
+    const drawn = lines.filter((line) => line[4] >= LEAST * largest).sort((one, other) => one[4] - other[4]).slice(-MOST);
+    drawn.forEach(([at, from, to, under, share]) => {
+      const x1 = across(at, width), y1 = down(at === last ? answerPlace : from), x2 = across(under, width), y2 = down(to);
       const strength = Math.min(1, share / largest), middle = (x1 + x2) / 2;
       pen.globalAlpha = 0.12 + 0.88 * Math.sqrt(strength);
       pen.lineWidth = 0.5 + (flow.lines ? 1.5 : 5) * strength;

@@ -9,6 +9,7 @@ const within = (value, low, high) => Math.min(high, Math.max(low, value));
 const isThere = (value, low, high) => Number.isInteger(value) && value >= low && value <= high;
 
 async function unpacked(text) {
+  if (!("DecompressionStream" in window)) part("said").textContent = "This browser is too old to unpack the numbers of this page.";
   const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
