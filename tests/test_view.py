@@ -96,6 +96,7 @@ def test_what_a_model_lacks_is_said_and_refused_where_it_is_named():
     assert not made.stacked and made.lacks["alti"] == "attention is a decoder's over an encoder"
     np.testing.assert_allclose(made.answer("attention"), made.reads @ made.matrices["attention"][-1])  # nothing multiplied
     np.testing.assert_allclose(flow_to_answer(made, "attention")[0].sum(0), made.answer("attention"))
+    assert "reads the tokens themselves, so nothing is multiplied" in made.page
     assert len(made.figures()["graph"].axes) == 1
     with pytest.raises(SubjectError, match="alti cannot be seen of this model: "):
         attnfaith.view(model, TEXT, ["attention", "alti"], tokenizer=words)

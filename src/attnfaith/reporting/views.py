@@ -30,6 +30,10 @@ ABOUT = {
     "alti": "How near the vector that a token adds brings the state after attention, in L1 (ALTI, Ferrando et al. 2022).",
     "value_zeroing": "How far a layer's result turns when a token's values are zeros in that layer (Mohebbi et al. 2023).",
 }
+UNSTACKED = (
+    "The weights themselves: of each layer the mean of its heads, or the one head that you choose. Each layer of this model "
+    "reads the tokens themselves, so nothing is multiplied."
+)
 MOST_WEIGHTS = 8_000_000
 """Of all heads on one page: some 6 MB."""
 HEAD_STEPS, STEPS = 255, 4095
@@ -115,7 +119,7 @@ class View(OneFile):
             self._data(),
             view=self,
             titles={name: title for name, title in TITLES.items() if name in self.matrices or name in self.lacks},
-            about=ABOUT,
+            about=self._about,
             order=np.argsort(-self.probs, kind="stable")[:3].tolist(),
             direction=direction_of(self.tokens),
         )
@@ -137,6 +141,11 @@ class View(OneFile):
             why = f": {self.lacks[measure]}" if measure in self.lacks else ""
             raise AttnfaithError(f"the view does not hold {excerpt(measure)}{why}; it holds {', '.join(self.matrices)}")
         return self.matrices[measure]
+
+    @property
+    def _about(self) -> dict[str, str]:
+        """What is said of each measure."""
+        return ABOUT if self.stacked else ABOUT | {"attention": UNSTACKED}
 
     def _texts(self) -> list[str]:
         """Tokens without the sign that they go on with a word, which the page says otherwise."""
@@ -166,7 +175,7 @@ class View(OneFile):
             "measures": list(self.matrices),
             "kept": list(kept),
             "titles": TITLES,
-            "about": ABOUT,
+            "about": self._about,
             "steps": [STEPS, HEAD_STEPS],
             "weights": packed(*planes, *single),
         }
