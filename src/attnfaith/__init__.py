@@ -16,6 +16,7 @@ _MODULES = {
     "measure": "attnfaith.api.measuring",
     "load": "attnfaith.api.records",
     "Record": "attnfaith.api.records",
+    "view": "attnfaith.api.viewing",
     "compare": "attnfaith.api.comparing",
     "measures": "attnfaith.api.listing",
     "train_gates": "attnfaith.api.gates",

@@ -29,7 +29,7 @@ STANDS_FOR = {
     "STUDY": "recipes/planted_evidence/encoders.yaml",
     "RUN": "runs/quickstart",
 }
-READERS = {"recipes/measure.py", "measure", "roar", "report", "eraser", "push", "cards"}
+READERS = {"recipes/measure.py", "measure", "roar", "report", "view", "eraser", "push", "cards"}
 """Scripts and commands whose first argument is a run or a record."""
 RUN_ELSEWHERE = {"docs/how_to/publish.md": "needs the Hub: tests/test_hub.py runs it on a Hub of its own"}
 """Documents with ```py blocks, which are not run here, and why."""

@@ -23,6 +23,7 @@ PAGES = {
     "docs/how_to/command_line.md": {"list", "train", "show", "compare", "table", "survey", "completion"},
     "docs/how_to/measure.md": {"measure", "report", "eraser", "roar"},
     "docs/how_to/interventions.md": {"measure", "report"},
+    "docs/how_to/view.md": {"train", "view"},
 }
 """Pages, and which of their commands are run."""
 NOT_RUN = {"study": "trains for hours", "push": "asks the Hub"}

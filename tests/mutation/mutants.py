@@ -69,6 +69,10 @@ TESTS = {
     f"{IMPORTANCE}/attention_norm.py": ("tests/importance/test_attention_scores.py",),
     f"{IMPORTANCE}/value_zeroing.py": ("tests/importance/test_context_mixing.py",),
     f"{IMPORTANCE}/alti.py": ("tests/importance/test_context_mixing.py",),
+    f"{SUBJECTS}/stacks.py": ("tests/test_view.py",),
+    "src/attnfaith/api/viewing.py": ("tests/test_view.py",),
+    f"{REPORTING}/views.py": ("tests/test_view.py",),
+    f"{REPORTING}/view_figures.py": ("tests/test_view.py",),
     f"{IMPORTANCE}/_mixing.py": ("tests/importance/test_context_mixing.py",),
     f"{SUBJECTS}/layers.py": ("tests/importance/test_context_mixing.py",),
     f"{SUBJECTS}/layer_parts.py": ("tests/importance/test_context_mixing.py",),
@@ -630,6 +634,18 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("rows for columns", "shares(torch.cat(one).T)", "shares(torch.cat(one))"),
     ),
     f"{IMPORTANCE}/alti.py": (("no bound at 0", ".clamp(min=0)", ""),),
+    f"{SUBJECTS}/stacks.py": (
+        (
+            "all positions are read alike",
+            "subject.attention(text)[0, : self.length].double()",
+            "torch.ones(self.length, dtype=torch.float64)",
+        ),
+    ),
+    "src/attnfaith/api/viewing.py": (
+        ("rollout without the residual", "(_attention(stack) + np.eye(len(stack.reads))) / 2", "_attention(stack)"),
+    ),
+    f"{REPORTING}/views.py": (("layers from above", "below = one @ below", "below = below @ one"),),
+    f"{REPORTING}/view_figures.py": (("columns for rows", "shares[:, None] * one", "shares[None, :] * one"),),
     f"{IMPORTANCE}/_mixing.py": (("layers from below", "reversed(list(matrices))", "list(matrices)"),),
     f"{SUBJECTS}/layers.py": (
         ("layers fed as they come", "other if one is own else one for one in args", "one for one in args"),

@@ -47,7 +47,14 @@ class Command:
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "Train and measure": (Command("train"), Command("measure"), Command("report")),
-    "Look": (Command("list", "listing"), Command("show"), Command("compare"), Command("table"), Command("survey")),
+    "Look": (
+        Command("list", "listing"),
+        Command("show"),
+        Command("view"),
+        Command("compare"),
+        Command("table"),
+        Command("survey"),
+    ),
     "Many runs": (Command("study"), Command("release"), Command("roar")),
     "On the Hub": (Command("push"), Command("cards"), Command("reproduce"), Command("eraser")),
     "Set up": (Command("completion"), Command("install-metric", "install_metric")),

@@ -1,5 +1,8 @@
 """ALTI (Ferrando et al. 2022): how near each token's vector brings a state after attention, multiplied over the layers."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 
 from attnfaith.importance._mixing import rolled_out, shares
@@ -35,11 +38,15 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
 
     Source: Ferrando et al. 2022.
     """
+    return {"importance_alti": rolled_out(subject, batch, partial(matrices, subject))}
 
-    def mixing(text, layers):
-        return [shares(nearness(subject.parts(one))) for one in layers]
 
-    return {"importance_alti": rolled_out(subject, batch, mixing)}
+def matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
+    """(L,L) in float64 of each layer of one text: row i says by what share each position makes state i; rows sum to 1.
+
+    subject: asked for `parts` alone.
+    """
+    return [shares(nearness(subject.parts(one))) for one in layers]
 
 
 def nearness(layer) -> torch.Tensor:

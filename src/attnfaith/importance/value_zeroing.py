@@ -1,5 +1,8 @@
 """Value zeroing (Mohebbi et al. 2023): how far each layer turns a token's state when another's values are zeros."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 
 from attnfaith.importance._mixing import rolled_out, shares
@@ -51,18 +54,23 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
 
     Source: Mohebbi et al. 2023.
     """
+    return {"importance_value_zeroing": rolled_out(subject, batch, partial(matrices, subject))}
 
-    def mixing(text, layers):
-        states, width = [one.state[0] for one in layers], text["input_ids"].shape[1]
-        distances = [[] for _ in layers]
-        for places in torch.arange(width, device=subject.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
-            copies = text.take(torch.zeros_like(places))
-            results = subject.each_layer(copies, states, Zeroed(places))
-            for one, layer, other in zip(distances, layers, results, strict=True):
-                one.append(cosine_distances(other, layer.result[0]))
-        return [shares(torch.cat(one).T) for one in distances]
 
-    return {"importance_value_zeroing": rolled_out(subject, batch, mixing)}
+def matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
+    """(L,L) in float64 of each layer of one text: row i says what share of the change at i each position's values are; rows
+    sum to 1.
+
+    subject: asked for `device` and `each_layer` alone. L are the positions of the layers' states.
+    """
+    states = [one.state[0] for one in layers]
+    width, distances = len(states[0]), [[] for _ in layers]
+    for places in torch.arange(width, device=subject.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
+        copies = text.take(torch.zeros_like(places))
+        results = subject.each_layer(copies, states, Zeroed(places))
+        for one, layer, other in zip(distances, layers, results, strict=True):
+            one.append(cosine_distances(other, layer.result[0]))
+    return [shares(torch.cat(one).T) for one in distances]
 
 
 def cosine_distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,183 @@
+"""From a model and one text to a view of all its self-attention; from a record to a view of one pair of sentences."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from attnfaith import record
+from attnfaith.api.models import Opened, open_model
+from attnfaith.api.pairs import measure_pairs
+from attnfaith.api.records import Record
+from attnfaith.api.texts import Columns, read_texts
+from attnfaith.errors import AttnfaithError, DatasetError, excerpt
+from attnfaith.importance import alti, value_zeroing
+from attnfaith.locate import MODEL, RECORD
+from attnfaith.reporting.pair_views import PairView
+from attnfaith.reporting.views import TITLES, View
+from attnfaith.subjects.protocol import SubjectError
+from attnfaith.subjects.sequences import SequenceSubject
+from attnfaith.subjects.stacks import Stack, stack_of
+
+
+NEEDS = {
+    "attention": (),
+    "rollout": ("stacked maps",),
+    "alti": ("stacked maps", "layer parts"),
+    "value_zeroing": ("stacked maps", "layer states"),
+}
+"""What can be seen, and what of a stack it needs."""
+MOST_READ = 128
+"""Positions of a text that value zeroing reads so many times over without being asked for."""
+
+
+def view(model, text=None, measures: str | Sequence[str] | None = None, *, tokenizer=None) -> View | PairView:
+    """One view of all self-attention of a model on one text: which position takes how much of which, layer over layer; or of
+    one pair of sentences of a record: which words align by every measure, layer and head, with gold links.
+
+    In a notebook it shows itself; `save` writes its page, one file to look at in a browser or to send; `figures` draws that
+    of a text.
+
+    Args:
+        model: as `attnfaith.measure` takes it, of any kind that has self-attention: a text classifier of transformers, or
+            one of this package whose encoder is "transformer". Or a model from sequences to sequences; or a record of
+            sentence pairs: a `Record`, its file, or the run that it is of.
+        text: a string, or a pair (text, second text); (source, target) of a model from sequences to sequences; of a record
+            the number of a pair, from 0, or its instance id (None: the first).
+        measures: of "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", those to be
+            seen, the first of them first. None: all that the model can give; of texts above 128 positions value_zeroing,
+            which reads a text once for each of them, only where it is named. Of a model from sequences to sequences: as
+            `attnfaith.measure` takes them.
+        tokenizer: of a model object, or its name or folder.
+
+    Raises AttnfaithError for what is not as said here, and for a model without self-attention or without what a measure that
+    is named needs.
+    """
+    if (table := _pairs_of(model)) is not None:
+        if measures is not None or tokenizer is not None:
+            raise AttnfaithError("a record of sentence pairs shows all that it holds: leave measures and tokenizer out")
+        return PairView.of(table, 0 if text is None else text)
+    opened = open_model(model, tokenizer)
+    if isinstance(opened.subject, SequenceSubject):
+        return _of_translator(opened, text, measures)
+    wanted = _names(measures)
+    if isinstance(text, str):
+        texts = [text]
+    elif isinstance(text, Sequence) and len(text) == 2 and all(isinstance(part, str) for part in text):
+        texts = [tuple(text)]
+    else:
+        raise DatasetError(f"text is {excerpt(text)}: give one string, or a pair (text, second text)")
+    subject = opened.subject
+    rows = subject.rows(read_texts(texts, None, Columns(), "text").dataset)
+    row = rows[0]
+    if not len(row["tokens"]):
+        raise DatasetError(f"the text {excerpt(text)} has no word that the model's tokenizer knows of")
+    subject.check(rows)
+    with subject.evaluating(), torch.no_grad():
+        batch = subject.collate([row]).alone(0)
+        probs = subject.predict(batch).softmax(-1)[0].double().cpu().numpy()
+        stack = stack_of(subject, batch)
+        matrices, lacks = _matrices(stack, wanted)
+    tokens, words = _tokens(opened, row, stack)
+    return View(
+        model=_called(opened.source),
+        tokens=tokens,
+        inside=stack.inside.cpu().numpy(),
+        words=words,
+        classes=tuple(subject.class_names) or tuple(f"class {number}" for number in range(subject.num_labels)),
+        probs=probs,
+        reads=stack.reads.cpu().numpy(),
+        heads=tuple(one.weights[0].float().cpu().numpy() for one in stack.layers) if "attention" in matrices else (),
+        matrices=matrices,
+        lacks=lacks,
+        truncated=bool(row["truncated"]),
+        stacked="stacked maps" not in stack.lacks,
+    )
+
+
+def _pairs_of(model) -> pa.Table | None:
+    """The record of sentence pairs that is given: as it is, as a file, or by the run that it is of; None for a model."""
+    if isinstance(model, Record):
+        return model.table
+    if not isinstance(model, str | os.PathLike):
+        return None
+    path = Path(model)
+    if path.is_file():
+        return record.load(path)
+    path = path / RECORD
+    return record.load(path) if path.is_file() and record.of_sequences(pq.read_schema(path)) else None
+
+
+def _of_translator(opened: Opened, text, measures) -> PairView:
+    """A view of one pair (source, target), which is measured."""
+    if isinstance(text, str) or not isinstance(text, Sequence) or len(text) != 2:
+        raise DatasetError(f"text is {excerpt(text)}: a model from sequences to sequences reads a pair (source, target)")
+    pair = read_texts([tuple(text)], None, Columns(), "pair").dataset
+    names = {"name": _called(opened.source), "split": "pair", "links": None, "links_from": 0}
+    how = {"add": (), "options": None, "seed": 0, "output": None, "batch_tokens": None, "progress": False}
+    return PairView.of(measure_pairs(opened, pair, measures, [], **names, **how).table)
+
+
+def _called(source: str) -> str:
+    """A model's name: of a folder its last part, of a run that of the run; a view is sent, and names no place."""
+    folder = Path(source)
+    if not (folder.is_dir() or folder.is_absolute()):
+        return source
+    folder = folder.resolve()
+    return folder.parent.name if folder.name == MODEL else folder.name
+
+
+def _names(measures: str | Sequence[str] | None) -> list[str] | None:
+    names = [measures] if isinstance(measures, str) else measures
+    if names is None:
+        return None
+    for name in names:
+        if name not in TITLES:
+            raise AttnfaithError(f"nothing to be seen is called {excerpt(name)}; there are {', '.join(TITLES)}")
+    if len(set(names)) < max(1, len(names)):
+        raise AttnfaithError(f"measures={excerpt(list(names))}: name one or more, each once")
+    return list(names)
+
+
+def _matrices(stack: Stack, wanted: list[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """{measure: (N,L,L)} of those that are wanted, and why others are left out."""
+    lacks = {name: stack.lacks[need] for name, needs in NEEDS.items() for need in reversed(needs) if need in stack.lacks}
+    for name in wanted or ():
+        if name in lacks:
+            raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
+    if wanted is None:
+        if (count := len(stack.reads)) > MOST_READ:
+            lacks.setdefault("value_zeroing", f"it reads a text of {count} positions {count} times: ask for it by name")
+        wanted = [name for name in NEEDS if name not in lacks]
+    return {name: MAKERS[name](stack) for name in wanted}, lacks
+
+
+def _attention(stack: Stack) -> np.ndarray:
+    return np.stack([one.weights[0].double().mean(0).cpu().numpy() for one in stack.layers])
+
+
+def _rollout(stack: Stack) -> np.ndarray:
+    return (_attention(stack) + np.eye(len(stack.reads))) / 2
+
+
+def _of(measure) -> Callable[[Stack], np.ndarray]:
+    def matrices(stack: Stack) -> np.ndarray:
+        return np.stack([one.cpu().numpy() for one in measure.matrices(stack.source, stack.text, stack.layers)])
+
+    return matrices
+
+
+MAKERS = {"attention": _attention, "rollout": _rollout, "alti": _of(alti), "value_zeroing": _of(value_zeroing)}
+
+
+def _tokens(opened: Opened, row, stack: Stack) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+    """The text of each position, and the number of the word that it is of."""
+    inside = stack.inside.tolist()
+    tokens, owners = iter(row["tokens"]), iter(row.get("word_of_token") or range(len(row["tokens"])))
+    tokenizer, ids = opened.subject.tokenizer, stack.text["input_ids"][0].tolist()
+    texts = tuple(next(tokens) if one else tokenizer.convert_ids_to_tokens(ids[place]) for place, one in enumerate(inside))
+    return texts, tuple(next(owners) if one else None for one in inside)

@@ -1,0 +1,55 @@
+"""Pages that are one file and need nothing else: styles, script and numbers are inside, and no other code runs in them."""
+
+import base64
+import hashlib
+import json
+import os
+import zlib
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from attnfaith import __version__
+from attnfaith.files import write_atomically
+from attnfaith.reporting.blocks import template
+from attnfaith.reporting.page.heatmap import PAPER
+
+
+class OneFile:
+    """What has a page, and shows it in a notebook. page: its HTML."""
+
+    page: str
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the page, whole or not at all; returns its path. Raises as `page` does, and FileError."""
+        return write_atomically(path, self.page)
+
+    def _repr_html_(self) -> str:
+        frame = 'sandbox="allow-scripts" style="width:100%;height:60rem;border:0" title="attention at a glance"'
+        return f'<iframe srcdoc="{escape(self.page)}" {frame}></iframe>'
+
+
+def one_file(name: str, data: dict, **fields: object) -> str:
+    """The page of the template and the script of this name, `data` being what the script reads; all text is escaped.
+
+    It may ask the network for nothing, and its own script is the only one that may run. It says its size in place of SIZE.
+    """
+    folder = files("attnfaith.reporting").joinpath("templates")
+    script = "\n".join(folder.joinpath(f"{one}.js").read_text(encoding="utf-8") for one in ("view_parts", name))
+    html = template(f"{name}.html.j2").render(
+        version=__version__,
+        paper=PAPER,
+        data=Markup(json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),
+        script=Markup(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        size="SIZE",
+        **fields,
+    )
+    return html.replace("SIZE", f"{len(html.encode()) / 1e3:,.0f}", 1)
+
+
+def packed(*parts: np.ndarray) -> str:
+    """Numbers as the script unpacks them: their bytes, one part after the other, deflated, in base64."""
+    return base64.b64encode(zlib.compress(b"".join(np.ascontiguousarray(part).tobytes() for part in parts), 9)).decode()

@@ -1,0 +1,405 @@
+"""A view of all self-attention holds what models compute and measures say, of every kind of model that has some."""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from markupsafe import escape
+
+import attnfaith
+from attnfaith import AttnfaithError, cli, record
+from attnfaith.data.tokenization import build_tokenizer
+from attnfaith.importance import alti, rollout, value_zeroing
+from attnfaith.reporting.pair_views import PairView
+from attnfaith.reporting.view_figures import flow_to_answer
+from attnfaith.reporting.views import HEAD_STEPS, STEPS
+from attnfaith.subjects import SelfAttention, SubjectError
+from tests.records import draw
+from tests.sequence_records import build as build_pairs
+from tests.sequence_records import draw as draw_pairs
+from tests.small_classifiers import classifier, tokenizer
+from tests.small_translators import PAIRS, translator
+from tests.small_translators import tokenizer as translator_tokenizer
+from tests.views import HOSTILE, drawn_view
+
+
+TEXT = "the old ship never sank slowly and the film was very good"
+MEASURES = {"rollout": rollout, "alti": alti, "value_zeroing": value_zeroing}
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return classifier("bert", id2label={0: "bad", 1: "fair", 2: "good"}, label2id={"bad": 0, "fair": 1, "good": 2})
+
+
+@pytest.fixture(scope="module")
+def seen(bert):
+    return attnfaith.view(bert, TEXT, tokenizer=tokenizer())
+
+
+@pytest.fixture(scope="module")
+def own(tiny_model):
+    """A classifier of this package whose encoder is a Transformer, by the keywords of `view`."""
+    words = build_tokenizer([TEXT], preprocessing="whitespace")
+    sizes = {"vocab_size": len(words), "num_hidden_layers": 3, "num_attention_heads": 2, "dtype": torch.float64}
+    return {"model": tiny_model(encoder="transformer", **sizes), "tokenizer": words}
+
+
+def maps_of(model, ids):
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        return [one[0].numpy() for one in model(ids, output_attentions=True).attentions]
+
+
+def test_heads_are_those_of_the_model(bert, seen):
+    ids = tokenizer()(TEXT, return_tensors="pt")["input_ids"]
+    expected = maps_of(bert, ids)
+    assert len(seen.heads) == len(expected) == seen.depth > 1
+    for one, other in zip(seen.heads, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    np.testing.assert_allclose(seen.matrices["attention"], np.stack(expected).mean(1), atol=1e-6)
+    assert seen.tokens == ("[CLS]", *TEXT.split(), "[SEP]") and not seen.truncated
+    assert seen.inside.tolist() == [False, *[True] * 12, False] and seen.words == (None, *range(12), None)
+    assert seen.classes == ("bad", "fair", "good")
+    np.testing.assert_allclose(seen.probs.sum(), 1)
+    assert seen.reads.tolist() == [1.0, *[0.0] * 13]
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+@pytest.mark.parametrize("name", MEASURES)
+def test_the_answer_is_made_as_measures_say(kind, name):
+    model, words = classifier(kind), tokenizer(markers=kind == "bert")
+    made = attnfaith.view(model, TEXT, name, tokenizer=words)
+    subject = SelfAttention(model, words)
+    (values,) = MEASURES[name].measure(subject, subject.encode([TEXT])).values()
+    np.testing.assert_allclose(made.answer(name)[made.inside], values[0], atol=1e-6)
+    np.testing.assert_allclose(made.matrices[name].sum(2), 1, atol=1e-6)
+    assert made.heads == () and list(made.matrices) == [name]
+
+
+def test_a_pair_has_the_tokens_of_both(bert):
+    made = attnfaith.view(bert, ("the ship sank", "it was old"), "attention", tokenizer=tokenizer())
+    assert made.tokens == ("[CLS]", "the", "ship", "sank", "[SEP]", "it", "was", "old", "[SEP]")
+    assert made.words == (None, 0, 1, 2, None, 3, 4, 5, None)
+
+
+def test_what_a_model_lacks_is_said_and_refused_where_it_is_named():
+    model, words = classifier("bart"), tokenizer(eos_token="[SEP]")
+    made = attnfaith.view(model, TEXT, tokenizer=words)
+    assert list(made.matrices) == ["attention"] and set(made.lacks) == {*MEASURES}
+    assert f"ALTI is not here: {escape(made.lacks['alti'])}." in made.page
+    assert not made.stacked and made.lacks["alti"] == "attention is a decoder's over an encoder"
+    np.testing.assert_allclose(made.answer("attention"), made.reads @ made.matrices["attention"][-1])  # nothing multiplied
+    np.testing.assert_allclose(flow_to_answer(made, "attention")[0].sum(0), made.answer("attention"))
+    assert "reads the tokens themselves, so nothing is multiplied" in made.page
+    assert len(made.figures()["graph"].axes) == 1
+    with pytest.raises(SubjectError, match="alti cannot be seen of this model: "):
+        attnfaith.view(model, TEXT, ["attention", "alti"], tokenizer=words)
+    with pytest.raises(AttnfaithError, match="the view does not hold 'rollout': .*; it holds attention"):
+        made.answer("rollout")
+
+
+# ------------------------------------------------------------------------------- the encoder of this package
+
+
+def test_a_transformer_of_this_package_by_its_own_attention(own):
+    made = attnfaith.view(own["model"], TEXT, tokenizer=own["tokenizer"])
+    ids = own["tokenizer"](TEXT, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        output = own["model"](ids, output_attentions=True)
+    for one, other in zip(made.heads, output.attentions, strict=True):
+        np.testing.assert_allclose(one, other[0], atol=1e-6)
+    np.testing.assert_allclose(made.reads, output.attention[0], atol=1e-6)
+    np.testing.assert_allclose(made.probs, output.logits.softmax(-1)[0], atol=1e-6)
+    assert list(made.matrices) == ["attention", "rollout", "alti", "value_zeroing"]
+    assert made.tokens[1:-1] == tuple(TEXT.split()) and made.inside.sum() == 12
+
+
+def layers_by_hand(own):
+    """Each layer of its encoder on the text, and the state that it is given."""
+    model = own["model"].model
+    ids = own["tokenizer"](TEXT, return_tensors="pt")["input_ids"]
+    states = model.encoder.enter(model.embeddings(ids))
+    mask = torch.ones(ids.shape, dtype=torch.bool)
+    for layer in model.encoder.layers:
+        yield layer, states, mask
+        states = layer(states, mask)
+
+
+@torch.no_grad()
+def test_value_zeroing_of_the_encoder_of_this_package_by_hand(own):
+    made = attnfaith.view(own["model"], TEXT, "value_zeroing", tokenizer=own["tokenizer"])
+    for number, (layer, states, mask) in enumerate(layers_by_hand(own)):
+        plain, columns = layer(states, mask)[0], []
+        for place in range(states.shape[1]):
+
+            def without(module, given, inputs, place=place):
+                inputs = inputs.clone()
+                inputs[:, place, 2 * module.in_features :] = 0  # the values come after queries and keys
+                return inputs
+
+            handle = layer.attention.inputs.register_forward_hook(without)
+            columns.append(1 - torch.cosine_similarity(plain, layer(states, mask)[0], dim=-1))
+            handle.remove()
+        distances = torch.stack(columns, 1)
+        np.testing.assert_allclose(made.matrices["value_zeroing"][number], distances / distances.sum(1, True), atol=1e-6)
+
+
+@torch.no_grad()
+def test_alti_of_the_encoder_of_this_package_by_hand(own):
+    made = attnfaith.view(own["model"], TEXT, "alti", tokenizer=own["tokenizer"])
+    for number, (layer, states, mask) in enumerate(layers_by_hand(own)):
+        attention = layer.attention
+        query, key, value = attention.by_head(attention.inputs(states))
+        weights = attention.weights(query, key, mask)[0]
+        heads = attention.output.weight.unflatten(1, (2, -1))  # (E, heads, D)
+        parts = torch.einsum("hij,hjd,ehd->ije", weights, value[0], heads)
+        places = torch.arange(states.shape[1])
+        parts[places, places] += states[0]
+        mixed = layer.mix(states, mask)[0]
+        scale = (mixed.var(-1, unbiased=False, keepdim=True) + layer.attention_norm.eps).sqrt()
+        parts = layer.attention_norm.weight * (parts - parts.mean(-1, keepdim=True)) / scale.unsqueeze(1)
+        state = layer.attention_norm(mixed).unsqueeze(1)
+        nearer = (state.abs().sum(-1) - (state - parts).abs().sum(-1)).clamp(min=0)
+        np.testing.assert_allclose(made.matrices["alti"][number], nearer / nearer.sum(1, True), atol=1e-6)
+
+
+def test_sentences_of_a_hierarchical_model_are_its_tokens(tiny_model):
+    documents = ["the ship sank . the film was good . never", "very slowly . and old"]
+    words = build_tokenizer(documents, preprocessing="default", hierarchy="sentence")
+    fields = {"vocab_size": len(words), "hierarchy": "sentence", "sentence_token_id": words.sentence_token_id}
+    model = tiny_model(encoder="transformer", **fields)
+    made = attnfaith.view(model, documents[0], tokenizer=words)
+    assert made.tokens == ("the ship sank .", "the film was good .", "never")
+    np.testing.assert_allclose(made.answer("value_zeroing").sum(), 1)
+
+
+# ------------------------------------------------------------------------------- numbers of the view
+
+
+def test_through_the_layers_by_hand(seen):
+    one = seen.matrices["alti"]
+    np.testing.assert_allclose(seen.through("alti")[-1], np.linalg.multi_dot([*one[::-1]]), atol=1e-6)
+    np.testing.assert_allclose(seen.matrices["rollout"], (seen.matrices["attention"] + np.eye(14)) / 2)
+    flows = flow_to_answer(seen, "alti")
+    np.testing.assert_allclose([flow.sum() for flow in flows], 1)
+    np.testing.assert_allclose(flows[0].sum(0), seen.answer("alti"), atol=1e-9)
+    np.testing.assert_allclose(flows[-1].sum(1), seen.reads, atol=1e-9)
+
+
+def test_it_says_in_words_what_the_answer_takes(seen):
+    shown = repr(seen).splitlines()
+    assert shown[0].startswith(f"{seen.classes[seen.predicted]} (") and len(shown) == 5
+    best = seen.tokens[int(seen.answer("alti").argmax())]
+    assert shown[3].startswith(f"ALTI: the answer takes most of {best} {seen.answer('alti').max():.0%}, ")
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "message"),
+    [
+        ("", {}, "has no word that the model's tokenizer knows of"),
+        (["one", "two", "three"], {}, "give one string, or a pair"),
+        (7, {}, "text is 7: give one string, or a pair"),
+        (
+            TEXT,
+            {"measures": ["altI"]},
+            "nothing to be seen is called 'altI'; there are attention, rollout, alti, value_zeroing",
+        ),
+        (TEXT, {"measures": ["alti", "alti"]}, "name one or more, each once"),
+        (TEXT, {"measures": []}, "name one or more, each once"),
+    ],
+)
+def test_refusals(bert, text, how, message):
+    with pytest.raises(AttnfaithError, match=re.escape(message)):
+        attnfaith.view(bert, text, tokenizer=tokenizer(), **how)
+
+
+def test_a_model_without_self_attention_is_refused(tiny_model):
+    words = build_tokenizer([TEXT], preprocessing="whitespace")
+    with pytest.raises(SubjectError, match="no self-attention to be seen .its encoder is 'bilstm'.: give a text classifier"):
+        attnfaith.view(tiny_model(encoder="bilstm", vocab_size=len(words)), TEXT, tokenizer=words)
+
+
+def test_long_texts_are_read_once_for_each_position_only_where_that_is_asked(bert, monkeypatch):
+    monkeypatch.setattr("attnfaith.api.viewing.MOST_READ", 13)
+    made = attnfaith.view(bert, TEXT, tokenizer=tokenizer())
+    assert "value_zeroing" not in made.matrices
+    assert made.lacks["value_zeroing"] == "it reads a text of 14 positions 14 times: ask for it by name"
+    asked = attnfaith.view(bert, TEXT, "value_zeroing", tokenizer=tokenizer())
+    assert list(asked.matrices) == ["value_zeroing"]
+
+
+# ------------------------------------------------------------------------------- the page
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="view">(.*?)</script>', page, re.S)[1])
+
+
+def test_the_page_keeps_weights_as_near_as_it_says(seen):
+    data = data_of(seen.page)
+    whole = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), np.uint8).astype(np.int64)
+    size, area = len(data["kept"]) * seen.depth * 14**2, 14**2
+    assert data["kept"] == ["attention", "alti", "value_zeroing"]
+    steps = (256 * whole[:size] + whole[size : 2 * size]).reshape(3, seen.depth, 14, 14)
+    for one, name in zip(steps, data["kept"], strict=True):
+        np.testing.assert_allclose((one / STEPS) ** 2, seen.matrices[name], atol=0.0003)
+    heads = (whole[2 * size :].reshape(-1, area) / HEAD_STEPS) ** 2
+    expected = np.concatenate([one.reshape(-1, area) for one in seen.heads])
+    np.testing.assert_allclose(heads, expected, atol=0.004)
+    assert "within 0.004, what is multiplied within 0.0003" in seen.page
+
+
+def test_rollout_alone_keeps_what_it_is_made_of(bert):
+    made = attnfaith.view(bert, TEXT, "rollout", tokenizer=tokenizer())
+    data = data_of(made.page)
+    assert (data["kept"], data["measures"], data["heads"]) == (["attention"], ["rollout"], [])
+    whole = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), np.uint8).astype(np.int64).reshape(2, -1)
+    kept = ((256 * whole[0] + whole[1]) / STEPS) ** 2
+    np.testing.assert_allclose(kept.reshape(-1, 14, 14), 2 * made.matrices["rollout"] - np.eye(14), atol=0.0003)
+
+
+def test_a_page_of_a_large_model_stays_light_and_says_its_size():
+    made = drawn_view(64, layers=12, heads=12)
+    size = len(made.page.encode())
+    assert 3e5 < size < 1.1e6
+    assert f"this file: {size / 1e3:,.0f} kB" in made.page
+
+
+def test_too_many_weights_for_a_page_are_refused():
+    made = drawn_view(4, layers=1, heads=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnfaith.reporting.views.MOST_WEIGHTS", 31)
+        with pytest.raises(
+            AttnfaithError, match="4 positions and 2 heads make 32 weights, and a page holds 31: give a shorter"
+        ):
+            made.page  # noqa: B018
+
+
+def test_text_of_a_page_is_escaped_and_no_code_of_another_runs():
+    page = drawn_view(len(HOSTILE), tokens=HOSTILE, classes=HOSTILE[:2], model=HOSTILE[0]).page
+    for text in HOSTILE:
+        assert "<" not in text or text not in page
+    assert page.count("<script") == 2 == page.count("</script>")
+    script = re.findall(r"<script>(.*?)</script>", page, re.S)[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'" in page
+    assert "http" not in re.sub(r'http-equiv="Content-Security-Policy"', "", page)
+
+
+def test_a_notebook_shows_the_page_in_a_frame_that_reaches_nothing():
+    shown = drawn_view(len(HOSTILE), tokens=HOSTILE)._repr_html_()
+    assert shown.startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;') and 'sandbox="allow-scripts"' in shown
+    assert shown.count("<") == 2 and shown.count('"') == 8
+
+
+# ------------------------------------------------------------------------------- the command
+
+
+@pytest.fixture(scope="module")
+def folder(bert, tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "small-bert"
+    bert.save_pretrained(path)
+    tokenizer().save_pretrained(path)
+    return path
+
+
+def test_the_command_writes_page_and_figures(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["view", str(folder), TEXT, "--measure", "alti", "attention", "--figures"]) == 0
+    said = capsys.readouterr().out
+    page = (tmp_path / "view.html").read_text()
+    assert f"view: view.html ({len(page.encode()) / 1e3:,.0f} kB)" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("view-graph.png", "view-graph.svg", "view-heads.png", "view-heads.svg", "view.html")
+    ]
+    assert data_of(page)["measures"] == ["alti", "attention"]
+    assert "small-bert" in page and str(folder.parent) not in page + said  # which is sent, and names no place
+    svg = (tmp_path / "view-graph.svg").read_text()
+    assert svg.count("PathCollection") >= 2
+    assert cli.main(["view", str(folder), TEXT, "--measure", "rollout"]) == 0  # over a page of its own
+    assert data_of((tmp_path / "view.html").read_text())["measures"] == ["rollout"]
+
+
+def test_the_command_keeps_what_is_not_its_own(folder, tmp_path, capsys):
+    mine = tmp_path / "mine.html"
+    mine.write_text("<p>mine</p>")
+    assert cli.main(["view", str(folder), TEXT, "--output", str(mine)]) == 2
+    assert "is there already, and is no page of this command: name another --output" in capsys.readouterr().err
+    assert mine.read_text() == "<p>mine</p>"
+    assert cli.main(["view", str(folder), TEXT, "--output", str(tmp_path / "view.pdf")]) == 2
+    assert "the page is HTML, so end its name in .html" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------- pairs of sentences
+
+
+def test_a_record_of_pairs_shows_one_of_them(tmp_path, capsys):
+    table = draw_pairs(4, seed=1)
+    record.save(table, tmp_path / "record.parquet")
+    made = attnfaith.view(attnfaith.load(tmp_path / "record.parquet"), 2)
+    assert made.instance_id == "pairs/2" and made.target == tuple(table.column("target_tokens")[2].as_py())
+    assert list(made.measures) == ["attention", "norm", "occlusion"]  # the mean of heads is made of these
+    for name in made.measures:
+        np.testing.assert_array_equal(made.measures[name], record.rows(table, f"alignment_{name}")[2])
+    np.testing.assert_array_equal(made.links, record.rows(table, "gold_links")[2])
+    for given in (tmp_path, tmp_path / "record.parquet"):  # a run, or its record
+        page = tmp_path / "pair.html"
+        assert cli.main(["view", str(given), "pairs/2", "--output", str(page)]) == 0
+        assert page.read_text() == made.page
+    said = capsys.readouterr().out
+    assert f"pairs/2 · {len(made.source)} source and {len(made.target)} target words, {len(made.target)} sure links" in said
+
+
+def test_a_model_from_sequences_to_sequences_is_measured_on_the_pair():
+    pair = PAIRS[0]
+    made = attnfaith.view(translator("marian"), pair, ["attention", "occlusion"], tokenizer=translator_tokenizer())
+    how = {"measures": ["attention", "occlusion"], "experiments": [], "progress": False}
+    expected = attnfaith.measure(translator("marian"), [pair], tokenizer=translator_tokenizer(), **how)
+    assert (made.source, made.target) == tuple(tuple(side.split()) for side in pair) and made.links is None
+    assert list(made.measures) == ["attention", "occlusion"]
+    for name in made.measures:
+        np.testing.assert_array_equal(made.measures[name], expected.alignment(name)[0])
+    with pytest.raises(AttnfaithError, match="reads a pair .source, target."):
+        attnfaith.view(translator("marian"), "ein hund", tokenizer=translator_tokenizer())
+
+
+def test_values_of_pairs_are_kept_as_near_as_the_page_says():
+    made = PairView.of(draw_pairs(1))
+    data = data_of(made.page)
+    steps = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), "<i2").astype(float)
+    place = 0
+    for measure, values in zip(data["measures"], made.measures.values(), strict=True):
+        kept = steps[place : place + values.size].reshape(values.shape) * measure["largest"] / data["steps"]
+        np.testing.assert_allclose(kept, values, atol=measure["largest"] / 32767)
+        place += values.size
+    assert place == len(steps)
+    assert [one["sizes"] for one in data["measures"]] == [[2, 3, 2], [2, 0, 2], [0, 0, 0]]
+    assert [one["signed"] for one in data["measures"]] == [False, False, True]
+
+
+def test_records_that_are_of_no_pairs_or_hold_nothing_to_be_seen_are_refused(tmp_path, capsys):
+    record.save(draw(3), tmp_path / "texts.parquet")
+    assert cli.main(["view", str(tmp_path / "texts.parquet"), "0"]) == 2
+    assert "this is a record of texts, which keeps no maps: give the model itself" in capsys.readouterr().err
+    pairs = build_pairs([(["a"], ["b"])])
+    with pytest.raises(AttnfaithError, match="the record holds no measure of alignment"):
+        PairView.of(pairs)
+    with pytest.raises(AttnfaithError, match="there is no text 7: the record holds 1"):
+        PairView.of(draw_pairs(1), 7)
+    with pytest.raises(AttnfaithError, match="a record of sentence pairs shows all that it holds"):
+        attnfaith.view(attnfaith.Record(draw_pairs(1)), 0, "alti")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnfaith.reporting.pair_views.MOST_WEIGHTS", 3)
+        with pytest.raises(AttnfaithError, match="weights, and a page holds 3: choose a shorter one"):
+            PairView.of(draw_pairs(1)).page  # noqa: B018
+    record.save(draw_pairs(1), tmp_path / "pairs.parquet")
+    page = tmp_path / "view.html"
+    assert cli.main(["view", str(tmp_path / "pairs.parquet"), "--figures", "--output", str(page)]) == 2
+    assert "those of sentence pairs are in the report: attnfaith report RECORD" in capsys.readouterr().err
+    assert not page.exists()
