@@ -24,7 +24,7 @@ COLUMNS = {
     "knock_out_other_probs": (("G",), [[0.8, 0.5], [np.nan]]),
     "knock_out_other_tvd": (("G",), [[0.0, 0.2], [np.nan]]),
     "knock_out_removed_probs": (("G",), [[0.2, 0.1], [0.3]]),
-    "knock_out_other_removed_probs": (("G",), [[0.7, 0.6], [0.4]]),
+    "knock_out_other_removed_probs": (("G",), [[0.9, 0.6], [0.4]]),
 }
 HEAD = ("L", "A", "R", "G", "T")
 
@@ -55,6 +55,7 @@ def test_by_hand(cell):
     row = df.loc["other_weight"]
     assert (row["n"], row["n_undefined"]) == (1, 1) and row["drop_mean"] == pytest.approx(0.05)
     assert np.isnan(df.loc["best_word", "tvd_mean"]) and df.loc["best_word", "drop_mean"] == pytest.approx((0.55 + 0.1) / 2)
+    assert df.loc["other_word", "drop_mean"] == pytest.approx(-0.025)  # one target word becomes more probable
     assert list(df.index) == [way.name for way in cross_interventions.WAYS]
 
 
