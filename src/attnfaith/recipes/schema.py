@@ -201,8 +201,7 @@ class Model:
     """selects the tokens that the classifier reads, by the keys listed below; null: it reads all and attends"""
 
     def __post_init__(self):
-        """Written out, so that the recipe is complete."""
-        if self.encoder is None:
+        if self.encoder is None:  # written out, as what follows, so that the recipe is complete
             object.__setattr__(self, "encoder", "bigru" if self.type == "gru" else "bilstm")
         if self.type == "gru" and self.recurrence is None:
             object.__setattr__(self, "recurrence", "bahdanau")
