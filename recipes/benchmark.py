@@ -49,12 +49,13 @@ from attnfaith.experiments import adversary_exact, adversary_search, erasure, mi
 from attnfaith.experiments._readout import read_out
 from attnfaith.importance import _removal, gradient, gradient_hidden_to_input, leave_one_out
 from attnfaith.importance._fast.removal import without_token
-from attnfaith.measurement import BATCH_INSTANCES, BATCH_TOKENS
+from attnfaith.measurement import BATCH_TOKENS
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.objectives import classification_loss, reduce
+from attnfaith.shards import BATCH_INSTANCES
 from attnfaith.subjects import Batch, subject_of
 
 

@@ -45,10 +45,11 @@ from attnfaith.data.registry import entry_of
 from attnfaith.data.tokenization import encode
 from attnfaith.experiments._subsets import distinct, read_parts, scores, whole
 from attnfaith.experiments.rationale_erasure import rationales
-from attnfaith.measurement import BATCH_INSTANCES, PREFIX, load_producers, producers
+from attnfaith.measurement import PREFIX, load_producers, producers
 from attnfaith.metrics.attention_faithfulness.erasure_curves import BINS, comprehensiveness, erasure_results, sufficiency
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting import save_table
+from attnfaith.shards import BATCH_INSTANCES
 from attnfaith.stats import mean
 from attnfaith.subjects import Batch, subject_of
 
