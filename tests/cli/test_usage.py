@@ -1,6 +1,7 @@
 """Help, versions, mistakes in what is typed, lists and completion: what a user meets before anything is measured."""
 
 import re
+import shlex
 import subprocess
 import sys
 
@@ -52,7 +53,7 @@ def test_examples_are_taken_by_their_parser(name):
     parser = cli.COMMANDS[name].parser()
     assert parser.examples or name == "install-metric"
     for example in parser.examples:
-        words = re.split("[#>]", example)[0].replace("'", "").split()
+        words = shlex.split(re.split("[#>]", example)[0])
         assert words[0] == name
         own = overrides.split(words[1:], parser._option_string_actions)[0] if parser.keys else words[1:]
         parser.parse_args(own)
