@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := src recipes tests docs
 
-.PHONY: demo test quick mutation quality style docs benchmark clean
+.PHONY: demo test slow mutation quality style docs benchmark clean
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -16,15 +16,16 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/accelerate launch --quiet recipes/train.py --config recipes/quickstart.yaml --overwrite_output_dir
 
-# transformers' own model tests are fetched once, at the pinned version; they are run, not kept here. What pytest makes of
-# a test file is written to __pycache__, also where Python is told to write nothing there: the next run need not make it.
+# The tests that are not marked slow: a few minutes of two cores. What pytest makes of a test file is written to __pycache__,
+# also where Python is told to write nothing there: the next run need not make it.
 test: $(READY)
-	$(BIN)/python tests/models/fetch_conformance.py
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
-
-# All but the tests that are marked slow, which start processes, train, or are transformers' own.
-quick: $(READY)
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests
+
+# The others, which train, start processes and servers, compile, or are transformers' own model tests; these are fetched
+# once, at the pinned version: they are run, not kept here.
+slow: $(READY)
+	$(BIN)/python tests/models/fetch_conformance.py
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
 
 # Plausible bugs, one at a time, each of which some test must notice.
 mutation: $(READY)

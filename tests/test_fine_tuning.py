@@ -29,7 +29,7 @@ from attnfaith.subjects.self_attention import SelfAttention
 from tests.subword_tokenizers import train
 
 
-pytestmark = pytest.mark.usefixtures("quick_report")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
 GOOD, BAD = ("moving", "superb", "warm"), ("clumsy", "dull", "stale")
 OTHERS = ("a", "film", "with", "plot", "and", "the", "cast", "of", "scenes")
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}

@@ -10,7 +10,7 @@ from attnfaith.recipes import RecipeError
 from tests.test_fine_tuning import BAD, GOOD, pretrain, recipe_of, write_texts
 
 
-pytestmark = pytest.mark.usefixtures("quick_report")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
 PENALTIES = {"impermissible_mass": 1.0, "diversity": 0.1, "word_tying": 0.01, "masked_language_model": 0.1}
 
 

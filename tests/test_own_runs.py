@@ -16,6 +16,9 @@ from attnfaith.reporting import cards
 from attnfaith.study import plan
 
 
+pytestmark = pytest.mark.slow
+
+
 TOPICS = ("Kultur", "Politik", "Sport")
 SMALL = (
     "--embedding_size",
@@ -254,7 +257,6 @@ def test_a_run_of_own_data_has_a_name():
     assert Data().name == "planted_evidence" and Data(path="a.csv").name is None
 
 
-@pytest.mark.slow
 def test_a_data_set_of_the_hub(hub, tmp_path, warm_python):
     """Its commit is read and recorded, its classes keep their names; what is not there is one line."""
     code = """if True:

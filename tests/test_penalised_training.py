@@ -28,6 +28,9 @@ from tests.figures import IN_A_PROCESS
 from tests.tiny_trainings import settings
 
 
+pytestmark = pytest.mark.slow
+
+
 ALL = {"impermissible_mass": 0.7, "diversity": 0.4, "word_tying": 0.3, "masked_language_model": 0.2, "masked_share": 0.5}
 
 
@@ -417,7 +420,6 @@ sys.exit(cli.main(["train", *sys.argv[1:]]))
 """
 
 
-@pytest.mark.slow
 def test_two_processes_learn_what_one_learns(tiny_recipe, tmp_path, warm_attnfaith, quick_report):
     """The layer for masked words takes part in what processes exchange, and each text has its own penalties."""
     recipe = tiny_recipe(

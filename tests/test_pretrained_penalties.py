@@ -17,6 +17,9 @@ from attnfaith.training import make_trainer
 from tests.small_classifiers import classifier, texts, tokenizer
 
 
+pytestmark = pytest.mark.slow
+
+
 ALL = {"impermissible_mass": 0.7, "diversity": 0.4, "word_tying": 0.3, "masked_language_model": 0.2, "masked_share": 0.5}
 MASS = Penalties(impermissible_mass=1.0)
 LENGTHS = (9, 4, 6, 9)

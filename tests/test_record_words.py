@@ -18,6 +18,9 @@ from tests.records import draw
 from tests.subword_tokenizers import train
 
 
+pytestmark = pytest.mark.slow
+
+
 SUMMED = {
     "integrated_gradients": sum,
     "gradient": sum,

@@ -18,6 +18,9 @@ from attnfaith import cli, provenance, recipes, record, reproduction, runs
 from attnfaith.reproduction import EXACTLY, NOT, TOLD, WITHIN, ReproductionError
 
 
+pytestmark = pytest.mark.slow
+
+
 TREE = {
     "name": "tiny",
     "seed": 3,
@@ -474,7 +477,6 @@ def run_client(python, hub, home, *arguments, token="hf_alice"):
     return subprocess.run([python, *arguments], capture_output=True, text=True, env=environment, cwd=home)
 
 
-@pytest.mark.slow
 def test_from_a_hub(client, finished, tmp_path):
     """Recipe, run.json and the record, in two shards, come from private repositories; a process of its own reads them."""
     home = tmp_path / "home"

@@ -29,7 +29,7 @@ from attnfaith.runs import RunError
 from tests.figures import IN_A_PROCESS
 
 
-pytestmark = pytest.mark.usefixtures("quick_report")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
 
 
 @pytest.fixture(scope="module")
@@ -1177,7 +1177,6 @@ def test_a_folder_in_use_is_left_alone(copied):
     runs.measure_run(folder, again(recipe, "--limit=5"), overwrite=True)
 
 
-@pytest.mark.slow
 def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe, warm_attnfaith):
     """Of two processes that start at once with other recipes, one trains and the other says who does."""
     folder, processes = tmp_path / "run", []

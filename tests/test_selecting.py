@@ -16,6 +16,9 @@ from attnfaith.selecting import SelectionLoss, SelectionState
 from tests.tiny_trainings import settings
 
 
+pytestmark = pytest.mark.slow
+
+
 KINDS = {
     "bernoulli": ({"sampler": "bernoulli"}, SelectionLoss(prices=Prices(0.05, 1.0, "moving_average"))),
     "hardkuma": ({"sampler": "hardkuma"}, SelectionLoss(constraints=(Constraint("share", 0.3), Constraint("lasso", 0.2)))),

@@ -29,6 +29,9 @@ from attnfaith.study import command, execute, plan, status
 from tests.figures import IN_A_PROCESS
 
 
+pytestmark = pytest.mark.slow
+
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -863,7 +866,6 @@ def statuses(path):
     return [status.state_of(Path(study["output_dir"]), cell).status for cell in plan.cells(study)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_study_leaves_no_process(hanging, number, capsys):
     path, runs, process, pid = hanging
@@ -880,7 +882,6 @@ def test_a_stopped_study_leaves_no_process(hanging, number, capsys):
     assert statuses(path) == ["complete", "stopped"]
 
 
-@pytest.mark.slow
 def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging, launched, capsys):
     path, runs, process, pid = hanging
     with pytest.raises(FileError, match=rf"runs.* is in use by a study, process {process.pid} on "):
@@ -904,7 +905,6 @@ def test_one_study_at_a_time_and_a_killed_one_goes_on(hanging, launched, capsys)
     assert capsys.readouterr().out.endswith("2 of 2 done, 0 running, 0 failed\nno study is at work there\n")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["cell", "its watcher"])
 def test_a_killed_cell_is_told_and_goes_on(hanging, killed):
     path, runs, process, pid = hanging
@@ -916,7 +916,6 @@ def test_a_killed_cell_is_told_and_goes_on(hanging, killed):
     assert table.loc["slow"].to_dict() == {"block": "slow", "status": "failed", "n": "NaN", "reason": why}
 
 
-@pytest.mark.slow
 def test_launched_by_accelerate(planned, stand_in, tmp_path, warm_engine):
     path, runs = planned({"name": "a"})
     (tmp_path / "launch.py").write_text(study_script(stand_in, path))
@@ -928,7 +927,6 @@ def test_launched_by_accelerate(planned, stand_in, tmp_path, warm_engine):
     assert not [name for name in seen if name.startswith("ACCELERATE_")] and seen["OMP_NUM_THREADS"] == "1"
 
 
-@pytest.mark.slow
 def test_tables_are_rebuilt_without_torch(planned, tmp_path):
     """By the analysis of every paper, and with published numbers."""
     (numbers := tmp_path / "published.csv").write_text(
@@ -970,7 +968,6 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
 # ------------------------------------------------------------------------------------------------ real runs
 
 
-@pytest.mark.slow
 def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys, warm_engine):
     monkeypatch.chdir(ROOT)
     assert TRAIN == (PYTHON, "-m", "attnfaith", "train")

@@ -28,6 +28,9 @@ from attnfaith.recipes import RecipeError
 from tests.tiny_trainings import settings
 
 
+pytestmark = pytest.mark.slow
+
+
 def rows_of(count, tiny_rows, seed=1, classes=2):
     generator = np.random.default_rng(seed)
     rows = tiny_rows([generator.integers(4, 60, int(generator.integers(2, 7))).tolist() for _ in range(count)])

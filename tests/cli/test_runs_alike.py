@@ -14,6 +14,9 @@ from tests.hub_server import HubServer
 from tests.records import draw
 
 
+pytestmark = pytest.mark.slow
+
+
 TINY = """
 name: tiny
 output_dir: run

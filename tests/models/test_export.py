@@ -34,18 +34,20 @@ MODELS = {
     "embedding": {"encoder": "embedding", "score_scale": 1.0, "markers": False},
     "sentences by average": {"encoder": "average", "hierarchy": "sentence", "projection": "sparsemax"},
     "sentences by cnn": {"encoder": "cnn", "hierarchy": "sentence", "projection": "uniform"},
+    "sentences by transformer": {"encoder": "transformer", "hierarchy": "sentence"},
 }
-SLOW = {"sentences by transformer": {"encoder": "transformer", "hierarchy": "sentence"}}
 ALONE = [MODELS["bigru of pairs"], MODELS["transformer"], MODELS["sentences by cnn"]]  # compiled for a single text too
 HALVINGS = 12  # of a bisection, each of which is written out in a graph; one more shows nothing that the last did not
 every_model = pytest.mark.parametrize(
     "fields",
-    [*MODELS.values(), *(pytest.param(fields, marks=pytest.mark.slow) for fields in SLOW.values())],
-    ids=[*MODELS, *SLOW],
+    [*MODELS.values()],
+    ids=[*MODELS],
     scope="module",  # tests of one model follow one another, so that it is exported once
 )
 
-pytestmark = [  # of torch's own loops, and of its own way into functions with a slope of their own
+pytestmark = [
+    pytest.mark.slow,
+    # of torch's own loops, and of its own way into functions with a slope of their own
     pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),
     pytest.mark.filterwarnings("ignore:.*torch.autograd.function.Function.* should not be instantiated:DeprecationWarning"),
 ]
@@ -138,7 +140,7 @@ def of_any_length():
 
 def test_every_encoder_is_among_them():
     assert {fields["encoder"] for fields in MODELS.values()} == set(ENCODERS)
-    assert {fields.get("projection", "softmax") for fields in (MODELS | SLOW).values()} == set(projections.PROJECTIONS)
+    assert {fields.get("projection", "softmax") for fields in MODELS.values()} == set(projections.PROJECTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +194,7 @@ def test_recurrent_encoders_of_sentences_are_refused_by_name(encoder):
     same(torch.compile(model, backend="eager")(**inputs), model(**inputs))  # in parts
 
 
-@pytest.mark.parametrize("projection", ["sparsemax", "entmax15", pytest.param("entmax", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("projection", ["sparsemax", "entmax15", "entmax"])
 def test_compiled_projections_have_their_slopes(projection):
     config = AttentionClassifierConfig(projection=projection, entmax_alpha=1.25)
     mask = torch.arange(6) < torch.tensor([[6], [3], [1]])
@@ -207,7 +209,6 @@ def test_compiled_projections_have_their_slopes(projection):
     torch.testing.assert_close(slope(compiled), slope(projections.project), atol=1e-7, rtol=0)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # those of the exporter are its own
 @every_model
 def test_onnx(fields, exported, tmp_path):
