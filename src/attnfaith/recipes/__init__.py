@@ -84,7 +84,10 @@ def load(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Recip
         name = re.sub(r"[^\w.-]+", "-", name)
         return _complete({"name": name, "output_dir": f"runs/{name}"}, given, "the recipe")
     path = find(QUICKSTART if path is None else path)
-    return _complete(_read(read_text(path, "recipe"), str(path)), given, str(path))
+    tree = _read(read_text(path, "recipe"), str(path))
+    if path.name == "recipe.yaml" and (path.parent / "run.json").exists():
+        _check_whole(tree, path)
+    return _complete(tree, given, str(path))
 
 
 def parse(text: str, overrides: Sequence[str] = (), source: str = "the recipe") -> Recipe:
@@ -97,6 +100,14 @@ def _read(text: str, source: str) -> dict:
     if not isinstance(tree, dict):
         raise RecipeError(f"{source} must hold keys and values, such as 'name: quickstart'")
     return tree
+
+
+def _check_whole(tree: Mapping, path: Path) -> None:
+    """Raises RecipeError where the recipe that a run wrote, which is complete, has lost a section: what is left of a file that
+    was cut off may still be a recipe, but another one.
+    """
+    if lost := [name for name in SECTIONS if name not in tree]:
+        raise RecipeError(f"{path} is cut off or was edited: a run writes every section, and it lacks {', '.join(lost)}")
 
 
 def _complete(tree: dict, overrides: Sequence[tuple[str, Any]], source: str) -> Recipe:
@@ -115,9 +126,15 @@ def _note_of_a_variant(tree: Mapping, overrides: Sequence[tuple[str, Any]]) -> s
     A note says what a recipe reproduces; of a variant that would be no fact, so its words are told as the recipe's own.
     """
     note = tree.get("note")
-    keys = dict.fromkeys(key for key, value in overrides if value_at(tree, key) != value)
+    if not (overrides and note and isinstance(note, str)) or "note" in dict(overrides):
+        return None
+    try:
+        told = dataclasses.asdict(build(tree))  # with what it is silent of written out, some of which hangs on the rest
+    except RecipeError:
+        told = tree  # which the overrides may mend
+    keys = dict.fromkeys(key for key, value in overrides if value_at(told, key) != value)
     keys = [key for key in keys if key not in UNTOLD and not key.startswith("report.")]
-    if not (keys and note and isinstance(note, str)) or "note" in dict(overrides):
+    if not keys:
         return None
     return f"A variant of a recipe, with another {cut(', '.join(keys), MOST_KEYS)}. The recipe itself says: {note}"
 
