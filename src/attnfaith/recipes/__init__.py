@@ -103,8 +103,9 @@ def _read(text: str, source: str) -> dict:
 
 
 def _check_whole(tree: Mapping, path: Path) -> None:
-    """Raises RecipeError where the recipe that a run wrote, which is complete, has lost a section: what is left of a file that
-    was cut off may still be a recipe, but another one.
+    """Raises RecipeError where the recipe that a run wrote, which is complete, has lost a section.
+
+    What is left of a file that was cut off may still be a recipe, but another one.
     """
     if lost := [name for name in SECTIONS if name not in tree]:
         raise RecipeError(f"{path} is cut off or was edited: a run writes every section, and it lacks {', '.join(lost)}")
