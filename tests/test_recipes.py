@@ -399,7 +399,7 @@ def test_override_forms(arguments, expected):
         (["--seed", "3", "4"], "'4' is not an override"),
         (["--encodr", "cnn"], "unknown option --encodr; did you mean --encoder"),
         (["--arguments", "{}"], "--arguments is in several sections; write one of --data.arguments, --training.arguments"),
-        (["--model", "cnn"], "--model is a section; name a key of it, such as --model.encoder"),
+        (["--model", "cnn"], "--model is a section; name a key of it, such as --model.type"),
         (["--seed", "["], "the value of --seed is not YAML"),
         (["--model.encodr", "cnn"], "unknown key recipe.model.encodr; did you mean recipe.model.encoder"),
         (["--modell.encoder", "cnn"], "unknown key recipe.modell; did you mean recipe.model"),
