@@ -77,10 +77,9 @@ def test_the_command_goes_on_where_it_was_and_tries_again_what_is_named(tmp_path
     assert "transformers has no text classifier of type brt" in capsys.readouterr().err
 
 
-def test_a_type_that_does_not_end_or_ends_its_process_is_said_to(monkeypatch):
+def test_a_type_that_does_not_end_or_ends_its_process_is_said_to():
     module = architectures()
-    monkeypatch.setattr(module, "tried", lambda kind: module.multiprocessing.Event().wait(60))
-    assert module.tried_within("bert", 0.2)["reason"] == "nothing came of it within 0.2 s"
-    monkeypatch.setattr(module, "tried", lambda kind: os._exit(3))
-    row = module.tried_within("bert", 30)
+    row = module.tried_within("bert", 0.2, tried=lambda kind: module.multiprocessing.Event().wait(60))
+    assert row["reason"] == "nothing came of it within 0.2 s"
+    row = module.tried_within("bert", 30, tried=lambda kind: os._exit(3))
     assert row["verdict"] == "not built" and row["reason"] == "its process ended"
