@@ -11,6 +11,9 @@ from tests.forks import Forks
 from tests.records import draw
 
 
+pytestmark = pytest.mark.slow
+
+
 ROOT = Path(__file__).parents[1]
 
 

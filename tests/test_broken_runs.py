@@ -8,6 +8,9 @@ import pytest
 from attnfaith import cli
 
 
+pytestmark = pytest.mark.slow
+
+
 TINY = """
 name: tiny
 output_dir: {}

@@ -23,6 +23,9 @@ from attnfaith.data.planted_evidence import generate
 from tests.figures import IN_A_PROCESS
 
 
+pytestmark = pytest.mark.slow
+
+
 TINY = """
 name: tiny
 output_dir: run
@@ -468,7 +471,6 @@ finally:
 """
 
 
-@pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path, repository, warm_attnfaith):
     """Told nothing about the CPU, they still are one training; with dropout, each text is seen once in every epoch."""
     (tmp_path / "spy.py").write_text(IN_A_PROCESS + SPY.format(script=str(repository / "recipes" / "train.py")))
@@ -521,7 +523,6 @@ def test_processes_get_the_arguments_of_the_command(words, monkeypatch):
     assert given == [("train", ["--config", "tiny.yaml", "--seed", "4", "--overwrite_output_dir"], 2)]
 
 
-@pytest.mark.slow
 def test_an_error_of_several_processes_is_one_line(tmp_path, warm_attnfaith):
     """What one process meets, while the others wait for it."""
     command = [warm_attnfaith, "-m", "attnfaith", "train", "--config", "tiny.yaml", "--processes", "2"]
@@ -531,7 +532,6 @@ def test_an_error_of_several_processes_is_one_line(tmp_path, warm_attnfaith):
     assert line.startswith("error: tiny.yaml: data.arguments=") and line.endswith("cannot unpack non-iterable int object")
 
 
-@pytest.mark.slow
 def test_interrupted_and_gone_on(tmp_path, repository, warm_attnfaith):
     """Ctrl-C while training: code 130 and a hint; then the same weights as without it."""
     arguments = ["--config", "tiny.yaml", "--num_train_epochs", "30"]

@@ -13,6 +13,9 @@ from tests.gates import options_of
 from tests.pooled_producers import POOLED
 
 
+pytestmark = pytest.mark.slow
+
+
 DOCUMENTS = {
     "one sentence": "A short one .",
     "no end": "words without any end " * 6,
@@ -37,7 +40,7 @@ OPTIONS = {  # few of what is drawn: it is drawn of texts of the same shape howe
 
 
 @pytest.mark.parametrize("query", ["learned", "text"])
-@pytest.mark.parametrize("only", [pytest.param("any", marks=pytest.mark.slow), "at most one sentence"])
+@pytest.mark.parametrize("only", ["any", "at most one sentence"])
 def test_documents_of_any_shape(query, only, tmp_path, quick_report):
     """One value for each sentence by every measure and experiment; what cannot be said of one sentence is undefined."""
     pair = query == "text"

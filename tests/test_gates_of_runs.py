@@ -12,7 +12,7 @@ from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.sections import frames
 
 
-pytestmark = pytest.mark.usefixtures("quick_report")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
 SETTINGS = {"epochs": 2, "batch_size": 16, "train_texts": 40, "validation_texts": 10}
 
 

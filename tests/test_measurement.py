@@ -801,6 +801,7 @@ def test_signed_measures_are_tested_by_their_size_too(go, monkeypatch):
     assert any(not np.array_equal(row[1], row[2]) for row in kept)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_shards(go, texts, monkeypatch):
     """No graph and no tensor outlives its batch."""
     counts = []

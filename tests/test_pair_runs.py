@@ -14,6 +14,9 @@ from attnfaith.runs import RunError
 from attnfaith.study.plan import complete
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def recipe(tmp_path):
     """A factory of a recipe that trains a small copier in a moment; keys of its sections replace those."""

@@ -18,6 +18,9 @@ from tests.small_rationales import rationale_model
 from tests.test_hub import make
 
 
+pytestmark = pytest.mark.slow
+
+
 TEXTS = ["the old ship sank", "a new ship sailed again", "ship", ""]
 
 
@@ -55,7 +58,6 @@ print(json.dumps([type(model).__module__, max(apart), all(same), len(same)]))
 """
 
 
-@pytest.mark.slow
 def test_pushed_and_loaded_by_a_stranger(finished, hub_of_alice, tmp_path):
     """What is loaded with its own code is what was measured."""
     server, environment = hub_of_alice

@@ -350,7 +350,10 @@ def test_a_flat_and_a_hierarchical_model_are_two_cells():
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"tables": ["agrement"]}, r"tables \['agrement'\] are not known; choose from sentence_pairs, .*, agreement, plausibility, performance"),
+        (
+            {"tables": ["agrement"]},
+            r"tables \['agrement'\] are not known; choose from sentence_pairs, .*, agreement, plausibility, performance",
+        ),
         ({"compare": ["sed"]}, r"compare \['sed'\]: cells can be compared by encoder"),
         ({"tables": "agreement"}, "study.tables='agreement' must be a list"),
         ({"compare": None}, "study.compare=None must be a list"),
