@@ -1066,11 +1066,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="default: any free one")
     options = parser.parse_args(arguments)
     with HubServer(options.root, port=options.port) as hub:
-        print(
-            f"export HF_ENDPOINT={hub.endpoint} HF_TOKEN=hf_alice HF_HUB_DISABLE_XET=1 HF_HUB_DISABLE_TELEMETRY=1",
-            flush=True,
-        )
-        try:
+        try:  # around the first line too: who reads it may interrupt before it returns
+            print(
+                f"export HF_ENDPOINT={hub.endpoint} HF_TOKEN=hf_alice HF_HUB_DISABLE_XET=1 HF_HUB_DISABLE_TELEMETRY=1",
+                flush=True,
+            )
             hub.thread.join()
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)

@@ -20,6 +20,9 @@ from tests.records import draw
 from tests.toy_subject import Toy
 
 
+pytestmark = pytest.mark.slow
+
+
 CHEAP = {"measures": ["gradient"], "experiments": [], "progress": False}
 
 

@@ -30,6 +30,9 @@ from tests.figures import IN_A_PROCESS
 from tests.forks import Forks
 
 
+pytestmark = pytest.mark.slow
+
+
 ROOT = Path(__file__).parents[1]
 CLEAN = {"commit": "0" * 40, "dirty": False, "command": "train.py", "version": "0.1.0"}
 
@@ -643,7 +646,6 @@ def test_push(run, owner):
     assert all(owner.commits(*repo) == 2 for repo in REPOS)
 
 
-@pytest.mark.slow
 def test_only_what_changed_is_sent(run, owner):
     assert owner.push(run) == 0
     before = owner.all()
@@ -663,7 +665,6 @@ def test_only_what_changed_is_sent(run, owner):
     assert [owner.commits(*repo) for repo in REPOS] == [2, 2, 3, 3]
 
 
-@pytest.mark.slow
 def test_what_somebody_else_put_there_stays(run, owner, tmp_path):
     assert owner.push(run) == 0
     ours = ["old.safetensors", "old.py", "figures/tiny-old.png"]
@@ -675,7 +676,6 @@ def test_what_somebody_else_put_there_stays(run, owner, tmp_path):
     assert set(theirs) < set(held) and not set(ours) & set(held)
 
 
-@pytest.mark.slow
 def test_runs_share_records_and_results(finished, run, owner, tmp_path):
     other = Path(shutil.copytree(finished, tmp_path / "other"))
     assert owner.push(run, "--name", "one") == 0
@@ -696,7 +696,6 @@ def test_runs_share_records_and_results(finished, run, owner, tmp_path):
     assert read_table(owner, "performance").column("checkpoint").to_pylist() == [f"{owner.name}/one", f"{owner.name}/two"]
 
 
-@pytest.mark.slow
 def test_a_record_that_is_gone(run, owner):
     shutil.copy(run / "record.parquet", run / "validation.parquet")
     assert owner.push(run) == 0 and "tiny.validation/test-00000-of-00001.parquet" in owner.files("dataset", hub.RECORDS)
@@ -705,7 +704,6 @@ def test_a_record_that_is_gone(run, owner):
     assert owner.all() == digests(hub.plan(run, owner.name))
 
 
-@pytest.mark.slow
 def test_the_order_of_pushes_does_not_matter(finished, tmp_path, owner, server, forks):
     second = Owner(f"{owner.name}b", server, forks, tmp_path)
     for one, names in ((owner, ("one", "two")), (second, ("two", "one"))):
@@ -748,7 +746,6 @@ def test_for_somebody_else(run, owner):
     assert not [request for request in owner.requests() if request.method != "GET"]
 
 
-@pytest.mark.slow
 def test_a_pull_request(run, owner, server, forks, tmp_path):
     """To repositories of somebody else that are there; offered once, however often it is pushed."""
     other = Owner(f"{owner.name}b", server, forks, tmp_path)
@@ -766,7 +763,6 @@ def test_a_pull_request(run, owner, server, forks, tmp_path):
     assert "may not write there" in other.error()
 
 
-@pytest.mark.slow
 def test_a_branch(run, owner):
     assert owner.push(run) == 0
     held = owner.all()
@@ -777,14 +773,12 @@ def test_a_branch(run, owner):
     assert owner.output.count("/tree/second") == 4
 
 
-@pytest.mark.slow
 def test_private(run, owner):
     assert owner.push(run, "--private") == 0
     for kind, name in REPOS:
         assert owner.server.storage.repo(kind, f"{owner.name}/{name}")["private"] is True
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), REPOS[1:])
 def test_private_where_it_is_public(run, owner, kind, name):
     owner.upload(kind, name, {})
@@ -805,7 +799,6 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "files", "says"), FOREIGN)
 def test_a_repository_that_is_somebodys_own_work(run, owner, kind, name, files, says):
     owner.upload(kind, name, files, **({"space_sdk": "gradio"} if kind == "space" else {}))
@@ -815,7 +808,6 @@ def test_a_repository_that_is_somebodys_own_work(run, owner, kind, name, files, 
     assert owner.files(kind, name) == held
 
 
-@pytest.mark.slow
 def test_a_repository_that_is_empty_but_for_a_card(run, owner):
     owner.upload("model", "tiny", {"README.md": "# soon"})
     assert owner.push(run) == 0
@@ -856,7 +848,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults(run, owner, name):
     """Afterwards each repository is as it was or complete, and the same command completes what is not."""
@@ -878,7 +869,6 @@ def test_faults(run, owner, name):
     assert all(owner.commits(*repo) == 2 for repo in REPOS)
 
 
-@pytest.mark.slow
 def test_faults_of_what_is_read(run, owner):
     """A table that arrives with another content than the Hub says is never joined."""
     assert owner.push(run, "--name", "one") == 0
@@ -891,7 +881,6 @@ def test_faults_of_what_is_read(run, owner):
     assert owner.push(run, "--name", "two") == 0
 
 
-@pytest.mark.slow
 def test_somebody_elses_commit_at_the_same_moment(run, owner):
     """It is not lost: what is sent is joined with it, and sent again."""
     assert owner.push(run, "--name", "one") == 0
@@ -916,7 +905,6 @@ def test_somebody_elses_commit_at_the_same_moment(run, owner):
     ]
 
 
-@pytest.mark.slow
 def test_no_network(run, tmp_path, warm_python):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     environment |= {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "hf_kept_secret", "HF_HOME": str(tmp_path)}
@@ -929,7 +917,6 @@ def test_no_network(run, tmp_path, warm_python):
         assert "hf_kept_secret" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
 def test_a_file_that_changes_while_it_is_pushed(run, owner):
     """What was not sent yet is not sent; what was, is of the run as it was read."""
     expected = digests(hub.plan(run, owner.name))
@@ -945,7 +932,6 @@ def test_a_file_that_changes_while_it_is_pushed(run, owner):
     assert held[REPOS[1]] == expected[REPOS[1]] and not held[REPOS[2]] and not held[REPOS[3]]
 
 
-@pytest.mark.slow
 def test_a_push_that_is_killed(run, owner):
     """At twenty moments, each soon after one of its requests: each repository is whole or as it was; run again, it is
     complete, and the same every time. Another push sends nothing, as is seen after every fifth.
@@ -987,7 +973,6 @@ def test_a_push_that_is_killed(run, owner):
 # ------------------------------------------------------------------------------------------------ train --push_to_hub
 
 
-@pytest.mark.slow
 def test_train_and_push(owner, tmp_path, small_recipe):
     (tmp_path / "small.yaml").write_text(small_recipe("small", "trained"))
     assert owner.do("train", "--config", "small.yaml", "--push_to_hub", "--hub_private_repo", clean=True) == 0, owner.output
@@ -998,7 +983,6 @@ def test_train_and_push(owner, tmp_path, small_recipe):
     assert owner.files("model", "other", "dev") and not owner.files("model", "other")
 
 
-@pytest.mark.slow
 def test_train_looks_before_it_trains(owner, tmp_path, small_recipe):
     (tmp_path / "small.yaml").write_text(small_recipe("small", "trained"))
     arguments = ["train", "--config", "small.yaml", "--push_to_hub"]
@@ -1071,7 +1055,6 @@ print(json.dumps({
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("blocked", [("attnfaith",), ()], ids=["without the package", "with it"])
 def test_round_trip(run, owner, tmp_path, blocked, warm_python):
     """What a stranger loads is what was measured: weights, attention, records, tables, metric."""

@@ -22,6 +22,9 @@ from attnfaith.record import Column, Identity
 from attnfaith.subjects import Pooled
 
 
+pytestmark = pytest.mark.slow
+
+
 CELL = Identity("tiny", "rev", "test", 7)
 LENGTHS = [5, 0, 9, 3, 3, 12, 1, 7, 9, 2, 4, 6, 8, 5, 10, 3, 2, 11, 0, 6]
 NAMES = ["gradient", "gradient_norm", "leave_one_out"]
@@ -625,7 +628,6 @@ measurement.measure(model, rows, measurement.record.Identity("tiny", "rev", "tes
 """
 
 
-@pytest.mark.slow
 def test_killed_by_the_system(go, texts, tiny_model, tmp_path, counted, warm_attnfaith):
     whole = go("whole.parquet")
     tiny_model().save_pretrained(tmp_path / "model")
@@ -801,7 +803,6 @@ def test_signed_measures_are_tested_by_their_size_too(go, monkeypatch):
     assert any(not np.array_equal(row[1], row[2]) for row in kept)
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_shards(go, texts, monkeypatch):
     """No graph and no tensor outlives its batch."""
     counts = []
@@ -826,7 +827,6 @@ TWO = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path, warm_attnfaith):
     from attnfaith import runs
 

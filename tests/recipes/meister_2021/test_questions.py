@@ -14,6 +14,9 @@ from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_an
 from attnfaith.reporting.cells import Cell, split_cells
 
 
+pytestmark = pytest.mark.slow
+
+
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
 numbers = import_module(".sparsity.numbers", analysis.__package__)
 question_figures = import_module(".sparsity.question_figures", analysis.__package__)

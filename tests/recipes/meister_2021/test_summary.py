@@ -14,6 +14,9 @@ from attnfaith.reporting.analysis import load_analysis
 from attnfaith.reporting.cells import Cell
 
 
+pytestmark = pytest.mark.slow
+
+
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
 claims = import_module(".sparsity.claims", analysis.__package__)
 evidence = import_module(".sparsity.evidence", analysis.__package__)

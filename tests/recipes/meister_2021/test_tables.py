@@ -20,6 +20,9 @@ from attnfaith.reporting.study import save_png
 from tests.identities import typed
 
 
+pytestmark = pytest.mark.slow
+
+
 analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "meister_2021" / "analysis.py")
 figures = import_module(".sparsity.figures", analysis.__package__)
 tables = import_module(".sparsity.tables", analysis.__package__)
