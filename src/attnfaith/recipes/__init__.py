@@ -103,12 +103,13 @@ def _read(text: str, source: str) -> dict:
 
 
 def _check_whole(tree: Mapping, path: Path) -> None:
-    """Raises RecipeError where the recipe that a run wrote, which is complete, has lost a section.
+    """Raises RecipeError where the recipe that a run wrote has lost its end.
 
     What is left of a file that was cut off may still be a recipe, but another one.
     """
-    if lost := [name for name in SECTIONS if name not in tree]:
-        raise RecipeError(f"{path} is cut off or was edited: a run writes every section, and it lacks {', '.join(lost)}")
+    *_, last = SECTIONS
+    if last not in tree:
+        raise RecipeError(f"{path} is cut off or was edited: what a run writes ends with the section {last}, which it lacks")
 
 
 def _complete(tree: dict, overrides: Sequence[tuple[str, Any]], source: str) -> Recipe:
