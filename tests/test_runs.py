@@ -14,12 +14,12 @@ import torch
 from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
-from attnfaith import measurement, recipes, record, runs, shards, training
+from attnfaith import files, measurement, recipes, record, runs, shards, training
 from attnfaith.data.loading import LoadedDataset
 from attnfaith.data.registry import get_entry
 from attnfaith.data.vectors import file_digest
 from attnfaith.errors import DatasetError, FileError
-from attnfaith.files import is_locked
+from attnfaith.files import folder_lock, is_locked
 from attnfaith.metrics.attention_faithfulness.divergences import kullback_leibler_divergence, total_variation_distance
 from attnfaith.planned_identity import objective_fields
 from attnfaith.recipes import RecipeError
@@ -1175,6 +1175,18 @@ def test_a_folder_in_use_is_left_alone(copied):
         name: text for name, text in before.items() if name != ".lock"
     }
     runs.measure_run(folder, again(recipe, "--limit=5"), overwrite=True)
+
+
+def test_who_holds_a_folder_is_waited_for(tmp_path, monkeypatch):
+    """The holder's name is written just after its lock is taken; who comes between still says who it is."""
+    with folder_lock(tmp_path, "a training"):
+        name = files._holder_file(tmp_path / files.LOCK)
+        said = name.read_text()
+        name.unlink()
+        monkeypatch.setattr(files.time, "sleep", lambda seconds: name.write_text(said))
+        with pytest.raises(FileError, match=f"is in use by a training, process {os.getpid()} on "):
+            with folder_lock(tmp_path, "another"):
+                pass
 
 
 def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe, warm_attnfaith):

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from attnfaith.errors import FileError, cut, excerpt
 
 
 LOCK = ".lock"
+HOLDER_TRIES, HOLDER_WAIT = 20, 0.05  # seconds
 # what only the user can mend: a full disk, no right to write, a broken one, a name that is too long
 REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
 
@@ -137,7 +139,10 @@ def _holder_file(path: Path) -> Path:
 
 
 def _holder(path: Path) -> str:
-    try:
-        return f" by {_holder_file(path).read_text(encoding='utf-8')}"
-    except OSError:
-        return ""
+    """Who holds the lock, in words; "" where a second does not tell: it is written after the lock is taken."""
+    for _ in range(HOLDER_TRIES):
+        with contextlib.suppress(OSError):
+            if name := _holder_file(path).read_text(encoding="utf-8"):
+                return f" by {name}"
+        time.sleep(HOLDER_WAIT)
+    return ""
