@@ -21,8 +21,8 @@ demo: $(READY)
 test: $(READY)
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests
 
-# The others, which train, start processes and servers, compile, or are transformers' own model tests; these are fetched
-# once, at the pinned version: they are run, not kept here.
+# The others, which take long: trainings, whole measurements and studies, processes, servers, compiling, and transformers' own
+# model tests, which are fetched once, at the pinned version: they are run, not kept here. A change needs both to pass.
 slow: $(READY)
 	$(BIN)/python tests/models/fetch_conformance.py
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests

@@ -80,7 +80,7 @@ READ = {
 @pytest.mark.parametrize("name", READ)
 def test_a_broken_file_is_one_line(run, name, how, capfd):
     (run / name).write_bytes(BROKEN[how]((run / name).read_bytes()))
-    # push compares what is left with the run and its record, and refuses for that
+    # what is left of a recipe may be another one, which push tells by the record: tests/test_hub.py, what_is_not_of_one_run
     commands = [command for command in READ[name] if command != "push" or how not in ("cut off", "whole lines")]
     for command in commands:
         assert cli.main(COMMANDS[command]) == 2, command
