@@ -103,9 +103,9 @@ def project(name, scores):
 
 
 def with_columns(table, columns, axes):
-    """The record with columns of numbers, or of the names of measures, {name: a value per row}; axes: those of each."""
+    """The record with columns of numbers, or of names of measures and groups, {name: a value per row}; axes: those of each."""
     for name, values in columns.items():
-        kind = "string" if name.endswith("_measures") else "float64"
+        kind = "string" if name.endswith(("_measures", "_names")) else "float64"
         field = records.Column(axes[name], kind, doc="x").field(name)
         values = [v.tolist() if isinstance(v, np.ndarray) else v for v in values]
         table = table.append_column(field, pa.array(values, field.type))

@@ -109,3 +109,17 @@ def test_random_and_uniform_scores_are_no_measures_to_agree_with():
     texts = [{"attention": [0.7, 0.3], "random": [0.1, 0.2], "uniform": [1, 1], "lime": [0.3, -0.2]}]
     names = attention_tests.tests_of(split_cells(build(texts, measures=("random", "uniform", "lime")))[0])
     assert set(names) == {"tau_lime", "first_lime", "from_uniform"}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [(["punctuation", "NOUN"], [0.3, np.nan]), (["NOUN", "X"], [np.nan, np.nan])]
+)
+def test_attention_on_punctuation_is_that_of_the_group(names, expected):
+    texts = [{"attention": [0.7, 0.3], "probs": [0.2, 0.8]}, {"attention": [0.6, 0.4], "probs": [0.2, 0.8]}]
+    columns = {
+        "group_mass_names": [names] * 2,
+        "group_mass": [[0.3, 0.7], [np.nan] * 2],
+        "group_mass_tokens": [[1, 1], [0, 2]],
+    }
+    table = with_columns(build(texts, measures=()), columns, dict.fromkeys(columns, ("G",)))
+    np.testing.assert_allclose(attention_tests.numbers(split_cells(table)[0])["punctuation"], expected)

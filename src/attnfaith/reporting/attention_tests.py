@@ -19,7 +19,7 @@ from attnfaith.reporting import explanation_tests
 from attnfaith.reporting.cells import PREFIX, Cell, measure_label
 from attnfaith.reporting.erased_weights import single_weight
 from attnfaith.reporting.explanation_tests import column
-from attnfaith.reporting.sections import adversary, identifiability, map_interventions, permutation
+from attnfaith.reporting.sections import adversary, group_mass, identifiability, map_interventions, permutation
 from attnfaith.reporting.spec import per_cell
 
 
@@ -103,6 +103,12 @@ def hidden_influence(cell: Cell) -> np.ndarray:
     return influence
 
 
+def punctuation_mass(cell: Cell) -> np.ndarray:
+    """Attention on punctuation, 0..1. Undefined where a text has none, or nothing else."""
+    groups = group_mass.by_group(cell)
+    return groups["punctuation"]["mass"] if "punctuation" in groups else np.full(len(cell), np.nan)
+
+
 def confidence(cell: Cell) -> np.ndarray:
     """Log-odds of the predicted class, at most LARGEST_ODDS."""
     probability = cell.probs.max(axis=1).astype(np.float64)
@@ -144,6 +150,9 @@ TESTS: Mapping[str, AttentionTest] = {
     ),
     "conicity": AttentionTest(
         "conicity of the states", 1, lambda cell: column(cell, "conicity_absolute"), ("conicity_absolute",)
+    ),
+    "punctuation": AttentionTest(
+        "attention on punctuation", 1, punctuation_mass, ("group_mass_names", "group_mass", "group_mass_tokens")
     ),
     "value_norm_share": AttentionTest(
         "value norms on what is hidden", 1, lambda cell: column(cell, "value_norm_share"), ("value_norm_share",)

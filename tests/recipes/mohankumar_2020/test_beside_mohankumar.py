@@ -1,13 +1,16 @@
-"""Published accuracy and conicity of three LSTMs beside measured ones that are known."""
+"""Published accuracy and conicity of three LSTMs beside measured ones that are known; verdicts on the claims."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
+import yaml
 
 from attnfaith import record as records
 from attnfaith.reporting.analysis import load_analysis
+from attnfaith.reporting.attention_tests import TESTS
 from attnfaith.reporting.cells import split_cells
 from tests.identities import typed
 
@@ -53,3 +56,38 @@ def test_each_model_stands_beside_its_own_numbers():
         np.testing.assert_allclose(row["difference"], accuracy - row["published"])
     assert by_authors.loc[("vanilla", "accuracy")]["published"] == 0.8179
     assert table[table["statistic"].str.startswith("pearson")]["measured"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("test", "verdict", "low", "high", "expected"),
+    [
+        ("conicity", "better", -0.5, -0.4, "holds"),
+        ("conicity", "worse", 0.4, 0.5, "goes against it"),
+        ("permutation", "cannot be told", -0.1, 0.2, "cannot be told"),
+        ("tau_gradient", "one seed", -0.1, 0.2, "one seed"),
+        ("punctuation", "undefined", np.nan, np.nan, "undefined"),
+        ("accuracy", "worse", -0.029, -0.001, "holds"),
+        ("accuracy", "cannot be told", -0.2, 0.1, "cannot be told"),
+        ("accuracy", "worse", -0.2, -0.031, "goes against it"),
+        ("accuracy", "worse", -0.2, -0.01, "cannot be told"),
+        ("accuracy", "better", 0.01, 0.02, "holds"),
+        ("accuracy", "one seed", -0.2, -0.1, "one seed"),
+    ],
+)
+def test_a_claim_holds_only_where_its_interval_says_so(test, verdict, low, high, expected):
+    row = dict.fromkeys(analysis.COPIED, 0.0) | {"test": test, "verdict": verdict, "ci_low": low, "ci_high": high}
+    table = analysis.claims(pd.DataFrame([row, {**row, "test": "first_gradient"}]))
+    assert table["verdict"].tolist() == [expected]
+    assert table["claim"].tolist() == [claim for claim, name in analysis.CLAIMS.items() if name == test]
+
+
+def test_every_claim_names_a_test_that_the_recipes_measure():
+    asked = {
+        name for name in analysis.CLAIMS.values() if name not in ("accuracy", "tau_gradient", "tau_integrated_gradients")
+    }
+    assert asked <= set(TESTS)
+    for recipe in FOLDER.glob("*.yaml"):
+        if recipe.name != "study.yaml":
+            producers = set(yaml.safe_load(recipe.read_text())["measure"]["producers"])
+            assert {"gradient", "integrated_gradients", "permutation", "erasure", "minimal_flip_set"} <= producers
+            assert {"conicity", "group_mass"} <= producers
