@@ -103,7 +103,7 @@ def project(name, scores):
 
 
 def with_columns(table, columns, axes):
-    """The record with columns of numbers, or of names of measures and groups, {name: a value per row}; axes: those of each."""
+    """The record with columns of numbers, or of names of measures or groups, {name: value per row}; axes: those of each."""
     for name, values in columns.items():
         kind = "string" if name.endswith(("_measures", "_names")) else "float64"
         field = records.Column(axes[name], kind, doc="x").field(name)

@@ -18,8 +18,8 @@ KEYS = ("dataset", "model", "encoder", "statistic")
 PUBLISHED = (*KEYS, "value", "by", "source")
 CONICITY = "conicity_absolute"
 MARGIN = 0.03
-"""An accuracy that falls by no more is comparable. The paper gives no margin; by its own numbers it falls by up to .025 on the
-data sets here.
+"""An accuracy that falls by no more is comparable. The paper gives no margin; by its own numbers it falls by up to .025 on
+the data sets here.
 """
 CLAIMS = {
     "accuracy is comparable": "accuracy",
@@ -31,8 +31,8 @@ CLAIMS = {
     "attention agrees more with integrated gradients": "tau_integrated_gradients",
     "less attention on punctuation": "punctuation",
 }
-"""What the paper says of its models, and the test that asks. Its own tests: the smallest share of tokens in attention's order,
-here the exact smallest set; Pearson's correlation and JSD with gradients, here Kendall's tau.
+"""What the paper says of its models, and the test that asks. Its own tests: the smallest share of tokens in attention's
+order, here the exact smallest set; Pearson's correlation and JSD with gradients, here Kendall's tau.
 """
 COPIED = (
     *("dataset", "encoder", "objective", "intervention", "test", "n_seeds", "n_texts", "mean_plain", "mean_changed"),
@@ -58,8 +58,8 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
 def claims(interventions: pd.DataFrame) -> pd.DataFrame:
     """A row for each claim, data set and intervention that was measured, by the rows of `interventions_table`.
 
-    difference, ci_low, ci_high: changed - plain LSTM, 95 % over seeds and texts. verdict: "holds" and "goes against it" where
-    the difference stands after Holm's correction for all tests of the intervention; of accuracy "holds" where the interval
+    difference, ci_low, ci_high: changed - plain LSTM, 95 % over seeds and texts. verdict: "holds" and "goes against it"
+    where the difference stands after Holm's correction for all tests of the intervention; of accuracy "holds" where the interval
     lies above -MARGIN, "goes against it" where it lies below. Else "cannot be told"; "one seed" and "undefined" stay.
     """
     rows = []
