@@ -60,7 +60,8 @@ def claims(interventions: pd.DataFrame) -> pd.DataFrame:
 
     difference, ci_low, ci_high: changed - plain LSTM, 95 % over seeds and texts. verdict: "holds" and "goes against it"
     where the difference stands after Holm's correction for all tests of the intervention; of accuracy "holds" where the
-    interval lies above -MARGIN, "goes against it" where it lies below. Else "cannot be told"; "one seed" and "undefined" stay.
+    interval lies above -MARGIN, "goes against it" where it lies below. Else "cannot be told"; "one seed" and "undefined"
+    stay.
     """
     rows = []
     for claim, test in CLAIMS.items():
