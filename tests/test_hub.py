@@ -216,6 +216,7 @@ def test_what_a_run_becomes(run):
     local = {path.name for path in (run / "model").iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "modeling_attention_classifier.py"} <= local
     figures = {f"figures/tiny-{name}.png" for name in ("gradient_vs_leave_one_out", "permutation_by_max_attention")}
+    figures.add("figures/tiny-answer.svg")
     assert set(model.files) == local | figures | {"README.md", "run.json", "recipe.yaml"}
     for name in local - {"config.json"}:
         assert hub.repo.bytes_of(model.files[name]) == (run / "model" / name).read_bytes()
@@ -667,8 +668,8 @@ def test_only_what_changed_is_sent(run, owner):
 
 def test_what_somebody_else_put_there_stays(run, owner, tmp_path):
     assert owner.push(run) == 0
-    ours = ["old.safetensors", "old.py", "figures/tiny-old.png"]
-    theirs = ["LICENSE", "figures/mine.png", "data/notes.json", ".eval_results/x.yaml"]
+    ours = ["old.safetensors", "old.py", "figures/tiny-old.png", "figures/tiny-old.svg"]
+    theirs = ["LICENSE", "figures/mine.png", "figures/mine.svg", "data/notes.json", ".eval_results/x.yaml"]
     owner.upload("model", "tiny", dict.fromkeys([*ours, *theirs], "x"))
     note(run, seconds=12345.0)
     assert owner.push(run) == 0

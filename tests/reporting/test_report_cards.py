@@ -4,6 +4,7 @@ import json
 import re
 import string
 from pathlib import Path
+from xml.etree import ElementTree
 
 import evaluate
 import numpy as np
@@ -27,6 +28,9 @@ from attnfaith.objectives import PENALTIES
 from attnfaith.reporting import cards
 from attnfaith.reporting.cards import citations, findings, markdown, model, penalties
 from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, UNKNOWN, Checkpoint
+from attnfaith.reporting.page.answer import answer
+from attnfaith.reporting.page.answer_facts import facts_of
+from attnfaith.reporting.page.chart import measures_chart
 from tests import deception
 
 
@@ -141,6 +145,21 @@ def test_what_a_sparse_checkpoint_needs(draw_record, projection, needs):
     table = draw_record(4, measures=("gradient",), dataset="sst", projection=projection)
     text = cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"))
     assert ("the repository, and needs `pip install entmax`:" in text) == needs
+
+
+def test_the_card_begins_with_the_answer_and_its_chart(drawn, build_record):
+    """The sentence and the picture are those of the page."""
+    checkpoint = Checkpoint(RUN, drawn)
+    text = cards.model_card(RUN, drawn, repo_id=REPO, dataset=facts("sst"))
+    start = text[: text.index("**In short:**")]
+    assert f"**Is its attention an explanation?** {markdown.escape(answer(facts_of(checkpoint)).sentence)}" in start
+    ((path, content),) = cards.answer_files(checkpoint, REPO).items()
+    chart = measures_chart(checkpoint.cells)
+    assert f"![{markdown.escape(chart.words)}]({path})" in start and path == "figures/tiny-bilstm-answer.svg"
+    assert ElementTree.fromstring(content)[0].text == chart.title
+    bare = build_record([{"attention": [0.6, 0.4], "label": 1}], dataset="sst")
+    assert cards.answer_files(Checkpoint({}, bare), REPO) == {}
+    assert "answer.svg" not in cards.model_card(RUN, bare, repo_id=REPO, dataset=facts("sst"))
 
 
 def test_another_number_is_another_card(drawn):
@@ -661,7 +680,8 @@ def folder(tmp_path, drawn):
 def test_cards_of_folders(folder, tmp_path, drawn):
     written = cards.write_cards({REPO: folder}, tmp_path / "cards", facts)
     names = {path.relative_to(tmp_path / "cards").as_posix() for path in written}
-    assert names == {"README.md", "tiny-bilstm.md", "figures/tiny-bilstm-attention_overview.png"}
+    figures = {f"figures/tiny-bilstm-{name}" for name in ("attention_overview.png", "answer.svg")}
+    assert names == {"README.md", "tiny-bilstm.md"} | figures
     text = (tmp_path / "cards" / "tiny-bilstm.md").read_text()
     table = records.load(folder / "record.parquet")
     assert text == cards.model_card(RUN, table, repo_id=REPO, dataset=facts("sst"), figures=["attention_overview"])

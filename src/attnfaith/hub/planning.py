@@ -256,6 +256,7 @@ def _model_repo(run: _Run, records_repo: str, results_repo: str) -> Repo:
     ).encode()
     for path, figure in cards.card_figures(run.repo_id, at_hand).items():
         files[path] = (figures / f"{figure}.png").read_bytes()
+    files |= cards.answer_files(cards.Checkpoint(run.state, list(run.tables.values())), run.repo_id)
     for path, text in cards.eval_results(list(run.tables.values()), dataset=dataset, records_repo=records_repo).items():
         files[path] = text.encode()
     return Repo("model", run.repo_id, files, "checkpoint")

@@ -225,7 +225,7 @@ def _wanted(api: HfApi, repo: Repo, remote: _Remote) -> tuple[dict[str, Path | b
     """All that a repository is to hold of ours, and which of the paths there are ours to delete."""
     name = repo.repo_id.partition("/")[2]
     if repo.role == "checkpoint":
-        own = re.compile(rf"[^/]+(\.json|\.py|\.safetensors)|figures/{re.escape(name)}-[^/]+\.png")
+        own = re.compile(rf"[^/]+(\.json|\.py|\.safetensors)|figures/{re.escape(name)}-[^/]+\.(png|svg)")
         return dict(repo.files), lambda path: own.fullmatch(path) is not None
     if repo.role == "records":
         there = _fetch_json(api, repo, remote, CELLS) if CELLS in remote.files else {}

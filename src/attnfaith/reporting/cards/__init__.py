@@ -5,12 +5,15 @@ the card prints (`findings`). Texts that come from data, recipes and runs are es
 nothing. The same inputs give the same bytes.
 """
 
-from attnfaith.reporting.cards.model import card_figures, eval_results, model_card
+from attnfaith.reporting.cards.findings import Checkpoint
+from attnfaith.reporting.cards.model import answer_files, card_figures, eval_results, model_card
 from attnfaith.reporting.cards.runs import checkpoint_name, read_checkpoint, write_cards
 from attnfaith.reporting.cards.shared import cards_index, cell_facts, records_card, results_card
 
 
 __all__ = [
+    "Checkpoint",
+    "answer_files",
     "card_figures",
     "cards_index",
     "cell_facts",

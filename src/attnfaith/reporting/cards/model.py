@@ -18,6 +18,9 @@ from attnfaith.reporting.cards.findings import RULES, Checkpoint, Number
 from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
 from attnfaith.reporting.cards.verdicts import VERDICTS
 from attnfaith.reporting.own_data import in_words
+from attnfaith.reporting.page.answer import answer
+from attnfaith.reporting.page.answer_facts import facts_of
+from attnfaith.reporting.page.chart import measures_chart, svg
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.tables import format_number
 
@@ -126,6 +129,8 @@ def card_of(
         scores=checkpoint.scores,
         class_scores=_class_scores(checkpoint),
         groups={group: rows for group, rows in groups.items() if group != "classification"},
+        answer=answer(facts_of(checkpoint)),
+        answer_picture=_answer_picture(checkpoint, repo_id),
         uses={words: of_verdict for words, of_verdict in uses.items() if of_verdict},
         rules=RULES,
         figures=_pictures(checkpoint, repo_id, figures),
@@ -284,6 +289,22 @@ def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:
     """
     name = check_name(repo_id).partition("/")[2]
     return {f"figures/{name}-{figure}.png": figure for figure in [one for one in FIGURES if one in names][:2]}
+
+
+def answer_files(checkpoint: Checkpoint, repo_id: str) -> dict[str, bytes]:
+    """{path in the model repository: content} of the chart beside the answer; {} where no measure was taken."""
+    drawn = measures_chart(checkpoint.cells)
+    return {} if drawn is None else {_answer_path(repo_id): str(svg(drawn, alone=True)).encode()}
+
+
+def _answer_path(repo_id: str) -> str:
+    return f"figures/{check_name(repo_id).partition('/')[2]}-answer.svg"
+
+
+def _answer_picture(checkpoint: Checkpoint, repo_id: str) -> tuple[Markdown, str, str] | None:
+    """Path, alternative text and title of the chart beside the answer."""
+    drawn = measures_chart(checkpoint.cells)
+    return None if drawn is None else (Markdown(_answer_path(repo_id)), drawn.words, drawn.title)
 
 
 def _pictures(checkpoint: Checkpoint, repo_id: str, names: Sequence[str]) -> list[tuple[Markdown, str, str]]:

@@ -8,7 +8,7 @@ from attnfaith import record as records
 from attnfaith.errors import FileError
 from attnfaith.files import read_object, write_atomically
 from attnfaith.reporting.cards.findings import Checkpoint
-from attnfaith.reporting.cards.model import card_figures, card_of
+from attnfaith.reporting.cards.model import answer_files, card_figures, card_of
 from attnfaith.reporting.cards.shared import cards_index
 from attnfaith.reporting.errors import ReportError
 
@@ -68,5 +68,6 @@ def write_cards(
         files[output / f"{repo_id.partition('/')[2]}.md"] = text.encode()
         for path, figure in card_figures(repo_id, at_hand).items():
             files[output / path] = (pictures / f"{figure}.png").read_bytes()
+        files |= {output / path: content for path, content in answer_files(checkpoint, repo_id).items()}
     files[output / "README.md"] = cards_index(checkpoints).encode()
     return [write_atomically(path, content) for path, content in files.items()]
