@@ -148,7 +148,7 @@ def test_links_lead_to_files_of_the_report(draw_record, tmp_path, quick_figures)
     two = records.concatenate([draw_record(20, seed=seed, rationale=True) for seed in (0, 1)])
     index = write_report(two, tmp_path / "report")
     links = [attrs["href"] for tag, attrs in Page(index.read_text(encoding="utf-8")).tags if tag == "a"]
-    linked = {(index.parent / link).resolve() for link in links}
+    linked = {(index.parent / link).resolve() for link in links if not link.startswith("#")}
     assert linked == {path.resolve() for path in index.parent.rglob("*.*") if path.is_file()} - {index.resolve()}
 
 
@@ -444,13 +444,20 @@ def test_summary_of_nothing_defined(build_record):
     assert sentence == "Between attention and gradient no text has a defined rank correlation (1 undefined)."
 
 
+CHAPTERS = ("Texts", "Measures", "Tables", "How it was made")  # of a record of measures alone
+
+
 def test_the_answer_comes_first(build_record, page_of):
     """What attention may be shown for, with the numbers that say so, and the texts; then tables and figures."""
     instances = [{"attention": [0.7, 0.2, 0.1], "gradient": [3, 2, 1], "leave_one_out": [1, 2, 3]}] * 4
     record = build_record(instances, measures=("gradient", "leave_one_out"))
     html = page_of(record)
-    places = [html.index(head) for head in ("What this attention may be shown for", ">Texts<", ">Tables<", ">Figures<")]
+    heads = ("What this attention may be shown for", *(f'-head">{name}</h2>' for name in CHAPTERS))
+    places = [html.index(head) for head in heads]
     assert places == sorted(places)
+    listed = re.findall(r'<li><a href="#(\w+)">([^<]+)</a></li>', html)
+    assert [name for _, name in listed] == ["Answer", *CHAPTERS]
+    assert all(len(re.findall(f'<section[^>]* id="{place}"', html)) == 1 for place, _ in listed)
     cell = one_cell(record)
     for words, uses in verdicts([cell]):
         assert f"<dt>{words}</dt>" in html

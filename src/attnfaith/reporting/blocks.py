@@ -32,17 +32,18 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as the page shows it: PNG inside the page, in words for those who do not see it."""
+    """A figure as the page shows it: PNG inside the page, in words for those who do not see it; section: whose it is."""
 
     source: str
     alt: str
     caption: str
     stem: str
+    section: str
 
 
-def picture(png: bytes, alt: str, caption: str, stem: str) -> Picture:
+def picture(png: bytes, alt: str, caption: str, stem: str, section: str) -> Picture:
     """A picture that lies inside the page; stem: its path without suffix, as seen from the page."""
-    return Picture("data:image/png;base64," + base64.b64encode(png).decode(), alt, caption, stem)
+    return Picture("data:image/png;base64," + base64.b64encode(png).decode(), alt, caption, stem, section)
 
 
 def differing(df: pd.DataFrame, names: Sequence[str]) -> list[str]:

@@ -273,7 +273,8 @@ class Sentence:
 class Section:
     """What a report says of one experiment.
 
-    name: by which a study asks for it. source: the paper it follows, "" for none. place: on the page, small first.
+    name: by which a study asks for it. source: the paper it follows, "" for none. place: on the page, small first, within
+    the chapter, "measures" (of what is there) or "interventions" (on it), that holds its sentences and figures.
     needs: columns that a cell must hold; one_of: of these one at least. uses: patterns of all others that it reads.
     per_text: numbers per text, {name: [N] float64}, NaN undefined. compared: whether cells are compared by them.
     figures: its kinds of figures, or those of a cell. sentences: on a cell, of one table's first row, or what says them.
@@ -285,6 +286,7 @@ class Section:
     name: str
     source: str = ""
     place: int = 100
+    chapter: str = "measures"
     needs: tuple[str, ...] = ()
     one_of: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()

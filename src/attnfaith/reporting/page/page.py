@@ -3,7 +3,9 @@
 Every sentence about results is put together from the numbers of the tables; none is typed by hand.
 """
 
+import base64
 import dataclasses
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,14 +38,35 @@ from attnfaith.reporting.readings import has_gold
 from attnfaith.reporting.sections.agreement import main_measures
 
 
+CHAPTERS = {"measures": "Measures", "interventions": "Interventions"}
+"""Those that hold what sections say of a cell, by the name that a section gives."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SectionPart:
+    """What one section says of one cell: sentences, figures, and HTML that is safe."""
+
+    sentences: tuple[str, ...]
+    pictures: tuple[Picture, ...]
+    html: Markup
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """Code that runs in the page, and its SHA-256 in base64, by which the page's policy lets it run."""
+
+    code: Markup
+    digest: str
+
+
 @dataclasses.dataclass(frozen=True)
 class CellPart:
-    """Figures and texts of one cell. pairs: of a cell of sentence pairs these, by heading, and no texts."""
+    """What the page says of one cell. chapters: of each of CHAPTERS the sections that say anything. pairs: of a cell of
+    sentence pairs these, by heading, and no texts. instrument: all texts, to be tried; None where a cell has none.
+    """
 
     title: str
-    summary: tuple[str, ...]
-    pictures: tuple[Picture, ...]
-    parts: tuple[Markup, ...]
+    chapters: Mapping[str, tuple[SectionPart, ...]]
     groups: tuple[tuple[str, tuple[Example, ...]], ...]
     measures: tuple[tuple[int, str], ...]
     legend: tuple[tuple[int, str], ...]
@@ -53,6 +76,7 @@ class CellPart:
     note: str
     pairs: tuple[tuple[str, tuple[Pair, ...]], ...] | None = None
     has_gold: bool = False
+    instrument: Markup | None = None
 
 
 FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerprint of the training texts"}
@@ -66,11 +90,12 @@ def render_page(
     title: str,
     facts: Mapping[str, object],
     n_examples: int,
+    scripts: Sequence[str] = (),
 ) -> str:
     """The page's HTML.
 
     tables: those of `reporting.sections`, by file name. pictures: those of each cell. facts: what to say of the run, by
-    name; nested ones are written out with dots.
+    name; nested ones are written out with dots. scripts: code of this package that runs in the page, and no other may.
     """
     parts = tuple(_cell_part(cell, of_cell, n_examples) for cell, of_cell in zip(cells, pictures, strict=True))
     known = {cell.class_names for cell in cells}
@@ -83,14 +108,33 @@ def render_page(
         facts=_facts(cells, facts),
         grids=[_with_class_names(_of_classes(grid, cells), names) for grid in grids if grid.rows],
         conventions=_conventions(tables),
-        lead=parts[0].summary if len(cells) == 1 else _across(tables, len(cells)),
+        lead=_lead(parts[0]) if len(cells) == 1 else _across(tables, len(cells)),
         verdicts=[] if cells[0].of_sequences else verdicts(cells),
         sections=parts,
+        chapters=CHAPTERS,
+        contents=_contents(parts),
+        scripts=[_script(code) for code in scripts],
         themes={theme: [(place, shades(hue, theme)) for place, hue in hues] for theme in PAPER},
         paper=PAPER,
         scale=range(SHADES),
         negative=len(HUES) + 1,
     )
+
+
+def _contents(parts: Sequence[CellPart]) -> list[tuple[str, str]]:
+    """(id, name) of each chapter that the page has."""
+    held = [(chapter, name) for chapter, name in CHAPTERS.items() if any(part.chapters[chapter] for part in parts)]
+    texts = "Texts" if parts[0].pairs is None else "Sentences"
+    return [("answer", "Answer"), ("texts", texts), *held, ("tables", "Tables"), ("made", "How it was made")]
+
+
+def _script(code: str) -> Script:
+    return Script(Markup(code), base64.b64encode(hashlib.sha256(code.encode()).digest()).decode())
+
+
+def _lead(part: CellPart) -> list[str]:
+    """All sentences on one cell."""
+    return [sentence for chapter in part.chapters.values() for section in chapter for sentence in section.sentences]
 
 
 def _conventions(tables: Mapping[str, pd.DataFrame]) -> list[str]:
@@ -149,13 +193,16 @@ def _with_class_names(grid: Grid, names: tuple[str, ...]) -> Grid:
 
 
 def _cell_part(cell: Cell, pictures: Sequence[Picture], n_examples: int) -> CellPart:
-    own = sections.of_cell(cell)
-    shared = {
-        "title": describe(cell.heading),
-        "summary": tuple(sentence for section in own for sentence in render.sentences(section, cell)),
-        "pictures": tuple(pictures),
-        "parts": tuple(Markup(section.part(cell, n_examples)) for section in own if section.part),
-    }
+    chapters: dict[str, list[SectionPart]] = {chapter: [] for chapter in CHAPTERS}
+    for section in sections.of_cell(cell):
+        part = SectionPart(
+            sentences=tuple(render.sentences(section, cell)),
+            pictures=tuple(picture for picture in pictures if picture.section == section.name),
+            html=Markup(section.part(cell, n_examples) if section.part else ""),
+        )
+        if part.sentences or part.pictures or part.html:
+            chapters[section.chapter].append(part)
+    shared = {"title": describe(cell.heading), "chapters": {chapter: tuple(held) for chapter, held in chapters.items()}}
     return CellPart(**shared, **(_pairs_of if cell.of_sequences else _texts_of)(cell, n_examples))
 
 

@@ -76,11 +76,11 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
         save_table(table, folder / "tables" / name)
     pictures = []
     for cell, prefix in zip(cells, _prefixes(cells), strict=True):
-        of_cell = []
+        of_cell, section_of = [], sections.of_figures(cell)
         for drawing in drawings(cell):
             stem = f"figures/{prefix}{drawing.name}"
             png, _ = save_figure(drawing.figure, folder / stem)
-            of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem))
+            of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem, section_of[drawing.name]))
         pictures.append(of_cell)
     if title is None:
         asked = "Does attention align?" if cells[0].of_sequences else "Does attention explain?"

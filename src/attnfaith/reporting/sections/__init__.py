@@ -49,6 +49,11 @@ def drawings(cell: Cell) -> Iterator[Drawing]:
         yield from render.drawings(section, cell)
 
 
+def of_figures(cell: Cell) -> dict[str, str]:
+    """The section of each figure of a cell, by their names."""
+    return {kind.name: section.name for section in of_cell(cell) for kind in render.kinds(section, cell)}
+
+
 def figure_words(cell: Cell, name: str) -> tuple[str, str]:
     """Alternative text and caption of one of the cell's figures, without drawing it. KeyError for one it does not have."""
     for section in of_cell(cell):

@@ -359,6 +359,7 @@ SECTION = Section(
     name="adversary",
     source="Jain & Wallace (2019), section 4.2.2",
     place=60,
+    chapter="interventions",
     needs=("probs", "attention"),
     one_of=(EXACT, SEARCH),
     uses=("adversary_exact_*", "adversary_search_*"),

@@ -118,6 +118,7 @@ SECTION = Section(
     name="cross_identifiability",
     source="after Brunner et al. (2020), section 3",
     place=9,
+    chapter="interventions",
     needs=("target_tokens", *(BEGIN + name for name in ("low", "high", "tvd", "change"))),
     uses=(f"{BEGIN}*", ATTENTION),
     per_text=per_text,

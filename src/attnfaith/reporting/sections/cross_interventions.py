@@ -206,6 +206,7 @@ SECTION = Section(
     name="cross_interventions",
     source="after Jain & Wallace (2019), sections 4.2.1 and 4.1",
     place=8,
+    chapter="interventions",
     needs=("target_tokens", "target_probs"),
     one_of=tuple(way.probs for way in WAYS),
     uses=("cross_permuted_*", "cross_uniform_*", "knock_out_*"),

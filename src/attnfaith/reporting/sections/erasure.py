@@ -415,6 +415,7 @@ SECTION = Section(
     name="erasure",
     source="Serrano & Smith (2019)",
     place=70,
+    chapter="interventions",
     needs=("probs", "attention", "erasure_probs", "erasure_gradient", "erasure_order", "erasure_flip_size_attention"),
     uses=("erasure_*", "minimal_flip_*"),
     per_text=per_text,

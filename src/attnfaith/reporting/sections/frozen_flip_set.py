@@ -59,6 +59,7 @@ SECTION = Section(
     name="frozen_flip_set",
     source="Modarressi et al. (2023), section 3",
     place=75,
+    chapter="interventions",
     needs=("frozen_flip_size", "frozen_flip_class", "frozen_flip_probs", "frozen_flip_random", "probs", "attention"),
     uses=("frozen_flip_set",),
     per_text=per_text,

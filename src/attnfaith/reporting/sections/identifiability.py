@@ -276,6 +276,7 @@ SECTION = Section(
     name="identifiability",
     source="after Brunner et al. (2020), section 3",
     place=65,
+    chapter="interventions",
     needs=("probs", "attention", *(f"{BEGIN}{name}" for name in COLUMNS)),
     uses=(f"{BEGIN}layer_*", f"{BEGIN}logit_change_double"),
     per_text=per_text,

@@ -68,6 +68,7 @@ SECTION = Section(
     name="map_adversary",
     source="Jain & Wallace (2019), section 4.2.2, for one attention; here for the maps of a stack of layers",
     place=61,
+    chapter="interventions",
     needs=("probs", "attention", "map_adversary_attention", "map_adversary_jsd", "map_adversary_change"),
     per_text=per_text,
     compared=True,

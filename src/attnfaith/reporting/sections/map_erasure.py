@@ -116,6 +116,7 @@ SECTION = Section(
     name="map_erasure",
     source="Serrano & Smith (2019), for one attention; here for the maps of a stack of layers",
     place=71,
+    chapter="interventions",
     needs=("probs", "attention", "map_erasure_probs", "map_erasure_order", "map_erasure_flip_size_attention"),
     uses=("map_erasure_*",),
     per_text=per_text,

@@ -86,6 +86,7 @@ SECTION = Section(
     name="map_interventions",
     source="Jain & Wallace (2019), section 4.2.1, for one attention; here for the maps of a stack of layers",
     place=51,
+    chapter="interventions",
     needs=("probs", "attention"),
     one_of=(PERMUTED, UNIFORM),
     per_text=per_text,

@@ -74,6 +74,7 @@ SECTION = Section(
     name="permissible_only",
     source="Pruthi et al. (2020), table 3",
     place=49,
+    chapter="interventions",
     needs=("permissible_only_probs", "probs", "label", "attention"),
     per_text=per_text,
     compared=True,

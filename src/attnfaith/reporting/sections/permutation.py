@@ -100,6 +100,7 @@ SECTION = Section(
     name="permutation",
     source="Jain & Wallace (2019), section 4.2.1",
     place=50,
+    chapter="interventions",
     needs=("permuted_probs", "probs", "attention"),
     per_text=per_text,
     compared=True,
