@@ -69,6 +69,12 @@ def page_of(tmp_path, quick_figures):
     return make
 
 
+def chapter(html, name):
+    """One chapter of a page."""
+    (part,) = re.findall(rf'<section id="{name}".*?</section>', html, re.S)
+    return part
+
+
 HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -236,8 +242,9 @@ def test_rationale_is_underlined_and_wrong_predictions_are_named(build_record, p
         measures=("gradient",),
         rationale=True,
     )
-    page = Page(page_of(record))
-    assert len(page.with_class("gold")) == 1
+    html = page_of(record)
+    page = Page(chapter(html, "texts"))
+    assert len(page.with_class("gold")) == 1 and len(Page(html).with_class("gold")) == 2  # and on the first screen
     assert page.text("span").startswith("0 (wrong)") or "0 (wrong)" in page.text("span")
     assert "Underlined: gold evidence." in page.text("p")
 
@@ -254,6 +261,8 @@ def test_every_measure_of_inputs_has_a_row(build_record, page_of):
     assert heatmap.main_measures(cell) == ("attention", "gradient", "leave_one_out")
     assert heatmap.shown_measures(cell) == ("attention", "gradient", "leave_one_out", "lrp", "occlusion")
     html = page_of(record)
+    assert Page(html).open == []
+    html = chapter(html, "texts")
     page = Page(html)
     assert page.open == [] and len(page.with_class("many")) == 3
     names = [data for where, data in page.texts if where == "th"]
@@ -282,8 +291,10 @@ def asked(build_record):
 
 
 def test_the_question_stands_above_its_text(asked, page_of):
-    page = Page(page_of(asked))
-    assert page.open == [] and len(page.with_class("query")) == 2
+    html = page_of(asked)
+    assert Page(html).open == [] and "script" not in {tag for tag, _ in Page(html).tags}
+    page = Page(chapter(html, "texts"))
+    assert len(page.with_class("query")) == 2
     cells = [data for where, data in page.texts if where == "bdi"]
     assert all(visible(word) in cells for word in HOSTILE)
     assert "query: no words" in page.text() and not {tag for tag, _ in page.tags} & {"script"}
@@ -313,8 +324,9 @@ def documents(build_record):
 
 def test_words_of_sentences_are_shaded_by_their_own_attention(documents, page_of):
     html = page_of(documents)
+    assert Page(html).open == [] and not {tag for tag, _ in Page(html).tags} & {"script"}
+    html = chapter(html, "texts")
     page = Page(html)
-    assert page.open == [] and not {tag for tag, _ in page.tags} & {"script"}
     assert len(page.with_class("sentences")) == 2 and "2 sentences" in page.text() and "2 tokens" not in page.text()
     # 0.2 is a quarter of the largest weight of its sentence, and a quarter of ten shades is rounded to even
     assert '<i class="m0s2" title="attention within the sentence: 0.2, 25 % of the largest"><bdi>good</bdi></i>' in html
@@ -413,6 +425,8 @@ def test_without_a_measure_the_first_texts_are_shown(draw_record):
 def test_long_texts_are_cut_and_say_so(build_record, page_of):
     weights = np.arange(1, 502) / sum(range(1, 502))
     html = page_of(build_record([{"attention": weights, "gradient": weights}], measures=("gradient",)))
+    assert "First 60 of 501 tokens." in html  # of the one text on the first screen
+    html = chapter(html, "texts")
     assert "First 400 of 501 tokens." in html
     assert len(re.findall('<th role="rowheader"', html)) == 400
 

@@ -17,8 +17,9 @@ from markupsafe import Markup
 from attnfaith import __version__
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import CLASS_COLUMN, Grid, Picture, largest_classes, template
-from attnfaith.reporting.cards.verdicts import verdicts
 from attnfaith.reporting.cells import CELL, Cell, describe, measure_label, name_class
+from attnfaith.reporting.page.answer import DECISION, RULES
+from attnfaith.reporting.page.first_screen import first_screen
 from attnfaith.reporting.page.heatmap import (
     HUES,
     MOST_TOKENS,
@@ -110,8 +111,10 @@ def render_page(
         facts=_facts(cells, facts),
         grids=[_with_class_names(_of_classes(grid, cells), names) for grid in grids if grid.rows],
         conventions=_conventions(tables),
+        screens=() if cells[0].of_sequences else tuple(first_screen(cell) for cell in cells),
+        rules=RULES,
+        decision=DECISION,
         lead=_lead(parts[0]) if len(cells) == 1 else _across(tables, len(cells)),
-        verdicts=[] if cells[0].of_sequences else verdicts(cells),
         sections=parts,
         chapters=CHAPTERS,
         contents=_contents(parts),

@@ -1,0 +1,145 @@
+"""One chart of the measures of a model, drawn as SVG without a library: where evidence is known by that, else by what the
+model says without the tokens that a measure ranks first, else by agreement with attention. Chance is marked where known.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from attnfaith.reporting.blocks import template
+from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.page.answer_facts import saliency_cell
+from attnfaith.reporting.render import frame
+from attnfaith.reporting.sections import saliency
+from attnfaith.reporting.sections.agreement import agreement_table
+from attnfaith.reporting.style import ATTENTION, PALETTE
+
+
+MOST_ROWS = 12
+WIDTH, LINE, TOP, FOOT = 420, 23, 46, 40  # of the drawing, in its own units
+LABELS, NUMBERS = 150, 46  # width of the names on the left, of the numbers on the right
+FLOOR, OTHER = PALETTE[1], "currentColor"  # the ink of the page, light or dark
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One measure: its mean with the 95 % interval, NaN undefined."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    colour: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """title: what is drawn. axis: the number and which way is good. chance: what a random order reaches, NaN not known.
+    left_out: measures that are not drawn, in number.
+    """
+
+    title: str
+    axis: str
+    bars: tuple[Bar, ...]
+    chance: float
+    left_out: int
+
+    @property
+    def words(self) -> str:
+        """The same for those who do not see it."""
+        said = [f"{bar.label} {_number(bar.value)}{_interval(bar)}" for bar in self.bars]
+        chance = "Chance is not known" if np.isnan(self.chance) else f"Chance is {_number(self.chance)}"
+        more = f" {self.left_out} more are in the tables." if self.left_out else ""
+        return f"{self.axis}. {'; '.join(said)}. {chance}.{more}"
+
+
+def measures_chart(cells: Sequence[Cell]) -> Chart | None:
+    """The chart of a model's records, of one cell each; None where no measure was taken beside attention."""
+    tested = saliency_cell(cells)
+    if tested is not None:
+        table = frame(saliency.TESTS_TABLE, [tested])
+        known = "average_precision" in saliency.counted_tests(tested, table)
+        return _of_test(table, "average_precision" if known else "comprehensiveness", tested)
+    return next((_of_agreement(cell) for cell in cells if cell.measures), None)
+
+
+def _of_test(table: pd.DataFrame, test: str, cell: Cell) -> Chart:
+    rows = table[(table["test"] == test) & table["mean"].notna()].sort_values("rank", kind="stable")
+    titles = {
+        "average_precision": ("Which measure finds the tokens that decide the label?", "Average precision, 1 is best"),
+        "comprehensiveness": (
+            "Which measure tells what the model needs?",
+            "Fall of the prediction without its first tokens (AOPC), large is good",
+        ),
+    }
+    chance = rows.loc[rows["measure"] == "random", "mean"]
+    bars = [(row["measure"], row["mean"], row["ci_low"], row["ci_high"]) for row in rows.to_dict("records")]
+    return _chart(*titles[test], bars, float(chance.iloc[0]) if len(chance) else np.nan)
+
+
+def _of_agreement(cell: Cell) -> Chart:
+    table = agreement_table([cell])
+    rows = table[(table["class"] == "overall") & table["pair"].str.startswith("attention–") & table["tau_mean"].notna()]
+    rows = rows.sort_values("tau_mean", ascending=False, kind="stable").to_dict("records")
+    bars = [(row["pair"].partition("–")[2], row["tau_mean"], row["ci_low"], row["ci_high"]) for row in rows]
+    title = "Which measures order the tokens of a text as attention does?"
+    return _chart(title, "Mean Kendall’s τ with attention, 1 the same order", bars, 0.0)
+
+
+def _chart(title: str, axis: str, bars: Iterable[tuple[str, float, float, float]], chance: float) -> Chart:
+    """bars: measure, mean and interval, the best first. Beyond MOST_ROWS attention and the floors stay."""
+    bars = list(bars)
+    kept = [bar for place, bar in enumerate(bars) if place < MOST_ROWS or bar[0] in ("attention", *saliency.FLOORS)]
+    colours = {"attention": ATTENTION, **dict.fromkeys(saliency.FLOORS, FLOOR)}
+    shown = tuple(Bar(measure_label(name), *numbers, colours.get(name, OTHER)) for name, *numbers in kept)
+    return Chart(title, axis, shown, chance, len(bars) - len(kept))
+
+
+def svg(chart: Chart, *, alone: bool = False) -> Markup:
+    """The chart as SVG, without a style of its own; alone: as a file, which has a ground and a namespace."""
+    ends = [value for bar in chart.bars for value in (bar.value, bar.low, bar.high)] + [chart.chance, 0.0]
+    low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
+    step = _step(high - low)
+    ticks = np.arange(np.floor(low / step), np.ceil(high / step) + 0.5) * step
+    room = WIDTH - LABELS - NUMBERS
+
+    def x(value: float) -> str:
+        return f"{LABELS + room * (value - ticks[0]) / (ticks[-1] - ticks[0]):.1f}"
+
+    bottom = TOP + LINE * len(chart.bars)
+    return Markup(
+        template("chart.svg.j2").render(
+            chart=chart,
+            alone=alone,
+            width=WIDTH,
+            height=bottom + FOOT,
+            bottom=bottom,
+            top=TOP,
+            rows=[(bar, TOP + LINE * (place + 0.5)) for place, bar in enumerate(chart.bars)],
+            ticks=[(x(tick), _number(tick)) for tick in ticks],
+            chance=None if np.isnan(chart.chance) else x(chart.chance),
+            x=x,
+            number=_number,
+            known=lambda value: not np.isnan(value),
+            short=lambda label: label if len(label) <= 24 else label[:23] + "…",
+        )
+    )
+
+
+def _step(span: float) -> float:
+    """A round distance of ticks, of which two to five stand along the span; 1 where all is 0."""
+    if span <= 0:
+        return 1.0
+    power = 10.0 ** np.floor(np.log10(span))
+    return float(next(power * part for part in (0.2, 0.5, 1.0, 2.0, 5.0) if span / (power * part) <= 4.0))
+
+
+def _number(value: float) -> str:
+    return f"{round(float(value), 2) + 0.0:.2f}".replace("-", "−")
+
+
+def _interval(bar: Bar) -> str:
+    return "" if np.isnan(bar.low) else f" ({_number(bar.low)} to {_number(bar.high)})"

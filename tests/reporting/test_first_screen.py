@@ -1,0 +1,130 @@
+"""The first screen of a page: which text it shows, what its chart draws, and that both hold what the tables do."""
+
+import re
+import xml.etree.ElementTree as tree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markupsafe import escape
+
+from attnfaith.reporting import sections
+from attnfaith.reporting.cards.findings import Checkpoint
+from attnfaith.reporting.cells import one_cell, split_cells
+from attnfaith.reporting.page import chart as charts
+from attnfaith.reporting.page.answer import DECISION, RULES, answer
+from attnfaith.reporting.page.answer_facts import facts_of
+from attnfaith.reporting.page.chart import Bar, Chart, measures_chart, svg
+from attnfaith.reporting.page.first_screen import first_screen, middle
+from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.sections.agreement import agreement_table
+from tests.records import draw
+from tests.reporting.test_report_advice import SIX, told
+
+
+def page_of(cells):
+    cells = cells if isinstance(cells, list) else [cells]
+    return render_page(cells, sections.frames(cells), [[]] * len(cells), title="t", facts={}, n_examples=1)
+
+
+def reversed_first(count, length=9):
+    """Scores whose first k tokens are in the reverse order: tau with the plain order is 1 - 2 k (k - 1) / (n (n - 1))."""
+    return np.r_[np.arange(count)[::-1], np.arange(count, length)] + 1.0
+
+
+def test_the_one_text_is_next_to_the_median(build_record):
+    order = np.arange(1.0, 10) / 45
+    instances = [{"id": f"t/{k}", "attention": order, "leave_one_out": reversed_first(k)} for k in (9, 6, 3, 2, 1)]
+    instances.append({"id": "t/0", "attention": [0.4, 0.6], "leave_one_out": [1, 2]})  # tau 1, but too short to be shown
+    instances.append({"id": "t/", "attention": order, "leave_one_out": np.ones(9)})  # no tau
+    cell = one_cell(build_record(instances, measures=("leave_one_out",)))
+    # taus 1, 1, .944, .833, .167, -1: the median lies between .833 and .944, as near to both; the first by id is shown
+    row, why = middle(cell)
+    assert cell.instance_ids[row] == "t/2"
+    assert why == "No extreme: its τ of attention and leave-one-out, 0.94, is next to the median, 0.89."
+
+
+def test_without_a_measure_the_first_text_is_shown(build_record):
+    cell = one_cell(build_record([{"id": "b", "attention": [1.0]}, {"id": "a", "attention": [1.0]}]))
+    assert middle(cell) == (1, "The first text by instance id.")
+    assert first_screen(cell).chart is None and first_screen(cell).text.measures == ("attention",)
+
+
+def test_the_chart_draws_agreement_where_nothing_else_is_known(draw_record):
+    cell = one_cell(draw_record(40))
+    drawn = measures_chart([cell])
+    rows = agreement_table([cell]).query("`class` == 'overall'").set_index("pair")
+    assert drawn.chance == 0 and [bar.label for bar in drawn.bars] == sorted(
+        ("gradient", "leave-one-out"), key=lambda label: -rows.loc[f"attention–{label.replace('-', '_')}", "tau_mean"]
+    )
+    for bar in drawn.bars:
+        row = rows.loc[f"attention–{bar.label.replace('-', '_')}"]
+        assert (bar.value, bar.low, bar.high) == (row["tau_mean"], row["ci_low"], row["ci_high"])
+
+
+def test_the_chart_draws_erasure_where_it_was_measured(build_record):
+    falls = {"attention": 0.2 + SIX, "good": 0.2 + 2 * SIX, "random": np.full(6, 0.1)}
+    drawn = measures_chart([told(build_record, falls)])
+    assert [bar.label for bar in drawn.bars] == ["good", "attention", "random"]
+    assert drawn.chance == pytest.approx(0.1) and "AOPC" in drawn.axis
+    # what falls is the probability: .9 of the whole text, less what is left, .9 - fall
+    assert [bar.value for bar in drawn.bars] == pytest.approx([0.2 + 2 * SIX.mean(), 0.2 + SIX.mean(), 0.1])
+
+
+def test_marks_stand_where_their_numbers_are():
+    drawn = Chart("title", "axis", (Bar("a", 0.4, 0.3, 0.5, "red"), Bar("<b>", -0.1, np.nan, np.nan, "blue")), 0.1, 0)
+    root = tree.fromstring(svg(drawn, alone=True))
+    space = "{http://www.w3.org/2000/svg}"
+    circles = [(float(one.get("cx")), one.get("fill")) for one in root.iter(f"{space}circle")]
+    ticks = {one.text: float(one.get("x")) for one in root.iter(f"{space}text") if one.get("text-anchor") == "middle"}
+    scale = (ticks["0.40"] - ticks["0.00"]) / 0.4
+    assert circles[0] == (pytest.approx(ticks["0.40"], abs=0.1), "red")
+    assert circles[1][0] == pytest.approx(ticks["0.00"] - 0.1 * scale, abs=0.1)
+    assert ticks["chance"] == pytest.approx(ticks["0.00"] + 0.1 * scale, abs=0.1)
+    (line,) = [one.get("d") for one in root.iter(f"{space}path") if one.get("stroke") == "red"]
+    assert [float(end) for end in re.findall(r"[MH]([\d.]+)", line)] == pytest.approx(
+        [ticks["0.00"] + share * scale for share in (0.3, 0.5)], abs=0.1
+    )
+    assert not [one for one in root.iter(f"{space}path") if one.get("stroke") == "blue"]  # without an interval
+    words = root.find(f"{space}desc").text
+    assert words == "axis. a 0.40 (0.30 to 0.50); <b> −0.10. Chance is 0.10."
+    assert "<b>" not in svg(drawn)
+
+
+def test_of_many_measures_the_first_are_drawn_and_attention(monkeypatch):
+    monkeypatch.setattr(charts, "MOST_ROWS", 2)
+    bars = [(name, 0.5, 0.4, 0.6) for name in ("a", "b", "c", "attention", "random")]
+    drawn = charts._chart("t", "axis", bars, np.nan)
+    assert [bar.label for bar in drawn.bars] == ["a", "b", "attention", "random"] and drawn.left_out == 1
+    assert drawn.words.endswith("Chance is not known. 1 more are in the tables.")
+    assert "stroke-dasharray" not in svg(drawn)
+
+
+@settings(deadline=None)
+@given(st.floats(1e-6, 1e6))
+def test_ticks_are_round_and_few(span):
+    step = charts._step(span)
+    assert 1.5 <= span / step <= 4.0 + 1e-9
+    assert f"{step:.0e}"[0] in "125" and charts._step(0.0) == 1
+
+
+def test_the_page_begins_with_the_answer(draw_record):
+    cell = one_cell(draw_record(40))
+    html = page_of(cell)
+    expected = answer(facts_of(Checkpoint({}, cell.table)))
+    first = html[html.index('<section class="summary"') : html.index('<section id="texts"')]
+    assert str(escape(expected.sentence)) in first and str(escape(expected.instead)) in first
+    for rule, finding in zip(RULES, expected.findings, strict=True):
+        assert f'<th scope="row" class="name">{rule.name}</th><td>{escape(rule.asks)}</td>' in first
+        assert f"<td>{finding.verdict}</td><td>{escape(finding.said)}</td>" in first
+    assert str(escape(DECISION)) in first and first.count("<svg") == 1 and html.count("<svg") == 1
+    assert "One model, of seed 0; another seed is another model." in first
+
+
+def test_several_models_have_an_answer_each():
+    cells = [split_cells(draw(40, seed=seed))[0] for seed in (0, 1)]
+    html = page_of(cells)
+    for cell in cells:
+        assert str(escape(first_screen(cell).answer.sentence)) in html
+    assert "<svg" not in html and html.count('<p class="answer') == 2
