@@ -74,7 +74,7 @@ class Texts {
     return (row) => of.every((holds) => this.slice("tokens", row).some((token) => holds[token]));
   }
   chosen(asked) {
-    const number = (name) => (asked[name] === undefined || asked[name] === "" ? null : Number(asked[name])), tests = [];
+    const number = (name) => (asked[name] ? Math.fround(Number(asked[name])) : null), tests = []; // as float32 as they are
     const between = (values, low, high) => {
       if (low !== null) tests.push((row) => values[row] >= low);
       if (high !== null) tests.push((row) => values[row] <= high);
@@ -82,8 +82,9 @@ class Texts {
     const compared = asked.compared ?? 0, {labels} = this.numbers;
     if ("tau0" in this.numbers) between(this.column("tau", compared), number("tauLow"), number("tauHigh"));
     between(this.columns.largest, number("largestLow"), number("largestHigh"));
-    if (asked.flips === "never") tests.push((row) => this.starts[row + 1] - this.starts[row] > 1 && Number.isNaN(this.column("flips")[row]));
-    else if (asked.flips) between(this.column("flips"), null, number("flips"));
+    const flips = asked.flips && this.column("flips");
+    if (asked.flips === "never") tests.push((row) => this.numbers.lengths[row] > 1 && Number.isNaN(flips[row]));
+    else if (asked.flips) between(flips, null, number("flips"));
     if (asked.error) tests.push((row) => labels[row] >= 0 && (labels[row] === this.predicted[row]) === (asked.error === "right"));
     if (asked.label) tests.push((row) => labels[row] === number("label"));
     if (asked.predicted) tests.push((row) => this.predicted[row] === number("predicted"));
@@ -92,7 +93,8 @@ class Texts {
     const rows = Array.from({length: this.count}, (_, row) => row).filter((row) => tests.every((test) => test(row)));
     const values = this.column(asked.by ?? "place", compared), way = asked.order === "down" ? -1 : 1;
     const last = (row) => Number(Number.isNaN(values[row])); // what is undefined comes last, either way
-    return rows.sort((one, other) => last(one) - last(other) || (last(one) ? 0 : way * (values[one] - values[other])) || one - other);
+    return rows.sort((one, other) =>
+      last(one) - last(other) || (last(one) ? 0 : way * (values[one] - values[other])) || one - other);
   }
 }
 
@@ -102,8 +104,8 @@ const largestOf = (values) => values.reduce((most, value) => (Math.abs(value) > 
 
 // ---- the page of one cell
 function open(root, texts) {
-  const {data, numbers} = texts, form = root.querySelector("form"), list = root.querySelector(".list"), spacer = list.firstElementChild;
-  const find = (selector) => root.querySelector(selector);
+  const {data, numbers} = texts, find = (selector) => root.querySelector(selector);
+  const form = find("form"), list = find(".list"), spacer = list.firstElementChild;
   const state = {rows: [], active: 0, row: null, place: 0, attention: null, own: null, seed: 0, pressed: null};
   const rowHeight = ROW * parseFloat(getComputedStyle(document.documentElement).fontSize);
   const named = (number) => made("bdi", {textContent: data.classes[number]});
@@ -119,8 +121,10 @@ function open(root, texts) {
     const words = made("span", {dir: numbers.backward[row] ? "rtl" : "ltr", lang: ""});
     attention.subarray(0, FIRST_TOKENS).forEach((weight, place) => words.append(
       made("i", {className: shaded(weight, largest, 0, data.negative)}, made("bdi", {textContent: texts.token(start + place)})), " "));
-    const element = made("div", {id: `${root.id}-option${at}`}, made("span", {}, made("bdi", {textContent: data.ids[row]}), facts), words);
-    const attributes = {role: "option", "aria-selected": row === state.row, "aria-setsize": state.rows.length, "aria-posinset": at + 1};
+    const name = made("span", {}, made("bdi", {textContent: data.ids[row]}), facts);
+    const element = made("div", {id: `${root.id}-option${at}`}, name, words);
+    const count = {"aria-setsize": state.rows.length, "aria-posinset": at + 1};
+    const attributes = {role: "option", "aria-selected": row === state.row, ...count};
     Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
     element.style.top = `${at * ROW}rem`;
     element.addEventListener("click", () => choose(at));
@@ -172,7 +176,8 @@ function open(root, texts) {
     if (label < 0) facts.append("unknown");
     else facts.append(label === predicted ? named(label) : made("span", {className: "wrong"}, named(label), " (wrong)"));
     facts.append(` · ${length} ${data.unit}${length === 1 ? "" : "s"}${numbers.truncated[row] ? ", cut at the length limit" : ""}`);
-    data.compared.forEach((name, number) => facts.append(` · τ ${name} `, made("b", {textContent: fixed(numbers[`tau${number}`][row], 2)})));
+    data.compared.forEach((name, number) =>
+      facts.append(` · τ ${name} `, made("b", {textContent: fixed(texts.column("tau", number)[row], 2)})));
     if (data.queries) find(".asked").replaceChildren("query: ", made("bdi", {textContent: data.queries[row], dir: "auto"}));
     heat(row);
     state.own = texts.own(row);
@@ -183,10 +188,15 @@ function open(root, texts) {
   function heat(row) {
     const start = texts.starts[row], length = numbers.lengths[row], box = find(".text"), gold = "gold" in numbers;
     const tried = texts.affine || data.recorded.some((one) => one.kind === "attention" || one.kind === "set");
-    const cell = (name, role, fields, ...inside) => { const one = made(name, fields, ...inside); one.setAttribute("role", role); return one; };
-    const head = ["", ...(tried ? ["attention tried"] : []), ...data.measures.map(([name]) => name), ...(gold ? ["gold evidence"] : [])];
-    const names = head.map((name, place) => cell("th", "columnheader", {
-      scope: "col", textContent: name || data.unit, className: tried && place === 1 ? "bar" : ""}));
+    const cell = (name, role, fields, ...inside) => {
+      const one = made(name, fields, ...inside);
+      one.setAttribute("role", role);
+      return one;
+    };
+    const measures = data.measures.map(([name]) => name);
+    const head = [data.unit, ...(tried ? ["attention tried"] : []), ...measures, ...(gold ? ["gold evidence"] : [])];
+    const names = head.map((name, place) => cell("th", "columnheader",
+      {scope: "col", textContent: name, className: tried && place === 1 ? "bar" : ""}));
     const rows = Array.from({length}, (_, place) => {
       const token = texts.token(start + place), marked = gold && numbers.gold[start + place];
       const line = cell("tr", "row", {}, cell("th", "rowheader",
@@ -203,9 +213,10 @@ function open(root, texts) {
           title: none ? `${name}: undefined` : `${name}: ${signed(String(Number(value.toPrecision(4))))}, ${percent} % of the largest`}));
       });
     });
-    if (gold) rows.forEach((line, place) => line.append(cell("td", "cell", {textContent: numbers.gold[start + place] ? "●" : ""})));
-    const table = cell("table", "table", {className: "heat"}, cell("thead", "rowgroup", {}, cell("tr", "row", {}, ...names)),
-      cell("tbody", "rowgroup", {}, ...rows));
+    const evidence = (place) => cell("td", "cell", {textContent: numbers.gold[start + place] ? "●" : ""});
+    if (gold) rows.forEach((line, place) => line.append(evidence(place)));
+    const table = cell("table", "table", {className: "heat"},
+      cell("thead", "rowgroup", {}, cell("tr", "row", {}, ...names)), cell("tbody", "rowgroup", {}, ...rows));
     table.setAttribute("aria-label", `${data.unit}s and their scores in percent of the largest`);
     box.className = `text${data.unit === "sentence" ? " sentences" : ""}${head.length > 4 ? " many" : ""}`;
     box.dir = numbers.backward[row] ? "rtl" : "ltr";
@@ -238,7 +249,8 @@ function open(root, texts) {
   const bars = () => Array.from(root.querySelectorAll(".bar > span"));
   function keys(event, place) {
     const weight = state.attention[place], forward = numbers.backward[state.row] ? "ArrowLeft" : "ArrowRight";
-    const weights = {ArrowUp: weight + STEP, ArrowDown: weight - STEP, PageUp: weight + 10 * STEP, PageDown: weight - 10 * STEP, Home: 0, End: 1};
+    const steps = {ArrowUp: weight + STEP, ArrowDown: weight - STEP, PageUp: weight + 10 * STEP, PageDown: weight - 10 * STEP};
+    const weights = {...steps, Home: 0, End: 1};
     if (event.key in weights) set(place, within(weights[event.key], 0, 1));
     else if (event.key === "Delete") perform("remove");
     else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
@@ -254,13 +266,17 @@ function open(root, texts) {
       element.title = `${percent}; the model’s own ${share(state.own[place])}`;
       if (!texts.affine) return;
       element.tabIndex = place === state.place ? 0 : -1;
-      element.toggleAttribute("aria-current", place === state.place);
+      element.toggleAttribute("data-chosen", place === state.place);
       element.setAttribute("aria-valuenow", (100 * weight).toFixed(2));
       element.setAttribute("aria-valuetext", percent);
       element.dataset.weight = weight;
     });
   }
-  const set = (place, weight) => { state.place = place; put("drag", whatIf.dragged(state.attention, place, weight), `${share(weight)} of attention on “${texts.token(texts.starts[state.row] + place)}”`); };
+  const quoted = (place) => `“${texts.token(texts.starts[state.row] + place)}”`;
+  function set(place, weight) {
+    state.place = place;
+    put("drag", whatIf.dragged(state.attention, place, weight), `${share(weight)} of attention on ${quoted(place)}`);
+  }
 
   // name: of the button that was pressed. attention: what is tried. what: it in words; probs: of it, where they were measured
   function put(name, attention = state.own, what = "The model’s own attention", probs = null) {
@@ -278,11 +294,12 @@ function open(root, texts) {
       if (name !== "own") answer.append(`. The prediction moves by ${fixed(whatIf.distance(own, said), 3)} (TVD)`);
     } else answer.append(": the prediction was not recorded");
     if (name !== "own" && attention.some((weight) => weight > 0)) {
-      answer.append(`; this attention is ${fixed(whatIf.divergence(state.own, attention), 3)} nats (JSD) from the model’s own, of at most 0.693`);
+      const nats = fixed(whatIf.divergence(state.own, attention), 3);
+      answer.append(`; this attention is ${nats} nats (JSD) from the model’s own, of at most 0.693`);
     }
     answer.append(".");
-    const shown = said ?? own, order = Array.from(shown.keys()).sort((one, other) => shown[other] - shown[one] || one - other).slice(0, MOST_CLASSES);
-    find(".classes").replaceChildren(...order.sort((one, other) => one - other).map((number) => {
+    const shown = said ?? own, byShare = Array.from(shown.keys()).sort((one, other) => shown[other] - shown[one] || one - other);
+    find(".classes").replaceChildren(...byShare.slice(0, MOST_CLASSES).sort((one, other) => one - other).map((number) => {
       const width = made("i"), line = made("li", {}, named(number), made("span", {}, width),
         made("span", {textContent: `${fixed(shown[number], 3)} (own ${fixed(own[number], 3)})`}));
       width.style.width = `${100 * shown[number]}%`;
@@ -291,7 +308,8 @@ function open(root, texts) {
     }));
   }
   function perform(name) {
-    const count = state.own.length, epsilon = Number(find("[name=epsilon]")?.value);
+    const count = state.own.length, alone = `One ${data.unit} has all the weight there is`;
+    const epsilon = Number(find("[name=epsilon]")?.value);
     if (name === "own") return put(name);
     if (!count) return put("own", state.own, `A text without ${data.unit}s has no other attention`);
     if (name === "uniform") return put(name, whatIf.uniform(count), "Equal weights");
@@ -301,16 +319,18 @@ function open(root, texts) {
     }
     if (name === "remove") {
       const taken = Uint8Array.from(state.own.keys(), (place) => Number(place === state.place));
-      return put(name, whatIf.without(state.attention, taken), `No weight on “${texts.token(texts.starts[state.row] + state.place)}”`);
+      return put(name, whatIf.without(state.attention, taken), `No weight on ${quoted(state.place)}`);
     }
     if (name === "furthest") {
       const best = whatIf.furthest(state.text, epsilon);
       return best ? put(name, best.attention, `The furthest attention that moves the prediction by at most ${fixed(epsilon, 3)}`)
-        : put("own", state.own, "One token has all the weight there is");
+        : put("own", state.own, alone);
     }
     const smallest = whatIf.smallestFlip(state.text);
-    if (!smallest?.size) return put("own", state.own, smallest ? "No removal of weights changes the answer" : "One token has all the weight there is");
-    const words = `Without the weights of ${smallest.size} ${data.unit}${smallest.size === 1 ? "" : "s"} (${share(smallest.mass)} of attention)`;
+    if (!smallest) return put("own", state.own, alone);
+    if (!smallest.size) return put("own", state.own, "No removal of weights changes the answer");
+    const units = `${smallest.size} ${data.unit}${smallest.size === 1 ? "" : "s"}`;
+    const words = `Without the weights of ${units} (${share(smallest.mass)} of attention)`;
     return put(name, whatIf.without(state.own, smallest.taken), smallest.empty ? `${words}, which are all` : words);
   }
   function recall(number) {
