@@ -49,9 +49,11 @@ def instrument(cell: Cell, place: int, *, most_bytes: int = MOST_BYTES) -> Instr
     """
     if cell.of_sequences or not cell.lengths.any():
         return None
-    rows = np.arange(len(cell))
-    data = _as_json(_data(cell, rows))
     drawn = np.random.default_rng(SAMPLE_SEED).permutation(len(cell))
+    # more than twice as many bytes never fit: float32 of a model hardly deflate, and base64 adds a third
+    sizes = np.cumsum(4 * cell.lengths[drawn] * (len(shown_measures(cell)) + cell.probs.shape[1] * _affine(cell)))
+    rows = np.sort(drawn[: max(1, int(np.searchsorted(sizes, 2 * most_bytes, side="right")))])
+    data = _as_json(_data(cell, rows))
     while len(data) > most_bytes and len(rows) > 1:
         rows = np.sort(drawn[: max(1, int(0.97 * len(rows) * most_bytes / len(data)))])
         data = _as_json(_data(cell, rows))
