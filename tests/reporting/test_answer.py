@@ -236,6 +236,14 @@ def test_contests_are_those_of_the_table_of_tests(build_record):
     assert rules.erasure(facts).verdict == UNDECIDED  # beaten in half of the tests
 
 
+def test_a_floor_is_never_the_other_measure(build_record):
+    """Equal scores happen to do best, and are no measure that could be shown instead."""
+    low = np.full(12, 0.2)
+    falls = {"attention": low + np.tile(SIX, 2), "good": low, "uniform": low + 2 * np.tile(SIX, 2)}
+    facts = facts_of(Checkpoint({}, told(build_record, falls).table))
+    assert [one.other for one in facts.erasure] == ["good"] * 4 and all(one.to_other.above(0) for one in facts.erasure)
+
+
 def test_known_evidence_is_that_of_generated_texts(build_record):
     given = {"attention": [0.7, 0.2, 0.1], "gold": [1.0, 0.0, 0.0], "gradient": [1, 2, 3]}
     made = {"measures": ("gradient",), "rationale": True}

@@ -92,6 +92,11 @@ def test_marks_stand_where_their_numbers_are():
     assert "<b>" not in svg(drawn)
 
 
+def test_a_chart_of_nothing_but_zeros_is_drawn():
+    drawn = svg(Chart("title", "axis", (Bar("a", 0.0, 0.0, 0.0, "red"),), 0.0, 0))
+    assert f'<circle cx="{charts.LABELS:.1f}"' in drawn and ">1.00<" in drawn
+
+
 def test_of_many_measures_the_first_are_drawn_and_attention(monkeypatch):
     monkeypatch.setattr(charts, "MOST_ROWS", 2)
     bars = [(name, 0.5, 0.4, 0.6) for name in ("a", "b", "c", "attention", "random")]

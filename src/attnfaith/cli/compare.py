@@ -10,6 +10,7 @@ EXAMPLES = (
     "compare runs/softmax runs/sparsemax",
     "compare runs/softmax/seed_* runs/sparsemax/seed_* --output compared.csv",
     "compare OWNER/NAME runs/mine",
+    "compare runs/honest runs/deceptive --page compared.html",
 )
 
 
@@ -23,6 +24,7 @@ def parser() -> Parser:
     )
     made.add_argument("run", nargs="+", metavar="RUN", help="two or more: run, record, Hub id, or a folder of runs")
     made.add_argument("--output", type=Path, help="a file for all numbers, CSV")
+    made.add_argument("--page", type=Path, help="a file for one page: what differs, and the same texts under each model")
     made.add_argument("--mix-versions", action="store_true", help="compare also what different code measured")
     return made
 
@@ -41,4 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> object:
     if known.output:
         write_atomically(known.output, made.frame.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
         print(f"\nnumbers: {known.output}")
+    if known.page:
+        from attnfaith.reporting.page.compare_page import comparison_page
+
+        write_atomically(known.page, comparison_page(made))
+        print(f"\npage: {known.page}")
     return made

@@ -43,7 +43,8 @@ class Comparison:
     """What is to be said of two sides or more; in a notebook and at a prompt it shows itself.
 
     sides: names in order; every other one is compared with the first. notes: what was compared and what was left out, a
-    sentence each. n_texts: texts that all sides have. frame: a row for each number and each side but the first:
+    sentence each. texts: the ids of those that all sides have. cells: of each side the cell of its first seed. frame: a row
+    for each number and each side but the first:
 
     * quantity: the number, one per text: "tau attention–gradient", "correct" (1 where the predicted class is the gold one),
       "permutation_tvd" and what else the records hold
@@ -57,9 +58,15 @@ class Comparison:
     """
 
     sides: tuple[str, ...]
-    n_texts: int
+    texts: tuple[str, ...]
+    cells: tuple[Cell, ...]
     notes: tuple[str, ...]
     frame: pd.DataFrame
+
+    @property
+    def n_texts(self) -> int:
+        """How many texts all sides have."""
+        return len(self.texts)
 
     @cached_property
     def blocks(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
@@ -122,7 +129,8 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     frame["p_holm"] = holm(frame["p_value"])
     frame["verdict"] = [_verdict(row) for row in frame.to_dict("records")]
     notes = _notes(sides, pairs, cells, texts, alone)
-    return Comparison(tuple(side.name for side in sides), len(texts), notes, frame[list(FRAME)])
+    shown = tuple(next(iter(side.cells.values())) for side in sides)
+    return Comparison(tuple(side.name for side in sides), tuple(texts), shown, notes, frame[list(FRAME)])
 
 
 # ------------------------------------------------------------------------------------------------ what is compared

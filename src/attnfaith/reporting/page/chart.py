@@ -38,7 +38,7 @@ class Bar:
 @dataclass(frozen=True)
 class Chart:
     """title: what is drawn. axis: the number and which way is good. chance: what a random order reaches, NaN not known.
-    left_out: measures that are not drawn, in number.
+    left_out: measures that are not drawn, in number. mark: what chance is called, where it is something else.
     """
 
     title: str
@@ -46,12 +46,14 @@ class Chart:
     bars: tuple[Bar, ...]
     chance: float
     left_out: int
+    mark: str = "chance"
 
     @property
     def words(self) -> str:
         """The same for those who do not see it."""
         said = [f"{bar.label} {_number(bar.value)}{_interval(bar)}" for bar in self.bars]
-        chance = "Chance is not known" if np.isnan(self.chance) else f"Chance is {_number(self.chance)}"
+        known = f"is {_number(self.chance)}"
+        chance = f"{self.mark[0].upper()}{self.mark[1:]} {'is not known' if np.isnan(self.chance) else known}"
         more = f" {self.left_out} more are in the tables." if self.left_out else ""
         return f"{self.axis}. {'; '.join(said)}. {chance}.{more}"
 
@@ -98,12 +100,15 @@ def _chart(title: str, axis: str, bars: Iterable[tuple[str, float, float, float]
     return Chart(title, axis, shown, chance, len(bars) - len(kept))
 
 
-def svg(chart: Chart, *, alone: bool = False) -> Markup:
-    """The chart as SVG, without a style of its own; alone: as a file, which has a ground and a namespace."""
+def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
+    """The chart as SVG, without a style of its own. key: what the ids in it begin with. alone: as a file, which has a ground
+    and a namespace.
+    """
     ends = [value for bar in chart.bars for value in (bar.value, bar.low, bar.high)] + [chart.chance, 0.0]
     low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
     step = _step(high - low)
-    ticks = np.arange(np.floor(low / step), np.ceil(high / step) + 0.5) * step
+    start = np.floor(low / step)
+    ticks = np.arange(start, max(np.ceil(high / step), start + 1) + 0.5) * step
     room = WIDTH - LABELS - NUMBERS
 
     def x(value: float) -> str:
@@ -113,6 +118,7 @@ def svg(chart: Chart, *, alone: bool = False) -> Markup:
     return Markup(
         template("chart.svg.j2").render(
             chart=chart,
+            key=key,
             alone=alone,
             width=WIDTH,
             height=bottom + FOOT,

@@ -1,0 +1,208 @@
+"""The page of a report in a real browser, at three widths, in the light and the dark, by keyboard and in print.
+
+Skipped where no browser is installed; what axe-core says is skipped where that is not.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnfaith.reporting import sections
+from attnfaith.reporting.blocks import Picture
+from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.page.heatmap import contrast
+from attnfaith.reporting.page.page import render_page
+from tests.browsers import BROWSER, LONGEST_WAIT, NO_BROWSER
+from tests.records import build, draw
+from tests.reporting.test_report_advice import SIX, told
+from tests.views import HOSTILE
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)]
+AXE = Path(os.environ.get("AXE_CORE", Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"))
+NO_AXE = "axe-core is not there: npm install axe-core in the project, or name its axe.min.js in AXE_CORE"
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+WIDTHS = (400, 900, 1600)
+
+
+def html_of(cells):
+    picture = Picture(PIXEL, "one pixel", "a figure", "figures/one", "agreement")
+    return render_page(
+        cells, sections.frames(cells), [[picture] for _ in cells], title=" ".join(HOSTILE), facts={}, n_examples=2
+    )
+
+
+def hostile():
+    """Texts, names and ids that are code elsewhere, told apart by a random one."""
+    generator = np.random.default_rng(0)
+    instances = [
+        {"id": f"{text}{number}", "tokens": HOSTILE, "attention": weights, "gradient": weights[::-1], "label": number % 2}
+        for number, text in enumerate(HOSTILE * 4)
+        for weights in [generator.dirichlet(np.ones(len(HOSTILE)))]
+    ]
+    return split_cells(build(instances, measures=("gradient",), dataset=HOSTILE[0]))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Pages: of measures and evidence, of tests by erasure, of hostile texts, of two models."""
+    folder = tmp_path_factory.mktemp("pages")
+    falls = {"attention": 0.2 + np.tile(SIX, 6), "good": 0.2 + 2 * np.tile(SIX, 6), "random": np.full(36, 0.1)}
+    made = {
+        "measures": split_cells(draw(40, rationale=True)),
+        "erasure": [told(build, falls)],
+        "hostile": hostile(),
+        "two": [split_cells(draw(40, seed=seed))[0] for seed in (0, 1)],
+    }
+    for name, cells in made.items():
+        (folder / f"{name}.html").write_text(html_of(cells), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def opened(browser, files):
+    """Opens one of these pages; at the end nothing went wrong, no more was asked for, and no code of its texts ran."""
+    faults, asked, open_pages = [], [], []
+
+    def open_page(name="measures", width=1280, scheme="light", **how):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **how)
+        page.set_default_timeout(LONGEST_WAIT)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("request", lambda sent: asked.append(sent.url))
+        page.goto((files / f"{name}.html").as_uri())
+        open_pages.append(page)
+        return page
+
+    yield open_page
+    hits = [page.evaluate("window.hit") for page in open_pages]
+    for page in open_pages:
+        page.close()
+    assert not faults and hits == [None] * len(hits)
+    assert {url.partition("#")[0].partition(":")[0] for url in asked} <= {"file", "data"}
+
+
+@pytest.mark.parametrize("name", ["measures", "erasure", "hostile", "two"])
+def test_nothing_is_wider_than_the_window(opened, name):
+    for width in WIDTHS:
+        page = opened(name, width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        answer = page.locator(".answer").first.bounding_box()
+        assert answer["x"] >= 0 and answer["x"] + answer["width"] <= width
+        page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", ["measures", "erasure"])
+def test_the_first_screen_holds_the_answer(opened, name):
+    """Without scrolling at 1,280 x 900: the sentence, what to show instead, the chart and the first line of the text."""
+    page = opened(name)
+    for part in (".answer", ".instead", ".chart"):
+        box = page.locator(part).bounding_box()
+        assert box["y"] >= 0 and box["y"] + box["height"] <= 900, part
+    assert page.locator(".one .heat tbody tr").first.bounding_box()["y"] < 850
+    assert page.locator(".chart").is_visible()
+
+
+def test_the_contents_lead_to_the_chapters(opened):
+    page = opened()
+    links = page.get_by_role("navigation").get_by_role("link")
+    names = links.all_inner_texts()
+    assert names == ["Answer", "Texts", "Measures", "Tables", "How it was made"]
+    bar = page.get_by_role("navigation").bounding_box()["height"]
+    for place, name in enumerate(names):
+        links.nth(place).click()
+        head = page.locator(f"section#{page.url.partition('#')[2]}")
+        assert head.bounding_box()["y"] >= 0 and (place == 0 or page.get_by_role("heading", name=name, level=2).is_visible())
+        assert page.get_by_role("navigation").bounding_box()["y"] == pytest.approx(0, abs=60)
+    assert 0 < bar < 60
+
+
+def test_by_keyboard(opened):
+    page = opened()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Answer"
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#tables")
+    rules = page.locator(".rules")
+    rules.locator("summary").focus()
+    assert not rules.get_by_role("table").is_visible()
+    page.keyboard.press("Enter")
+    assert rules.get_by_role("table").is_visible()
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"  # what has the focus is seen to have it
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("part", [".answer", ".instead", ".note", ".chart text", "summary", "nav a", "dd small"])
+def test_text_can_be_read(opened, scheme, part):
+    page = opened(scheme=scheme)
+    colours = page.evaluate(
+        """part => {
+            const of = (element, name) => getComputedStyle(element)[name].match(/[\\d.]+/g).map(Number);
+            const element = document.querySelector(part);
+            return [of(element, element.tagName === "text" ? "fill" : "color"), of(document.body, "backgroundColor")];
+        }""",
+        part,
+    )
+    ink, paper = ("#" + "".join(f"{round(value):02x}" for value in colour[:3]) for colour in colours)
+    assert contrast(ink, paper) >= 4.5
+    assert (contrast(paper, "#ffffff") > 4.5) == (scheme == "dark")
+
+
+def test_in_print_all_folds_are_open_and_no_contents(opened):
+    page = opened()
+    page.emulate_media(media="print")
+    assert not page.get_by_role("navigation").is_visible()
+    folds = page.locator("details")
+    assert folds.count() > 3
+    for place in range(folds.count()):
+        height = folds.nth(place).bounding_box()["height"]
+        assert height > folds.nth(place).locator("summary").bounding_box()["height"] + 40
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_headings_regions_and_tables_have_names(opened):
+    for name in ("measures", "two"):
+        page = opened(name)
+        levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4,h5,h6')].map(one => Number(one.tagName[1]))")
+        assert levels[0] == 1 and levels.count(1) == 1
+        assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+        without = page.evaluate(
+            """[...document.querySelectorAll('table, main > section, nav, svg, [role=region], img')].filter(one =>
+                !one.getAttribute('aria-label') && !one.getAttribute('aria-labelledby') && !one.getAttribute('alt')
+                && !(one.caption && one.caption.textContent)).map(one => one.outerHTML.slice(0, 100))"""
+        )
+        assert without == []
+        ids = page.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
+        assert len(ids) == len(set(ids))
+        pointed = page.evaluate(
+            "[...document.querySelectorAll('[aria-labelledby]')].map(e => e.getAttribute('aria-labelledby'))"
+        )
+        assert {one for words in pointed for one in words.split()} <= set(ids)
+
+
+def test_hostile_texts_stay_text(opened):
+    page = opened("hostile")
+    assert page.locator("script").count() == 0 and page.locator("img[onerror]").count() == 0
+    assert page.get_by_role("heading", level=1).inner_text().startswith("<img src=x onerror=")
+    assert page.locator("bdi", has_text="{{window.hit=1}}").count() > 0
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason=NO_AXE)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["measures", "erasure", "two"])
+def test_axe_finds_nothing_serious(opened, name, scheme):
+    page = opened(name, scheme=scheme, bypass_csp=True)
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate(
+        "axe.run().then(made => made.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 120)]))"
+    )
+    assert [one for one in found if one[0] in ("serious", "critical")] == []
