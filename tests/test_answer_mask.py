@@ -99,7 +99,7 @@ def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny
         for value, wanted in zip(values, expected[column], strict=True):
             if by_class:
                 barred = np.setdiff1d(np.arange(5), KEPT)
-                assert np.isnan(value).all() or not np.asarray(value)[..., barred].any(), column
+                assert not np.nan_to_num(value)[..., barred].any(), column
                 value = np.asarray(value)[..., KEPT]
             if np.asarray(value).dtype.kind == "U":
                 assert value == wanted, column

@@ -174,7 +174,12 @@ def test_a_measurement_goes_on_where_it_stopped(run, some, tmp_path, monkeypatch
 def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
     kept = attnfaith.measure(run, [*some[:3], ""])
     made = record.settings(kept.table)[0]["producers"]
-    assert made == ["gradient", "gradient_norm", "leave_one_out", "permutation", "minimal_flip_set", "adversary_exact"]
+    cheap = ["gradient", "gradient_norm", "leave_one_out", "permutation", "minimal_flip_set", "adversary_exact"]
+    assert made == [*cheap, "token_logits"]
+    bias, attention = record.rows(kept.table, "token_logits_bias"), record.rows(kept.table, "attention")
+    for row, values in enumerate(record.rows(kept.table, "token_logits")):
+        odds = np.exp(attention[row] @ values.reshape(-1, len(bias[row])) + bias[row])
+        assert (odds / odds.sum()).tolist() == pytest.approx(record.rows(kept.table, "probs")[row].tolist(), abs=1e-5)
     said = capsys.readouterr().err
     assert "attnfaith: 1 of 4 texts are without a word" in said and "measuring texts" in said
     attnfaith.measure(Toy(), ["7 12", "8 9 10"])

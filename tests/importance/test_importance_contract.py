@@ -142,10 +142,10 @@ def measured(producer, model, batch, seed=0):
 
 STACKED = {"alti", "attn_lrp", "chefer", "decompx", "flow", "globenc", "rollout", "value_zeroing"}
 STACKED |= {"frozen_flip_set", "map_adversary", "map_erasure", "map_permutation", "map_uniform", "marker_attention"}
-NOT_AFFINE = {"exact_contribution", "weight_aopc_limits"}
+NOT_AFFINE = {"exact_contribution", "token_logits", "weight_aopc_limits"}
 TOY = {"attention_norm", "conicity", "exact_contribution", "gradient_hidden_to_input", "identifiability", "lrp"}
 TOY |= {"diffmask", "value_norm_share"}
-CLASSIFIER = {"exact_contribution", "gradient_hidden_to_input", "lrp", "weight_aopc_limits"}
+CLASSIFIER = {"exact_contribution", "gradient_hidden_to_input", "lrp", "token_logits", "weight_aopc_limits"}
 """All that refuses a subject: what is of stacks of layers alone; logits that are not affine in attention; the toy, without
 states and without our layers; and classifiers of transformers, of which one head of one layer is shown.
 """

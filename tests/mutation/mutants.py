@@ -88,6 +88,11 @@ TESTS = {
     f"{IMPORTANCE}/_concrete.py": ("tests/importance/test_diffmask.py",),
     f"{IMPORTANCE}/_gate_training.py": ("tests/importance/test_diffmask.py",),
     f"{IMPORTANCE}/_gate_state.py": ("tests/importance/test_diffmask.py",),
+    f"{EXPERIMENTS}/token_logits.py": ("tests/experiments/test_token_logits.py",),
+    f"{REPORTING}/templates/what_if.js": ("tests/reporting/test_what_if.py",),
+    f"{REPORTING}/templates/texts.js": ("tests/reporting/test_instrument_page.py",),
+    f"{REPORTING}/page/instrument.py": ("tests/reporting/test_instrument.py",),
+    f"{REPORTING}/page/recorded.py": ("tests/reporting/test_instrument.py",),
     f"{REPORTING}/leakage.py": ("tests/reporting/test_leakage.py",),
     f"{REPORTING}/sections/selection.py": ("tests/reporting/test_selection_sections.py",),
     f"{REPORTING}/sections/selection_budgets.py": ("tests/reporting/test_selection_sections.py",),
@@ -1324,6 +1329,64 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "src/attnfaith/data/pairs/reading.py": (
         ("no end is put", "more = [[end] if one else [] for one in open_ones]", "more = [[] for one in open_ones]"),
         ("words that are lost", "count = max(present, default=0) + 1 if was_cut else len(words)", "count = 0"),
+    ),
+    f"{EXPERIMENTS}/token_logits.py": (
+        ("barred classes have numbers", "np.where(text.answers, values, np.nan)", "np.asarray(values)"),
+        ("the bias in place of what tokens add", "(text.values, text.bias)", "(text.values + text.bias, text.bias)"),
+    ),
+    f"{REPORTING}/templates/what_if.js": (
+        (
+            "a prediction is kept from above alone",
+            "[p > epsilon ? Math.log(p - epsilon) - Math.log(q + epsilon) : -Infinity,",
+            "[-Infinity,",
+        ),
+        ("of tied tokens the last", "attention[Math.min(...tied)] = 1", "attention[Math.max(...tied)] = 1"),
+        (
+            "the weights of a pair the wrong way round",
+            "attention[pair.left] = pair.weight",
+            "attention[pair.left] = 1 - pair.weight",
+        ),
+        ("decided without the bias", " + text.bias[of] - text.bias[rival]);", ");"),
+        ("an equal logit never wins", " || (rival < predicted && sum <= tie)", ""),
+        ("a set larger by one", "places: order.slice(0, size)};", "places: order.slice(0, size + 1)};"),
+        ("the rest is not shared out", "normalised(Array.from(attention, ", "Float64Array.from(Array.from(attention, "),
+        (
+            "dragged, the others become equal",
+            "rest > 0 ? (value / rest) * (1 - weight)",
+            "rest < 0 ? (value / rest) * (1 - weight)",
+        ),
+        ("no weight stays where it is", "2 ** 32) * (last + 1))", "2 ** 32) * last)"),
+        ("twice the distance", "Math.abs(value - other[place]))) / 2;", "Math.abs(value - other[place])));"),
+    ),
+    f"{REPORTING}/templates/texts.js": (
+        ("what is undefined comes first", "last(one) - last(other) ||", "last(other) - last(one) ||"),
+        ("a large weight is no large bar", "0, 1) ** 2);", "0, 1));"),
+        ("one word of several is enough", "of.every((holds)", "of.some((holds)"),
+        ("right for wrong", '=== (asked.error === "right")', '=== (asked.error === "wrong")'),
+        (
+            "evidence against the class looks like evidence for it",
+            "value < 0 ? negative : hue",
+            "value > 2 ? negative : hue",
+        ),
+    ),
+    f"{REPORTING}/page/instrument.py": (
+        (
+            "the first texts in place of a sample",
+            "np.random.default_rng(SAMPLE_SEED).permutation(len(cell))",
+            "np.arange(len(cell))",
+        ),
+        ("bytes as they come", ".view(np.uint8).T)", ".view(np.uint8))"),
+        ("a text may end its element", '.replace("<", "\\\\u003c")', ""),
+        ("a second class in place of none", "nan=-1)", "nan=1)"),
+        ("a closed form for any number of classes", "_affine(cell) and cell.probs.shape[1] == 2,", "_affine(cell),"),
+    ),
+    f"{REPORTING}/page/recorded.py": (
+        ("twice the distance", ".sum(1).mean() / 2 if", ".sum(1).mean() if"),
+        (
+            "a text without draws flips never",
+            "!= decided).mean() if len(some) else np.nan",
+            "!= decided).mean() if len(some) else 0.0",
+        ),
     ),
 }
 

@@ -13,7 +13,8 @@ def test_every_mutant_changes_one_place_of_today_s_source(repository):
             f"{mutant.file}, {mutant.bug}: {mutant.old!r} stands {source.count(mutant.old)} times"
         )
         assert mutant.new != mutant.old
-        compile(source.replace(mutant.old, mutant.new), mutant.file, "exec")
+        if mutant.file.endswith(".py"):
+            compile(source.replace(mutant.old, mutant.new), mutant.file, "exec")
 
 
 def test_names_tests_that_exist_and_no_mutant_twice(repository):

@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 
@@ -14,6 +16,7 @@ from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.page import heatmap
 from attnfaith.reporting.page.heatmap import HUES, NEGATIVE_HUE, OTHER_HUE, PAPER, choose, contrast, example, shades, visible
+from attnfaith.reporting.page.instrument import scripts_of
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections.agreement import DEGREES, degree, summarise
 
@@ -22,11 +25,15 @@ VOID = {"meta", "img", "br", "link", "input"}
 
 
 class Page(HTMLParser):
-    """Tags with attributes, texts by tag, and whether every element is closed in order."""
+    """Tags with attributes, texts by tag, and whether every element is closed in order.
+
+    data: of each script element that holds data; code: what runs. Neither is a tag or a text, but a script that is not one
+    of the package's is a tag.
+    """
 
     def __init__(self, html):
         super().__init__()
-        self.tags, self.texts, self.open = [], [], []
+        self.tags, self.texts, self.open, self.data, self.code = [], [], [], [], []
         self.feed(html)
         self.close()
 
@@ -39,6 +46,12 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
+        if self.open[-1:] == ["script"]:
+            is_data = self.tags[-1][1] == {"type": "application/json"}
+            if is_data or data in scripts_of([True]):
+                self.tags.pop()
+                (self.data if is_data else self.code).append(data)
+            return
         self.texts.append((self.open[-1] if self.open else "", data))
 
     def with_class(self, name):
@@ -136,11 +149,21 @@ def test_the_page_needs_nothing_beside_it(draw_record, page_of):
     html = page_of(draw_record(20, rationale=True))
     page = Page(html)
     inlined = re.sub(r"base64,[A-Za-z0-9+/=]+", "", html)
-    assert not re.search(r"https?:|//", inlined)
+    for kept in (*page.data, *page.code):
+        inlined = inlined.replace(kept, "")
+    assert not re.search(r"https?:|//", inlined) and not re.search(
+        r"https?:|fetch|XMLHttp|import\(|eval", "".join(page.code)
+    )
     assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object"}
     assert all(attrs["src"].startswith("data:image/png;base64,") for tag, attrs in page.tags if tag == "img")
     assert "url(" not in html and "@import" not in html
-    assert any("default-src 'none'" in attrs.get("content", "") for _, attrs in page.tags)
+    (policy,) = [attrs["content"] for _, attrs in page.tags if "default-src" in attrs.get("content", "")]
+    digests = [base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in page.code]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert (
+        len(digests) == 2 and policy == f"default-src 'none'; img-src data:; script-src {allowed}; style-src 'unsafe-inline'"
+    )
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
 
 
 @pytest.mark.parametrize("part", [".facts dt", ".facts dd", "h1"])

@@ -20,6 +20,8 @@ from attnfaith.subjects.sequences import SequenceSubject
 
 MEASURES = ("gradient", "gradient_norm", "leave_one_out")
 EXPERIMENTS = ("permutation", "minimal_flip_set", "adversary_exact")
+AFFINE_EXPERIMENTS = ("token_logits",)
+"""Beside these where logits are affine in attention: with it a page answers for any other attention itself."""
 MAP_EXPERIMENTS = ("marker_attention", "map_permutation", "identifiability")
 """Of a model whose layers and heads all have attention: what asks for no more than some readings of its last layers."""
 MOST_READINGS = 2 * 10**8
@@ -159,6 +161,7 @@ def _defaults(measures, experiments, subject, rows, say) -> list[str]:
     """The names to measure by: those given, else the default ones that the subject is capable of, cheap first."""
     names = []
     usual = MAP_EXPERIMENTS if "attention maps" in subject.capabilities else EXPERIMENTS
+    usual += AFFINE_EXPERIMENTS if "affine read-out" in subject.capabilities else ()
     for given, defaults in ((measures, MEASURES), (experiments, usual)):
         if given is not None:
             names += [one.name for one in given]

@@ -34,6 +34,7 @@ from attnfaith.reporting.page.heatmap import (
     shades,
     shown_measures,
 )
+from attnfaith.reporting.page.instrument import MOST_BYTES, Instrument, instrument, scripts_of
 from attnfaith.reporting.pairs import Pair, choose_pairs, pair, reading_label, shown_reading
 from attnfaith.reporting.readings import has_gold
 from attnfaith.reporting.sections.agreement import main_measures
@@ -77,7 +78,7 @@ class CellPart:
     note: str
     pairs: tuple[tuple[str, tuple[Pair, ...]], ...] | None = None
     has_gold: bool = False
-    instrument: Markup | None = None
+    instrument: Instrument | None = None
 
 
 FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerprint of the training texts"}
@@ -98,7 +99,9 @@ def render_page(
     tables: those of `reporting.sections`, by file name. pictures: those of each cell. facts: what to say of the run, by
     name; nested ones are written out with dots. scripts: code of this package that runs in the page, and no other may.
     """
-    parts = tuple(_cell_part(cell, of_cell, n_examples) for cell, of_cell in zip(cells, pictures, strict=True))
+    shown = zip(cells, pictures, strict=True)
+    tried = [instrument(cell, place, most_bytes=MOST_BYTES // len(cells)) for place, cell in enumerate(cells)]
+    parts = tuple(_cell_part(cell, of_cell, n_examples, one) for (cell, of_cell), one in zip(shown, tried, strict=True))
     known = {cell.class_names for cell in cells}
     names = known.pop() if len(known) == 1 else ()
     grids = [grid for section in sections.reported() for grid in render.grids(section, tables, cells)]
@@ -116,7 +119,7 @@ def render_page(
         sections=parts,
         chapters=CHAPTERS,
         contents=_contents(parts),
-        scripts=[_script(code) for code in scripts],
+        scripts=[_script(code) for code in (*scripts, *scripts_of(tried))],
         themes={theme: [(place, shades(hue, theme)) for place, hue in hues] for theme in PAPER},
         paper=PAPER,
         scale=range(SHADES),
@@ -195,7 +198,7 @@ def _with_class_names(grid: Grid, names: tuple[str, ...]) -> Grid:
     return grid
 
 
-def _cell_part(cell: Cell, pictures: Sequence[Picture], n_examples: int) -> CellPart:
+def _cell_part(cell: Cell, pictures: Sequence[Picture], n_examples: int, tried: Instrument | None) -> CellPart:
     chapters: dict[str, list[SectionPart]] = {chapter: [] for chapter in CHAPTERS}
     for section in sections.of_cell(cell):
         part = SectionPart(
@@ -206,6 +209,7 @@ def _cell_part(cell: Cell, pictures: Sequence[Picture], n_examples: int) -> Cell
         if part.sentences or part.pictures or part.html:
             chapters[section.chapter].append(part)
     shared = {"title": describe(cell.heading), "chapters": {chapter: tuple(held) for chapter, held in chapters.items()}}
+    shared["instrument"] = tried
     return CellPart(**shared, **(_pairs_of if cell.of_sequences else _texts_of)(cell, n_examples))
 
 
