@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
-PANEL, COLUMN = 3.0, 1.25
+PANEL, COLUMN = 2.1, 1.25
 """Width of a panel of intervals, and of a column of tiles, in inches."""
 LETTERS_AN_INCH = 10
-TILES = {"better": "#bfe3d5", "worse": "#f6cdb2", "cannot be told": "#f2f2f2"}
+TILES = {"better": "#b3d7f0", "worse": "#f6c9a8", "cannot be told": "#f2f2f2"}
 """Colours of verdicts; the sign of the number says the same."""
 
 
