@@ -29,12 +29,12 @@ def _empty():
 
 
 @style.own_style
-def without_pixels(figure):
+def without_pixels(figure, kinds=style.KINDS):
     """What can stand in for style._rendered: a figure is laid out as for its files, which hold an empty one."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         with style.laid_out(figure, style._DPI):
-            return dict(_empty())
+            return {kind: _empty()[kind] for kind in kinds}
 
 
 def one_small_figure(name="attention_overview"):

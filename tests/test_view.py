@@ -316,7 +316,8 @@ def test_the_command_writes_page_and_figures(folder, tmp_path, monkeypatch, caps
     page = (tmp_path / "view.html").read_text()
     assert f"view: view.html ({len(page.encode()) / 1e3:,.0f} kB)" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("view-graph.png", "view-graph.svg", "view-heads.png", "view-heads.svg", "view.html")
+        *(f"view-{name}.{kind}" for name in ("graph", "heads") for kind in ("csv", "pdf", "png", "svg")),
+        "view.html",
     ]
     assert data_of(page)["measures"] == ["alti", "attention"]
     assert "small-bert" in page and str(folder.parent) not in page + said  # which is sent, and names no place

@@ -83,7 +83,7 @@ def test_other_fonts_that_are_installed_are_used(installed, tmp_path):
     paths = save_figure(made, tmp_path / "figure")
     assert made.axes[0].yaxis.label.get_fontfamily() == ["DejaVu Sans", "Chinese", "Hindi"]  # the fewest
     assert made.axes[0].xaxis.label.get_fontfamily() == ["DejaVu Sans"]
-    assert notes(made) == [] and all(path.stat().st_size > 500 for path in paths)
+    assert notes(made) == [] and all(path.stat().st_size > 500 for path in paths[:3])
     assert paths[1].read_bytes() == save_figure(figure(f"class 1 {CHINESE} {HINDI}"), tmp_path / "again")[1].read_bytes()
 
 

@@ -11,6 +11,9 @@ from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import drawings
 
 
+KINDS = ("png", "svg", "pdf", "csv")
+
+
 def figures_of(record):
     """Every figure of the record's only cell, by name."""
     return {drawing.name: drawing.figure for drawing in drawings(one_cell(record))}
@@ -118,11 +121,13 @@ def test_saved_bytes_do_not_change_and_files_are_whole(draw_record, tmp_path):
     record = draw_record(30)
     for draw in (lambda: tau_histograms(record, "gradient"), lambda: attention_overview(record)):
         first, second = (save_figure(draw(), tmp_path / name) for name in ("a.b", "c"))
-        assert [path.name for path in first] == ["a.b.png", "a.b.svg"]
+        assert [path.name for path in first] == [f"a.b.{kind}" for kind in KINDS]
         assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
         assert first[0].read_bytes().startswith(b"\x89PNG") and b"</svg>" in first[1].read_bytes()
-        assert b"dc:date" not in first[1].read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.b.png", "a.b.svg", "c.png", "c.svg"]
+        assert b"dc:date" not in first[1].read_bytes() and b"Date" not in first[2].read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{stem}.{kind}" for stem in ("a.b", "c") for kind in KINDS
+    )
 
 
 def test_settings_of_the_caller_neither_enter_nor_change(draw_record, tmp_path):

@@ -1,12 +1,17 @@
 """Deceiving models told from honest ones: where it is known who deceives, and where nobody does."""
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attnfaith.reporting import attention_tests
-from attnfaith.reporting.pairings import pairings
-from attnfaith.reporting.sections.uncovered import COLUMNS, honest_twin, models_table, uncovered_table, verdict
+from attnfaith.reporting.blocks import NAMING, short_names
+from attnfaith.reporting.pairings import KEYS, pairings
+from attnfaith.reporting.sections.uncovered import COLUMNS, figures, honest_twin, models_table, uncovered_table, verdict
 from attnfaith.reporting.study import save_png, study_figures, study_tables
 from attnfaith.stats import holm
 from tests.deception import model, shuffled
@@ -141,3 +146,72 @@ def test_a_study_that_names_it_has_its_tables_and_a_figure(tmp_path):
     assert save_png(figures["sst_wiki-uncovered"], tmp_path / "a.png").stat().st_size > 10_000
     honest = [model(seed) for seed in SEEDS]
     assert study_tables(honest, ["uncovered"]) == {} == study_figures(honest, ["uncovered"], {})
+
+
+DIGESTS = ("0f3a5b7c9d1e", "a1b2c3d4e5f6")
+KINDS = (
+    {"encoder": "embedding", "vectors": "pretrained", "vectors_digest": DIGESTS[0]},
+    {"encoder": "bilstm", "vectors": "pretrained", "vectors_digest": DIGESTS[0]},
+    {
+        **{"encoder": "bert", "model": "BertForSequenceClassification", "tokenizer_digest": DIGESTS[1], "level": "word"},
+        **{"alignment": "self-attention", "reduction": "mean", "reduction_layers": "last", "training_texts": DIGESTS[1]},
+    },
+)
+
+
+def heads(kinds):
+    table = uncovered_table([model(seed, weight, **kind) for kind in kinds for weight in (0.0, 1.0) for seed in (1, 2)])
+    figure = figures({"uncovered": table})["sst_wiki-uncovered"]
+    return figure, [panel.get_title(loc="left") for panel in figure.axes]
+
+
+def test_panels_are_named_by_what_tells_them_apart_alone():
+    assert heads(KINDS)[1] == ["embedding", "bilstm", "bert"]
+    assert heads(KINDS[1:2])[1] == ["bilstm"], "one panel has nothing to be told from"
+    sparse = {**KINDS[1], "projection": "sparsemax"}
+    assert heads([KINDS[1], sparse])[1] == ["softmax", "sparsemax"]
+    assert heads([*KINDS[:2], sparse])[1] == ["embedding · softmax", "bilstm · softmax", "bilstm · sparsemax"]
+
+
+def test_panels_that_differ_in_a_fingerprint_alone_say_it():
+    other = {**KINDS[1], "vectors_digest": DIGESTS[1]}
+    names = [name.replace("\n", "") for name in heads([KINDS[1], other])[1]]
+    assert names == [f"pretrained({digest})" for digest in DIGESTS]
+    trained = [{"encoder": "bert", "training_texts": digest} for digest in DIGESTS]
+    assert heads(trained)[1] == list(DIGESTS)
+
+
+def test_heads_of_panels_do_not_run_into_one_another(tmp_path):
+    """Names as long as an identity can make them, laid out as for a file."""
+    long = "an-organisation/an-encoder-with-a-long-name-of-many-parts-and-a-size"
+    figure, names = heads([{"encoder": f"{long}-{number} $x$"} for number in "123"])
+    assert all(name.count("\n") >= 1 and "$x$" in name for name in names)
+    save_png(figure, tmp_path / "a.png")
+    boxes = [panel._left_title.get_window_extent() for panel in figure.axes]
+    assert all(one.x1 < other.x0 for one, other in zip(boxes, boxes[1:], strict=False))
+    assert boxes[-1].x1 <= figure.bbox.x1
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_short_names_tell_all_models_apart_with_as_few_labels_as_will_do(data):
+    label = st.sampled_from(["one", "two", "one(a)", "one(b)"])
+    keys = data.draw(st.lists(st.sampled_from(NAMING), min_size=1, max_size=4, unique=True))
+    rows = data.draw(st.lists(st.tuples(*[label] * len(keys)), min_size=1, max_size=5, unique=True))
+    headings = [dict(zip(keys, row, strict=True)) for row in rows]
+    names = short_names(headings, keys)
+    assert len(set(names)) == len(headings)
+    fewest = min(
+        size
+        for size in range(1, len(keys) + 1)
+        for chosen in combinations(keys, size)
+        if len({tuple(heading[key] for key in chosen) for heading in headings}) == len(headings)
+    )
+    prints = {"texts", "training_texts"} & set(keys)
+    assert names[0].count(" · ") + 1 == fewest or prints, "a fingerprint gives way to more labels"
+    assert set(NAMING) == set(KEYS), "every key has a place in the order"
+
+
+def test_models_that_are_alike_have_no_names():
+    with pytest.raises(ValueError, match="alike in encoder"):
+        short_names([{"encoder": "bert"}, {"encoder": "bert"}], ["encoder"])

@@ -38,7 +38,11 @@ def parser() -> Parser:
         "model has); of one that translates its own measures",
     )
     made.add_argument("--output", type=Path, default=Path("view.html"), help="the page (default: view.html)")
-    made.add_argument("--figures", action="store_true", help="write figures too, as PNG and SVG next to the page")
+    made.add_argument(
+        "--figures",
+        action="store_true",
+        help="write figures too, as PNG, SVG and PDF, and what they show as CSV, next to the page",
+    )
     return made
 
 

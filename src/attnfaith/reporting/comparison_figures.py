@@ -1,11 +1,12 @@
 """Figures of what models of several kinds differ in, of tables and not of one cell."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from attnfaith.reporting.blocks import differing
+from attnfaith.reporting.blocks import short_names
 from attnfaith.reporting.pairings import KEYS
 from attnfaith.reporting.style import PALETTE, QUIET_COLOUR, TEXT_COLOUR, own_style, titled_figure
 
@@ -15,19 +16,26 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
-TILES = {"better": "#bfe3d5", "worse": "#f6cdb2", "cannot be told": "#f2f2f2"}
+PANEL, COLUMN = 2.1, 1.25
+"""Width of a panel of intervals, and of a column of tiles, in inches."""
+LETTERS_AN_INCH = 10
+TILES = {"better": "#b3d7f0", "worse": "#f6c9a8", "cannot be told": "#f2f2f2"}
 """Colours of verdicts; the sign of the number says the same."""
 
 
 def panels_of(table: pd.DataFrame, without: Sequence[str] = ("objective",)) -> list[tuple[str, pd.DataFrame]]:
-    """The rows of each kind of model with what tells it from the others, in order of first appearance.
+    """The rows of each kind of model under the shortest name that tells it from the others, in order of first appearance.
 
     without: columns of KEYS that name no kind.
     """
     keys = [name for name in KEYS if name not in without]
-    shown = differing(table, keys) or ["encoder"]
-    groups = table.groupby(keys, sort=False, dropna=False)
-    return [(" · ".join(str(part.iloc[0][name]) for name in shown), part) for _, part in groups]
+    parts = [part for _, part in table.groupby(keys, sort=False, dropna=False)]
+    return list(zip(short_names([part.iloc[0] for part in parts], keys), parts, strict=True))
+
+
+def _head(axes: "Axes", name: str, width: float) -> None:
+    """The name over a panel of this width in inches, in as many lines as it needs; a dollar sign starts no formula."""
+    axes.set_title("\n".join(textwrap.wrap(name, int(width * LETTERS_AN_INCH))), parse_math=False)
 
 
 @own_style
@@ -43,7 +51,7 @@ def forest(table: pd.DataFrame, title: str, subject: str, note: str) -> "Figure"
     lines = {name: place for place, name in enumerate(order["test"])}
     penalties = {name: place for place, name in enumerate(table["objective"].unique())}
     count = int(table["n_deceiving"].max() / max(1, table["n_seeds"].max()))
-    figure = titled_figure(title, None, 3.4 + 3.0 * len(panels), 2.0 + 0.3 * len(lines), subject=subject, count=count)
+    figure = titled_figure(title, None, 3.4 + PANEL * len(panels), 2.0 + 0.3 * len(lines), subject=subject, count=count)
     axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for panel, (name, part) in zip(axes, panels, strict=True):
         _frame(panel, name, order, int((order["kind"] == "test").sum()))
@@ -68,7 +76,7 @@ def _penalty(objective: str) -> str:
 
 
 def _frame(axes: "Axes", name: str, order: pd.DataFrame, tests: int) -> None:
-    axes.set_title(name.replace("$", r"\$"))
+    _head(axes, name, PANEL)
     axes.set_yticks(range(len(order)), [label.replace("$", r"\$") for label in order["label"]])
     axes.set_ylim(len(order) - 0.5, -0.5)
     axes.set_xlim(-0.02, 1.02)
@@ -100,11 +108,11 @@ def tiles(table: pd.DataFrame, title: str, subject: str, note: str) -> "Figure":
     lines = {name: place for place, name in enumerate(order["test"])}
     widths = [part["intervention"].nunique() for _, part in panels]
     count = int((table["n_texts"] / table["n_seeds"].clip(lower=1)).max())
-    figure = titled_figure(title, None, 3.6 + 1.25 * sum(widths), 2.4 + 0.3 * len(lines), subject=subject, count=count)
+    figure = titled_figure(title, None, 3.6 + COLUMN * sum(widths), 2.4 + 0.3 * len(lines), subject=subject, count=count)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False, width_ratios=widths)[0]
     for panel, (name, part) in zip(axes, panels, strict=True):
         columns = {intervention: place for place, intervention in enumerate(part["intervention"].unique())}
-        panel.set_title(name.replace("$", r"\$"))
+        _head(panel, name, COLUMN * len(columns))
         panel.set_xlim(-0.5, len(columns) - 0.5)
         panel.set_ylim(len(lines) - 0.5, -0.5)
         panel.set_xticks(range(len(columns)), [name.replace("$", r"\$") for name in columns], rotation=35, ha="right")

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from attnfaith import record
 from attnfaith.files import write_atomically
-from attnfaith.reporting import save_table
+from attnfaith.reporting import save_figure, save_table
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.study import DEFAULT, analyse, check_identities, save_png, study_figures, study_tables
 from attnfaith.study import status
@@ -42,6 +42,7 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     figures = study_figures(measured, names, tables) | analysis.figures
     for name, figure in figures.items():
         save_png(figure, output / "figures" / f"{name}.png")
+        save_figure(figure, output / "figures" / name, ["pdf"])
     return Made([*tables], [*analysis.texts], [*figures], measured)
 
 

@@ -24,7 +24,7 @@ from attnfaith.reporting.tables import save_table
 
 
 MARK = '<meta name="generator" content="attnfaith report'
-_KINDS = {"tables": {".csv", ".md", ".parquet"}, "figures": {".png", ".svg"}}
+_KINDS = {"tables": {".csv", ".md", ".parquet"}, "figures": {".png", ".svg", ".pdf", ".csv"}}
 
 
 def write_report(
@@ -38,9 +38,9 @@ def write_report(
     """Write a record's report into `out_dir` and return the path of its index.html.
 
     The folder holds index.html (one page that needs nothing beside it), tables/*.csv, *.md and *.parquet, and
-    figures/*.png and *.svg. The same record gives the same bytes. facts: what the page says of the run, by name;
-    without it `run_facts`, or the settings stored in a record of several runs. n_examples:
-    texts shown of highest and of lowest agreement per cell.
+    figures/*.png, *.svg, *.pdf and *.csv (what is drawn). The same record gives the same bytes. facts: what the page says
+    of the run, by name; without it `run_facts`, or the settings stored in a record of several runs. n_examples: texts shown
+    of highest and of lowest agreement per cell.
 
     All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole.
 
@@ -79,7 +79,7 @@ def _fill(folder: Path, cells: Sequence[Cell], *, title: str | None, facts: Mapp
         of_cell, section_of = [], sections.of_figures(cell)
         for drawing in drawings(cell):
             stem = f"figures/{prefix}{drawing.name}"
-            png, _ = save_figure(drawing.figure, folder / stem)
+            png, *_ = save_figure(drawing.figure, folder / stem)
             of_cell.append(picture(png.read_bytes(), drawing.alt, drawing.caption, stem, section_of[drawing.name]))
         pictures.append(of_cell)
     if title is None:

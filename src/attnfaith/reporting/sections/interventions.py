@@ -139,7 +139,7 @@ def figures(tables: Mapping[str, pd.DataFrame]) -> "dict[str, Figure]":
             part,
             "What makes attention more faithful, by which test?",
             f"{dataset} · changed − plain model, paired over seeds and texts",
-            "bold on green: better; bold on orange: worse; grey: cannot be told",
+            "bold on blue: better; bold on orange: worse; grey: cannot be told",
         )
         for dataset, part in table.groupby("dataset", sort=False)
     }
