@@ -10,7 +10,8 @@ CSS = """
 .space-answer table { border-collapse: collapse; width: 100%; }
 .space-answer table th, .space-answer table td { padding: .3em .6em; text-align: right; border: 0 !important; }
 .space-answer table tr { border-bottom: 1px solid #8886; }
-.space-answer table th:first-child, .space-answer table td:first-child { text-align: left; min-width: 9rem; overflow-wrap: anywhere; }
+.space-answer table th:first-child, .space-answer table td:first-child { text-align: left; }
+.space-answer td:first-child { min-width: 9rem; overflow-wrap: anywhere; }
 .space-answer .flips { font-weight: bold; }
 .space-answer .scroll { overflow-x: auto; }
 .space-answer .problem { border-left: 4px solid #d55e00; padding: .5em .8em; }
