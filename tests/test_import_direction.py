@@ -32,7 +32,7 @@ LAYERS = (
     ("recipes",),
     ("planned_identity", "locate"),
     ("runs", "api"),
-    ("reproduction", "roar", "study"),
+    ("reproduction", "roar", "space", "study"),
     ("cli",),
     ("__main__",),
 )

@@ -24,6 +24,7 @@ PAGES = {
     "docs/how_to/measure.md": {"measure", "report", "eraser", "roar"},
     "docs/how_to/interventions.md": {"measure", "report"},
     "docs/how_to/view.md": {"train", "view"},
+    "docs/questions.md": {"train", "show", "report", "measure", "table"},
 }
 """Pages, and which of their commands are run."""
 NOT_RUN = {"study": "trains for hours", "push": "asks the Hub"}

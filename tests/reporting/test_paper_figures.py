@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Ellipse, Rectangle
 
 from attnfaith.reporting import render, save_figure, sections, tau_histograms
 from attnfaith.reporting.cells import one_cell
@@ -124,6 +124,7 @@ def marks():
     one.set_yticks([1, 2], ["a word", "another"])
     other.imshow([[0.1, 0.2], [0.3, np.nan]])
     other.add_patch(Rectangle((1, 2), 3, 4, facecolor="white"))
+    other.add_patch(Ellipse((5, 6), 2, 4))
     other.set_xticks([0, 1], ["0", "1"])
     return drawn_data(figure)
 
@@ -140,6 +141,8 @@ def test_every_mark_has_its_rows_in_the_units_of_its_axes():
     assert along["y"].tolist() == [3, 3]
     bars = table[table["mark"] == "bar"]
     assert bars[["x", "y", "width", "height"]].to_numpy().tolist() == [[1, 2, 3, 4]]
+    area = table[table["mark"] == "area"]
+    assert (area["x"].min(), area["x"].max(), area["y"].min(), area["y"].max()) == pytest.approx((4, 6, 4, 8))
     image = table[table["mark"] == "image"]
     assert image[["x", "y"]].to_numpy().tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
     np.testing.assert_array_equal(image["value"], [0.1, 0.2, 0.3, np.nan])

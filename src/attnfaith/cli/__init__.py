@@ -51,6 +51,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("list", "listing"),
         Command("show"),
         Command("view"),
+        Command("space"),
         Command("compare"),
         Command("table"),
         Command("survey"),

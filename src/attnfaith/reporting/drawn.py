@@ -68,7 +68,8 @@ def _marks(axes: "Axes") -> Iterator[tuple[str, "Artist", list[dict[str, object]
             names = ("x", "y", "width", "height")
             yield "bar", patch, [{name: float(getattr(patch, f"get_{name}")()) for name in names}]
         elif inside:
-            yield "area", patch, _points(axes, patch.get_data_transform(), patch.get_path().vertices)
+            corners = patch.get_patch_transform().transform(patch.get_path().vertices)
+            yield "area", patch, _points(axes, patch.get_data_transform(), corners)
     for image in axes.images:
         cells = np.ma.filled(np.ma.asarray(image.get_array(), np.float64), np.nan)
         if cells.ndim == 2:

@@ -1,0 +1,49 @@
+"""Serve a page that measures a model on a typed sentence, to be tried by hand."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnfaith.usage import Parser
+
+
+EXAMPLES = (
+    "space runs/sst",
+    "space OWNER/MODEL runs/sst runs/imdb --only",
+    "space --host 0.0.0.0 --port 7860",
+)
+
+
+def parser() -> Parser:
+    made = Parser(
+        "space",
+        "Serve a page for one typed sentence: every measure as heat maps beside attention, how far attention is from being "
+        "determined, what the model says when words or weights are changed, and the record to take away. It needs gradio: "
+        "pip install 'attnfaith[space]'. It is stopped with Ctrl-C.",
+        examples=EXAMPLES,
+    )
+    made.add_argument("models", metavar="MODEL", nargs="*", help="models to choose from: folders, runs, or names on the Hub")
+    made.add_argument(
+        "--only", action="store_true", help="readers choose among these; without it they may name any on the Hub"
+    )
+    made.add_argument("--host", default="127.0.0.1", help="address to serve at (default: 127.0.0.1, this machine alone)")
+    made.add_argument("--port", type=int, metavar="N", help="port to serve at (default: the first free one from 7860)")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    known = parser().parse_args(arguments)
+    from attnfaith.space.app import require_gradio, serve
+    from attnfaith.space.errors import SpaceError
+
+    require_gradio()
+    if known.port is not None and not 0 < known.port < 65536:
+        raise SpaceError(f"--port {known.port}: give a number from 1 to 65535")
+    from attnfaith.locate import MODEL
+    from attnfaith.space.answers import HUB_NAME, Desk
+
+    for name in known.models:
+        folder = Path(name)
+        if not (folder / "config.json").is_file() and not (folder / MODEL / "config.json").is_file():
+            if folder.exists() or not HUB_NAME.fullmatch(name):
+                raise SpaceError(f"{name} is neither a run, nor the folder of a model, nor OWNER/NAME of one on the Hub")
+    serve(Desk(known.models, open=not known.only), host=known.host, port=known.port)
