@@ -58,27 +58,48 @@ def test_each_model_stands_beside_its_own_numbers():
     assert table[table["statistic"].str.startswith("pearson")]["measured"].isna().all()
 
 
+def row(test, **values):
+    named = {"dataset": "sst", "encoder": "lstm", "objective": "diversity", "intervention": "diversity", "test": test}
+    kind = "price" if test == "accuracy" else "test"
+    return {**dict.fromkeys(analysis.COPIED, 0.0), **named, "kind": kind, "n_seeds": 3, "verdict": "", **values}
+
+
 @pytest.mark.parametrize(
-    ("test", "verdict", "low", "high", "expected"),
+    ("test", "difference", "p_value", "expected"),
     [
-        ("conicity", "better", -0.5, -0.4, "holds"),
-        ("conicity", "worse", 0.4, 0.5, "goes against it"),
-        ("permutation", "cannot be told", -0.1, 0.2, "cannot be told"),
-        ("tau_gradient", "one seed", -0.1, 0.2, "one seed"),
-        ("punctuation", "undefined", np.nan, np.nan, "undefined"),
-        ("accuracy", "worse", -0.029, -0.001, "holds"),
-        ("accuracy", "cannot be told", -0.2, 0.1, "cannot be told"),
-        ("accuracy", "worse", -0.2, -0.031, "goes against it"),
-        ("accuracy", "worse", -0.2, -0.01, "cannot be told"),
-        ("accuracy", "better", 0.01, 0.02, "holds"),
-        ("accuracy", "one seed", -0.2, -0.1, "one seed"),
+        ("conicity", -0.5, 0.01, "holds"),
+        ("conicity", 0.5, 0.01, "goes against it"),
+        ("conicity", -0.5, 0.06, "cannot be told"),
+        ("permutation", 0.5, 0.01, "holds"),
+        ("permutation", -0.5, 0.01, "goes against it"),
+        ("minimal_flip_set", -0.5, 0.01, "holds"),
+        ("tau_gradient", 0.5, 0.01, "holds"),
+        ("punctuation", np.nan, np.nan, "undefined"),
     ],
 )
-def test_a_claim_holds_only_where_its_interval_says_so(test, verdict, low, high, expected):
-    row = dict.fromkeys(analysis.COPIED, 0.0) | {"test": test, "verdict": verdict, "ci_low": low, "ci_high": high}
-    table = analysis.claims(pd.DataFrame([row, {**row, "test": "first_gradient"}]))
+def test_a_claim_holds_where_its_difference_stands_and_has_its_direction(test, difference, p_value, expected):
+    table = analysis.claims(pd.DataFrame([row(test, difference=difference, p_value=p_value), row("first_gradient")]))
     assert table["verdict"].tolist() == [expected]
     assert table["claim"].tolist() == [claim for claim, name in analysis.CLAIMS.items() if name == test]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(-0.029, -0.001, "holds"), (0.01, 0.02, "holds"), (-0.2, -0.031, "goes against it"), (-0.2, -0.01, "cannot be told")],
+)
+def test_accuracy_is_comparable_by_its_margin(low, high, expected):
+    price = row("accuracy", difference=(low + high) / 2, ci_low=low, ci_high=high, p_value=0.001)
+    assert analysis.claims(pd.DataFrame([price]))["verdict"].tolist() == [expected]
+    assert analysis.claims(pd.DataFrame([{**price, "n_seeds": 1}]))["verdict"].tolist() == ["one seed"]
+
+
+def test_claims_are_corrected_for_those_of_one_intervention_on_one_data_set():
+    rows = [row(test, difference=-0.5, p_value=0.02) for test in ("conicity", "minimal_flip_set", "tau_gradient")]
+    rows += [row("first_gradient", difference=-0.5, p_value=0.02), {**rows[0], "dataset": "imdb"}]
+    table = analysis.claims(pd.DataFrame(rows)).set_index(["dataset", "test"])
+    np.testing.assert_allclose(table.loc["sst", "p_holm"], [0.06] * 3)
+    np.testing.assert_allclose(table.loc[("imdb", "conicity"), "p_holm"], 0.02)
+    assert table.loc[("imdb", "conicity"), "verdict"] == "holds"
 
 
 def test_every_claim_names_a_test_that_the_recipes_measure():
