@@ -64,7 +64,7 @@ def agrees(page, cell, row, attention):
     np.testing.assert_allclose(weights, attention, atol=1e-9, rtol=0)
     wanted, before = softmax(attention @ values + bias), softmax(own @ values + bias)
     np.testing.assert_allclose(probs, wanted, atol=1e-9, rtol=0)
-    text = page.locator(".try .answer").inner_text()
+    text = page.locator(".outcome").inner_text()
     moved, nats = re.search(r"moves by ([\d.]+) \(TVD\); this attention is ([\d.]+) nats", text).groups()
     middle = (own + attention) / 2
     assert float(moved) == pytest.approx(np.abs(wanted - before).sum() / 2, abs=6e-4)
@@ -110,7 +110,7 @@ def test_every_what_if_answers_as_the_library(opens, page_of_texts, table):
             press(page, "furthest that keeps the answer")
         wanted = maximise(own, values[:, 1] - values[:, 0], bias[1] - bias[0], epsilon)
         agrees(page, cell, LONG, wanted.attention)
-        assert f"at most {epsilon:.3f}" in page.locator(".try .answer").inner_text()
+        assert f"at most {epsilon:.3f}" in page.locator(".outcome").inner_text()
     press(page, "the model’s own")
     np.testing.assert_allclose(said_of(page)[0], own, atol=1e-12)
 
@@ -301,12 +301,12 @@ def test_texts_of_one_token_and_of_none(opens, page_of_texts, table):
     go_to(page, cell, 0)
     assert "A text without tokens." in page.locator(".chosen").inner_text()
     press(page, "uniform")
-    assert "has no other attention" in page.locator(".try .answer").inner_text()
+    assert "has no other attention" in page.locator(".outcome").inner_text()
     page.locator(".list").focus()
     page.keyboard.press("ArrowDown")
     for name in ("furthest that keeps the answer", "smallest set that flips it"):
         press(page, name)
-        assert page.locator(".try .answer").inner_text().startswith("One token has all the weight there is")
+        assert page.locator(".outcome").inner_text().startswith("One token has all the weight there is")
 
 
 def test_answers_that_were_measured_beforehand_are_shown_as_they_are(opens):
@@ -318,15 +318,15 @@ def test_answers_that_were_measured_beforehand_are_shown_as_they_are(opens):
     wanted = records.rows(cell.table, "adversary_exact_probs")[3][0]
     np.testing.assert_allclose(said_of(page)[1], wanted, atol=1e-7)
     press(page, "smallest set that flips")
-    assert "the prediction was not recorded" in page.locator(".try .answer").inner_text()
+    assert "the prediction was not recorded" in page.locator(".outcome").inner_text()
     press(page, "weights permuted")
     permuted = records.rows(cell.table, "permuted_probs")[3]
-    moved = re.search(r"moves by ([\d.]+) on average", page.locator(".try .answer").inner_text())[1]
+    moved = re.search(r"moves by ([\d.]+) on average", page.locator(".outcome").inner_text())[1]
     assert float(moved) == pytest.approx(np.abs(permuted - cell.probs[3]).sum() / 2, abs=6e-4)
     page.locator(".list").focus()
     page.keyboard.press("Home")
     press(page, "weights permuted")
-    assert "not measured of this text" in page.locator(".try .answer").inner_text()
+    assert "not measured of this text" in page.locator(".outcome").inner_text()
 
 
 def test_hostile_texts_and_names_stay_text(opens):
@@ -369,5 +369,5 @@ def test_two_models_have_two_instruments(opens):
     second = page.locator(".instrument").nth(1)
     second.locator("[role=option]").nth(4).click()
     second.get_by_role("button", name="uniform", exact=True).click()
-    assert second.locator(".try .answer").inner_text().startswith("Equal weights")
-    assert page.locator(".try .answer").first.inner_text().startswith("The model’s own attention")
+    assert second.locator(".outcome").inner_text().startswith("Equal weights")
+    assert page.locator(".outcome").first.inner_text().startswith("The model’s own attention")

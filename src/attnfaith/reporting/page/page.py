@@ -92,12 +92,11 @@ def render_page(
     title: str,
     facts: Mapping[str, object],
     n_examples: int,
-    scripts: Sequence[str] = (),
 ) -> str:
     """The page's HTML.
 
     tables: those of `reporting.sections`, by file name. pictures: those of each cell. facts: what to say of the run, by
-    name; nested ones are written out with dots. scripts: code of this package that runs in the page, and no other may.
+    name; nested ones are written out with dots. No code runs in it but that of its instruments.
     """
     shown = zip(cells, pictures, strict=True)
     tried = [instrument(cell, place, most_bytes=MOST_BYTES // len(cells)) for place, cell in enumerate(cells)]
@@ -119,7 +118,7 @@ def render_page(
         sections=parts,
         chapters=CHAPTERS,
         contents=_contents(parts),
-        scripts=[_script(code) for code in (*scripts, *scripts_of(tried))],
+        scripts=[_script(code) for code in scripts_of(tried)],
         themes={theme: [(place, shades(hue, theme)) for place, hue in hues] for theme in PAPER},
         paper=PAPER,
         scale=range(SHADES),

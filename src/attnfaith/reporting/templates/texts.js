@@ -287,7 +287,7 @@ function open(root, texts) {
     mark();
     const own = state.text ? whatIf.probabilities(state.text, state.own) : Float64Array.from(texts.probs(state.row));
     const said = probs ?? (state.text ? whatIf.probabilities(state.text, attention) : name === "own" ? own : null);
-    const answer = find(".answer"), from = argmax(own), to = said ? argmax(said) : from;
+    const answer = find(".outcome"), from = argmax(own), to = said ? argmax(said) : from;
     answer.replaceChildren(made("bdi", {textContent: what}));
     if (said) {
       answer.append(": ", named(to), ` ${fixed(said[to], 3)}`, to === from ? "" : ", another answer");
@@ -338,7 +338,7 @@ function open(root, texts) {
     if (one.kind === "draws") {
       put(number, state.own, one.label, Float64Array.from(texts.probs(state.row)));
       const [change, flips] = ["change", "flips"].map((name) => held(name)[state.row]);
-      find(".answer").textContent = Number.isNaN(change) ? `${one.label}: not measured of this text.`
+      find(".outcome").textContent = Number.isNaN(change) ? `${one.label}: not measured of this text.`
         : `${one.label}: the prediction moves by ${fixed(change, 3)} on average (TVD), and ${share(flips)} of draws give another answer.`;
       return;
     }
