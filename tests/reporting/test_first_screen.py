@@ -33,6 +33,9 @@ def reversed_first(count, length=9):
     return np.r_[np.arange(count)[::-1], np.arange(count, length)] + 1.0
 
 
+LONGEST_TITLE = 52  # letters for which the drawing is wide enough, as seen in a browser
+
+
 def test_the_one_text_is_next_to_the_median(build_record):
     order = np.arange(1.0, 10) / 45
     instances = [{"id": f"t/{k}", "attention": order, "leave_one_out": reversed_first(k)} for k in (9, 6, 3, 2, 1)]
@@ -58,6 +61,7 @@ def test_the_chart_draws_agreement_where_nothing_else_is_known(draw_record):
     assert drawn.chance == 0 and [bar.label for bar in drawn.bars] == sorted(
         ("gradient", "leave-one-out"), key=lambda label: -rows.loc[f"attention–{label.replace('-', '_')}", "tau_mean"]
     )
+    assert len(drawn.title) <= LONGEST_TITLE
     for bar in drawn.bars:
         row = rows.loc[f"attention–{bar.label.replace('-', '_')}"]
         assert (bar.value, bar.low, bar.high) == (row["tau_mean"], row["ci_low"], row["ci_high"])
@@ -67,7 +71,7 @@ def test_the_chart_draws_erasure_where_it_was_measured(build_record):
     falls = {"attention": 0.2 + SIX, "good": 0.2 + 2 * SIX, "random": np.full(6, 0.1)}
     drawn = measures_chart([told(build_record, falls)])
     assert [bar.label for bar in drawn.bars] == ["good", "attention", "random"]
-    assert drawn.chance == pytest.approx(0.1) and "AOPC" in drawn.axis
+    assert drawn.chance == pytest.approx(0.1) and "AOPC" in drawn.axis and len(drawn.title) <= LONGEST_TITLE
     # what falls is the probability: .9 of the whole text, less what is left, .9 - fall
     assert [bar.value for bar in drawn.bars] == pytest.approx([0.2 + 2 * SIX.mean(), 0.2 + SIX.mean(), 0.1])
 

@@ -87,7 +87,7 @@ def _of_agreement(cell: Cell) -> Chart:
     rows = table[(table["class"] == "overall") & table["pair"].str.startswith("attention–") & table["tau_mean"].notna()]
     rows = rows.sort_values("tau_mean", ascending=False, kind="stable").to_dict("records")
     bars = [(row["pair"].partition("–")[2], row["tau_mean"], row["ci_low"], row["ci_high"]) for row in rows]
-    title = "Which measures order the tokens of a text as attention does?"
+    title = "Which measures order tokens as attention does?"
     return _chart(title, "Mean Kendall’s τ with attention, 1 the same order", bars, 0.0)
 
 
