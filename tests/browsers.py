@@ -33,7 +33,7 @@ class Pages:
         page.on("console", lambda said: self.faults.append(said.text) if said.type in ("error", "warning") else None)
         page.on("request", lambda sent: self.asked.append(sent.url))
         page.goto(self.path.as_uri() + place)
-        page.wait_for_function("document.documentElement.dataset.ready")
+        page.wait_for_function("() => document.documentElement.dataset.ready")
         self.open.append(page)
         return page
 

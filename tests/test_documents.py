@@ -83,7 +83,7 @@ def test_documents_of_any_shape(query, only, tmp_path, quick_report):
         sorted(
             set(POOLED)
             - ({"gradient_hidden_to_input", "aopc_limits"} if only == "any" else set())
-            - ({"exact_contribution", "weight_aopc_limits"} if pair else set())  # of an affine read-out
+            - ({"exact_contribution", "token_logits", "weight_aopc_limits"} if pair else set())  # of an affine read-out
         ),
         tmp_path / "record.parquet",
         options={**OPTIONS, "diffmask": options_of("diffmask", model, batch)},

@@ -248,7 +248,7 @@ def test_filtered_by_each_quantity(opens, page_of_texts, table):
         assert page.locator(".count").inner_text() == f"{members.sum()} of {COUNT} texts", name
         assert order_of(page, cell, 3) == np.flatnonzero(members)[:3].tolist(), name
         press(page, "all texts")
-        page.wait_for_function(f"document.querySelector('.count').textContent.startsWith('{COUNT} of')")
+        page.wait_for_function(f"() => document.querySelector('.count').textContent.startsWith('{COUNT} of')")
     page.locator(".sieve [name=tauLow]").fill("0")
     page.locator(".sieve [name=error]").select_option("right")
     both = (tau >= 0) & known & (cell.labels == cell.predicted)
@@ -291,7 +291,7 @@ def test_a_long_list_draws_what_is_seen(opens):
     active = page.locator(".list").get_attribute("aria-activedescendant")
     assert page.locator(f"#{active}").get_attribute("aria-posinset") == "600"
     page.locator(".list").evaluate("one => { one.scrollTop = one.scrollHeight / 2; }")
-    page.wait_for_function("document.querySelector('[role=option]').getAttribute('aria-posinset') > 250")
+    page.wait_for_function("() => document.querySelector('[role=option]').getAttribute('aria-posinset') > 250")
     page.locator("[role=option]").nth(8).click()
     assert page.locator("[role=option][aria-selected=true]").count() == 1 and 250 < chosen(page, cell) < 350
 
