@@ -204,7 +204,7 @@ def test_axe_finds_nothing_serious(opened, name, scheme):
     page = opened(name, scheme=scheme, bypass_csp=True)
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate(
+    violations = page.evaluate(
         "axe.run().then(made => made.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 120)]))"
     )
-    assert [one for one in found if one[0] in ("serious", "critical")] == []
+    assert [one for one in violations if one[0] in ("serious", "critical")] == []

@@ -88,8 +88,8 @@ def _furthest(cell: Cell, name: str, label: str) -> Iterator[Recorded]:
             "weights": [_of_draw(one, place, length) for one, length in zip(attention, cell.lengths, strict=True)],
             "probs": [_of_draw(one, place, cell.probs.shape[1]) for one in probs],
         }
-        found = sorted({one for one in said if one != "undefined"}) if said else []
-        certain = f" ({', '.join(found)})" if found else ""
+        certainties = sorted({one for one in said if one != "undefined"}) if said else []
+        certain = f" ({', '.join(certainties)})" if certainties else ""
         yield Recorded({"label": f"{label}{within}{certain}", "kind": "attention"}, numbers)
 
 
