@@ -1,5 +1,7 @@
 """Which plausible bugs do the tests notice? `python -m tests.mutation.run` from the root of the project.
 
+With --fast: which do those tests notice that `make test` runs, without those marked slow?
+
 Every mutant is put into a copy of the project, where its tests run until the first failure: then it is killed. One that no
 test notices survives, and the command ends with exit code 1 and its list. Nothing in the project itself is changed.
 A mutant whose tests time out, as an endless loop would, is killed.
@@ -26,6 +28,8 @@ COPIED = ("src", "recipes", "tests", "model_cards", "docs")
 FILES = ("setup.cfg", "setup.py", "pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile", "constraints.txt")
 LIMIT = 300  # seconds for the tests of one mutant
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+FAST = ("-m", "not slow")
+PASSED = (0, 5)  # exit codes of pytest: all passed; none was left to run
 SAID = "said.txt"  # by the tests, in the copy
 
 
@@ -38,8 +42,8 @@ class Outcome:
     seconds: float
 
 
-def run(mutants: Sequence[Mutant], *, processes: int = 1) -> list[Outcome]:
-    """The outcome of each mutant, in their order; `processes` at a time, each in a copy of its own.
+def run(mutants: Sequence[Mutant], *, processes: int = 1, options: tuple[str, ...] = ()) -> list[Outcome]:
+    """The outcome of each mutant, in their order; `processes` at a time, each in a copy of its own. options: of pytest.
 
     Raises AssertionError where tests fail without any mutant: then nothing could be said of one.
     """
@@ -47,7 +51,10 @@ def run(mutants: Sequence[Mutant], *, processes: int = 1) -> list[Outcome]:
         parts = [list(range(len(mutants)))[start::processes] for start in range(processes)]
         context = multiprocessing.get_context("spawn")  # a fork of a process with threads may stand still
         with context.Pool(processes) as pool:
-            jobs = [(Path(folder) / str(number), [mutants[place] for place in part]) for number, part in enumerate(parts)]
+            jobs = [
+                (Path(folder) / str(number), [mutants[place] for place in part], options)
+                for number, part in enumerate(parts)
+            ]
             lists = pool.starmap(_run_part, jobs)
     outcomes = {
         place: outcome for part, each in zip(parts, lists, strict=True) for place, outcome in zip(part, each, strict=True)
@@ -55,7 +62,7 @@ def run(mutants: Sequence[Mutant], *, processes: int = 1) -> list[Outcome]:
     return [outcomes[place] for place in range(len(mutants))]
 
 
-def _run_part(copy: Path, mutants: Sequence[Mutant]) -> list[Outcome]:
+def _run_part(copy: Path, mutants: Sequence[Mutant], options: tuple[str, ...]) -> list[Outcome]:
     for name in COPIED:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
@@ -74,9 +81,9 @@ def _run_part(copy: Path, mutants: Sequence[Mutant]) -> list[Outcome]:
     for mutant in mutants:
         for test in mutant.tests:
             if test not in known:
-                known[test] = _fails(test)
+                known[test] = _fails(test, options)
                 assert not known[test], f"{test} fails without any mutant:\n{Path(SAID).read_text()[-4000:]}"
-        outcomes.append(_outcome(copy / mutant.file, mutant))
+        outcomes.append(_outcome(copy / mutant.file, mutant, options))
         verdict = f"killed by {outcomes[-1].killed_by}" if outcomes[-1].killed_by else "SURVIVES"
         print(f"{mutant.file}: {mutant.bug}: {verdict} ({outcomes[-1].seconds:.0f} s)", flush=True)
     return outcomes
@@ -97,18 +104,18 @@ def _warm_up() -> None:
     torch.set_num_threads(1)
 
 
-def _outcome(file: Path, mutant: Mutant) -> Outcome:
+def _outcome(file: Path, mutant: Mutant, options: tuple[str, ...]) -> Outcome:
     source, start = file.read_text(), time.monotonic()
     assert source.count(mutant.old) == 1, f"{mutant.file}: {mutant.old!r} stands {source.count(mutant.old)} times"
     file.write_text(source.replace(mutant.old, mutant.new))
     try:
-        killed_by = next((test for test in mutant.tests if _fails(test)), "")
+        killed_by = next((test for test in mutant.tests if _fails(test, options)), "")
     finally:
         file.write_text(source)
     return Outcome(mutant, killed_by, time.monotonic() - start)
 
 
-def _fails(test: str) -> bool:
+def _fails(test: str, options: tuple[str, ...]) -> bool:
     """Whether a test of these fails, in a child of this process, so that nothing of it stays. What it says is in a file."""
     child = os.fork()
     if child == 0:
@@ -122,7 +129,7 @@ def _fails(test: str) -> bool:
             for name in [name for name in sys.modules if name.partition(".")[0] in ("attnfaith", "tests")]:
                 del sys.modules[name]  # the copy's are meant
             try:
-                code = pytest.main([test, *OPTIONS])
+                code = pytest.main([test, *OPTIONS, *options])
             except BaseException:
                 traceback.print_exc()
             sys.stdout.flush()
@@ -132,7 +139,7 @@ def _fails(test: str) -> bool:
     while time.monotonic() < deadline:
         finished, status = os.waitpid(child, os.WNOHANG)
         if finished:
-            return status != 0
+            return os.waitstatus_to_exitcode(status) not in PASSED
         time.sleep(0.05)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -154,8 +161,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="mutants of files with this in their path")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--fast", action="store_true", help="without the tests marked slow, as `make test`")
     arguments = parser.parse_args()
-    outcomes = run([mutant for mutant in MUTANTS if arguments.only in mutant.file], processes=arguments.processes)
+    outcomes = run(
+        [mutant for mutant in MUTANTS if arguments.only in mutant.file],
+        processes=arguments.processes,
+        options=FAST if arguments.fast else (),
+    )
     print(*table(outcomes), sep="\n")
     return int(any(not outcome.killed_by for outcome in outcomes))
 

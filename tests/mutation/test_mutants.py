@@ -31,3 +31,12 @@ def test_a_bug_is_killed_and_a_change_without_effect_survives():
     same = Mutant(file, "nothing", "np.abs(p - q) / 2, p, q)", "np.abs(q - p) / 2, p, q)", (test,))
     outcomes = run.run([bug, same], processes=1)
     assert [outcome.killed_by for outcome in outcomes] == [test, ""]
+
+
+@pytest.mark.slow
+def test_without_slow_tests_what_only_they_notice_survives(repository):
+    file, test = "src/attnfaith/metrics/attention_faithfulness/divergences.py", "tests/test_own_runs.py"
+    assert "\npytestmark = pytest.mark.slow\n" in (repository / test).read_text()
+    bug = Mutant(file, "L1", "np.abs(p - q) / 2, p, q)", "np.abs(p - q), p, q)", (test, "tests/metrics/test_divergences.py"))
+    (outcome,) = run.run([bug], options=run.FAST)
+    assert outcome.killed_by == "tests/metrics/test_divergences.py"
