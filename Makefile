@@ -40,10 +40,11 @@ style: $(READY)
 	$(BIN)/ruff format $(SOURCES)
 
 # README.md and the pages with numbers from their templates, then the site, where a warning is an error (but one that --quiet
-# hides does not count).
+# hides does not count), then the tests of documents, some of which need what builds them.
 docs: $(VENV)/.docs
 	$(BIN)/python docs/site/pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'not slow' tests/docs
 	@echo "documentation: build/docs/index.html"
 
 $(VENV)/.docs: $(READY)
