@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from attnfaith import record as records
+from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import leakage, performance, selection, selection_budgets
@@ -44,7 +46,9 @@ def seeds_of(cells: Sequence[Cell]) -> list[SEEDS]:
 
 
 def models(groups: Sequence[SEEDS]) -> pd.DataFrame:
-    """What each kind of model says of texts: accuracy and, of those that select, every number of the section "selection".
+    """What each kind of model says of texts: accuracy; "auprc_<scores>", the average precision of attention and of each
+    measure against marked tokens, where attention is what a selector gives tokens, if there is one; and of those that select
+    every number of the section "selection".
 
     mean: over the n_texts texts that have the number, summed over seeds, and then over the n_seeds seeds with two or more of
     them; n_undefined: texts that have it not, all seeds. ci_low, ci_high: 95 % over seeds and texts, of one seed over texts.
@@ -52,8 +56,11 @@ def models(groups: Sequence[SEEDS]) -> pd.DataFrame:
     rows = []
     for group in groups:
         numbers = {"accuracy": lambda cell: performance.per_text(cell)["correct"]}
-        if selection.SECTION.applies(next(iter(group.values()))):
-            names = selection.per_text(next(iter(group.values())))
+        first = next(iter(group.values()))
+        if "rationale" in first.table.column_names:
+            numbers |= {f"auprc_{name}": precision_of(name) for name in (ATTENTION, *first.measures)}
+        if selection.SECTION.applies(first):
+            names = selection.per_text(first)
             numbers |= {name: lambda cell, name=name: selection.per_text(cell)[name] for name in names}
         rows += [heading(group) | {"statistic": name} | summary(values(group, of)) for name, of in numbers.items()]
     return pd.DataFrame(rows)
@@ -153,6 +160,10 @@ def target(group: SEEDS) -> str | None:
 
 
 # ------------------------------------------------------------------------------------------------ numbers of texts
+
+
+def precision_of(scores: str) -> Callable[[Cell], np.ndarray]:
+    return lambda cell: average_precision(cell.scores(scores), records.rows(cell.table, "rationale"))
 
 
 @per_cell

@@ -20,7 +20,7 @@ HIT = {"attention": 0.2, "hardkuma": 0.9}
 SEEDS = (1, 2, 3)
 
 
-def cell(kind, seed, budget=None, share=0.1, **fields):
+def cell(kind, seed):
     """A model of texts of ten tokens, the first of which is marked; it ranks that first in a known share of the texts."""
     random = np.random.default_rng([seed, kind == "attention"])
     hits = random.random(TEXTS) < HIT[kind]
@@ -28,10 +28,12 @@ def cell(kind, seed, budget=None, share=0.1, **fields):
         {"attention": np.eye(10)[0 if hit else 4], "gold": np.eye(10)[0], "probs": [0.2, 0.8], "label": number % 2}
         for number, hit in enumerate(hits)
     ]
+    fields = {}
     if kind != "attention":
-        fields |= {"selection_kind": kind, "selection_threshold": 0.0, "selection_reads": "zeroed"}
+        fields = {"selection_kind": kind, "selection_threshold": 0.0, "selection_reads": "zeroed", "selection_target": 0.1}
         fields |= {"selection_pooling": "average", "selection_vectors_shared": True, "selection_encoder": "bilstm"}
-        fields |= {"selection_target": share, "selection_budget": budget, "attention_kind": "selection"}
+        fields |= {"attention_kind": "selection", "alignment": "selector", "projection": kind}
+        fields |= {"objective": "classification(selected 0.1)"}
     table = made.build(texts, seed=seed, rationale=True, encoder="bilstm", **fields)
     sizes = [0.1, 0.2] if kind == "attention" else [0.0, 0.1, 0.2]
     chosen = [[text["attention"] > 0] * len(sizes) for text in texts]
@@ -80,6 +82,8 @@ def test_means_are_over_seeds_and_texts_with_an_interval_over_both(measured):
         assert (one["n_seeds"], one["n_texts"], one["n_undefined"]) == (3, 3 * TEXTS, 0)
         np.testing.assert_allclose([one["mean"], one["ci_low"], one["ci_high"]], by_hand[:3])
     assert row(tables["models"], model="attention", statistic="accuracy")["mean"] == pytest.approx(0.5)
+    precise = row(tables["models"], model="attention", statistic="auprc_attention")
+    assert precise["mean"] == pytest.approx((hits["attention"] + 0.1 * (1 - hits["attention"])).mean())
     own = row(tables["models"], model="hardkuma", statistic="selection_f1")
     assert own["mean"] == pytest.approx(hits["hardkuma"].mean()) and own["budget"] == "10%"
 
