@@ -1,5 +1,7 @@
 """Gates of DiffMask that nobody trained, for tests of what is made of gates."""
 
+import atexit
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from attnfaith.subjects import opened
 
 
 FOLDER = Path(tempfile.mkdtemp(prefix="attnfaith-gates-"))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 
 
 def untrained(model, batch, kind="inputs", seed=0) -> str:

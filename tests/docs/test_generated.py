@@ -7,6 +7,9 @@ import pytest
 
 from attnfaith import cli, record
 from attnfaith.data.registry import DATASETS
+from attnfaith.models.alignments import ALIGNMENTS
+from attnfaith.models.encoders import ENCODERS
+from attnfaith.models.projections import PROJECTIONS
 from attnfaith.recipes import Recipe, schema
 from tests.docs.documents import ROOT
 
@@ -53,3 +56,10 @@ def test_the_help_of_every_command_is_shown(name):
 def test_every_data_set_and_producer_is_listed():
     assert [name for name in DATASETS if f"| `{name}` |" not in generated.data_sets_page()] == []
     assert [name for name in generated.modules() if f"### {name}\n" not in generated.producers_page()] == []
+
+
+def test_the_readme_counts_the_parts_of_models():
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    parts = ((ENCODERS, "encoders"), (ALIGNMENTS, "alignments"), (PROJECTIONS, "projections"))
+    said = " × ".join(f"{words[len(registry)]} {name}" for registry, name in parts)
+    assert said in (ROOT / "README.md").read_text(encoding="utf-8")
