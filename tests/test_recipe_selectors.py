@@ -74,6 +74,11 @@ def test_the_configuration(monkeypatch):
         ({"kind": "budget", "budget": 0.1}, {"selection": {"decay": 0.1}}, "it is of bernoulli and hardkuma; leave it out"),
         ({"kind": "hardkuma"}, {"selection": {"share": 1.5}}, "recipe.selection.share=1.5 must be at most 1"),
         ({"kind": "hardkuma"}, {"selection": {"multiplier_range": [2.0, 1.0]}}, r"must be \[least, greatest\]"),
+        (
+            {"kind": "hardkuma"},
+            {"selection": {"two_sided": True, "multiplier_range": [0.0, 1.0]}},
+            r"selection.multiplier_range=\[0.0, 1.0\] with selection.two_sided: .* pulls nothing up",
+        ),
         (None, {"selection": {"share": 0.5}}, "selection.share=0.5 without model.selector: there is no selection"),
         ({"kind": "bernoulli"}, {"penalties": {"diversity": 0.5}}, "penalties.diversity=0.5 with model.selector"),
         ({"kind": "bernoulli"}, {"training": {"random_erasure": 0.5}}, "training.random_erasure=0.5 with model.selector"),

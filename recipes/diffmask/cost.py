@@ -1,10 +1,12 @@
 """What DiffMask costs a text, beside a reading, integrated gradients and occlusion; and what a step of its training costs.
 
 python recipes/diffmask/cost.py RUN [--texts 32] [--repeats 5] [--output recipes/diffmask/results]: of a run whose gates are
-trained, on texts of its test split. CPU seconds of this process, the median of the repeats, the sides taking turns.
+trained, on texts of its test split. CPU seconds of this process, the median of the repeats, the sides taking turns. The log
+of the gates' training is put beside it.
 """
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
@@ -76,6 +78,7 @@ def main(arguments=None) -> None:
     rows = subject.rows(load_data(recipe, {"test": known.texts}).splits["test"])
     by = recipe.measure.options.get("occlusion", {}).get("by", "delete")
     save(costs(subject, rows, str(made[0]), known.repeats, by), known.output / f"cost_{known.run.name}", machine())
+    shutil.copyfile(made[0].with_suffix(".csv"), known.output / f"training_{known.run.name}.csv")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import torch
 
 from attnfaith.experiments import selection
 from attnfaith.measurement import MeasurementError, check_options, load_producers
+from attnfaith.models.rationale_samplers import budget_tokens
 from attnfaith.subjects import columns_of, subject_of
 from tests.small_rationales import rationale_model
 
@@ -27,6 +28,7 @@ def test_of_a_model_that_reads_the_whole_text(tiny_model, tiny_rows):
     subject = subject_of(model)
     scores = scored(rows)
     made = selection.measure(subject, {**subject.collate(rows), "scores": scores}, shares=(0.2, 0.5))
+    sizes = {(7, 0.2): 1, (7, 0.5): 4, (4, 0.2): 1, (4, 0.5): 2, (1, 0.2): 1, (1, 0.5): 1, (0, 0.2): 0, (0, 0.5): 0}
     assert list(made) == list(columns_of(selection, subject)) and "complement_probs" not in made
     for number, row in enumerate(rows):
         assert made["selection_measures"][number] == ["attention"] * 2 + ["other"] * 2
@@ -35,7 +37,7 @@ def test_of_a_model_that_reads_the_whole_text(tiny_model, tiny_rows):
             zip(made["selection_measures"][number], made["selection_shares"][number], strict=True)
         ):
             values = scores[name][number]
-            chosen = first(values, max(1, int(np.ceil(share * len(values)))))
+            chosen = first(values, sizes[len(values), share])
             assert (made["selection_chosen"][number][place] == chosen).all()
             for column, stays in (("kept", chosen), ("removed", ~chosen)):
                 left = [2, *np.array(row["input_ids"][1:-1], int)[stays].tolist(), 3]
@@ -68,6 +70,13 @@ def test_of_a_model_that_selects(kind, tiny_rows):
         alone = subject.read_selected(batch.take(torch.tensor([number])), told).detach().double().softmax(-1)[0]
         np.testing.assert_allclose(made["selection_kept_probs"][number][2], alone, atol=1e-6)
         assert made["selection_chosen"][number].shape == (4, len(row["tokens"]))
+
+
+def test_a_share_holds_as_many_tokens_as_a_budget():
+    for share in (0.01, 0.1, 0.15, 0.2, 0.3, 0.5, 0.99):
+        lengths = torch.arange(1, 41)
+        mask = torch.arange(40) < lengths.unsqueeze(1)
+        assert [selection.size_of(share, int(length)) for length in lengths] == budget_tokens(mask, share).tolist()
 
 
 def test_nothing_selected_is_read_and_counted(tiny_rows):

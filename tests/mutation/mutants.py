@@ -252,6 +252,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("kept and removed change places", "np.concatenate([flat, ~flat, *", "np.concatenate([~flat, flat, *"),
         ("its own selection and the rest change places", "[own[None], ~own[None]]", "[~own[None], own[None]]"),
         ("the selector's order for its own selection", "of_text[place, 0] = mine", "of_text[place, 1] = mine"),
+        ("sizes are cut off", "max(1, round(share * length))", "max(1, int(share * length))"),
     ),
     f"{IMPORTANCE}/_concrete.py": (
         ("open below zero", "softplus(EDGE - logits)", "softplus(-logits)"),
@@ -294,6 +295,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             'without = stacked(cell, "complement_probs").argmax(1)',
             'without = stacked(cell, "selection_probs").argmax(1)',
         ),
+        ("accuracy where marked tokens are selected", "np.where(recall == 0, made", "np.where(recall > 0, made"),
     ),
     f"{REPORTING}/sections/selection_budgets.py": (
         ("sufficiency from the rest", '"sufficiency": of_class - one[', '"sufficiency": of_class - other['),

@@ -61,6 +61,8 @@ def test_what_is_selected_by_hand(table):
         "selection_f1": [0.5, 0, 2 / 3, np.nan, np.nan],
         "selection_iou_f1": [2 / 3, 0, 1, np.nan, np.nan],
         "selection_auprc": [0.5, 0.25, 0.5, np.nan, np.nan],  # equal values pass together
+        "marked_selected": [1, 0, 1, np.nan, np.nan],
+        "unmarked_correct": [np.nan, 0, np.nan, np.nan, np.nan],
     }
     assert set(values) == set(expected)
     for name, hand in expected.items():
@@ -80,6 +82,8 @@ def test_nothing_selected_stays_in_the_denominators_and_the_papers_rule_is_a_row
     assert papers["complement_accuracy"] == 0.5
     assert whole["recall_mean"] == 0.5 and whole["precision_mean"] == 0.5 and whole["f1_of_means"] == 0.5
     assert papers["recall_mean"] == 0.75 and papers["f1_of_means"] == pytest.approx(0.6)
+    assert whole["marked_selected_share"] == pytest.approx(2 / 3) and whole["unmarked_accuracy"] == 0
+    assert papers["marked_selected_share"] == 1 and np.isnan(papers["unmarked_accuracy"])
     (cell,) = split_cells(table)
     said = " ".join(selection._sentences(cell))
     assert "54.2% of a text is selected" in said and "In 25.0% of the texts nothing is; they are in all means." in said

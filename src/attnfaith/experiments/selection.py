@@ -13,7 +13,7 @@ from attnfaith._random import generator
 from attnfaith.experiments._readout import softmax
 from attnfaith.experiments._subsets import check_absent, check_absent_model, distinct, read_parts, scores
 from attnfaith.experiments.rationale_erasure import check as check_shares
-from attnfaith.experiments.rationale_erasure import ranks, size_of
+from attnfaith.experiments.rationale_erasure import ranks
 from attnfaith.record import Column
 from attnfaith.subjects import asks
 
@@ -29,8 +29,8 @@ COLUMNS = {
         ("K",),
         "float64",
         range=(0.0, 1.0),
-        doc="the share of the tokens that each holds, rounded up and at least one token; 0, of a model that selects: as "
-        "many as it selects itself, maybe none",
+        doc="the share of the tokens that each holds, rounded and at least one token, as a budget is; 0, of a model that "
+        "selects: as many as it selects itself, maybe none",
     ),
     "selection_chosen": Column(
         ("K", "T"),
@@ -81,8 +81,9 @@ def check_model(subject, dataset, *, shares: Sequence[float] = SHARES, absent: s
 def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, absent: str = "deleted") -> dict[str, list]:
     """Every measure cut to the same number of tokens, read alone and left out, all classes.
 
-    A selection of a share s are the ceil(s T) tokens of highest score, at least one; equal scores are put in a random order,
-    drawn once per text and the same for all measures. A model that selects ("selection") reads what it is told to and no
+    A selection of a share s are the s T tokens of highest score, rounded (halves to even numbers) and at least one, as many
+    as a model of that budget may select (`rationale_samplers.budget_tokens`); equal scores are put in a random order, drawn
+    once per text and the same for all measures. A model that selects ("selection") reads what it is told to and no
     other token, whatever its selector would say: a selector that reads the rest anew could choose again. Its own selection
     is among what is read, and each measure's selection of that very number of tokens. Other models read a text without the
     other tokens, which are gone as `absent` says (`subjects.parts.read_parts`).
@@ -138,6 +139,11 @@ def _chosen(values, sizes: Sequence[float], own: np.ndarray | None, random: np.r
     length = len(values[0])
     counts = [int(own.sum()) if share == OWN else size_of(share, length) for share in sizes]
     return ranks(values, random)[:, None] < np.array(counts)[None, :, None]
+
+
+def size_of(share: float, length: int) -> int:
+    """How many of so many tokens a share holds, as a budget does."""
+    return max(1, round(share * length))
 
 
 def _parts(chosen: np.ndarray, own: np.ndarray | None) -> np.ndarray:

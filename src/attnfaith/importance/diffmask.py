@@ -79,8 +79,8 @@ def check(
     for name in (*POSITIVE, "valid_agreement"):
         value = given[name]
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not number or value < 0 or (name in POSITIVE and value == 0):
-            raise ValueError(f"{name}={value!r}; give a number {'above 0' if name in POSITIVE else 'from 0 on'}")
+        if not number or value < 0 or (value == 0 if name in POSITIVE else value > 1):
+            raise ValueError(f"{name}={value!r}; give a number {'above 0' if name in POSITIVE else 'from 0 to 1'}")
     if gates is not None and (changed := [name for name, value in given.items() if value != getattr(Settings, name)]):
         raise ValueError(f"gates={gates!r} are trained, and {', '.join(changed)} of their training given: leave out either")
 

@@ -113,6 +113,11 @@ def completed_selection(recipe) -> Selection:
     bounds = section.multiplier_range
     if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
         raise RecipeError(f"selection.multiplier_range={excerpt(bounds)} must be [least, greatest]")
+    if section.two_sided and bounds is not None and bounds[0] >= 0:
+        raise RecipeError(
+            f"selection.multiplier_range={excerpt(bounds)} with selection.two_sided: a multiplier that is never below 0 "
+            "pulls nothing up; give a least below 0, such as [-5, 5], or leave one of the two out"
+        )
     _check_rest(recipe, selector, said)
     if kind == "hardkuma" and selector["budget"] is not None:
         usual = usual | {"share": selector["budget"]}

@@ -19,6 +19,8 @@ def test_costs_of_a_run(tiny_recipe, quick_report, tmp_path, monkeypatch):
     table = pd.read_csv(tmp_path / "costs" / "cost_run.csv")
     assert list(table["what"][:4]) == ["reading", "diffmask", "integrated gradients", "occlusion"] and len(table) == 5
     assert (table["texts"] == 4).all() and (table["ms_per_text"] > 0).all() and table["readings"][0] == 1
+    log = pd.read_csv(tmp_path / "costs" / "training_run.csv")
+    assert set(log["chosen"]) <= {0, 1} and {"multiplier", "validation_constraint"} <= set(log)
     assert recipes.load(f"{recipe.output_dir}/recipe.yaml").measure.producers == ["diffmask"]
     for path in (tmp_path / "run" / "gates").iterdir():
         path.unlink()

@@ -23,8 +23,9 @@ ALL, SOME = "all", "with a selection (papers)"
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """Of each text: share_selected, spans_selected (number of runs), nothing_selected, everything_selected; and where the
-    record has them complement_correct, complement_same (the predicted class stays without what is selected), and
-    selection_precision, _recall, _f1, _iou_f1 and _auprc against marked tokens.
+    record has them complement_correct, complement_same (the predicted class stays without what is selected), and against
+    marked tokens selection_precision, _recall, _f1, _iou_f1 and _auprc; marked_selected, whether a marked token is among
+    what is selected; and, where none is, unmarked_correct.
     """
     rows = records.rows(cell.table, "selected")
     empty = cell.lengths == 0
@@ -49,6 +50,10 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
             made[f"selection_{name}"] = values
         made["selection_iou_f1"] = span_iou(marks, gold)[2]
         made["selection_auprc"] = average_precision(records.rows(cell.table, "selection"), gold)
+        recall = made["selection_recall"]
+        made["marked_selected"] = np.where(np.isnan(recall), np.nan, recall > 0)
+        if "selection_correct" in made:
+            made["unmarked_correct"] = np.where(recall == 0, made["selection_correct"], np.nan)
     return made
 
 
@@ -93,12 +98,15 @@ TABLE = Table(
         Mean("token_f1_mean", "token F1", of="selection_f1", optional=True),
         Mean("iou_f1_mean", "IoU F1", of="selection_iou_f1", optional=True),
         Mean("auprc_mean", "AUPRC", of="selection_auprc", optional=True),
+        Mean("marked_selected_share", "texts with a marked token selected", of="marked_selected", optional=True),
+        Mean("unmarked_accuracy", "accuracy where none is", of="unmarked_correct", optional=True),
     ),
     caption="What the model selects and reads",
     note="Runs: longest stretches of selected tokens. Accuracy from the selection: the model reads what it selects and "
     "nothing else, so this is its accuracy; from the rest: it reads all other tokens, and none of those. F1 against marked "
-    "tokens: of each text, mean over texts; where nothing is selected it is 0. With a selection: texts in which nothing is "
-    "selected left out, as published code does.",
+    "tokens: of each text, mean over texts; where nothing is selected it is 0. Accuracy where no marked token is selected: "
+    "above chance, the label is told by something else, perhaps by the places that are selected. With a selection: texts in "
+    "which nothing is selected left out, as published code does.",
 )
 
 

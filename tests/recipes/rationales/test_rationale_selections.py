@@ -1,0 +1,133 @@
+"""Selections over seeds beside attention of the same size, on records whose numbers are known."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from attnfaith import record as records
+from attnfaith.experiments import selection
+from attnfaith.reporting.analysis import Settings, load_analysis
+from attnfaith.reporting.cells import split_cells
+from attnfaith.stats import over_seeds_and_texts
+from tests import records as made
+
+
+analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "rationales" / "analysis.py")
+TEXTS = 30
+HIT = {"attention": 0.2, "hardkuma": 0.9}
+SEEDS = (1, 2, 3, 4, 5)
+
+
+def cell(kind, seed):
+    """A model of texts of ten tokens, the first of which is marked; it ranks that first in a known share of the texts."""
+    random = np.random.default_rng([seed, kind == "attention"])
+    hits = random.random(TEXTS) < HIT[kind]
+    texts = [
+        {"attention": np.eye(10)[0 if hit else 4], "gold": np.eye(10)[0], "probs": [0.2, 0.8], "label": number % 2}
+        for number, hit in enumerate(hits)
+    ]
+    fields = {}
+    if kind != "attention":
+        fields = {"selection_kind": kind, "selection_threshold": 0.0, "selection_reads": "zeroed", "selection_target": 0.1}
+        fields |= {"selection_pooling": "average", "selection_vectors_shared": True, "selection_encoder": "bilstm"}
+        fields |= {"attention_kind": "selection", "alignment": "selector", "projection": kind}
+        fields |= {"objective": "classification(selected 0.1)"}
+    table = made.build(texts, seed=seed, rationale=True, encoder="bilstm", **fields)
+    sizes = [0.1, 0.2] if kind == "attention" else [0.0, 0.1, 0.2]
+    chosen = [[text["attention"] > 0] * len(sizes) for text in texts]
+    columns = {
+        "selection_measures": [["attention"] * len(sizes)] * TEXTS,
+        "selection_shares": [sizes] * TEXTS,
+        "selection_chosen": chosen,
+        "selection_kept_probs": [[[0.2, 0.8]] * len(sizes)] * TEXTS,
+        "selection_removed_probs": [[[0.5, 0.5]] * len(sizes)] * TEXTS,
+    }
+    declared = {name: selection.COLUMNS[name] for name in columns}
+    if kind != "attention":
+        columns |= {"selected": [row[0] for row in chosen], "selection": [text["attention"] for text in texts]}
+        declared |= {name: records.OPTIONAL_COLUMNS[name] for name in ("selected", "selection")}
+    for name, values in columns.items():
+        field = declared[name].field(name)
+        lists = [np.asarray(one).tolist() for one in values]
+        table = table.append_column(field, pa.array(lists, field.type))
+    return split_cells(table)[0], hits
+
+
+@pytest.fixture(scope="module")
+def measured():
+    pairs = {(kind, seed): cell(kind, seed) for kind in HIT for seed in SEEDS}
+    made_of = analysis.tables([one for one, _ in pairs.values()], Settings()).tables
+    hits = {kind: np.array([pairs[kind, seed][1] for seed in SEEDS], float) for kind in HIT}
+    return made_of, hits
+
+
+def row(table, **values):
+    held = np.logical_and.reduce([table[name] == value for name, value in values.items()])
+    (one,) = table[held].to_dict("records")
+    return one
+
+
+def without_each(numbers):
+    """The mean over seeds when one text is left out."""
+    return np.array([np.delete(numbers, place, axis=1).mean() for place in range(TEXTS)])
+
+
+def test_means_are_over_seeds_and_texts_with_an_interval_over_both(measured):
+    tables, hits = measured
+    for kind, numbers in hits.items():
+        one = row(tables["budgets"], model=kind, size="10%", statistic="token_f1")
+        by_hand = over_seeds_and_texts(numbers.mean(1), without_each(numbers))
+        assert (one["n_seeds"], one["n_texts"], one["n_undefined"]) == (5, 5 * TEXTS, 0)
+        np.testing.assert_allclose([one["mean"], one["ci_low"], one["ci_high"]], by_hand[:3])
+    assert row(tables["models"], model="attention", statistic="accuracy")["mean"] == pytest.approx(0.5)
+    precise = row(tables["models"], model="attention", statistic="auprc_attention")
+    assert precise["mean"] == pytest.approx((hits["attention"] + 0.1 * (1 - hits["attention"])).mean())
+    own = row(tables["models"], model="hardkuma", statistic="selection_f1")
+    assert own["mean"] == pytest.approx(hits["hardkuma"].mean()) and own["budget"] == "10%"
+
+
+def test_a_selector_is_compared_with_attention_at_the_share_that_it_aims_at(measured):
+    tables, hits = measured
+    budgets = tables["budgets"]
+    one = row(budgets, model="hardkuma", size="10%", statistic="token_f1")
+    gain = hits["hardkuma"] - hits["attention"]
+    by_hand = over_seeds_and_texts(gain.mean(1), without_each(gain))
+    np.testing.assert_allclose([one["difference"], one["diff_low"], one["diff_high"], one["p_value"]], by_hand)
+    assert one["verdict"] == "higher" and one["diff_seeds"] == 5
+    equal = row(budgets, model="hardkuma", size="10%", statistic="sufficiency")
+    assert equal["difference"] == 0 and equal["verdict"] == "cannot be told"
+    assert set(budgets[budgets["model"] == "hardkuma"]["size"]) == {"own", "10%"}
+    assert set(budgets[budgets["model"] == "attention"]["size"]) == {"10%", "20%"}
+    assert set(budgets[budgets["verdict"] == ""]["model"] + budgets[budgets["verdict"] == ""]["size"]) == {
+        "attention10%",
+        "attention20%",
+        "hardkumaown",
+    }
+    assert (budgets["p_holm"].dropna() >= budgets["p_value"].dropna()).all()
+
+
+def test_one_seed_has_no_verdict_and_a_selector_without_attention_beside_it_none_at_all():
+    one = analysis.tables([cell("hardkuma", 1)[0], cell("attention", 1)[0]], Settings()).tables["budgets"]
+    assert set(one["verdict"]) == {"", "one seed"}
+    alone = analysis.tables([cell("hardkuma", 1)[0]], Settings()).tables["budgets"]
+    assert "verdict" not in alone
+
+
+def test_what_places_tell_is_of_the_section_and_counted_over_seeds(measured):
+    tables, _ = measured
+    places = tables["places"]
+    assert list(places["of"]) == ["gold label", "predicted class"] and set(places["model"]) == {"hardkuma"}
+    label, predicted = places.to_dict("records")
+    assert label["n_seeds"] == 5 and label["n_texts"] == 5 * TEXTS and 0 <= label["told"] <= 5
+    assert label["difference"] == pytest.approx(label["places"] - label["lengths"])
+    assert 0 < label["p_least"] <= label["p_most"] <= 1
+    assert predicted["n_texts"] == 0 and np.isnan(predicted["difference"]) and predicted["told"] == 0  # one class alone
+
+
+def test_texts_without_a_number_are_counted_and_left_out():
+    numbers = np.array([[1.0, np.nan, 0.0], [np.nan, np.nan, 1.0]])
+    assert analysis.summary(numbers) | {"ci_low": 0, "ci_high": 0} == {
+        "n_seeds": 1, "n_texts": 3, "n_undefined": 3, "mean": 0.5, "ci_low": 0, "ci_high": 0,
+    }  # fmt: skip
