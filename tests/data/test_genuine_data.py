@@ -19,6 +19,8 @@ from attnfaith.data.vectors import load_vectors
 from attnfaith.errors import DatasetError
 
 
+pytestmark = pytest.mark.slow  # they read whole data sets
+
 ROOT = os.environ.get(ROOT_VARIABLE)
 
 

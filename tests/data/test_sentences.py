@@ -89,6 +89,7 @@ def test_limits():
 any_text = st.text(string.ascii_letters + string.digits + string.punctuation + " .\t\nÉß", max_size=80)
 
 
+@pytest.mark.slow
 @hypothesis.settings(deadline=None)
 @hypothesis.given(any_text, st.sampled_from(sorted(PREPROCESSING)), st.integers(1, 4))
 def test_properties(text, preprocessing, longest):
