@@ -1404,6 +1404,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("what is undefined comes first", "last(one) - last(other) ||", "last(other) - last(one) ||"),
         ("a large weight is no large bar", "0, 1) ** 2);", "0, 1));"),
         ("one word of several is enough", "of.every((holds)", "of.some((holds)"),
+        ("a column is computed anew each time", "(this.columns[name] ??= ", "("),
+        ("a text without a gold class has the probability of one", "labels[row] < 0 ? NaN :", "labels[row] < -1 ? NaN :"),
         ("right for wrong", '=== (asked.error === "right")', '=== (asked.error === "wrong")'),
         (
             "evidence against the class looks like evidence for it",
