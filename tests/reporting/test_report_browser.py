@@ -3,9 +3,6 @@
 Skipped where no browser is installed; what axe-core says is skipped where that is not.
 """
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,19 +12,16 @@ from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page.heatmap import contrast
 from attnfaith.reporting.page.instrument import scripts_of
 from attnfaith.reporting.page.page import render_page
-from tests.browsers import BROWSER, LONGEST_WAIT, NO_BROWSER
+from tests.browsers import AXE, BROWSER, NO_AXE, NO_BROWSER, WIDTHS, violations
 from tests.records import build, draw
 from tests.reporting.test_report_advice import SIX, told
 from tests.views import HOSTILE
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)]
-AXE = Path(os.environ.get("AXE_CORE", Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"))
-NO_AXE = "axe-core is not there: npm install axe-core in the project, or name its axe.min.js in AXE_CORE"
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-WIDTHS = (400, 900, 1600)
 
 
 def html_of(cells):
@@ -62,29 +56,6 @@ def files(tmp_path_factory):
     for name, cells in made.items():
         (folder / f"{name}.html").write_text(html_of(cells), encoding="utf-8")
     return folder
-
-
-@pytest.fixture
-def opened(browser, files):
-    """Opens one of these pages; at the end nothing went wrong, no more was asked for, and no code of its texts ran."""
-    faults, asked, open_pages = [], [], []
-
-    def open_page(name="measures", width=1280, scheme="light", **how):
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **how)
-        page.set_default_timeout(LONGEST_WAIT)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("request", lambda sent: asked.append(sent.url))
-        page.goto((files / f"{name}.html").as_uri())
-        open_pages.append(page)
-        return page
-
-    yield open_page
-    hits = [page.evaluate("window.hit") for page in open_pages]
-    for page in open_pages:
-        page.close()
-    assert not faults and hits == [None] * len(hits)
-    assert {url.partition("#")[0].partition(":")[0] for url in asked} <= {"file", "data"}
 
 
 @pytest.mark.parametrize("name", ["measures", "erasure", "hostile", "two"])
@@ -202,9 +173,4 @@ def test_hostile_texts_stay_text(opened):
 @pytest.mark.parametrize("name", ["measures", "erasure", "two"])
 def test_axe_finds_nothing_serious(opened, name, scheme):
     page = opened(name, scheme=scheme, bypass_csp=True)
-    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    violations = page.evaluate(
-        "axe.run().then(made => made.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 120)]))"
-    )
-    assert [one for one in violations if one[0] in ("serious", "critical")] == []
+    assert violations(page) == []
