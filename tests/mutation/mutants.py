@@ -142,6 +142,7 @@ TESTS = {
     f"{REPORTING}/page/answer.py": ("tests/reporting/test_answer.py",),
     f"{REPORTING}/page/answer_facts.py": ("tests/reporting/test_answer.py",),
     f"{REPORTING}/page/first_screen.py": ("tests/reporting/test_first_screen.py",),
+    f"{REPORTING}/templates/first_screen.html.j2": ("tests/reporting/test_first_screen.py",),
     f"{REPORTING}/page/chart.py": ("tests/reporting/test_first_screen.py",),
     f"{REPORTING}/page/compare_page.py": ("tests/reporting/test_compare_page.py",),
     "recipes/any_classifier/ranking.py": ("tests/recipes/any_classifier/test_analysis.py",),
@@ -903,6 +904,10 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("two models of one name", "if len(set(names)) == len(names):", "if names:"),
         ("a fingerprint comes first", "NAMING[:-2] if name in keys", "NAMING[::-1] if name in keys"),
     ),
+    f"{REPORTING}/templates/first_screen.html.j2": (
+        ("several models have no chart", "figure(screen) if screens|length <= most_charts", '""'),
+        ("the advice repeats its head", "words.removeprefix(head)", "words"),
+    ),
     f"{REPORTING}/drawn.py": (
         ("a word out of reach", "abs(nearest - place) < reach", "abs(nearest - place) < 9 * reach"),
         ("numbers are words", "all(_is_number(name) for name in names.values())", "False"),
@@ -914,6 +919,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("all across the page", "COLUMN_WIDTH if figure", "PAGE_WIDTH if figure"),
         ("a drawing larger than its page", "pdf.output(scale, 0, 0, scale, 0, 0, Op.concat_matrix)", "pass"),
         ("one side of two", "svg, count=2)", "svg, count=1)"),
+        ("ticks are rounded", "{100 * share:.4g}%", "{100 * share:.0f}%"),
+        ("a title of one line", "head = textwrap.wrap(title, width=int(width * 8.2))", "head = [title]"),
     ),
     "src/attnfaith/space/answers.py": (
         ("twice the distance", "np.abs(probs - probs[0]).sum(1) / 2", "np.abs(probs - probs[0]).sum(1)"),
@@ -1172,7 +1179,11 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("the last of equals is shown", "return int(min(rows", "return int(max(rows"),
     ),
     f"{REPORTING}/page/chart.py": (
-        ("the worst measure is on top", "ascending=False", "ascending=True"),
+        ("the worst measure is on top", '"tau_mean", ascending=False', '"tau_mean", ascending=True'),
+        ("the worst finder is on top", '"auprc_mean", ascending=False', '"auprc_mean", ascending=True'),
+        ("known evidence is not drawn", "return evidence or next(", "return next("),
+        ("equal scores are chance", 'rows["random_baseline"]', 'rows["uniform_baseline"]'),
+        ("agreement is never explained", ", why=_why_agreement(cell))", ")"),
         ("attention is left out of many", 'or bar[0] in ("attention", *saliency.FLOORS)', "or bar[0] in saliency.FLOORS"),
         (
             "marks are off the scale",
