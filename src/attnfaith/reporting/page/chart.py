@@ -21,7 +21,7 @@ from attnfaith.reporting.style import ATTENTION, PALETTE
 
 MOST_ROWS = 12
 WIDTH, LINE, TOP, FOOT = 420, 23, 46, 40  # of the drawing, in its own units
-LABELS, NUMBERS = 150, 46  # width of the names on the left, of the numbers on the right
+LABELS, NUMBERS = 170, 46  # width of the names on the left, of the numbers on the right
 EVIDENCE = ("Which measure finds the tokens that decide the label?", "Average precision, 1 is best")
 FLOOR, OTHER = PALETTE[1], "currentColor"  # the ink of the page, light or dark
 
