@@ -1,23 +1,28 @@
 """How large the page of a report is, and how soon it can be used, by the number of its texts.
 
-    python recipes/benchmark_page.py [--texts 500 5000] [--tokens 20] [--browser chromium]
+    python recipes/benchmark_page.py [--texts 500 5000] [--tokens 20] [--repeats 3] [--browser chromium]
 
 Texts are drawn at random: words of a vocabulary of WORDS, attention, two other measures and what each token adds to the
 logits of two classes, in float32 as models give them, which hardly deflates. The page is that of `attnfaith report` without
-figures. Opened: seconds from the request for the file until every control answers, in a browser without a window; sorted:
-until the list stands in another order, by the smallest set that flips, which the page then computes of every text. Both are
-the median of REPEATS, on this machine. Needs playwright and a browser.
+figures. Opened: from the request for the file until every control answers, in a browser without a window; sorted: until the
+list stands in another order, by the smallest set that flips, which the page then computes of every text. Of both, seconds
+that pass and seconds of a core that the page's process takes, the median of the repetitions. The first depend on what else
+the machine does, which `load` says: how many processes ran or waited to, on average, in the minute before. Needs playwright
+and a browser.
 """
 
 import argparse
+import os
 import shutil
 import statistics
 import tempfile
 import time
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from benchmark_timing import processor, save
 from playwright.sync_api import sync_playwright
 
 from attnfaith import record as records
@@ -28,8 +33,9 @@ from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page.page import render_page
 
 
-WORDS, REPEATS, MEASURES = 8000, 3, ("gradient", "leave_one_out")
+WORDS, MEASURES = 8000, ("gradient", "leave_one_out")
 LONGEST_WAIT = 120_000  # milliseconds
+TIMES = ("opened_seconds", "opened_core_seconds", "sorted_seconds", "sorted_core_seconds")
 
 
 def drawn(texts: int, tokens: int, seed: int = 0):
@@ -64,38 +70,53 @@ def page_of(record) -> str:
     return render_page(cells, sections.frames(cells), [[] for _ in cells], title="drawn", facts={}, n_examples=5)
 
 
-def timed(browser, path: Path) -> tuple[float, float]:
-    """Seconds until the page can be used, and until its list is sorted anew."""
+def seconds(session) -> tuple[float, float]:
+    """Seconds that passed, and seconds of a core that the page's process took, up to now."""
+    known = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    return time.perf_counter(), known["ProcessTime"]
+
+
+def timed(browser, path: Path) -> dict[str, float]:
+    """What it takes until the page can be used, and until its list is sorted anew."""
     page = browser.new_page()
     page.set_default_timeout(LONGEST_WAIT)
-    start = time.perf_counter()
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    moments = [seconds(session)]
     page.goto(path.as_uri())
     page.wait_for_function("document.documentElement.dataset.ready")
-    opened = time.perf_counter()
+    moments.append(seconds(session))
     page.locator("[name=by]").select_option("flips")
-    done = time.perf_counter()
+    moments.append(seconds(session))
     page.close()
-    return opened - start, done - opened
+    spent = [end - start for before, after in pairwise(moments) for start, end in zip(before, after, strict=True)]
+    return dict(zip(TIMES, spent, strict=True))
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, nargs="+", default=[500, 5000])
     parser.add_argument("--tokens", type=int, default=20, help="of a text, on average")
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--browser", default=next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None))
+    parser.add_argument("--output", type=Path, default=Path("recipes/benchmark_results/page"), help="without ending")
     given = parser.parse_args(arguments)
-    print("| texts | tokens | size (MB) | opened (s) | sorted (s) |\n|---|---|---|---|---|")
+    load, rows = os.getloadavg()[0], []
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(executable_path=given.browser, args=["--no-sandbox"], timeout=LONGEST_WAIT)
         for texts in given.texts:
             path = Path(folder) / f"{texts}.html"
             path.write_text(page_of(drawn(texts, given.tokens)), encoding="utf-8")
-            opened, ordered = (
-                statistics.median(one) for one in zip(*(timed(browser, path) for _ in range(REPEATS)), strict=True)
-            )
+            times = [timed(browser, path) for _ in range(given.repeats)]
+            spent = {name: statistics.median(one[name] for one in times) for name in TIMES}
             size = path.stat().st_size / 1e6
-            print(f"| {texts:,} | {given.tokens} | {size:.2f} | {opened:.2f} | {ordered:.2f} |", flush=True)
+            row = {"texts": texts, "tokens": given.tokens, "megabytes": size, **spent}
+            rows.append(row | {"load": load, "repeats": given.repeats})
+            print(rows[-1], flush=True)
+        said = f"{processor()}, Chromium {browser.version}"
         browser.close()
+    save(rows, given.output, f"A report's page in a browser without a window, the median of the repetitions. {said}.")
+    print(f"table: {given.output}.md")
 
 
 if __name__ == "__main__":

@@ -38,16 +38,19 @@ def same(ours, theirs, what, within=1e-5):
         raise ValueError(f"{what}: ours and the naive twin differ by {difference:.1e}; nothing was timed")
 
 
-def machine():
-    """What the times were taken on, in one line."""
+def processor():
+    """What it runs on, in a few words."""
     names = []
     if sys.platform == "linux":
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return (
-        f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores of which "
-        f"{torch.get_num_threads()} is used, torch {torch.__version__}, Python {platform.python_version()}"
-    )
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+
+
+def machine():
+    """What the times of one process were taken on, in one line."""
+    used = f"of which {torch.get_num_threads()} is used, torch {torch.__version__}, Python {platform.python_version()}"
+    return f"{processor()} {used}"
 
 
 def save(rows, stem, *lines):

@@ -1,11 +1,16 @@
 """A real browser for tests of pages, used as a reader would use it; and what its pages show."""
 
+import os
 import shutil
+from pathlib import Path
 
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 NO_BROWSER = "no browser is installed: chromium, chromium-browser or google-chrome"
 LONGEST_WAIT = 120_000  # milliseconds; all of them pass only where a page does not come
+WIDTHS = (400, 900, 1600)  # pixels: of a telephone, half a screen, a large screen
+AXE = Path(os.environ.get("AXE_CORE", Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"))
+NO_AXE = "axe-core is not there: npm install axe-core in the project, or name its axe.min.js in AXE_CORE"
 
 
 def opened_browser():
@@ -16,6 +21,16 @@ def opened_browser():
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=LONGEST_WAIT)
         yield browser
         browser.close()
+
+
+def violations(page):
+    """What axe-core calls serious or critical in a page that was opened with bypass_csp, all its folds opened."""
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    every = page.evaluate(
+        "axe.run().then(made => made.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 120)]))"
+    )
+    return [one for one in every if one[0] in ("serious", "critical")]
 
 
 class Pages:

@@ -142,6 +142,7 @@ TESTS = {
     f"{REPORTING}/page/answer.py": ("tests/reporting/test_answer.py",),
     f"{REPORTING}/page/answer_facts.py": ("tests/reporting/test_answer.py",),
     f"{REPORTING}/page/first_screen.py": ("tests/reporting/test_first_screen.py",),
+    f"{REPORTING}/templates/first_screen.html.j2": ("tests/reporting/test_first_screen.py",),
     f"{REPORTING}/page/chart.py": ("tests/reporting/test_first_screen.py",),
     f"{REPORTING}/page/compare_page.py": ("tests/reporting/test_compare_page.py",),
     "recipes/any_classifier/ranking.py": ("tests/recipes/any_classifier/test_analysis.py",),
@@ -905,6 +906,10 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("two models of one name", "if len(set(names)) == len(names):", "if names:"),
         ("a fingerprint comes first", "NAMING[:-2] if name in keys", "NAMING[::-1] if name in keys"),
     ),
+    f"{REPORTING}/templates/first_screen.html.j2": (
+        ("several models have no chart", "figure(screen) if screens|length <= most_charts", '""'),
+        ("the advice repeats its head", "words.removeprefix(head)", "words"),
+    ),
     f"{REPORTING}/drawn.py": (
         ("a word out of reach", "abs(nearest - place) < reach", "abs(nearest - place) < 9 * reach"),
         ("numbers are words", "all(_is_number(name) for name in names.values())", "False"),
@@ -916,6 +921,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("all across the page", "COLUMN_WIDTH if figure", "PAGE_WIDTH if figure"),
         ("a drawing larger than its page", "pdf.output(scale, 0, 0, scale, 0, 0, Op.concat_matrix)", "pass"),
         ("one side of two", "svg, count=2)", "svg, count=1)"),
+        ("ticks are rounded", "{100 * share:.4g}%", "{100 * share:.0f}%"),
+        ("a title of one line", "head = textwrap.wrap(title, width=int(width * 8.2))", "head = [title]"),
     ),
     "src/attnfaith/space/answers.py": (
         ("twice the distance", "np.abs(probs - probs[0]).sum(1) / 2", "np.abs(probs - probs[0]).sum(1)"),
@@ -1174,7 +1181,11 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("the last of equals is shown", "return int(min(rows", "return int(max(rows"),
     ),
     f"{REPORTING}/page/chart.py": (
-        ("the worst measure is on top", "ascending=False", "ascending=True"),
+        ("the worst measure is on top", '"tau_mean", ascending=False', '"tau_mean", ascending=True'),
+        ("the worst finder is on top", '"auprc_mean", ascending=False', '"auprc_mean", ascending=True'),
+        ("known evidence is not drawn", "return evidence or next(", "return next("),
+        ("equal scores are chance", 'rows["random_baseline"]', 'rows["uniform_baseline"]'),
+        ("agreement is never explained", ", why=_why_agreement(cell))", ")"),
         ("attention is left out of many", 'or bar[0] in ("attention", *saliency.FLOORS)', "or bar[0] in saliency.FLOORS"),
         (
             "marks are off the scale",
@@ -1406,6 +1417,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("what is undefined comes first", "last(one) - last(other) ||", "last(other) - last(one) ||"),
         ("a large weight is no large bar", "0, 1) ** 2);", "0, 1));"),
         ("one word of several is enough", "of.every((holds)", "of.some((holds)"),
+        ("a column is computed anew each time", "(this.columns[name] ??= ", "("),
+        ("a text without a gold class has the probability of one", "labels[row] < 0 ? NaN :", "labels[row] < -1 ? NaN :"),
         ("right for wrong", '=== (asked.error === "right")', '=== (asked.error === "wrong")'),
         (
             "evidence against the class looks like evidence for it",

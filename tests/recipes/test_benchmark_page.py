@@ -1,7 +1,10 @@
 """The benchmark of the page says what it measured: size, and that it opens and sorts."""
 
 import importlib
+import subprocess
+import sys
 
+import pandas as pd
 import pytest
 
 from attnfaith.recipes import library
@@ -25,9 +28,12 @@ def test_what_is_drawn_is_a_record_that_the_page_computes_with(pages):
 
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)
-def test_a_line_for_each_number_of_texts(pages, capsys, monkeypatch):
-    monkeypatch.setattr(pages, "REPEATS", 1)
-    pages.main(["--texts", "6", "12", "--tokens", "6", "--browser", BROWSER])
-    lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [line[:2] for line in lines] == [["6", "6"], ["12", "6"]]
-    assert all(0 < float(line[2]) < 1 and float(line[3]) > 0 and float(line[4]) > 0 for line in lines)
+def test_a_row_for_each_number_of_texts(tmp_path):
+    """In a process of its own, since one process drives one browser."""
+    options = ["--texts", "6", "12", "--tokens", "6", "--repeats", "1", "--browser", BROWSER, "--output", tmp_path / "page"]
+    subprocess.run([sys.executable, library.folder() / "benchmark_page.py", *options], check=True)
+    table = pd.read_csv(tmp_path / "page.csv")
+    assert table.texts.tolist() == [6, 12] and (table.tokens == 6).all() and (table.repeats == 1).all()
+    assert table.megabytes.between(0.01, 1).all() and (table[["opened_seconds", "sorted_seconds"]] > 0).all().all()
+    assert (table[["opened_core_seconds", "sorted_core_seconds", "load"]] >= 0).all().all()  # in steps of hundredths
+    assert "Chromium" in (tmp_path / "page.md").read_text()

@@ -10,16 +10,19 @@ from hypothesis import strategies as st
 from markupsafe import escape
 
 from attnfaith.reporting import sections
+from attnfaith.reporting.blocks import unbroken
 from attnfaith.reporting.cards.findings import Checkpoint
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.page import chart as charts
+from attnfaith.reporting.page import page as pages
 from attnfaith.reporting.page.answer import DECISION, RULES, answer
 from attnfaith.reporting.page.answer_facts import facts_of
 from attnfaith.reporting.page.chart import Bar, Chart, measures_chart, svg
 from attnfaith.reporting.page.first_screen import first_screen, middle
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.sections.agreement import agreement_table
-from tests.records import draw
+from attnfaith.reporting.sections.plausibility import plausibility_table
+from tests.records import build, draw
 from tests.reporting.test_report_advice import SIX, told
 
 
@@ -76,6 +79,35 @@ def test_the_chart_draws_erasure_where_it_was_measured(build_record):
     assert [bar.value for bar in drawn.bars] == pytest.approx([0.2 + 2 * SIX.mean(), 0.2 + SIX.mean(), 0.1])
 
 
+def with_evidence(dataset, gold=(1, 1, 0, 0, 0, 0, 0, 0, 0)):
+    """A cell of texts in which the first tokens are marked: gradient finds them, attention puts them last."""
+    order = np.arange(1.0, 10)
+    one = {"attention": order / 45, "gradient": order[::-1], "gold": np.array(gold, float)}
+    return one_cell(build([one] * 3, measures=("gradient",), rationale=True, dataset=dataset))
+
+
+def test_the_chart_draws_what_finds_the_tokens_that_decide():
+    cell = with_evidence("planted_evidence")
+    drawn = measures_chart([cell])
+    table = plausibility_table([cell]).set_index("scores")
+    assert [bar.label for bar in drawn.bars] == ["gradient", "attention"] and drawn.why == ""
+    assert drawn.bars[0].value == 1 and drawn.chance == table.loc["attention", "random_baseline"]
+    # of nine tokens the marked ones come eighth and ninth: precision 1/8, then 2/9
+    assert drawn.bars[1].value == pytest.approx((1 / 8 + 2 / 9) / 2)
+
+
+def test_agreement_in_texts_with_evidence_is_explained(draw_record):
+    for dataset, gold, said in (
+        ("sst", (1, 1, 0, 0, 0, 0, 0, 0, 0), "what convinces people"),
+        ("planted_evidence", (1,) * 9, "the record does not hold which"),
+    ):
+        cell = with_evidence(dataset, gold)
+        drawn = measures_chart([cell])
+        assert "τ with attention" in drawn.axis and said in drawn.why
+        assert f"<figcaption>{escape(drawn.why)}</figcaption>" in page_of(cell)
+    assert measures_chart([one_cell(draw_record(40))]).why == "" and "<figcaption>" not in page_of(one_cell(draw_record(40)))
+
+
 def test_marks_stand_where_their_numbers_are():
     drawn = Chart("title", "axis", (Bar("a", 0.4, 0.3, 0.5, "red"), Bar("<b>", -0.1, np.nan, np.nan, "blue")), 0.1, 0)
     root = tree.fromstring(svg(drawn, alone=True))
@@ -123,17 +155,38 @@ def test_the_page_begins_with_the_answer(draw_record):
     html = page_of(cell)
     expected = answer(facts_of(Checkpoint({}, cell.table)))
     first = html[html.index('<section class="summary"') : html.index('<section id="texts"')]
-    assert str(escape(expected.sentence)) in first and str(escape(expected.instead)) in first
+    assert unbroken(escape(expected.sentence)) in first and "was not tested: add rationale_erasure" in first
     for rule, finding in zip(RULES, expected.findings, strict=True):
-        assert f'<th scope="row" class="name">{rule.name}</th><td>{escape(rule.asks)}</td>' in first
-        assert f"<td>{finding.verdict}</td><td>{escape(finding.said)}</td>" in first
-    assert str(escape(DECISION)) in first and first.count("<svg") == 1 and html.count("<svg") == 1
+        assert f'<th scope="row" class="name">{rule.name}</th><td>{unbroken(escape(rule.asks))}</td>' in first
+        assert f"<td>{finding.verdict}</td><td>{unbroken(escape(finding.said))}</td>" in first
+    assert unbroken(escape(DECISION)) in first and first.count("<svg") == 1 and html.count("<svg") == 1
     assert "One model, of seed 0; another seed is another model." in first
 
 
-def test_several_models_have_an_answer_each():
+def test_several_models_have_an_answer_and_a_chart_each():
     cells = [split_cells(draw(40, seed=seed))[0] for seed in (0, 1)]
     html = page_of(cells)
-    for cell in cells:
-        assert str(escape(first_screen(cell).answer.sentence)) in html
-    assert "<svg" not in html and html.count('<p class="answer') == 2
+    for place, cell in enumerate(cells):
+        screen = first_screen(cell, f"chart{place}")
+        assert str(unbroken(escape(screen.answer.sentence))) in html and str(screen.chart) in html
+    assert html.count("<svg") == 2 and html.count('<p class="answer') == 2
+
+
+def test_of_many_models_no_chart_is_drawn_and_why(monkeypatch):
+    monkeypatch.setattr(pages, "MOST_CHARTS", 1)
+    html = page_of([split_cells(draw(40, seed=seed))[0] for seed in (0, 1)])
+    assert "<svg" not in html and "Of more than 1 models no chart is drawn here" in html
+
+
+def test_what_to_show_instead_is_said_once(draw_record, build_record):
+    html = page_of(one_cell(draw_record(40)))
+    assert html.count("What to show instead") == 1 and "<b>What to show instead</b> was not tested: add" in html
+    many = np.tile(SIX, 6)
+    falls = {"attention": 0.2 + many, "good": 0.2 + 2 * many, "random": np.full(36, 0.1)}
+    assert "<b>What to show instead.</b> To see which inputs mattered" in page_of(told(build_record, falls))
+
+
+def test_a_line_never_ends_before_a_percent_sign(draw_record):
+    html = page_of(one_cell(draw_record(40)))
+    assert not re.findall(r">[^<]*\d %[^<]*<", html.partition("<main>")[2].partition("<script")[0])
+    assert "\u00a0%" in html and unbroken("5 % of 10 %, a %") == "5\u00a0% of 10\u00a0%, a %"

@@ -281,6 +281,24 @@ def test_sorted_and_filtered_by_the_smallest_set(opens):
     assert page.locator(".count").inner_text() == f"{(np.isnan(sizes) & (cell.lengths > 1)).sum()} of 24 texts"
 
 
+COUNT_FLIPS = """() => {
+  const computed = whatIf.smallestFlip;
+  window.flips = 0;
+  whatIf.smallestFlip = (text) => { window.flips += 1; return computed(text); };
+}"""
+
+
+def test_a_column_is_computed_once_when_it_is_first_asked_for(opens, page_of_texts):
+    page = opens(page_of_texts)
+    page.evaluate(COUNT_FLIPS)
+    page.locator("[name=by]").select_option("largest")
+    assert page.evaluate("window.flips") == 0
+    page.locator("[name=by]").select_option("flips")
+    page.locator("[name=order]").select_option("down")
+    page.locator("[name=flips]").select_option("5")
+    assert page.evaluate("window.flips") == COUNT
+
+
 def test_a_long_list_draws_what_is_seen(opens):
     many = drawn_record(600, longest=6)
     page, cell = opens(paged(many)), one_cell(many)

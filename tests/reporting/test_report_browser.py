@@ -3,9 +3,6 @@
 Skipped where no browser is installed; what axe-core says is skipped where that is not.
 """
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,19 +12,16 @@ from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page.heatmap import contrast
 from attnfaith.reporting.page.instrument import scripts_of
 from attnfaith.reporting.page.page import render_page
-from tests.browsers import BROWSER, LONGEST_WAIT, NO_BROWSER
+from tests.browsers import AXE, BROWSER, NO_AXE, NO_BROWSER, WIDTHS, violations
 from tests.records import build, draw
 from tests.reporting.test_report_advice import SIX, told
 from tests.views import HOSTILE
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)]
-AXE = Path(os.environ.get("AXE_CORE", Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"))
-NO_AXE = "axe-core is not there: npm install axe-core in the project, or name its axe.min.js in AXE_CORE"
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-WIDTHS = (400, 900, 1600)
 
 
 def html_of(cells):
@@ -64,29 +58,6 @@ def files(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def opened(browser, files):
-    """Opens one of these pages; at the end nothing went wrong, no more was asked for, and no code of its texts ran."""
-    faults, asked, open_pages = [], [], []
-
-    def open_page(name="measures", width=1280, scheme="light", **how):
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **how)
-        page.set_default_timeout(LONGEST_WAIT)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("request", lambda sent: asked.append(sent.url))
-        page.goto((files / f"{name}.html").as_uri())
-        open_pages.append(page)
-        return page
-
-    yield open_page
-    hits = [page.evaluate("window.hit") for page in open_pages]
-    for page in open_pages:
-        page.close()
-    assert not faults and hits == [None] * len(hits)
-    assert {url.partition("#")[0].partition(":")[0] for url in asked} <= {"file", "data"}
-
-
 @pytest.mark.parametrize("name", ["measures", "erasure", "hostile", "two"])
 def test_nothing_is_wider_than_the_window(opened, name):
     for width in WIDTHS:
@@ -121,6 +92,18 @@ def test_the_contents_lead_to_the_chapters(opened):
         assert head.bounding_box()["y"] >= 0 and (place == 0 or page.get_by_role("heading", name=name, level=2).is_visible())
         assert page.get_by_role("navigation").bounding_box()["y"] == pytest.approx(0, abs=60)
     assert 0 < bar < 60
+
+
+def test_on_a_telephone_all_contents_are_seen_and_cover_no_heading(opened):
+    page = opened("erasure", width=400)
+    bar = page.get_by_role("navigation")
+    for link in bar.get_by_role("link").all():
+        box = link.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 400
+        link.click()
+        head = page.locator(f"section#{page.url.partition('#')[2]} > h2").first
+        if head.count():
+            assert head.bounding_box()["y"] >= bar.bounding_box()["height"] - 1
 
 
 def test_by_keyboard(opened):
@@ -202,9 +185,4 @@ def test_hostile_texts_stay_text(opened):
 @pytest.mark.parametrize("name", ["measures", "erasure", "two"])
 def test_axe_finds_nothing_serious(opened, name, scheme):
     page = opened(name, scheme=scheme, bypass_csp=True)
-    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    violations = page.evaluate(
-        "axe.run().then(made => made.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 120)]))"
-    )
-    assert [one for one in violations if one[0] in ("serious", "critical")] == []
+    assert violations(page) == []

@@ -11,6 +11,7 @@ from markupsafe import escape
 from attnfaith import record as records
 from attnfaith.errors import AttnfaithError
 from attnfaith.reporting import agreement_table, sections, write_report
+from attnfaith.reporting.blocks import unbroken
 from attnfaith.reporting.cards.verdicts import verdicts
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.errors import ReportError
@@ -498,5 +499,5 @@ def test_the_answer_comes_first(build_record, page_of):
     cell = one_cell(record)
     for words, uses in verdicts([cell]):
         assert f"<dt>{words}</dt>" in html
-        assert all(f"<dd>{use.what}<small>{escape(use.reason)}</small></dd>" in html for use in uses)
+        assert all(f"<dd>{use.what}<small>{unbroken(escape(use.reason))}</small></dd>" in html for use in uses)
     assert sum(len(uses) for _, uses in verdicts([cell])) > 4 and verdicts([cell, cell]) == []

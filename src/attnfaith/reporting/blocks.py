@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -98,7 +99,13 @@ def template(name: str, folder: Path | None = None) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["unbroken"] = unbroken
     return environment.get_template(name)
+
+
+def unbroken(text: str) -> str:
+    """The text in which a line never ends between a number and its percent sign."""
+    return re.sub(r"(?<=\d) %", "\u00a0%", text)
 
 
 def largest_classes(counts: Mapping[str, int], how: str) -> tuple[set[str], str]:

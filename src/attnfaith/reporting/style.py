@@ -86,22 +86,25 @@ def titled_figure(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    head = textwrap.wrap(title, width=int(width * 8.2))
     lines = textwrap.wrap(f"{subject or describe(cell.heading)} · n = {count or len(cell):,}", width=int(width * 12))
-    top = 0.62 + 0.2 * len(lines)
+    below = 0.46 + 0.24 * (len(head) - 1)  # inches from the top to the line under the title
+    top = below + 0.16 + 0.2 * len(lines)
     figure = Figure(figsize=(width, height + top), layout="constrained")
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 1 - top / (height + top)), w_pad=0.08, h_pad=0.06)
     inch = 1 / (height + top)
     text = {"ha": "left", "va": "top", "parse_math": False}
-    figure.text(0.02, 1 - 0.14 * inch, title, fontsize=14, fontweight="bold", color=TEXT_COLOUR, **text)
-    figure.text(0.02, 1 - 0.46 * inch, "\n".join(lines), fontsize=10, color=QUIET_COLOUR, **text)
+    figure.text(0.02, 1 - 0.14 * inch, "\n".join(head), fontsize=14, fontweight="bold", color=TEXT_COLOUR, **text)
+    figure.text(0.02, 1 - below * inch, "\n".join(lines), fontsize=10, color=QUIET_COLOUR, **text)
     return figure
 
 
 def percent_axis(axes: "Axes") -> None:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    """Shares in percent; with the digits that a tick needs, such as 2.5 %, so that none stands where it is not."""
+    from matplotlib.ticker import MaxNLocator
 
-    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.4g}%")
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=2))
     axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
     axes.set_axisbelow(True)

@@ -43,7 +43,7 @@ def graph_figure(view: View, measures: Sequence[str]) -> "Figure":
     step = 0.16 if len(view.tokens) > 40 else 0.2
     height = max(2.0, step * len(view.tokens) + 0.5)
     title = "What the answer takes of each token, through the layers"
-    figure = titled_figure(title, None, 1.4 + 3.2 * len(measures), height, subject=_subject(view), count=1)
+    figure = titled_figure(title, None, 1.3 + 3.2 * len(measures), height, subject=_subject(view), count=1)
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for axes, measure in zip(panels, measures, strict=True):
         _panel(axes, view, measure)

@@ -1,9 +1,10 @@
-"""One chart of the measures of a model, drawn as SVG without a library: where evidence is known by that, else by what the
-model says without the tokens that a measure ranks first, else by agreement with attention. Chance is marked where known.
+"""One chart of the measures of a model, drawn as SVG without a library: where what decides the label is known by that, else
+by what the model says without the tokens that a measure ranks first, else by agreement with attention. Chance is marked
+where known.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -13,14 +14,15 @@ from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.page.answer_facts import saliency_cell
 from attnfaith.reporting.render import frame
-from attnfaith.reporting.sections import saliency
+from attnfaith.reporting.sections import plausibility, saliency
 from attnfaith.reporting.sections.agreement import agreement_table
 from attnfaith.reporting.style import ATTENTION, PALETTE
 
 
 MOST_ROWS = 12
 WIDTH, LINE, TOP, FOOT = 420, 23, 46, 40  # of the drawing, in its own units
-LABELS, NUMBERS = 150, 46  # width of the names on the left, of the numbers on the right
+LABELS, NUMBERS = 170, 46  # width of the names on the left, of the numbers on the right
+EVIDENCE = ("Which measure finds the tokens that decide the label?", "Average precision, 1 is best")
 FLOOR, OTHER = PALETTE[1], "currentColor"  # the ink of the page, light or dark
 
 
@@ -38,7 +40,8 @@ class Bar:
 @dataclass(frozen=True)
 class Chart:
     """title: what is drawn. axis: the number and which way is good. chance: what a random order reaches, NaN not known.
-    left_out: measures that are not drawn, in number. mark: what chance is called, where it is something else.
+    left_out: measures that are not drawn, in number. mark: what chance is called, where it is something else. why: why it
+    draws this and no more, where a reader may ask.
     """
 
     title: str
@@ -47,6 +50,7 @@ class Chart:
     chance: float
     left_out: int
     mark: str = "chance"
+    why: str = ""
 
     @property
     def words(self) -> str:
@@ -65,13 +69,25 @@ def measures_chart(cells: Sequence[Cell]) -> Chart | None:
         table = frame(saliency.TESTS_TABLE, [tested])
         known = "average_precision" in saliency.counted_tests(tested, table)
         return _of_test(table, "average_precision" if known else "comprehensiveness", tested)
-    return next((_of_agreement(cell) for cell in cells if cell.measures), None)
+    known = (cell for cell in cells if cell.heading["dataset"] in saliency.GENERATED and plausibility.SECTION.applies(cell))
+    evidence = next((_of_evidence(cell) for cell in known if cell.measures), None)
+    return evidence or next((_of_agreement(cell) for cell in cells if cell.measures), None)
+
+
+def _of_evidence(cell: Cell) -> Chart | None:
+    """By what decides the label; None where no text has such a token."""
+    rows = frame(plausibility.TABLE, [cell]).dropna(subset="auprc_mean")
+    rows = rows.sort_values("auprc_mean", ascending=False, kind="stable")
+    if rows.empty:
+        return None
+    bars = [(row["scores"], row["auprc_mean"], row["ci_low"], row["ci_high"]) for row in rows.to_dict("records")]
+    return _chart(*EVIDENCE, bars, float(rows["random_baseline"].iloc[0]))
 
 
 def _of_test(table: pd.DataFrame, test: str, cell: Cell) -> Chart:
     rows = table[(table["test"] == test) & table["mean"].notna()].sort_values("rank", kind="stable")
     titles = {
-        "average_precision": ("Which measure finds the tokens that decide the label?", "Average precision, 1 is best"),
+        "average_precision": EVIDENCE,
         "comprehensiveness": (
             "Which measure tells what the model needs?",
             "Fall of the prediction without its first tokens (AOPC), large is good",
@@ -88,7 +104,22 @@ def _of_agreement(cell: Cell) -> Chart:
     rows = rows.sort_values("tau_mean", ascending=False, kind="stable").to_dict("records")
     bars = [(row["pair"].partition("–")[2], row["tau_mean"], row["ci_low"], row["ci_high"]) for row in rows]
     title = "Which measures order tokens as attention does?"
-    return _chart(title, "Mean Kendall’s τ with attention, 1 the same order", bars, 0.0)
+    return replace(_chart(title, "Mean Kendall’s τ with attention, 1 the same order", bars, 0.0), why=_why_agreement(cell))
+
+
+def _why_agreement(cell: Cell) -> str:
+    """Why measures are drawn by agreement, of texts whose evidence is known."""
+    if cell.heading["dataset"] in saliency.GENERATED:
+        return (
+            "Some tokens of these texts decide the label, but the record does not hold which, or these are all tokens: so "
+            "agreement is drawn."
+        )
+    if plausibility.SECTION.applies(cell):
+        return (
+            "Evidence is marked in these texts. Marks of people say what convinces people, not what the model used: so "
+            "agreement is drawn, and how well each measure finds the marked tokens stands in the table of plausibility."
+        )
+    return ""
 
 
 def _chart(title: str, axis: str, bars: Iterable[tuple[str, float, float, float]], chance: float) -> Chart:

@@ -23,14 +23,16 @@ MOST_SHOWN = 60  # tokens of the one text
 
 @dataclasses.dataclass(frozen=True)
 class FirstScreen:
-    """rules: each with what it says of this model. chart: SVG; None without a measure. text: the one that is shown, with the
-    hue and name of its measures, and why this one. uses: what attention may be shown for, by verdict.
+    """rules: each with what it says of this model. chart: SVG; None without a measure. why_chart: why it draws no more than
+    it does; "" where that needs no word. text: the one that is shown, with the hue and name of its measures, and why this
+    one. uses: what attention may be shown for, by verdict.
     """
 
     title: str
     answer: Answer
     rules: tuple[tuple[Rule, Finding], ...]
     chart: Markup | None
+    why_chart: str
     text: Example
     measures: tuple[tuple[int, str], ...]
     why: str
@@ -38,8 +40,8 @@ class FirstScreen:
     seed: str
 
 
-def first_screen(cell: Cell) -> FirstScreen:
-    """The first screen of one cell of texts."""
+def first_screen(cell: Cell, key: str = "chart") -> FirstScreen:
+    """The first screen of one cell of texts. key: names its chart among those of the page."""
     checkpoint = Checkpoint({}, cell.table)
     given = answer(facts_of(checkpoint))
     drawn = measures_chart(checkpoint.cells)
@@ -51,7 +53,8 @@ def first_screen(cell: Cell) -> FirstScreen:
         title=describe(cell.heading),
         answer=given,
         rules=tuple(zip(RULES, given.findings, strict=True)),
-        chart=None if drawn is None else svg(drawn),
+        chart=None if drawn is None else svg(drawn, key),
+        why_chart="" if drawn is None else drawn.why,
         text=dataclasses.replace(text, tokens=text.tokens[:MOST_SHOWN]),
         measures=tuple((hues.index(name) if name in hues else len(hues), measure_label(name)) for name in names),
         why=why,

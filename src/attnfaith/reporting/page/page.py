@@ -42,6 +42,7 @@ from attnfaith.reporting.sections.agreement import main_measures
 
 CHAPTERS = {"measures": "Measures", "interventions": "Interventions"}
 """Those that hold what sections say of a cell, by the name that a section gives."""
+MOST_CHARTS = 6  # of models, one below the other on the first screen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +112,10 @@ def render_page(
         facts=_facts(cells, facts),
         grids=[_with_class_names(_of_classes(grid, cells), names) for grid in grids if grid.rows],
         conventions=_conventions(tables),
-        screens=() if cells[0].of_sequences else tuple(first_screen(cell) for cell in cells),
+        screens=()
+        if cells[0].of_sequences
+        else tuple(first_screen(cell, f"chart{place}") for place, cell in enumerate(cells)),
+        most_charts=MOST_CHARTS,
         rules=RULES,
         decision=DECISION,
         lead=_lead(parts[0]) if len(cells) == 1 else _across(tables, len(cells)),

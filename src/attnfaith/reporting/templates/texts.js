@@ -33,19 +33,19 @@ async function unpacked(data) {
 }
 
 // ---- the numbers of each text
+const COLUMNS = { // by which texts are sorted and filtered: of the text in a row
+  place: (texts, row) => row,
+  length: ({numbers}, row) => numbers.lengths[row],
+  largest: (texts, row) => (texts.numbers.lengths[row] ? Math.max(...texts.scores(0, row)) : NaN),
+  gold: (texts, row) => (texts.numbers.labels[row] < 0 ? NaN : texts.probs(row)[texts.numbers.labels[row]]),
+  predicted: (texts, row) => argmax(texts.probs(row)),
+  flips: (texts, row) => texts.numbers.flips?.[row] ?? whatIf.smallestFlip(texts.text(row))?.size ?? NaN,
+};
 class Texts {
   constructor(data, numbers) {
-    Object.assign(this, {data, numbers, count: data.ids.length, classes: data.classes.length});
+    Object.assign(this, {data, numbers, count: data.ids.length, classes: data.classes.length, columns: {}});
     this.starts = new Uint32Array(this.count + 1);
     numbers.lengths.forEach((length, row) => { this.starts[row + 1] = this.starts[row] + length; });
-    const each = (value) => Float64Array.from({length: this.count}, (_, row) => value(row));
-    this.predicted = each((row) => argmax(this.probs(row)));
-    this.columns = {
-      place: each((row) => row),
-      length: each((row) => numbers.lengths[row]),
-      largest: each((row) => (numbers.lengths[row] ? Math.max(...this.scores(0, row)) : NaN)),
-      gold: each((row) => (numbers.labels[row] < 0 ? NaN : this.probs(row)[numbers.labels[row]])),
-    };
   }
   slice(name, row, by = 1) { return this.numbers[name].subarray(this.starts[row] * by, this.starts[row + 1] * by); }
   ofClasses(name, row) { return this.numbers[name].subarray(row * this.classes, (row + 1) * this.classes); }
@@ -58,13 +58,11 @@ class Texts {
     const values = Float64Array.from(this.slice("values", row, this.classes));
     return {own: this.own(row), values, bias: Float64Array.from(this.ofClasses("bias", row))};
   }
+  of(name, row) { return COLUMNS[name](this, row); }
+  // of every text; computed when it is first asked for, since a page of thousands is opened to see a few
   column(name, compared) {
     if (name === "tau") return this.numbers[`tau${compared}`];
-    if (name === "flips" && !("flips" in this.columns)) {
-      this.columns.flips = this.numbers.flips ?? Float64Array.from({length: this.count}, (_, row) =>
-        whatIf.smallestFlip(this.text(row))?.size ?? NaN);
-    }
-    return this.columns[name];
+    return (this.columns[name] ??= Float64Array.from({length: this.count}, (_, row) => this.of(name, row)));
   }
   // which texts hold every one of these words, in small letters; of sentences, in any of them
   holding(words) {
@@ -81,13 +79,15 @@ class Texts {
     };
     const compared = asked.compared ?? 0, {labels} = this.numbers;
     if ("tau0" in this.numbers) between(this.column("tau", compared), number("tauLow"), number("tauHigh"));
-    between(this.columns.largest, number("largestLow"), number("largestHigh"));
-    const flips = asked.flips && this.column("flips");
+    if (asked.largestLow || asked.largestHigh) {
+      between(this.column("largest"), number("largestLow"), number("largestHigh"));
+    }
+    const flips = asked.flips && this.column("flips"), predicted = (asked.error || asked.predicted) && this.column("predicted");
     if (asked.flips === "never") tests.push((row) => this.numbers.lengths[row] > 1 && Number.isNaN(flips[row]));
     else if (asked.flips) between(flips, null, number("flips"));
-    if (asked.error) tests.push((row) => labels[row] >= 0 && (labels[row] === this.predicted[row]) === (asked.error === "right"));
+    if (asked.error) tests.push((row) => labels[row] >= 0 && (labels[row] === predicted[row]) === (asked.error === "right"));
     if (asked.label) tests.push((row) => labels[row] === number("label"));
-    if (asked.predicted) tests.push((row) => this.predicted[row] === number("predicted"));
+    if (asked.predicted) tests.push((row) => predicted[row] === number("predicted"));
     const words = (asked.word ?? "").toLowerCase().split(/\s+/).filter(Boolean);
     if (words.length) tests.push(this.holding(words));
     const rows = Array.from({length: this.count}, (_, row) => row).filter((row) => tests.every((test) => test(row)));
@@ -113,11 +113,11 @@ function open(root, texts) {
   // the list
   function option(at) {
     const row = state.rows[at], label = numbers.labels[row], attention = texts.scores(0, row), largest = largestOf(attention);
-    const start = texts.starts[row], compared = form.elements.compared?.value ?? 0;
-    const facts = made("small", {}, named(texts.predicted[row]), ` ${fixed(texts.probs(row)[texts.predicted[row]], 2)}`);
-    if (label >= 0 && label !== texts.predicted[row]) facts.append(made("b", {className: "wrong", textContent: " wrong"}));
+    const start = texts.starts[row], compared = form.elements.compared?.value ?? 0, predicted = texts.of("predicted", row);
+    const facts = made("small", {}, named(predicted), ` ${fixed(texts.probs(row)[predicted], 2)}`);
+    if (label >= 0 && label !== predicted) facts.append(made("b", {className: "wrong", textContent: " wrong"}));
     if ("tau0" in numbers) facts.append(` · τ ${fixed(texts.column("tau", compared)[row], 2)}`);
-    facts.append(` · largest weight ${attention.length ? fixed(texts.columns.largest[row], 2) : "none"}`);
+    facts.append(` · largest weight ${attention.length ? fixed(texts.of("largest", row), 2) : "none"}`);
     const words = made("span", {dir: numbers.backward[row] ? "rtl" : "ltr", lang: ""});
     attention.subarray(0, FIRST_TOKENS).forEach((weight, place) => words.append(
       made("i", {className: shaded(weight, largest, 0, data.negative)}, made("bdi", {textContent: texts.token(start + place)})), " "));
@@ -168,7 +168,7 @@ function open(root, texts) {
 
   // one text
   function show(row) {
-    const label = numbers.labels[row], predicted = texts.predicted[row], length = numbers.lengths[row];
+    const label = numbers.labels[row], predicted = texts.of("predicted", row), length = numbers.lengths[row];
     state.row = row;
     find(".name").replaceChildren(made("bdi", {textContent: data.ids[row]}));
     const facts = find(".said-of");
