@@ -252,3 +252,7 @@ def test_known_evidence_is_that_of_generated_texts(build_record):
     # the marked token is first: precision 1; in a random order of three it is (1 + 1/2 + 1/3) / 3
     assert contest.to_chance.value == pytest.approx(1 - 11 / 18) and contest.other == ""
     assert facts_of(Checkpoint({}, build_record([given] * 4, **made))).evidence == ()
+
+
+def test_one_text_is_one():
+    assert [rules.too_few(Facts(n=count)) for count in (1, 2)] == ["only 1 text was measured", "only 2 texts were measured"]

@@ -117,6 +117,8 @@ def test_marks_stand_where_their_numbers_are():
     scale = (ticks["0.40"] - ticks["0.00"]) / 0.4
     assert circles[0] == (pytest.approx(ticks["0.40"], abs=0.1), "red")
     assert circles[1][0] == pytest.approx(ticks["0.00"] - 0.1 * scale, abs=0.1)
+    ends = sorted(ticks.values())
+    assert (ends[0], ends[-1]) == pytest.approx((charts.LABELS, charts.WIDTH - charts.NUMBERS)), "the scale fills its room"
     assert ticks["chance"] == pytest.approx(ticks["0.00"] + 0.1 * scale, abs=0.1)
     (line,) = [one.get("d") for one in root.iter(f"{space}path") if one.get("stroke") == "red"]
     assert [float(end) for end in re.findall(r"[MH]([\d.]+)", line)] == pytest.approx(

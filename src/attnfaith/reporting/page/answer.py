@@ -124,7 +124,8 @@ def _bounds(interval: Interval, show: Callable[[float], str] = "{:.2f}".format) 
 
 def too_few(facts: Facts) -> str:
     """Why so many texts tell nothing; "" where they do."""
-    return f"only {facts.n:,} texts were measured" if facts.n < FEWEST_TEXTS else ""
+    measured = "text was measured" if facts.n == 1 else "texts were measured"
+    return f"only {facts.n:,} {measured}" if facts.n < FEWEST_TEXTS else ""
 
 
 def no_better_than_majority(facts: Facts) -> str:
