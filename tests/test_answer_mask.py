@@ -81,6 +81,7 @@ def measurable(producer, model, rows):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POOLED)
 def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny_rows):
     producer = load_producers([name])[name]
@@ -108,6 +109,7 @@ def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny
                 np.testing.assert_allclose(value, wanted, atol=atol, rtol=1e-4, err_msg=column)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POOLED)
 def test_each_instance_has_answers_of_its_own(name, fields, tiny_model, tiny_rows):
     """In one batch as alone: also where a single answer, or every one, is left."""

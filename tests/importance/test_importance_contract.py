@@ -349,6 +349,7 @@ def test_contract_of_the_toy(producer, tiny_rows):
     assert all(parameter.requires_grad and parameter.grad is None for parameter in toy.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RATIONALES)
 def test_contract_of_classifiers_that_read_a_selection(producer, kind, tiny_rows):
     """What is selected is hard, and depends on the text alone."""
@@ -411,6 +412,7 @@ def a_classifier(tiny_rows):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OF_CLASSIFIERS)
 def test_contract_of_classifiers_of_transformers(producer, kind, a_classifier):
     """An encoder whose first row matters and a decoder whose last one does, which has no markers: nothing of a text is left
@@ -434,6 +436,7 @@ def test_contract_of_classifiers_of_transformers(producer, kind, a_classifier):
     assert computed_by == ("eager" if kind == "bert apart" else "sdpa")
 
 
+@pytest.mark.slow
 def test_kinds_that_are_kept_apart_are_measured_as_in_a_model_that_masks_them_itself(producer, a_classifier):
     """Which tokens are impermissible goes with every batch that a producer makes of texts, their parts and copies."""
     subject, rows = a_classifier("bert apart")

@@ -10,6 +10,9 @@ import pytest
 from attnfaith.metrics.registration import METRIC_DIR
 
 
+pytestmark = pytest.mark.slow  # processes
+
+
 USE = """
 scores = {load}("attention_faithfulness").compute(attention=[[0.1, 0.2, 0.7]], importance=[[1.0, 3.0, 2.0]])
 assert round(scores["kendall_tau"], 12) == round(1 / 3, 12), scores

@@ -32,6 +32,9 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME
 
 
+pytestmark = pytest.mark.slow  # its page is called as a reader would
+
+
 ATTENTION = [[0.1, 0.2, 0.7], [0.0, 0.0, 1.0], [], [0.4, 0.1, 0.1, 0.4]]
 IMPORTANCE = [[1.0, 3.0, 2.0], [0.1, 0.2, 0.3], [], [5.0, 1.0, 2.0, 4.0]]
 TOKENS = [["a", "b", "c"], ["d", "e", "f"], [], ["g", "h", "i", "j"]]

@@ -14,6 +14,9 @@ from attnfaith.errors import FileError
 from attnfaith.reporting import agreement_table, write_report
 
 
+pytestmark = pytest.mark.slow  # whole reports, some by a process
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
