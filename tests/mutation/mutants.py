@@ -1418,7 +1418,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("a large weight is no large bar", "0, 1) ** 2);", "0, 1));"),
         ("one word of several is enough", "of.every((holds)", "of.some((holds)"),
         ("a column is computed anew each time", "(this.columns[name] ??= ", "("),
-        ("a text without a gold class has the probability of one", "labels[row] < 0 ? NaN :", "labels[row] < -1 ? NaN :"),
+        ("a text without a gold class has the probability 0 of it", "labels[row] < 0 ? NaN :", "labels[row] < 0 ? 0 :"),
         ("right for wrong", '=== (asked.error === "right")', '=== (asked.error === "wrong")'),
         (
             "evidence against the class looks like evidence for it",

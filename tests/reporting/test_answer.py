@@ -4,11 +4,13 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from attnfaith.reporting.cards.findings import Checkpoint
+from attnfaith.reporting.cards.findings import Checkpoint, Number
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.page import answer as rules
+from attnfaith.reporting.page import answer_facts
 from attnfaith.reporting.page.answer import (
     AGAINST,
     FAILS,
@@ -256,3 +258,29 @@ def test_known_evidence_is_that_of_generated_texts(build_record):
 
 def test_one_text_is_one():
     assert [rules.too_few(Facts(n=count)) for count in (1, 2)] == ["only 1 text was measured", "only 2 texts were measured"]
+
+
+def test_attention_is_held_against_the_measure_of_the_first_rank():
+    def row(measure, rank, to_attention):
+        names = ("", "_ci_low", "_ci_high", "_p_holm")
+        made = {f"to_random{name}": value for name, value in zip(names, (0.3, 0.2, 0.4, 0.01), strict=True)}
+        made |= {f"to_attention{name}": value for name, value in zip(names, to_attention, strict=True)}
+        return {"measure": measure, "rank": rank, **made}
+
+    table = pd.DataFrame(
+        [
+            row("attention", 2.0, (0, 0, 0, 1)),
+            row("gradient", 3.0, (-0.1, -0.2, -0.05, 0.02)),
+            row("occlusion", 1.0, (0.2, 0.1, 0.3, 0.03)),
+            row("random", 4.0, (-0.3, -0.4, -0.2, 0.01)),
+        ]
+    )
+    contest = answer_facts._contest("aopc", table)
+    assert (contest.other, contest.to_chance.value) == ("occlusion", 0.3)
+    assert contest.to_other == Interval(-0.2, -0.3, -0.1, 0.03)
+
+
+def test_a_rank_correlation_is_taken_in_parts_of_what_ties_allow():
+    number = Number("agreement", "tau", 0.2, 0.1, 0.3, n=4, n_undefined=0, against=0.5)
+    assert answer_facts._tau(number) == Interval(0.2 / 0.5, 0.1 / 0.5, 0.3 / 0.5)
+    assert np.isnan(answer_facts._tau(number._replace(against=0.0)).value)

@@ -51,6 +51,16 @@ def test_the_one_text_is_next_to_the_median(build_record):
     assert why == "No extreme: its τ of attention and leave-one-out, 0.94, is next to the median, 0.89."
 
 
+def test_a_short_text_is_not_shown_though_it_is_the_median(build_record):
+    order = np.arange(1.0, 10) / 45
+    instances = [{"id": f"t/{k}", "attention": order, "leave_one_out": reversed_first(k)} for k in (9, 1)]
+    short = np.arange(1.0, 8)
+    instances.append({"id": "t/0", "attention": short / short.sum(), "leave_one_out": reversed_first(2, 7)})
+    cell = one_cell(build_record(instances, measures=("leave_one_out",)))
+    row, _ = middle(cell)  # taus -1, 1, and .905 of the text that is too short
+    assert cell.instance_ids[row] == "t/1"
+
+
 def test_without_a_measure_the_first_text_is_shown(build_record):
     cell = one_cell(build_record([{"id": "b", "attention": [1.0]}, {"id": "a", "attention": [1.0]}]))
     assert middle(cell) == (1, "The first text by instance id.")

@@ -219,6 +219,14 @@ def test_words_of_an_axis_stand_beside_its_places():
     assert (table["x_name"] == "").all(), "numbers are no words"
 
 
+def test_a_place_far_from_every_word_of_its_axis_has_none():
+    figure = Figure()
+    axes = figure.subplots()
+    axes.set_yticks([0, 1], ["a word", "another"])
+    axes.scatter([5, 5], [0.9, 4])
+    assert drawn_data(figure)[["y", "y_name"]].to_numpy().tolist() == [[0.9, "another"], [4, ""]]
+
+
 def test_words_written_in_a_figure_are_data_where_they_stand_in_it():
     written = marks().query("mark == 'text'")
     assert written[["text", "x", "y"]].to_numpy().tolist() == [["=1+1", 1, 2]], "not what stands in a corner"

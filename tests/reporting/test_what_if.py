@@ -132,6 +132,14 @@ def test_a_dragged_weight_leaves_the_others_their_proportions(node):
     assert node("dragged", np.ones(1), 0, 0.2) == [1.0]
 
 
+def test_of_equal_logits_the_first_class_is_predicted_so_a_tie_can_flip(node):
+    own, values, bias = np.array([0.5, 0.5]), np.array([[0.0, 1.0], [0.0, 0.0]]), np.zeros(2)
+    made = node("smallestFlip", of(own, values, bias))  # without the first token both logits are 0: class 0, which was 1
+    assert (made["predicted"], made["rival"], made["size"], made["empty"]) == (1, 0, 1, False)
+    swapped = node("smallestFlip", of(own, values[:, ::-1].copy(), bias))  # class 0 keeps a tie
+    assert swapped["size"] is None
+
+
 @MANY
 @given(texts(), st.data())
 def test_what_is_dragged_or_removed_sums_to_one(node, text, data):
