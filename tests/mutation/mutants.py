@@ -914,7 +914,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("a word out of reach", "abs(nearest - place) < reach", "abs(nearest - place) < 9 * reach"),
         ("numbers are words", "all(_is_number(name) for name in names.values())", "False"),
         ("rows and columns exchanged", "for (y, x), value in", "for (x, y), value in"),
-        ("what is not data", "if not (along_x or along_y):", "if False:"),
+        ("what is not data", "np.where([along_x, along_y], ", "np.where([True, True], "),
         ("every line is the first", "counts.get(mark, -1) + 1", "0"),
     ),
     f"{REPORTING}/style.py": (

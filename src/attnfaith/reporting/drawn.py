@@ -82,8 +82,6 @@ def _marks(axes: "Axes") -> Iterator[tuple[str, "Artist", list[dict[str, object]
 def _points(axes: "Axes", transform: "Transform", points: np.ndarray) -> list[dict[str, object]]:
     """Points as data, without a coordinate that is not; none where neither is."""
     along_x, along_y = transform.contains_branch_seperately(axes.transData)
-    if not (along_x or along_y):
-        return []
     rows = np.where([along_x, along_y], np.ma.filled(np.ma.asarray(points, np.float64), np.nan), np.nan)
     return [{"x": x, "y": y} for x, y in rows.tolist() if not (np.isnan(x) and np.isnan(y))]
 
