@@ -1,16 +1,21 @@
-# Everything runs in .venv, made from constraints.txt; what happens to be installed elsewhere is never used.
+# Everything runs in .venv, made from the locks of supply/; what happens to be installed elsewhere is never used.
 PYTHON ?= python3.11
 VENV := .venv
+TOOLS := .venv-tools
+TESTS := tests
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := src recipes tests docs
+SOURCES := src recipes tests docs supply
 
-.PHONY: demo test slow mutation quality style docs benchmark clean
+.PHONY: demo test slow mutation quality style docs benchmark locks audit package clean
 
-$(READY): setup.cfg pyproject.toml constraints.txt
+# torch first and without hashes: each of its builds (for CPUs alone, for GPUs) has its own, and which one is installed is for
+# the index that pip is set up for to say. Of all else, a file with another hash than the lock's is refused.
+$(READY): setup.cfg pyproject.toml constraints.txt supply/base.txt supply/test.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch setuptools
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[plots,test]'
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement supply/test.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 demo: $(READY)
@@ -19,7 +24,7 @@ demo: $(READY)
 # The tests that are not marked slow: a few minutes of two cores. What pytest makes of a test file is written to __pycache__,
 # also where Python is told to write nothing there: the next run need not make it.
 test: $(READY)
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' $(TESTS)
 
 # The others, which take long: trainings, whole measurements and studies, processes, servers, compiling, and transformers' own
 # model tests, which are fetched once, at the pinned version: they are run, not kept here. A change needs both to pass.
@@ -47,8 +52,8 @@ docs: $(VENV)/.docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'not slow' tests/docs
 	@echo "documentation: build/docs/index.html"
 
-$(VENV)/.docs: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+$(VENV)/.docs: $(READY) supply/docs.txt
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement supply/docs.txt
 	touch $@
 
 benchmark: $(READY)
@@ -56,5 +61,26 @@ benchmark: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_saliency.py
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_stacks.py
 
+# What looks at the packages, in an environment of its own.
+$(TOOLS)/.ready: supply/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement supply/tools.txt
+	touch $@
+
+# After setup.cfg or constraints.txt were changed: the locks of supply/, anew.
+locks: $(TOOLS)/.ready
+	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" $(TOOLS)/bin/python supply/locks.py
+
+# Known vulnerabilities, and a bill of materials. make fails where some are known, and where that could not be looked up, which
+# the last line then says (NOT AUDITED); the exit codes of supply/audit.py tell the two apart.
+audit: $(TOOLS)/.ready
+	$(TOOLS)/bin/python supply/audit.py
+
+# The source distribution and the wheel made from it, in build/dist, as an index would check them.
+package: $(TOOLS)/.ready
+	rm -rf build/dist build/lib
+	$(TOOLS)/bin/python -m build --outdir build/dist .
+	$(TOOLS)/bin/python -m twine check --strict build/dist/*
+
 clean:
-	rm -rf $(VENV) runs build/docs .conformance
+	rm -rf $(VENV) $(TOOLS) runs build/docs .conformance
