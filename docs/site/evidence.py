@@ -193,7 +193,7 @@ def names(values) -> str:
 
 
 def made(folder: str) -> str:
-    """What made the tables of a study, from its made.json below recipes/: commit, cells and hours of one thread, as a sentence.
+    """What made the tables of a study, from made.json beside them: commit, cells and hours of one thread, as a sentence.
 
     Raises EvidenceError where more than one commit made them, or files that no commit holds.
     """
