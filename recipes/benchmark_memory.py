@@ -33,7 +33,7 @@ PLANS = (
 def peak(texts, tokens, producers):
     """Peak resident memory in MiB of measuring so many texts of so many tokens, in a process of its own."""
     command = [sys.executable, __file__, "--run", str(texts), str(tokens), *producers]
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    result = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True)
     return float(result.stdout.split()[-1])
 
 

@@ -42,7 +42,7 @@ def processor():
     """What it runs on, in a few words."""
     names = []
     if sys.platform == "linux":
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
@@ -57,4 +57,4 @@ def save(rows, stem, *lines):
     """The table of rows, below lines that say what it is of."""
     save_table(pd.DataFrame(rows), stem)
     page = stem.with_name(f"{stem.name}.md")
-    page.write_text("\n\n".join([*lines, page.read_text()]))
+    page.write_text("\n\n".join([*lines, page.read_text(encoding="utf-8")]), encoding="utf-8")

@@ -5,8 +5,9 @@
 Advisories are asked for by pip-audit, of two services in turn; the bill of materials is written by cyclonedx-bom: all that
 `pip install attnfaith` brings on any system, torch's packages for GPUs among it, with the hashes of its files.
 
-Exit code 0: every version was looked up, and nothing is known against any. 1: something is known. 2: wrong use. 3: nothing is
-known, but some versions, or all, could not be looked up: that is no clean audit, and the last line says NOT AUDITED.
+Exit code 0: every version was looked up, and nothing is known against any. 1: something is known. 2: wrong use, or no bill
+of materials could be made. 3: nothing is known, but some versions, or all, could not be looked up: that is no clean audit,
+and the last line says NOT AUDITED.
 """
 
 import argparse
@@ -112,7 +113,8 @@ def write_bill(target: Path, folder: Path) -> int:
     command += ["--mc-type", "library", "--output-reproducible", "--validate", "--output-file", str(target)]
     done = subprocess.run(command)
     if done.returncode:
-        sys.exit("error: no bill of materials was written (above)")
+        print("error: no bill of materials was written (above)", file=sys.stderr)
+        sys.exit(2)
     return len(json.loads(target.read_text(encoding="utf-8"))["components"])
 
 

@@ -1,12 +1,12 @@
-"""Writes the locks of this folder anew from setup.cfg and constraints.txt: each pinned version, with the hashes of its files.
+"""Writes the locks of this folder anew from setup.cfg and constraints.txt: pinned versions, with the hashes of their files.
 
     python supply/locks.py
 
 Asks the package index, and installs nothing. The work is done by uv; here it is only told what belongs into which file.
 
 torch has a file of its own, with the packages for GPUs that only torch brings. Its hashes are those of the index's builds,
-and another build (for CPUs alone, or other drivers) has the same version and other hashes. tools.txt is what looks at all this,
-in an environment of its own.
+and another build (for CPUs alone, or other drivers) has the same version and other hashes. tools.txt is what looks at all
+this, in an environment of its own.
 """
 
 import re
@@ -31,7 +31,17 @@ def compiled(source: str | Path, *options: str) -> list[str]:
 
     One text for each package: its name, version and marker, and the hashes of all its files.
     """
-    command = ["uv", "pip", "compile", str(source), "--constraint", "constraints.txt", "--universal", "--no-config", "--quiet"]
+    command = [
+        "uv",
+        "pip",
+        "compile",
+        str(source),
+        "--constraint",
+        "constraints.txt",
+        "--universal",
+        "--no-config",
+        "--quiet",
+    ]
     command += ["--python-version", OLDEST, "--generate-hashes", "--no-header", "--no-annotate", *options]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8")
     if done.returncode:

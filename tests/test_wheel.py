@@ -22,9 +22,9 @@ def wheel(tmp_path_factory, repository):
     """Built from a copy of the checkout, as pip does it."""
     pytest.importorskip("setuptools", minversion="77")
     source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("src", "recipes"):
+    for name in ("src", "recipes", "tests"):
         shutil.copytree(repository / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(repository / name, source / name)
     build = (
         f"from setuptools import build_meta; build_meta.build_wheel({str(built)!r}); build_meta.build_sdist({str(built)!r})"
@@ -47,12 +47,30 @@ def test_what_the_wheel_holds(wheel, repository):
 
 
 @pytest.mark.slow
+def test_the_wheel_holds_nothing_else(wheel, repository):
+    """Every module and its data, what says of the package, and no test, no byte code and nothing that lay about."""
+    (path,) = wheel.glob("*.whl")
+    names = {name for name in zipfile.ZipFile(path).namelist() if not name.startswith(SHIPPED)}
+    about = {name for name in names if name.split("/")[0].endswith(".dist-info")}
+    assert {name.split("/", 1)[1] for name in about} == {
+        *("METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt", "licenses/LICENSE")
+    }
+    source = repository / "src"
+    kept = {path.relative_to(source).as_posix() for path in (source / "attnfaith").rglob("*") if path.is_file()}
+    kept = {name for name in kept if "__pycache__" not in name}
+    assert names - about <= kept
+    assert {name for name in kept if name.endswith(".py")} <= names
+    assert {name for name in kept - names if not name.endswith((".pyc", ".so"))} == set()
+
+
+@pytest.mark.slow
 def test_the_source_distribution_holds_the_recipes(wheel, tmp_path):
     (path,) = wheel.glob("*.tar.gz")
     shutil.unpack_archive(path, tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
     assert (source / "recipes" / "quickstart.yaml").is_file() and (source / "setup.py").is_file()
     assert (source / "recipes" / "meister_2021" / "published.csv").is_file()
+    assert not (source / "tests").exists()
 
 
 @pytest.mark.slow

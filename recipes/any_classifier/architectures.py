@@ -243,7 +243,7 @@ def main(arguments=None) -> None:
         table = table.astype(whole | {"difference": float, "own_difference": float, "change": float})
         options.output.mkdir(parents=True, exist_ok=True)
         table.to_csv(path, index=False)
-        path.with_suffix(".md").write_text(page(table))
+        path.with_suffix(".md").write_text(page(table), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def main(arguments=None) -> None:
         table = table.astype({"layers": "Int64", "heads": "Int64", "own_difference": float})
         options.output.mkdir(parents=True, exist_ok=True)
         table.to_csv(path, index=False)
-        path.with_suffix(".md").write_text(page(table))
+        path.with_suffix(".md").write_text(page(table), encoding="utf-8")
 
 
 if __name__ == "__main__":

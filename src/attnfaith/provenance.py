@@ -75,7 +75,7 @@ def checkout(package: Path = Path(__file__).parent) -> tuple[str | None, bool | 
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
             done = subprocess.run(
-                ["git", "-C", str(package), *arguments], capture_output=True, text=True, env=environment, timeout=60
+                ["git", "-C", str(package), *arguments], capture_output=True, encoding="utf-8", env=environment, timeout=60
             )
         except (OSError, subprocess.SubprocessError):
             return None

@@ -105,7 +105,7 @@ def _prepare(folder: Path, plan: dict, discard: bool) -> None:
     path = folder / "plan.json"
     if path.exists():
         try:
-            planned = json.loads(path.read_text())
+            planned = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             if not discard:
                 raise MeasurementError(f"{path} is not readable ({error}); delete the folder to start anew") from error

@@ -404,7 +404,10 @@ def make_trainer(
         train_dataset=train,
         eval_dataset=validation,
         processing_class=tokenizer,
-        data_collator=lambda rows: collate(rows, tokenizer.pad_token_id, hierarchy, model.config.num_labels),
+        # not a lambda: where processes are not forked, workers that load data get it pickled
+        data_collator=partial(
+            collate, pad_token_id=tokenizer.pad_token_id, hierarchy=hierarchy, num_labels=model.config.num_labels
+        ),
         compute_metrics=partial(scores_with_means, names=names) if names else selection_scores,
         callbacks=[EarlyStoppingCallback(patience)] if patience else None,
         class_weights=weights,

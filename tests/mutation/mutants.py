@@ -187,10 +187,30 @@ TESTS = {
         for name in ("_outcomes", "cross_permutation", "cross_uniform", "knock_out", "cross_identifiability")
     },
     "src/attnfaith/data/pairs/reading.py": ("tests/sequences/test_sequence_measurement.py",),
+    "supply/audit.py": ("tests/test_supply.py",),
 }
 """The tests of each file that mutants change."""
 
 CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "supply/audit.py": (
+        (
+            "an audit that could not look is clean",
+            "KNOWN if known else NOT_AUDITED if unseen else CLEAN",
+            "KNOWN if known else CLEAN",
+        ),
+        (
+            "what is known is hidden by what is not",
+            "KNOWN if known else NOT_AUDITED if unseen else CLEAN",
+            "NOT_AUDITED if unseen else KNOWN if known else CLEAN",
+        ),
+        (
+            "a package that a service does not know was looked up",
+            "            continue\n        answer.looked_up",
+            '            package = {**package, "vulns": []}\n        answer.looked_up',
+        ),
+        ("a package of two spellings is two", '"[-_.]+", "-", package).lower()', '"[.]+", "-", package)'),
+        ("packages of other systems are left out of the question by their marker", 'MARKER.sub("", NESTED', "(NESTED"),
+    ),
     f"{MODELS}/rationale_samplers.py": (
         ("the mean wherever zero is not likeliest of all", "(one > zero) & (one > between)", "(one > zero) & (one > 1)"),
         (

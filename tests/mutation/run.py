@@ -24,8 +24,9 @@ from tests.mutation.mutants import MUTANTS, Mutant
 
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("src", "recipes", "tests", "model_cards", "docs")
-FILES = ("setup.cfg", "setup.py", "pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile", "constraints.txt")
+COPIED = ("src", "recipes", "tests", "model_cards", "docs", "supply")
+FILES = ("setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "Makefile", "constraints.txt")
+FILES += ("README.md", "CONTRIBUTING.md")
 LIMIT = 300  # seconds for the tests of one mutant
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 FAST = ("-m", "not slow")

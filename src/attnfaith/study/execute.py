@@ -51,7 +51,11 @@ rule cell:
     shell: "{params.python:q} -m attnfaith.study.cell plan.json {wildcards.cell:q}"
 '''
 MISSING = "Snakemake, which runs a study, is not installed: pip install 'attnfaith[study]'"
-PATIENCE = ((signal.SIGINT, 30), (signal.SIGTERM, 5), (signal.SIGKILL, 10))
+NO_GROUPS = (
+    "a study ends its cells by a signal to all their processes, which this system (Windows) does not have: run it on Linux "
+    "or macOS, or in the Windows Subsystem for Linux, or train its recipes one by one with attnfaith train"
+)
+PATIENCE = {"SIGINT": 30, "SIGTERM": 5, "SIGKILL": 10}
 """Signals that end the engine and its cells, and the seconds after which the next is sent: a cluster's jobs are called back
 in the first."""
 
@@ -73,8 +77,10 @@ def run_cells(
     code measured are measured anew, with the models that they have.
 
     Ctrl-C, SIGTERM and SIGHUP end the cells and raise KeyboardInterrupt. Raises StudyError where the engine is not installed
-    or ends without having run all that it could, and FileError where a study is at work in the folder.
+    or ends without having run all that it could, and on Windows, and FileError where a study is at work in the folder.
     """
+    if not hasattr(os, "killpg"):
+        raise StudyError(NO_GROUPS)
     if importlib.util.find_spec("snakemake") is None:
         raise StudyError(MISSING)
     root = Path(study["output_dir"])
@@ -111,7 +117,7 @@ def available_gpus() -> list[str]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    listed = subprocess.run([program, "-L"], capture_output=True, text=True, check=False).stdout
+    listed = subprocess.run([program, "-L"], capture_output=True, encoding="utf-8", check=False).stdout
     return [str(number) for number, line in enumerate(line for line in listed.splitlines() if line.startswith("GPU "))]
 
 
@@ -172,9 +178,9 @@ def _run_engine(control: Path, how: Sequence[str], stops: Sequence[int], tell: C
                 raise KeyboardInterrupt
             time.sleep(0.2)
     except BaseException:  # whatever ends the study ends its cells
-        for number, patience in PATIENCE:
+        for name, patience in PATIENCE.items():
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(engine.pid, number)
+                os.killpg(engine.pid, getattr(signal, name))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 engine.wait(patience)
         raise
