@@ -1,0 +1,114 @@
+"""Processes killed at any moment: what they leave is whole, the same work begun again comes to the same, nothing stays.
+
+Half of the moments are file events, chosen at random, before which the command ends by SIGKILL; the others come after a
+random share of the processor time that the whole command takes, so that they hit what lies between two events too.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from tests.campaigns.attempt import Attempt, Outcome
+from tests.campaigns.commands import Ended, Place, broken, contents, differences, hub, run, start
+from tests.campaigns.scenarios import SCENARIOS, Reference, Scenario, Stage, commits, expected, filled, held, stage
+
+
+MOMENTS = {"train": 70, "measure": 30, "measure in place": 40, "report": 40, "overwrite": 50, "reproduce": 40, "push": 60}
+SMALL = 2  # of each
+
+
+def attempts(full: bool, seed: int) -> Iterator[Attempt]:
+    with ExitStack() as held_until_the_end:
+        made = held_until_the_end.enter_context(stage())
+        users = ["whole", *(f"u{number}" for number in range(MOMENTS["push"]))]
+        held_until_the_end.enter_context(hub(made.root / "hub", users))
+        for name, scenario in SCENARIOS.items():
+            chance = random.Random(f"{seed} {name}")
+            reference, count = made.reference(scenario), MOMENTS[name] if full else SMALL
+            for number in range(count):
+                share = chance.random()
+                if number % 2:
+                    how = {"share": share}
+                    moment = f"after {share:.4f} of its time"
+                else:
+                    event = 1 + int(share * len(reference.events))
+                    how = {"event": event}
+                    moment = f"before file event {event} of {len(reference.events)}"
+                act = partial(_killed, made, scenario, reference, f"u{number}", **how)
+                yield Attempt(f"{name}/{number}, {moment}", act)
+
+
+def _killed(
+    made: Stage,
+    scenario: Scenario,
+    reference: Reference,
+    owner: str,
+    folder: Path,
+    *,
+    event: int | None = None,
+    share: float = 0,
+) -> Outcome:
+    place = made.place(folder, scenario)
+    words, environment = filled(scenario.words, owner)
+    pushed = expected(place, owner, folder / "expected.json") if scenario.name == "push" else {}
+    command = start(words, place, event=event, environment=environment)
+    if event is None:
+        command.kill_after(share * reference.seconds)
+    ended = command.end()
+    if ended.code not in (0, -9):
+        return Outcome(1, (f"ended with {ended.code} before it was killed: {ended.output[-300:]}",))
+    defects = [f"after the kill {one}" for one in broken(place.here)]
+    defects += mixed(contents(place.here), reference, scenario)
+    if pushed:
+        defects += half_pushed(held(made.root / "hub", owner), pushed)
+    again = run(filled(scenario.words_again(place), owner)[0], place, environment=environment)
+    if again.code != 0:
+        return Outcome(1, (*defects, f"begun again it ends with {again.code}: {again.error or again.output[-300:]}"))
+    if wrong := differences(contents(place.here), reference.after):
+        defects.append(f"begun again it comes to something else: {wrong}")
+    if left := contents(place.temporary):
+        defects.append(f"in the temporary folder stays {', '.join(left)[:300]}")
+    if pushed:
+        defects += not_pushed(made.root / "hub", owner, pushed)
+    return Outcome(1, (_one(defects),) if defects else ())
+
+
+def _one(defects: list[str]) -> str:
+    """One kill is one defect at most, however much is wrong after it."""
+    return "; ".join(dict.fromkeys(defects))
+
+
+def mixed(now: Mapping[str, str], reference: Reference, scenario: Scenario) -> list[str]:
+    """What of the old files is neither as it was nor as the whole command leaves it, and a folder of old and new together."""
+    state = {"run/run.json", "run/recipe.yaml"}
+    wrong = []
+    for path, digest in reference.before.items():
+        inside = scenario.whole and path.startswith(f"{scenario.whole}/")
+        if inside or path in state:
+            continue
+        if path not in now:
+            wrong.append(f"after the kill {path} is gone")
+        elif now[path] not in (digest, reference.after.get(path)):
+            wrong.append(f"after the kill {path} is neither old nor new")
+    if scenario.whole:
+        old = {path: sha for path, sha in reference.before.items() if path.startswith(f"{scenario.whole}/")}
+        differs = {path for path, sha in old.items() if now.get(path) != sha}
+        same = {path for path, sha in old.items() if now.get(path) == sha and reference.after.get(path) != sha}
+        if differs and same:
+            wrong.append(f"after the kill {scenario.whole} is partly old ({sorted(same)[:3]}), not {sorted(differs)[:3]}")
+    return wrong
+
+
+def half_pushed(now: Mapping, pushed: Mapping) -> list[str]:
+    """Repositories that hold neither nothing nor all."""
+    return [f"{name} is half pushed" for (kind, name), files in now.items() if files not in (None, {}, pushed[kind, name])]
+
+
+def not_pushed(root: Path, owner: str, pushed: Mapping) -> list[str]:
+    wrong = [f"{name} does not hold the run" for (_, name), files in held(root, owner).items() if files != pushed[_, name]]
+    for kind, name in pushed:
+        if (count := len(commits(root, owner, kind, name))) != 2:  # the one that makes it, and ours
+            wrong.append(f"{name} has {count} commits, not 2")
+    return wrong
