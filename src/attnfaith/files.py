@@ -5,8 +5,11 @@ import errno
 import json
 import os
 import platform
+import shutil
+import stat
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from filelock import FileLock, Timeout
 from attnfaith.errors import FileError, cut, excerpt
 
 
-LOCK = ".lock"
+LOCK, TEMPORARY = ".lock", "attnfaith-temporary-"
 HOLDER_TRIES, HOLDER_WAIT = 20, 0.05  # seconds
 # what only the user can mend: a full disk, no right to write, a broken one, a name that is too long
 REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
@@ -126,6 +129,62 @@ def is_locked(folder: str | os.PathLike) -> bool:
             return False
     except (Timeout, OSError):
         return True
+
+
+class TemporaryFolder:
+    """A folder for what nobody needs after this process, in the system's temporary folder. It goes at the end of its `with`,
+    or with the last that refers to it; those that killed processes left go when the next is made.
+
+    path: the folder. Raises FileError where it cannot be made.
+    """
+
+    def __init__(self):
+        with contextlib.suppress(OSError):
+            for left in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
+                _delete_abandoned(left)
+        try:
+            self.path, lock = _held_folder()
+        except OSError as error:
+            raise _refusal(tempfile.gettempdir(), "used for temporary files", error) from error
+        self._end = weakref.finalize(self, _delete_held, self.path, lock)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_raised) -> None:
+        self._end()
+
+
+def _held_folder() -> tuple[Path, FileLock]:
+    """A new temporary folder and its lock, held. Before it is, another process may take the folder for one that was left."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+        lock = FileLock(folder / LOCK, thread_local=False)
+        try:
+            lock.acquire(timeout=0)
+            return folder, lock
+        except Timeout:
+            continue
+        except FileNotFoundError:
+            continue
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _delete_abandoned(folder: Path) -> None:
+    """Delete a temporary folder that no process holds; those of other users stay."""
+    with contextlib.suppress(Timeout, OSError):
+        about = folder.lstat()
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != getattr(os, "getuid", lambda: about.st_uid)():
+            return
+        with FileLock(folder / LOCK).acquire(timeout=0):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _delete_held(folder: Path, lock: FileLock) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
 
 
 def _refusal(path: str | os.PathLike, done: str, error: OSError) -> FileError:

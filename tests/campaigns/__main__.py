@@ -22,13 +22,13 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import tests.campaigns
 from attnfaith.files import write_atomically
-from tests.campaigns.attempt import Attempt, Outcome
+from tests.campaigns.attempt import WAIT, Attempt, Outcome
 
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def append(path: Path, line: Mapping) -> None:
 
 
 def carry_out(
-    attempts: Iterable[tuple[str, Attempt]], output: Path, key: Mapping, *, processes: int, limit: float = LIMIT
+    attempts: Iterable[tuple[str, Attempt | None]], output: Path, key: Mapping, *, processes: int, limit: float = LIMIT
 ) -> None:
     """Make the attempts that have no line yet, so many at a time, and write a line for each that ends."""
     path, work = output / LINES, output / "work"
@@ -115,6 +115,9 @@ def carry_out(
 
     try:
         for number, (campaign, attempt) in enumerate(attempts):
+            if attempt is WAIT:
+                wait(0)
+                continue
             if (campaign, attempt.name) in done:
                 continue
             done.add((campaign, attempt.name))
@@ -246,17 +249,14 @@ def write_table(output: Path, lines: Sequence[Mapping]) -> str:
     return written
 
 
-def _all(held: ExitStack, modules: Mapping[str, object], full: bool, seed: int) -> Iterator[tuple[str, Attempt]]:
-    """The attempts of all campaigns. What one of them holds for its attempts, such as a server, is held until the end."""
+def _all(modules: Mapping[str, object], full: bool, seed: int) -> Iterator[tuple[str, Attempt | None]]:
     for name, module in modules.items():
-        made = module.attempts(full, seed)
-        if hasattr(made, "close"):
-            held.callback(made.close)
-        yield from ((name, attempt) for attempt in made)
+        for attempt in module.attempts(full, seed):
+            yield name, attempt
 
 
 def prepare_environment() -> None:
-    """For this process and all of its own, before anything of Hugging Face is imported: one thread, and a Hub on loopback."""
+    """For this process and all of its own, before anything of Hugging Face is imported: one thread, a Hub on loopback."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -289,8 +289,7 @@ def main(arguments: Sequence[str] | None = None, modules: Mapping[str, object] |
     output = known.output.resolve()
     key = {"code": code(), "seed": known.seed, "full": not known.small}
     chosen = {name: modules[name] for name in known.only}
-    with ExitStack() as held:
-        attempts = _all(held, chosen, not known.small, known.seed)
+    with closing(_all(chosen, not known.small, known.seed)) as attempts:
         carry_out(attempts, output, key, processes=known.processes, limit=known.limit)
     lines = [line for line in outcomes(output / LINES, key) if line["campaign"] in chosen]
     print(write_table(output, lines), end="")

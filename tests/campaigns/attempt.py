@@ -7,13 +7,17 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an attempt saw. tried: inputs or moments. defects: one sentence each; none is clean. measured: for the table, such
-    as seconds or bytes of memory.
+    """What an attempt saw. tried: inputs or moments. defects: one sentence each; none is clean. measured: for the table,
+    such as seconds or bytes of memory.
     """
 
     tried: int
     defects: tuple[str, ...] = ()
     measured: Mapping[str, float] = field(default_factory=dict)
+
+
+WAIT = None
+"""Among the attempts of a campaign: those before it are waited for, so that what serves them may end."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Ended:
-    """code: of the exit, below zero the signal. output: all that it printed. seconds: of the processor, of its children too."""
+    """code: of the exit, below zero the signal. output: all that it printed. seconds: of the processor."""
 
     code: int
     output: str
@@ -121,7 +121,7 @@ def start(
     trace: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Command:
-    """Begin a command, or a function, in a fork. event: before which file event, counted from 1, it gets the signal `number`.
+    """Begin a command, or a function, in a fork. event: before which file event, from 1 on, it gets the signal `number`.
     trace: a file for its events at its end, as JSON.
     """
     log = place.root.parent / f"{place.root.name}-{time.monotonic_ns()}.log"

@@ -41,7 +41,8 @@ REPOS = (
 @dataclass(frozen=True)
 class Scenario:
     """words: the command. begun: whether a finished run lies there. again: what goes on with it, given the place; the same
-    command unless given. whole: a folder of which all or nothing is old, all or nothing new, at any moment.
+    command unless given. whole: a folder of which all or nothing is old, all or nothing new, at any moment. done: what the
+    same command says where nothing is left to do.
     """
 
     name: str
@@ -49,6 +50,11 @@ class Scenario:
     begun: bool = True
     again: Callable[[Place], Sequence[str]] | None = None
     whole: str = ""
+    done: str = ""
+
+    def is_done(self, again: Ended, now: Mapping[str, str], reference: "Reference") -> bool:
+        """Whether the same command refuses because what it would make is there, whole: the kill came at its very end."""
+        return self.done in again.error and bool(self.done) and now == reference.after
 
     def words_again(self, place: Place) -> Sequence[str]:
         return self.again(place) if self.again else self.words
@@ -65,7 +71,7 @@ SCENARIOS = {
     one.name: one
     for one in (
         Scenario("train", TRAIN, begun=False, again=lambda place: (*TRAIN, RESUME)),
-        Scenario("measure", ELSEWHERE),
+        Scenario("measure", ELSEWHERE, done="is there already"),
         Scenario("measure in place", IN_PLACE),
         Scenario("report", ("report", "run", "--examples", "2"), whole="run/report"),
         Scenario("overwrite", OVERWRITE, again=_overwrite_again, whole="run"),
@@ -77,9 +83,7 @@ SCENARIOS = {
 
 @dataclass(frozen=True)
 class Reference:
-    """What a command comes to that nothing disturbs. events: how many files it touches. peak: bytes that its files take at
-    most at one time, as far as its file events show them.
-    """
+    """What a command comes to that nothing disturbs: the files before and after, its file events, its seconds."""
 
     before: Mapping[str, str]
     after: Mapping[str, str]

@@ -133,7 +133,7 @@ def test_the_old_report_comes_back_when_the_last_rename_fails(draw_record, tmp_p
     rename = os.rename
 
     def fail_into_place(source, target):
-        if Path(source).suffix == ".tmp":
+        if Path(source).name == "new":
             raise OSError("no")
         rename(source, target)
 

@@ -21,7 +21,7 @@ from accelerate.utils import broadcast_object_list
 import attnfaith
 from attnfaith import provenance, recipes
 from attnfaith.errors import AttnfaithError, FileError
-from attnfaith.files import LOCK, folder_lock, read_object, write_atomically
+from attnfaith.files import LOCK, folder_lock, is_locked, read_object, write_atomically
 from attnfaith.planned_identity import RECIPE
 from attnfaith.recipes import Recipe
 
@@ -155,12 +155,13 @@ def _aside(folder: Path) -> Path:
 
 
 def _sweep(folder: Path) -> None:
-    """Delete what killed processes left; only while the folder is held."""
+    """Delete what killed processes left; only while the folder is held. A report may be at work in a folder of its own."""
     left = [path for pattern in LEFTOVERS for path in folder.glob(pattern)] + [_aside(folder)]
     left += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
     for path in left:
         if path.is_dir():
-            shutil.rmtree(path)
+            if not is_locked(path):
+                shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
