@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import platform
+import re
 import shutil
 import stat
 import tempfile
@@ -15,13 +16,16 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from attnfaith.errors import FileError, cut, excerpt
+from attnfaith.errors import AttnfaithError, FileError, cut, excerpt
 
 
 LOCK, TEMPORARY = ".lock", "attnfaith-temporary-"
 HOLDER_TRIES, HOLDER_WAIT = 20, 0.05  # seconds
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # what only the user can mend: a full disk, no right to write, a broken one, a name that is too long
-REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
+REFUSALS = (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
+# the same where a library says it by an exception of its own: safetensors and tokenizers, torch
+NO_ROOM_IN_WORDS = (*(os.strerror(number) for number in NO_ROOM), "PytorchStreamWriter failed", "iostream error")
 
 
 @contextlib.contextmanager
@@ -37,6 +41,12 @@ def refusals(work: str) -> Iterator[None]:
         if isinstance(error, FileError) or error.errno not in REFUSALS:
             raise
         raise FileError(f"{work} stopped: {excerpt(error, 300)}") from error
+    except AttnfaithError:
+        raise
+    except Exception as error:
+        if not any(words in str(error) for words in NO_ROOM_IN_WORDS):
+            raise
+        raise FileError(f"{work} stopped: a file cannot be written, as on a full disk: {excerpt(error, 300)}") from error
 
 
 @contextlib.contextmanager
@@ -44,16 +54,16 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path in the same folder to write to; renamed to `path` when the block ends, removed when it fails.
 
     `path` is the old file or the whole new one at any moment, also after a loss of power: the content is on the disk before
-    the name is. Raises FileError where it cannot be written; the old file then stays.
+    the name is. What killed writers of `path` left goes. Raises FileError where it cannot be written; the old file then
+    stays.
     """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        _delete_left_files(path)
+        temporary, lock = _held_file(path)
     except OSError as error:
         raise _refusal(path, "written", error) from error
-    temporary = Path(name)
-    os.close(handle)
     try:
         yield temporary
         with open(temporary, "rb+") as stream:
@@ -65,6 +75,27 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         if isinstance(error, OSError) and not isinstance(error, FileError):
             raise _refusal(path, "written", error) from error
         raise
+    finally:
+        lock.release()
+
+
+def _held_file(path: Path) -> tuple[Path, FileLock]:
+    """A new temporary file for `path` and its lock, held; until then another process may take it for one that was left."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        lock = FileLock(name, thread_local=False)
+        with contextlib.suppress(Timeout):
+            lock.acquire(timeout=0)
+            return Path(name), lock
+
+
+def _delete_left_files(path: Path) -> None:
+    """Delete the temporary files of `path` that no process holds."""
+    kind = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")
+    for left in [entry.path for entry in os.scandir(path.parent) if kind.fullmatch(entry.name)]:
+        with contextlib.suppress(Timeout, OSError), FileLock(left).acquire(timeout=0):
+            os.unlink(left)
 
 
 def sync_folder(folder: str | os.PathLike) -> None:
@@ -161,12 +192,11 @@ def _held_folder() -> tuple[Path, FileLock]:
         folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
         lock = FileLock(folder / LOCK, thread_local=False)
         try:
-            lock.acquire(timeout=0)
-            return folder, lock
-        except Timeout:
-            continue
-        except FileNotFoundError:
-            continue
+            with contextlib.suppress(Timeout, FileNotFoundError):
+                lock.acquire(timeout=0)
+                if not folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                    return folder, lock
+                _delete_held(folder, lock)  # it was deleted, and made anew for the lock, for all to read
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise

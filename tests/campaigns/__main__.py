@@ -281,6 +281,7 @@ def main(arguments: Sequence[str] | None = None, modules: Mapping[str, object] |
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=[*modules], default=[*modules], metavar="CAMPAIGN")
     parser.add_argument("--small", action="store_true", help="the part that the tests run")
+    parser.add_argument("--match", default="", metavar="TEXT", help="only attempts with this in their name")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "campaigns")
     parser.add_argument("--processes", type=int, default=2, help="attempts at a time (default: %(default)s)")
@@ -290,7 +291,8 @@ def main(arguments: Sequence[str] | None = None, modules: Mapping[str, object] |
     key = {"code": code(), "seed": known.seed, "full": not known.small}
     chosen = {name: modules[name] for name in known.only}
     with closing(_all(chosen, not known.small, known.seed)) as attempts:
-        carry_out(attempts, output, key, processes=known.processes, limit=known.limit)
+        named = ((name, one) for name, one in attempts if one is WAIT or known.match in one.name)
+        carry_out(named, output, key, processes=known.processes, limit=known.limit)
     lines = [line for line in outcomes(output / LINES, key) if line["campaign"] in chosen]
     print(write_table(output, lines), end="")
     return int(any(line["defects"] for line in lines) or not lines)

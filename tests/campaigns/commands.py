@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -70,7 +71,8 @@ class Command:
     """A command at work."""
 
     pid: int
-    log: Path
+    printed: int  # the end of a pipe
+    output: bytes = b""
 
     def stands(self, limit: float = LIMIT) -> bool:
         """Wait until it stands still or has ended; whether it stands."""
@@ -82,6 +84,10 @@ class Command:
             time.sleep(0.002)
         raise TimeoutError(f"a command neither ends nor stands still in {limit:g} s")
 
+    def stop_after(self, seconds: float) -> None:
+        """SIGSTOP once it has used so many seconds of the processor; nothing where it has ended before."""
+        self.kill_after(seconds, number=signal.SIGSTOP)
+
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
@@ -90,26 +96,36 @@ class Command:
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return float("inf") if words[0] == "Z" else (int(words[11]) + int(words[12])) * TICK
 
-    def kill_after(self, seconds: float, limit: float = LIMIT) -> None:
+    def kill_after(self, seconds: float, limit: float = LIMIT, number: int = signal.SIGKILL) -> None:
         """SIGKILL once it has used so many seconds of the processor; nothing where it has ended before."""
         deadline = time.monotonic() + limit
         while (used := self.used()) < seconds and time.monotonic() < deadline:
             time.sleep(0.001)
         if used < float("inf"):
-            os.kill(self.pid, signal.SIGKILL)
+            os.kill(self.pid, number)
+
+    def _read(self) -> str:
+        """All that it has printed so far."""
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self.printed, 1 << 16):
+                self.output += piece
+        return self.output.decode(errors="replace")
 
     def end(self, limit: float = LIMIT) -> Ended:
         """What it came to. Raises TimeoutError, the command killed, where it does not end."""
         deadline = time.monotonic() + limit
-        while time.monotonic() < deadline:
-            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
-            if pid:
-                seconds = usage.ru_utime + usage.ru_stime
-                return Ended(os.waitstatus_to_exitcode(status), self.log.read_text(errors="replace"), seconds)
-            time.sleep(0.002)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        raise TimeoutError(f"a command did not end in {limit:g} s: {self.log.read_text(errors='replace')[-300:]}")
+        try:
+            while time.monotonic() < deadline:
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+                printed = self._read()
+                if pid:
+                    return Ended(os.waitstatus_to_exitcode(status), printed, usage.ru_utime + usage.ru_stime)
+                time.sleep(0.002)
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            raise TimeoutError(f"a command did not end in {limit:g} s: {self._read()[-300:]}")
+        finally:
+            os.close(self.printed)
 
 
 def start(
@@ -120,19 +136,24 @@ def start(
     number: int = signal.SIGKILL,
     trace: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    largest_file: int | None = None,
 ) -> Command:
     """Begin a command, or a function, in a fork. event: before which file event, from 1 on, it gets the signal `number`.
-    trace: a file for its events at its end, as JSON.
+    trace: a file for its events at its end, as JSON. largest_file: in bytes; what is beyond is refused (EFBIG).
     """
-    log = place.root.parent / f"{place.root.name}-{time.monotonic_ns()}.log"
+    printed, end = os.pipe()
     if child := os.fork():
-        return Command(child, log)
+        os.close(end)
+        os.set_blocking(printed, False)
+        return Command(child, printed)
     code = 1
     try:
-        for end, path, how in ((1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), (0, os.devnull, os.O_RDONLY)):
-            os.dup2(os.open(path, how, 0o644), end)
-        os.dup2(1, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number_of_stream in (1, 2):
+            os.dup2(end, number_of_stream)
         _settle(place, environment or {})
+        if largest_file is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
         events = _count(event, number)
         if callable(arguments):
             arguments()
@@ -266,6 +287,23 @@ def broken(folder: Path) -> list[str]:
         except Exception as error:
             wrong.append(f"{'/'.join(parts)} is not whole ({type(error).__name__}: {str(error)[:80]})")
     return wrong
+
+
+def in_a_fork(act: Callable[[], object], folder: Path) -> object:
+    """What a function returns, as JSON has it, in a process of its own: nothing that it does to itself stays."""
+    answer = folder / "answer.json"
+    child = os.fork()
+    if child == 0:
+        try:
+            answer.write_text(json.dumps(act()))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    value = json.loads(answer.read_text())
+    answer.unlink()
+    return value
 
 
 # ------------------------------------------------------------------------------------------------ warm

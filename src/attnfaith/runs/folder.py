@@ -29,6 +29,7 @@ from attnfaith.recipes import Recipe
 STATE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "model", "record.parquet", "report", "outputs"
 CHECKPOINTS = "checkpoints"
 TOLD = ("versions", "dataset", "sizes", "vocabulary")  # of run.json, by a training
+CONCLUDED = ("attention_faithfulness", "seconds")  # of run.json, by a measurement and its report
 LOCKS = (LOCK, f"{LOCK}.holder")
 LEFTOVERS = (
     ".*.tmp",
@@ -196,6 +197,11 @@ def read_state(folder: str | os.PathLike) -> dict:
         return read_object(Path(folder) / STATE)
     except FileError as error:
         raise RunError(f"{error}: give the folder of a run") from error
+
+
+def trained_state(folder: str | os.PathLike) -> dict:
+    """What run.json says of the run before it was measured: a measurement holds nothing of an earlier one's results."""
+    return {key: value for key, value in read_state(folder).items() if key not in CONCLUDED}
 
 
 def check_trained(folder: Path) -> None:
