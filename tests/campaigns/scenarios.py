@@ -167,12 +167,12 @@ def _in_order(steps: Sequence) -> None:
 # ------------------------------------------------------------------------------------------------ the Hub
 
 
-def held(root: Path, owner: str) -> dict[tuple[str, str], dict[str, str] | None]:
+def held(root: Path, owner: str, *more: tuple[str, str]) -> dict[tuple[str, str], dict[str, str] | None]:
     """{path: SHA-256} of what each repository of an owner holds, without what the Hub itself puts there; None of one that is
-    not there. Read as the head of tests/hub_server.py says that it lies there.
+    not there. more: (kind, name) of others. Read as the head of tests/hub_server.py says that it lies there.
     """
     made = {}
-    for kind, name in REPOS:
+    for kind, name in (*REPOS, *more):
         log = commits(root, owner, kind, name)
         files = log[0]["files"] if log else {}
         made[kind, name] = {path: one["sha256"] for path, one in files.items() if path != ".gitattributes"} if log else None

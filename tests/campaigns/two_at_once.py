@@ -1,0 +1,183 @@
+"""Two processes at once on one folder or repository: one does its work, the other says who is there, and nothing is mixed.
+
+The first stands still, before a file event chosen at random or after a share of its processor time, while the second goes
+from its beginning to its end; then the first goes on. So every order of the two can be made again.
+"""
+
+import random
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tests.campaigns.attempt import WAIT, Attempt, Outcome
+from tests.campaigns.commands import Ended, Place, broken, contents, differences, hub, run, start
+from tests.campaigns.scenarios import (
+    NEW,
+    OVERWRITE,
+    SCENARIOS,
+    TRAIN,
+    Reference,
+    Scenario,
+    Stage,
+    expected,
+    filled,
+    held,
+    said_in_one_line,
+    stage,
+)
+
+
+MOMENTS, SMALL = 12, 1
+OTHER_MEASUREMENT = ("measure", "run", "--producers", "gradient", "--limit", "5", "--overwrite")
+INSTALL = Scenario("install-metric", ("install-metric",), begun=False)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """first and second: what two processes do in one place."""
+
+    name: str
+    first: Scenario
+    second: Scenario
+
+
+PAIRS = (
+    Pair("train", SCENARIOS["train"], Scenario("train another", ("train", "--config", NEW), begun=False)),
+    Pair("overwrite", SCENARIOS["overwrite"], Scenario("overwrite alike", (*TRAIN, OVERWRITE[-1]))),
+    Pair("measure", SCENARIOS["measure in place"], Scenario("measure another", OTHER_MEASUREMENT)),
+    Pair("report", SCENARIOS["report"], Scenario("report another", ("report", "run", "--examples", "3"))),
+    Pair("reproduce", SCENARIOS["reproduce"], SCENARIOS["reproduce"]),
+    Pair("install-metric", INSTALL, INSTALL),
+)
+PUSH = SCENARIOS["push"]
+
+
+def attempts(full: bool, seed: int) -> Iterator[Attempt]:
+    with ExitStack() as held_until_the_end:
+        made = held_until_the_end.enter_context(stage())
+        count = MOMENTS if full else SMALL
+        users = ["whole", *(f"u{number}" for number in range(count))]
+        held_until_the_end.enter_context(hub(made.root / "hub", users))
+        for pair in PAIRS:
+            references = made.reference(pair.first), made.reference(pair.second)
+            for number, moment in enumerate(_moments(f"{seed} {pair.name}", count, references[0])):
+                act = partial(_together, made, pair, references, **moment)
+                yield Attempt(f"{pair.name}/{number}, {_in_words(moment, references[0])}", act)
+        reference = made.reference(PUSH)
+        for number, moment in enumerate(_moments(f"{seed} push", count, reference)):
+            act = partial(_pushed_together, made, reference, f"u{number}", **moment)
+            yield Attempt(f"push/{number}, {_in_words(moment, reference)}", act)
+        yield WAIT
+
+
+def _moments(seed: str, count: int, reference: Reference) -> Iterator[Mapping]:
+    chance = random.Random(seed)
+    for number in range(count):
+        share = chance.random()
+        if number % 2 and reference.events:
+            yield {"event": 1 + int(share * len(reference.events))}
+        else:
+            yield {"share": share}
+
+
+def _in_words(moment: Mapping, reference: Reference) -> str:
+    if "event" in moment:
+        return f"the second before file event {moment['event']} of {len(reference.events)}"
+    return f"the second after {moment['share']:.4f} of the time"
+
+
+def _one_within_the_other(
+    first: Sequence[str],
+    second: Sequence[str],
+    place: Place,
+    reference: Reference,
+    environment: Mapping[str, str],
+    event: int | None,
+    share: float,
+) -> tuple[Ended, Ended]:
+    """What both come to, the second begun and ended while the first stands still."""
+    command = start(first, place, event=event, number=signal.SIGSTOP, environment=environment)
+    if event is None:
+        command.stop_after(share * reference.seconds)
+    stands = command.stands()
+    inner = run(second, place, environment=environment)
+    if stands:
+        command.go_on()
+    return command.end(), inner
+
+
+def _together(
+    made: Stage,
+    pair: Pair,
+    references: tuple[Reference, Reference],
+    folder: Path,
+    *,
+    event: int | None = None,
+    share: float = 0,
+) -> Outcome:
+    place = made.place(folder, pair.first)
+    words = [filled(one.words, "whole") for one in (pair.first, pair.second)]
+    ends = _one_within_the_other(words[0][0], words[1][0], place, references[0], words[0][1], event, share)
+    defects = _ends(ends) + broken(place.here)
+    now = contents(place.here)
+    wrong = [differences(now, reference.after) for reference in references]
+    if all(wrong):
+        defects.append(f"what lies there is of neither: {wrong[0]} / {wrong[1]}")
+    for end, one in zip(ends, wrong, strict=True):
+        if [end.code for end in ends].count(0) == 1 and end.code == 0 and one:
+            defects.append(f"what lies there is not of the one that ended well: {one}")
+    if left := contents(place.temporary):
+        defects.append(f"in the temporary folder stays {', '.join(left)[:200]}")
+    if pair.first is INSTALL:
+        defects += _not_installed(place)
+    return Outcome(1, ("; ".join(dict.fromkeys(defects)),) if defects else ())
+
+
+def _ends(ends: Sequence[Ended]) -> list[str]:
+    """What is wrong with how two processes ended: at least one does its work, another says in one line why it does not."""
+    wrong = [one for end in ends if end.code for one in said_in_one_line(end)]
+    if all(end.code for end in ends):
+        wrong.append(f"neither does its work: {' / '.join(end.error for end in ends)}")
+    return wrong
+
+
+def _not_installed(place: Place) -> list[str]:
+    """What differs of the installed metric from the package's."""
+    from attnfaith.metrics.registration import METRIC_DIR
+
+    installed = [*place.home.glob("modules/**/attention_faithfulness.py")]
+    wrong = [] if len(installed) == 1 else [f"{len(installed)} metrics are installed"]
+    for folder in (path.parent for path in installed):
+        wrong += [
+            f"the installed {path.name} is not whole"
+            for path in folder.glob("[a-z]*.py")
+            if path.read_bytes() != (METRIC_DIR / path.name).read_bytes()
+        ]
+    return wrong
+
+
+def _pushed_together(
+    made: Stage, reference: Reference, owner: str, folder: Path, *, event: int | None = None, share: float = 0
+) -> Outcome:
+    """Two pushes of one run under two names to one owner: both models, and both records in the data set that they share."""
+    place = made.place(folder, PUSH)
+    wanted = expected(place, owner, folder / "expected.json")
+    first, environment = filled(PUSH.words, owner)
+    ends = _one_within_the_other(first, [*first, "--name", "other"], place, reference, environment, event, share)
+    defects = _ends(ends)
+    now = held(made.root / "hub", owner, ("model", "other"))
+    for end, name in zip(ends, ("tiny", "other"), strict=True):
+        model, records = now["model", name] or {}, now["dataset", "attnfaith-records"] or {}
+        if end.code == 0 and not (model and f"{name}/test-00000-of-00001.parquet" in records):
+            defects.append(f"the model or the record of {name} is not there, and its push ended well")
+    if ends[0].code == 0 and now["model", "tiny"] != wanted["model", "tiny"]:
+        defects.append("the model is not the run's")
+    if left := contents(place.temporary):
+        defects.append(f"in the temporary folder stays {', '.join(left)[:200]}")
+    again = run(first, place, environment=environment)
+    if again.code:
+        defects.append(f"pushed again it ends with {again.code}: {again.error or again.output[-300:]}")
+    return Outcome(1, ("; ".join(dict.fromkeys(defects)),) if defects else ())
