@@ -5,6 +5,7 @@ random share of the processor time that the whole command takes, so that they hi
 """
 
 import random
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -13,10 +14,11 @@ from pathlib import Path
 from tests.campaigns.attempt import WAIT, Attempt, Outcome
 from tests.campaigns.commands import broken, contents, differences, hub, run, start
 from tests.campaigns.scenarios import SCENARIOS, Reference, Scenario, Stage, commits, expected, filled, held, stage
+from tests.campaigns.studies import Studies, place_of, results, still_at_work, studies
 
 
 MOMENTS = {"train": 70, "measure": 30, "measure in place": 40, "report": 40, "overwrite": 50, "reproduce": 40, "push": 60}
-SMALL = 2  # of each
+STUDIES, SMALL = 24, 2  # SMALL of each
 
 
 def attempts(full: bool, seed: int) -> Iterator[Attempt]:
@@ -38,6 +40,11 @@ def attempts(full: bool, seed: int) -> Iterator[Attempt]:
                     moment = f"before file event {event} of {len(reference.events)}"
                 act = partial(_killed, made, scenario, reference, f"u{number}", **how)
                 yield Attempt(f"{name}/{number}, {moment}", act)
+        grid = held_until_the_end.enter_context(studies(made.root))
+        chance = random.Random(f"{seed} study")
+        for number in range(STUDIES if full else 1):
+            share = chance.random()
+            yield Attempt(f"study/{number}, after {share:.4f} of its time", partial(_killed_study, grid, share))
         yield WAIT
 
 
@@ -73,6 +80,28 @@ def _killed(
         defects.append(f"in the temporary folder stays {', '.join(left)[:300]}")
     if pushed:
         defects += not_pushed(made.root / "hub", owner, pushed)
+    return Outcome(1, (_one(defects),) if defects else ())
+
+
+def _killed_study(grid: Studies, share: float, folder: Path) -> Outcome:
+    """The study's own process is killed; its engine and the cell at work are to end by themselves."""
+    place = place_of(folder)
+    command = grid.begin(place)
+    time.sleep(share * grid.seconds)
+    command.kill_after(0)
+    ended = command.end()
+    if ended.code not in (0, -9):
+        return Outcome(1, (f"ended with {ended.code} before it was killed: {ended.output[-300:]}",))
+    defects = [f"after the kill {one}" for one in broken(place.here)]
+    again = grid.begin(place).end()
+    if again.code:
+        defects.append(f"begun again it ends with {again.code}: {again.error or again.output[-300:]}")
+    elif wrong := differences(results(place), grid.after):
+        defects.append(f"begun again it comes to something else: {wrong}")
+    if left := contents(place.temporary):
+        defects.append(f"in the temporary folder stays {', '.join(left)[:300]}")
+    if at_work := still_at_work(place):
+        defects.append(f"a process is still at work: {at_work}")
     return Outcome(1, (_one(defects),) if defects else ())
 
 

@@ -6,6 +6,7 @@ from its beginning to its end; then the first goes on. So every order of the two
 
 import random
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from tests.campaigns.scenarios import (
     said_in_one_line,
     stage,
 )
+from tests.campaigns.studies import Studies, in_use, place_of, results, still_at_work, studies
 
 
 MOMENTS, SMALL = 12, 1
@@ -70,6 +72,12 @@ def attempts(full: bool, seed: int) -> Iterator[Attempt]:
         for number, moment in enumerate(_moments(f"{seed} push", count, reference)):
             act = partial(_pushed_together, made, reference, f"u{number}", **moment)
             yield Attempt(f"push/{number}, {_in_words(moment, reference)}", act)
+        grid = held_until_the_end.enter_context(studies(made.root))
+        chance = random.Random(f"{seed} study")
+        for number in range(MOMENTS // 2 if full else 1):
+            share = chance.random()
+            act = partial(_studied_together, grid, share)
+            yield Attempt(f"study/{number}, the second after {share:.4f} of the time", act)
         yield WAIT
 
 
@@ -157,6 +165,25 @@ def _not_installed(place: Place) -> list[str]:
             if path.read_bytes() != (METRIC_DIR / path.name).read_bytes()
         ]
     return wrong
+
+
+def _studied_together(grid: Studies, share: float, folder: Path) -> Outcome:
+    """A second study in the folder says that one is at work; begun too late it finds all there."""
+    place = place_of(folder)
+    first = grid.begin(place)
+    time.sleep(share * grid.seconds)
+    second = grid.begin(place).end()
+    ended = first.end()
+    defects = [] if ended.code == 0 or in_use(ended) else [f"the first ends with {ended.code}: {ended.output[-300:]}"]
+    if not (second.code == 0 or in_use(second)):
+        defects.append(f"the second ends with {second.code}: {second.output[-300:]}")
+    if ended.code and second.code:
+        defects.append("neither does its work")
+    if wrong := differences(results(place), grid.after):
+        defects.append(f"together they come to something else: {wrong}")
+    if at_work := still_at_work(place):
+        defects.append(f"a process is still at work: {at_work}")
+    return Outcome(1, ("; ".join(defects),) if defects else ())
 
 
 def _pushed_together(
