@@ -109,6 +109,7 @@ def test_no_room_for_temporary_files_is_one_error(temporary):
         OSError(errno.EFBIG, os.strerror(errno.EFBIG)),
         RuntimeError("[enforce fail at inline_container.cc:626] . PytorchStreamWriter failed writing file data/3"),
         RuntimeError("basic_ios::clear: iostream error"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"),
         Exception("No space left on device (os error 28)"),
     ],
 )

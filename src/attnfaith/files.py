@@ -25,7 +25,12 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # what only the user can mend: a full disk, no right to write, a broken one, a name that is too long
 REFUSALS = (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
 # the same where a library says it by an exception of its own: safetensors and tokenizers, torch
-NO_ROOM_IN_WORDS = (*(os.strerror(number) for number in NO_ROOM), "PytorchStreamWriter failed", "iostream error")
+NO_ROOM_IN_WORDS = (
+    *(os.strerror(number) for number in NO_ROOM),
+    "PytorchStreamWriter failed",
+    "iostream error",
+    "unexpected pos ",
+)
 
 
 @contextlib.contextmanager
