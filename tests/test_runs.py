@@ -1339,7 +1339,7 @@ def test_another_output_leaves_the_run_as_it_was(copied, tmp_path):
 
 @pytest.mark.parametrize("left", ["all shards", "some", "of another measurement", "no JSON"])
 def test_shards_beside_a_whole_record(copied, tmp_path, left):
-    """A kill while they are deleted: they go when the measurement is asked for again; those that can be gone on with stay."""
+    """A kill while they are deleted: they go when the measurement is asked for again; those of use to another stay."""
     folder, recipe = copied
     recipe, path = again(recipe, "--limit=9"), tmp_path / "part.parquet"
     shards = path.with_name("part.parquet.shards")
