@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.campaigns.attempt import WAIT, Attempt, Outcome
 from tests.campaigns.commands import broken, contents, differences, hub, in_a_fork, run, start
 from tests.campaigns.kills import half_pushed, mixed, not_pushed
-from tests.campaigns.scenarios import SCENARIOS, Reference, Scenario, Stage, expected, filled, held, said_in_one_line, stage
+from tests.campaigns.scenarios import SCENARIOS, Scenario, Stage, expected, filled, held, said_in_one_line, stage
 
 
 SIZES, SMALL = 20, 1
@@ -72,14 +72,11 @@ def attempts(full: bool, seed: int) -> Iterator[Attempt]:
         kind = MEMORY if in_a_fork(partial(_may_mount, made.root), made.root) else LIMIT
         for name, scenario in SCENARIOS.items():
             chance = random.Random(f"{seed} {name}")
-            reference = made.reference(scenario)
-            least, most = in_a_fork(partial(_room_taken, made, scenario, kind, reference), made.root)
             count = SIZES if full else SMALL
             for number in range(count):
                 share = (number + chance.random()) / count
-                size = least + int(share * (most - least))
-                act = partial(_full, made, scenario, reference, f"u{number}", kind, size)
-                yield Attempt(f"{name} on {kind}/{size} bytes of {most}", act)
+                act = partial(_full, made, scenario, f"u{number}", kind, share)
+                yield Attempt(f"{name} on {kind}/{number}, {share:.4f} of the room that it takes", act)
         yield WAIT
 
 
@@ -92,7 +89,7 @@ def _may_mount(root: Path) -> bool:
     return True
 
 
-def _room_taken(made: Stage, scenario: Scenario, kind: str, reference: Reference) -> tuple[int, int]:
+def _room_taken(made: Stage, scenario: Scenario, kind: str) -> tuple[int, int]:
     """Bytes that are taken before the command, and at most while it works; with a limit those of its largest file."""
     if kind == LIMIT:
         place = made.root / f"reference-{scenario.name}" / "place"
@@ -111,7 +108,10 @@ def _room_taken(made: Stage, scenario: Scenario, kind: str, reference: Reference
     return least, max(most, used(place.root))
 
 
-def _full(made: Stage, scenario: Scenario, reference: Reference, owner: str, kind: str, size: int, folder: Path) -> Outcome:
+def _full(made: Stage, scenario: Scenario, owner: str, kind: str, share: float, folder: Path) -> Outcome:
+    reference = made.reference(scenario)
+    least, most = made.once(f"room-{scenario.name}", lambda: in_a_fork(partial(_room_taken, made, scenario, kind), folder))
+    size = least + int(share * (most - least))
     root = folder / "place"
     root.mkdir()
     if kind == MEMORY:

@@ -28,36 +28,22 @@ def attempts(full: bool, seed: int) -> Iterator[Attempt]:
         held_until_the_end.enter_context(hub(made.root / "hub", users))
         for name, scenario in SCENARIOS.items():
             chance = random.Random(f"{seed} {name}")
-            reference, count = made.reference(scenario), MOMENTS[name] if full else SMALL
-            for number in range(count):
-                share = chance.random()
-                if number % 2:
-                    how = {"share": share}
-                    moment = f"after {share:.4f} of its time"
-                else:
-                    event = 1 + int(share * len(reference.events))
-                    how = {"event": event}
-                    moment = f"before file event {event} of {len(reference.events)}"
-                act = partial(_killed, made, scenario, reference, f"u{number}", **how)
+            for number in range(MOMENTS[name] if full else SMALL):
+                share, at_event = chance.random(), number % 2 == 0
+                moment = f"at {share:.4f} of its {'file events' if at_event else 'time'}"
+                act = partial(_killed, made, scenario, share, f"u{number}", at_event=at_event)
                 yield Attempt(f"{name}/{number}, {moment}", act)
-        grid = held_until_the_end.enter_context(studies(made.root))
+        grid = held_until_the_end.enter_context(studies(made))
         chance = random.Random(f"{seed} study")
         for number in range(STUDIES if full else 1):
             share = chance.random()
-            yield Attempt(f"study/{number}, after {share:.4f} of its time", partial(_killed_study, grid, share))
+            yield Attempt(f"study/{number}, at {share:.4f} of its time", partial(_killed_study, grid, share))
         yield WAIT
 
 
-def _killed(
-    made: Stage,
-    scenario: Scenario,
-    reference: Reference,
-    owner: str,
-    folder: Path,
-    *,
-    event: int | None = None,
-    share: float = 0,
-) -> Outcome:
+def _killed(made: Stage, scenario: Scenario, share: float, owner: str, folder: Path, *, at_event: bool) -> Outcome:
+    reference = made.reference(scenario)
+    event = 1 + int(share * len(reference.events)) if at_event else None
     place = made.place(folder, scenario)
     words, environment = filled(scenario.words, owner)
     pushed = expected(place, owner, folder / "expected.json") if scenario.name == "push" else {}
@@ -85,9 +71,10 @@ def _killed(
 
 def _killed_study(grid: Studies, share: float, folder: Path) -> Outcome:
     """The study's own process is killed; its engine and the cell at work are to end by themselves."""
+    after, seconds = grid.undisturbed()
     place = place_of(folder)
     command = grid.begin(place)
-    time.sleep(share * grid.seconds)
+    time.sleep(share * seconds)
     command.kill_after(0)
     ended = command.end()
     if ended.code not in (0, -9):
@@ -96,7 +83,7 @@ def _killed_study(grid: Studies, share: float, folder: Path) -> Outcome:
     again = grid.begin(place).end()
     if again.code:
         defects.append(f"begun again it ends with {again.code}: {again.error or again.output[-300:]}")
-    elif wrong := differences(results(place), grid.after):
+    elif wrong := differences(results(place), after):
         defects.append(f"begun again it comes to something else: {wrong}")
     if left := contents(place.temporary):
         defects.append(f"in the temporary folder stays {', '.join(left)[:300]}")

@@ -7,9 +7,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
+from attnfaith.files import write_atomically
 from tests.campaigns.commands import Ended, Place, contents, own_folder, run, warm
 
 
@@ -96,7 +99,6 @@ class Stage:
     """What all attempts of a campaign share: a finished run, and what each command comes to."""
 
     root: Path
-    references: dict[str, Reference] = field(default_factory=dict)
 
     def place(self, folder: Path, scenario: Scenario) -> Place:
         """A place in a folder, with what the command finds there."""
@@ -107,10 +109,16 @@ class Stage:
             shutil.copytree(self.root / "run", place.here / "run")
         return place
 
+    def once(self, name: str, make: Callable[[], object]) -> object:
+        """What a function returns, as JSON has it, of the first attempt that asks for it by this name."""
+        path = self.root / f"{name}.json"
+        with FileLock(f"{path}.lock"):
+            if not path.is_file():
+                write_atomically(path, json.dumps(make()))
+        return json.loads(path.read_text())
+
     def reference(self, scenario: Scenario) -> Reference:
-        if scenario.name not in self.references:
-            self.references[scenario.name] = self._reference(scenario)
-        return self.references[scenario.name]
+        return Reference(**self.once(f"reference-{scenario.name}", lambda: asdict(self._reference(scenario))))
 
     def _reference(self, scenario: Scenario) -> Reference:
         folder = self.root / f"reference-{scenario.name}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.campaigns.commands import Command, Ended, Place, contents, start
-from tests.campaigns.scenarios import OLD, RECIPE
+from tests.campaigns.scenarios import OLD, RECIPE, Stage
 from tests.warm_python import start as start_warm
 
 
@@ -26,26 +26,31 @@ VARIES = (".study/.snakemake", ".study/engine.log", ".study/plan.json")
 
 @dataclass(frozen=True)
 class Studies:
-    """python: the executable of engine and cells. after: what an undisturbed study leaves. seconds: that it takes."""
+    """python: the executable of engine and cells."""
 
+    made: Stage
     python: str
-    after: Mapping[str, str]
-    seconds: float
+
+    def undisturbed(self) -> tuple[Mapping[str, str], float]:
+        """What a study leaves, and the seconds that it takes."""
+        return tuple(self.made.once("study", self._undisturbed))
+
+    def _undisturbed(self) -> list:
+        place, started = place_of(self.made.root / "study"), time.monotonic()
+        ended = self.begin(place).end()
+        assert ended.code == 0, ended.output[-2000:]
+        return [results(place), time.monotonic() - started]
 
     def begin(self, place: Place, **how) -> Command:
         return _begin(self.python, place, **how)
 
 
 @contextmanager
-def studies(root: Path) -> Iterator[Studies]:
+def studies(made: Stage) -> Iterator[Studies]:
     # what the engine starts finds the packages where this process does
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     with start_warm(sys.executable, MODULES) as python:
-        place = place_of(root / "study")
-        started = time.monotonic()
-        ended = _begin(python, place).end()
-        assert ended.code == 0, ended.output[-2000:]
-        yield Studies(python, results(place), time.monotonic() - started)
+        yield Studies(made, python)
 
 
 def place_of(folder: Path) -> Place:

@@ -64,37 +64,34 @@ def attempts(full: bool, seed: int) -> Iterator[Attempt]:
         users = ["whole", *(f"u{number}" for number in range(count))]
         held_until_the_end.enter_context(hub(made.root / "hub", users))
         for pair in PAIRS:
-            references = made.reference(pair.first), made.reference(pair.second)
-            for number, moment in enumerate(_moments(f"{seed} {pair.name}", count, references[0])):
-                act = partial(_together, made, pair, references, **moment)
-                yield Attempt(f"{pair.name}/{number}, {_in_words(moment, references[0])}", act)
-        reference = made.reference(PUSH)
-        for number, moment in enumerate(_moments(f"{seed} push", count, reference)):
-            act = partial(_pushed_together, made, reference, f"u{number}", **moment)
-            yield Attempt(f"push/{number}, {_in_words(moment, reference)}", act)
-        grid = held_until_the_end.enter_context(studies(made.root))
+            for number, moment in enumerate(_moments(f"{seed} {pair.name}", count)):
+                yield Attempt(f"{pair.name}/{number}, {moment}", partial(_together, made, pair, moment))
+        for number, moment in enumerate(_moments(f"{seed} push", count)):
+            yield Attempt(f"push/{number}, {moment}", partial(_pushed_together, made, f"u{number}", moment))
+        grid = held_until_the_end.enter_context(studies(made))
         chance = random.Random(f"{seed} study")
         for number in range(MOMENTS // 2 if full else 1):
             share = chance.random()
             act = partial(_studied_together, grid, share)
-            yield Attempt(f"study/{number}, the second after {share:.4f} of the time", act)
+            yield Attempt(f"study/{number}, the second at {share:.4f} of the time", act)
         yield WAIT
 
 
-def _moments(seed: str, count: int, reference: Reference) -> Iterator[Mapping]:
+@dataclass(frozen=True)
+class Moment:
+    """Where the first stands still: at which share of its file events, or of its processor time."""
+
+    share: float
+    at_event: bool
+
+    def __str__(self) -> str:
+        return f"the second at {self.share:.4f} of the first's {'file events' if self.at_event else 'time'}"
+
+
+def _moments(seed: str, count: int) -> Iterator[Moment]:
     chance = random.Random(seed)
     for number in range(count):
-        share = chance.random()
-        if number % 2 and reference.events:
-            yield {"event": 1 + int(share * len(reference.events))}
-        else:
-            yield {"share": share}
-
-
-def _in_words(moment: Mapping, reference: Reference) -> str:
-    if "event" in moment:
-        return f"the second before file event {moment['event']} of {len(reference.events)}"
-    return f"the second after {moment['share']:.4f} of the time"
+        yield Moment(chance.random(), at_event=number % 2 == 1)
 
 
 def _one_within_the_other(
@@ -103,13 +100,13 @@ def _one_within_the_other(
     place: Place,
     reference: Reference,
     environment: Mapping[str, str],
-    event: int | None,
-    share: float,
+    moment: Moment,
 ) -> tuple[Ended, Ended]:
     """What both come to, the second begun and ended while the first stands still."""
+    event = 1 + int(moment.share * len(reference.events)) if moment.at_event else None
     command = start(first, place, event=event, number=signal.SIGSTOP, environment=environment)
     if event is None:
-        command.stop_after(share * reference.seconds)
+        command.stop_after(moment.share * reference.seconds)
     stands = command.stands()
     inner = run(second, place, environment=environment)
     if stands:
@@ -117,18 +114,11 @@ def _one_within_the_other(
     return command.end(), inner
 
 
-def _together(
-    made: Stage,
-    pair: Pair,
-    references: tuple[Reference, Reference],
-    folder: Path,
-    *,
-    event: int | None = None,
-    share: float = 0,
-) -> Outcome:
+def _together(made: Stage, pair: Pair, moment: Moment, folder: Path) -> Outcome:
+    references = made.reference(pair.first), made.reference(pair.second)
     place = made.place(folder, pair.first)
     words = [filled(one.words, "whole") for one in (pair.first, pair.second)]
-    ends = _one_within_the_other(words[0][0], words[1][0], place, references[0], words[0][1], event, share)
+    ends = _one_within_the_other(words[0][0], words[1][0], place, references[0], words[0][1], moment)
     defects = _ends(ends) + broken(place.here)
     now = contents(place.here)
     wrong = [differences(now, reference.after) for reference in references]
@@ -169,9 +159,10 @@ def _not_installed(place: Place) -> list[str]:
 
 def _studied_together(grid: Studies, share: float, folder: Path) -> Outcome:
     """A second study in the folder says that one is at work; begun too late it finds all there."""
+    after, seconds = grid.undisturbed()
     place = place_of(folder)
     first = grid.begin(place)
-    time.sleep(share * grid.seconds)
+    time.sleep(share * seconds)
     second = grid.begin(place).end()
     ended = first.end()
     defects = [] if ended.code == 0 or in_use(ended) else [f"the first ends with {ended.code}: {ended.output[-300:]}"]
@@ -179,21 +170,19 @@ def _studied_together(grid: Studies, share: float, folder: Path) -> Outcome:
         defects.append(f"the second ends with {second.code}: {second.output[-300:]}")
     if ended.code and second.code:
         defects.append("neither does its work")
-    if wrong := differences(results(place), grid.after):
+    if wrong := differences(results(place), after):
         defects.append(f"together they come to something else: {wrong}")
     if at_work := still_at_work(place):
         defects.append(f"a process is still at work: {at_work}")
     return Outcome(1, ("; ".join(defects),) if defects else ())
 
 
-def _pushed_together(
-    made: Stage, reference: Reference, owner: str, folder: Path, *, event: int | None = None, share: float = 0
-) -> Outcome:
+def _pushed_together(made: Stage, owner: str, moment: Moment, folder: Path) -> Outcome:
     """Two pushes of one run under two names to one owner: both models, and both records in the data set that they share."""
     place = made.place(folder, PUSH)
     wanted = expected(place, owner, folder / "expected.json")
     first, environment = filled(PUSH.words, owner)
-    ends = _one_within_the_other(first, [*first, "--name", "other"], place, reference, environment, event, share)
+    ends = _one_within_the_other(first, [*first, "--name", "other"], place, made.reference(PUSH), environment, moment)
     defects = _ends(ends)
     now = held(made.root / "hub", owner, ("model", "other"))
     for end, name in zip(ends, ("tiny", "other"), strict=True):
