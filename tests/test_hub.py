@@ -257,7 +257,7 @@ def test_cards_are_those_that_are_written_for_reading(run, tmp_path):
 def test_the_same_run_is_the_same_plan(run):
     """And a plan takes its copies with it when it goes."""
     plan = hub.plan(run, "alice")
-    folder = plan.kept.folder
+    folder = plan.kept.path
     assert digests(plan) == digests(hub.plan(run, "alice")) and folder.is_dir()
     del plan
     assert not folder.exists()

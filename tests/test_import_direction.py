@@ -16,7 +16,8 @@ PARTS = {file.parts[1].removesuffix(".py") for file in FILES} - {"__init__"}
 # Each layer may import those before it. Parts of one layer may not import one another.
 LAYERS = (
     ("errors",),
-    ("_import_hooks", "_memory", "_random", "catalogue", "provenance", "files", "launch", "terminal", "usage"),
+    ("files",),
+    ("_import_hooks", "_memory", "_random", "catalogue", "provenance", "launch", "terminal", "usage"),
     ("models", "metrics"),
     ("record",),
     ("data", "outputs"),

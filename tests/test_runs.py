@@ -1277,6 +1277,17 @@ def test_what_killed_processes_left_goes_at_the_next_start(copied):
     assert entries(folder) == before
 
 
+def test_a_report_at_work_is_not_taken_for_a_killed_one(copied):
+    folder, recipe = copied
+    with (
+        folder_lock(folder / ".report.tmp", "a report"),
+        runs.folder.opened(folder, recipe, PartialState(cpu=True), resume=True),
+    ):
+        assert (folder / ".report.tmp" / ".lock").is_file()
+    with runs.folder.opened(folder, recipe, PartialState(cpu=True), resume=True):
+        assert not (folder / ".report.tmp").exists()
+
+
 def test_files_are_on_the_disk_before_they_have_their_names(tiny_recipe, tmp_path, monkeypatch):
     synced, fsync = set(), os.fsync
     monkeypatch.setattr(os, "fsync", lambda number: synced.add(os.fstat(number).st_ino) or fsync(number))
@@ -1301,6 +1312,8 @@ def test_measuring_a_run_anew_changes_all_that_is_said_of_it(copied):
     state = runs.read_state(folder)
     assert state["status"] == "complete" and state["attention_faithfulness"]["gradient"]["n"] == 9
     assert "leave_one_out" in old["attention_faithfulness"] and "leave_one_out" not in state["attention_faithfulness"]
+    (made,) = record.settings(record.load(folder / "record.parquet"))
+    assert made["run"]["best"] and not {"attention_faithfulness", "seconds"} & set(made["run"]), "nothing of the older one"
     before = (folder / "record.parquet").stat().st_mtime_ns
     runs.run(changed, resume=True)  # nothing is left to do
     assert (folder / "record.parquet").stat().st_mtime_ns == before
@@ -1322,6 +1335,28 @@ def test_another_output_leaves_the_run_as_it_was(copied, tmp_path):
     before = content(folder)
     runs.measure_run(folder, again(recipe, "--limit=9"), tmp_path / "part.parquet")
     assert content(folder) == before and record.load(tmp_path / "part.parquet").num_rows == 9
+
+
+@pytest.mark.parametrize("left", ["all shards", "some", "of another measurement", "no JSON"])
+def test_shards_beside_a_whole_record(copied, tmp_path, left):
+    """A kill while they are deleted: they go when the measurement is asked for again; those of use to another stay."""
+    folder, recipe = copied
+    recipe, path = again(recipe, "--limit=9"), tmp_path / "part.parquet"
+    shards = path.with_name("part.parquet.shards")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs.execute.shards.shutil, "rmtree", killed)
+        with pytest.raises(Killed):
+            runs.measure_run(folder, recipe, path)
+    plan = shards / "plan.json"
+    assert sorted(entries(shards)) == ["00000.parquet", "plan.json"]
+    if left == "some":
+        plan.unlink()
+    elif left != "all shards":
+        plan.write_text("{" if left == "no JSON" else plan.read_text().replace('"planted_evidence"', '"other"'))
+    with pytest.raises(RunError, match="part.parquet is there already"):
+        runs.measure_run(folder, recipe, path)
+    assert shards.exists() == (left in ("of another measurement", "no JSON"))
+    assert record.load(path).num_rows == 9
 
 
 @pytest.mark.parametrize("output", [None, "record.parquet"])  # by either name of the run's own record

@@ -5,20 +5,32 @@ import errno
 import json
 import os
 import platform
+import re
+import shutil
+import stat
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from attnfaith.errors import FileError, cut, excerpt
+from attnfaith.errors import AttnfaithError, FileError, cut, excerpt
 
 
-LOCK = ".lock"
+LOCK, TEMPORARY = ".lock", "attnfaith-temporary-"
 HOLDER_TRIES, HOLDER_WAIT = 20, 0.05  # seconds
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # what only the user can mend: a full disk, no right to write, a broken one, a name that is too long
-REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
+REFUSALS = (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
+# the same where a library says it by an exception of its own: safetensors and tokenizers, torch
+NO_ROOM_IN_WORDS = (
+    *(os.strerror(number) for number in NO_ROOM),
+    "PytorchStreamWriter failed",
+    "iostream error",
+    "unexpected pos ",
+)
 
 
 @contextlib.contextmanager
@@ -34,6 +46,12 @@ def refusals(work: str) -> Iterator[None]:
         if isinstance(error, FileError) or error.errno not in REFUSALS:
             raise
         raise FileError(f"{work} stopped: {excerpt(error, 300)}") from error
+    except AttnfaithError:
+        raise
+    except Exception as error:
+        if not any(words in str(error) for words in NO_ROOM_IN_WORDS):
+            raise
+        raise FileError(f"{work} stopped: a file cannot be written, as on a full disk: {excerpt(error, 300)}") from error
 
 
 @contextlib.contextmanager
@@ -41,16 +59,16 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path in the same folder to write to; renamed to `path` when the block ends, removed when it fails.
 
     `path` is the old file or the whole new one at any moment, also after a loss of power: the content is on the disk before
-    the name is. Raises FileError where it cannot be written; the old file then stays.
+    the name is. What killed writers of `path` left goes. Raises FileError where it cannot be written; the old file then
+    stays.
     """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        _delete_left_files(path)
+        temporary, lock = _held_file(path)
     except OSError as error:
         raise _refusal(path, "written", error) from error
-    temporary = Path(name)
-    os.close(handle)
     try:
         yield temporary
         with open(temporary, "rb+") as stream:
@@ -62,6 +80,27 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         if isinstance(error, OSError) and not isinstance(error, FileError):
             raise _refusal(path, "written", error) from error
         raise
+    finally:
+        lock.release()
+
+
+def _held_file(path: Path) -> tuple[Path, FileLock]:
+    """A new temporary file for `path` and its lock, held; until then another process may take it for one that was left."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        lock = FileLock(name, thread_local=False)
+        with contextlib.suppress(Timeout):
+            lock.acquire(timeout=0)
+            return Path(name), lock
+
+
+def _delete_left_files(path: Path) -> None:
+    """Delete the temporary files of `path` that no process holds."""
+    kind = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")
+    for left in [entry.path for entry in os.scandir(path.parent) if kind.fullmatch(entry.name)]:
+        with contextlib.suppress(Timeout, OSError), FileLock(left).acquire(timeout=0):
+            os.unlink(left)
 
 
 def sync_folder(folder: str | os.PathLike) -> None:
@@ -126,6 +165,61 @@ def is_locked(folder: str | os.PathLike) -> bool:
             return False
     except (Timeout, OSError):
         return True
+
+
+class TemporaryFolder:
+    """A folder for what nobody needs after this process, in the system's temporary folder. It goes at the end of its `with`,
+    or with the last that refers to it; those that killed processes left go when the next is made.
+
+    path: the folder. Raises FileError where it cannot be made.
+    """
+
+    def __init__(self):
+        with contextlib.suppress(OSError):
+            for left in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
+                _delete_abandoned(left)
+        try:
+            self.path, lock = _held_folder()
+        except OSError as error:
+            raise _refusal(tempfile.gettempdir(), "used for temporary files", error) from error
+        self._end = weakref.finalize(self, _delete_held, self.path, lock)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_raised) -> None:
+        self._end()
+
+
+def _held_folder() -> tuple[Path, FileLock]:
+    """A new temporary folder and its lock, held. Before it is, another process may take the folder for one that was left."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+        lock = FileLock(folder / LOCK, thread_local=False)
+        try:
+            with contextlib.suppress(Timeout, FileNotFoundError):
+                lock.acquire(timeout=0)
+                if not folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                    return folder, lock
+                _delete_held(folder, lock)  # it was deleted, and made anew for the lock, for all to read
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _delete_abandoned(folder: Path) -> None:
+    """Delete a temporary folder that no process holds; those of other users stay."""
+    with contextlib.suppress(Timeout, OSError):
+        about = folder.lstat()
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != getattr(os, "getuid", lambda: about.st_uid)():
+            return
+        with FileLock(folder / LOCK).acquire(timeout=0):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _delete_held(folder: Path, lock: FileLock) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
 
 
 def _refusal(path: str | os.PathLike, done: str, error: OSError) -> FileError:

@@ -10,9 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from attnfaith.errors import AttnfaithError
+from attnfaith.files import TemporaryFolder
 
 
 LAUNCHED = "ATTNFAITH_LAUNCHED"  # to the processes that are started: errors are told by the one that started them
@@ -28,9 +28,9 @@ def launch(command: str, arguments: Sequence[str], processes: int) -> int:
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    with TemporaryDirectory() as logs:
+    with TemporaryFolder() as logs:
         # where one process ends, the others complain of that: what they say is kept, and told where it is the cause
-        quiet = DefaultLogsSpecs(log_dir=logs, redirects={rank: Std.ERR for rank in range(1, processes)})
+        quiet = DefaultLogsSpecs(log_dir=str(logs), redirects={rank: Std.ERR for rank in range(1, processes)})
         where = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": "attnfaith"}  # on any free port
         config = LaunchConfig(1, 1, processes, max_restarts=0, logs_specs=quiet, **where)
         os.environ[LAUNCHED] = "1"
@@ -40,7 +40,7 @@ def launch(command: str, arguments: Sequence[str], processes: int) -> int:
             _, first = failed.get_first_failure()
             if isinstance(message := first.error_file_data.get("message"), str) and first.exitcode == 2:
                 raise AttnfaithError(message) from None
-            for log in Path(logs).glob(f"**/{first.local_rank}/stderr.log"):
+            for log in logs.glob(f"**/{first.local_rank}/stderr.log"):
                 print(log.read_text(encoding="utf-8", errors="replace"), file=sys.stderr)
             return first.exitcode if first.exitcode > 0 else 128 - first.exitcode
         except SignalException as stopped:

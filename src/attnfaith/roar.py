@@ -21,7 +21,6 @@ Source: Hooker et al. 2019; on words and with a summary over shares, Madsen et a
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -36,7 +35,7 @@ from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.tokenization import encode
 from attnfaith.experiments.rationale_erasure import check as check_shares
 from attnfaith.experiments.rationale_erasure import rationales
-from attnfaith.files import write_atomically
+from attnfaith.files import TemporaryFolder, write_atomically
 from attnfaith.measurement import load_producers, measure, producers, scores_by_measure
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.objectives import Penalties
@@ -197,9 +196,9 @@ def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, fl
         if name in splits["train"].column_names
     ]
     rows = {split: part.select_columns(columns) for split, part in splits.items()}
-    with TemporaryDirectory() as folder:
+    with TemporaryFolder() as folder:
         section = recipe.training
-        recipe = dataclasses.replace(recipe, output_dir=folder)
+        recipe = dataclasses.replace(recipe, output_dir=str(folder))
         arguments = runs.training_arguments(recipe)
         set_seed(recipe.seed)
         model = runs.make_model(recipe, loaded, tokenizer)

@@ -66,7 +66,7 @@ def carry_out(
     measurement lie there and are not to be discarded.
     """
     state, output = PartialState(cpu=not torch.cuda.is_available()), Path(output)
-    folder = output.with_name(f"{output.name}.shards")
+    folder = _folder_of(output)
     if state.is_main_process:
         _prepare(folder, plan, discard)
     state.wait_for_everyone()
@@ -124,6 +124,28 @@ def _prepare(folder: Path, plan: dict, discard: bool) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     write_atomically(path, json.dumps(plan, indent=1))
+
+
+def delete_finished(output: str | os.PathLike) -> None:
+    """Delete the shards of the record at `output` that a kill, which came after the record was whole, left beside it.
+
+    Those of another measurement stay: it may be gone on with.
+    """
+    folder = _folder_of(Path(output))
+    try:
+        planned = json.loads((folder / "plan.json").read_text())
+        (made,) = record.settings(record.load(output))
+        finished = all(made.get(key) == value for key, value in planned.items())
+    except FileNotFoundError:
+        finished = True  # while they were deleted
+    except (ValueError, AttributeError, record.RecordError):
+        finished = False
+    if finished:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder_of(output: Path) -> Path:
+    return output.with_name(f"{output.name}.shards")
 
 
 def _shard_path(folder: Path, number: int) -> Path:

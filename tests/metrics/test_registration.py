@@ -111,6 +111,20 @@ def test_a_folder_of_that_name_in_the_current_directory_wins(run, tmp_path):
     run(REGISTER + EVALUATE + f"assert 'mine' in evaluate.load('attention_faithfulness').compute({columns})")
 
 
+@pytest.mark.parametrize("how", ["registered", "installed"])
+def test_a_half_written_copy_is_mended(run, tmp_path, how):
+    """A process that was killed while evaluate copied leaves one, and evaluate copies no file that is there."""
+    load = REGISTER + EVALUATE + "evaluate.load('attention_faithfulness')\n" if how == "registered" else EVALUATE + INSTALL
+    run(load)
+    (copy,) = (tmp_path / "modules").glob("**/plausibility.py")
+    whole = copy.read_bytes()
+    copy.write_bytes(whole[:1000])
+    copy.with_name("divergences.py").unlink()
+    run(load)
+    assert copy.read_bytes() == whole
+    run(REGISTER + EVALUATE + USE.format(load="evaluate.load") if how == "registered" else WITHOUT_PACKAGE)
+
+
 def test_other_names_revisions_and_kinds_are_left_to_evaluate(run):
     program = (
         REGISTER

@@ -11,6 +11,7 @@ import pytest
 from attnfaith import cli
 from attnfaith import record as records
 from attnfaith.errors import FileError
+from attnfaith.files import folder_lock
 from attnfaith.reporting import agreement_table, write_report
 
 
@@ -133,7 +134,7 @@ def test_the_old_report_comes_back_when_the_last_rename_fails(draw_record, tmp_p
     rename = os.rename
 
     def fail_into_place(source, target):
-        if Path(source).suffix == ".tmp":
+        if Path(source).name == "new":
             raise OSError("no")
         rename(source, target)
 
@@ -142,6 +143,28 @@ def test_the_old_report_comes_back_when_the_last_rename_fails(draw_record, tmp_p
         write_report(draw_record(9), folder)
     assert contents(folder) == before
     assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_what_a_killed_report_left_goes_with_the_next(draw_record, tmp_path):
+    for name in ("new", "old"):
+        (tmp_path / ".report.tmp" / name / "tables").mkdir(parents=True)
+        (tmp_path / ".report.tmp" / name / "tables" / "half.csv").write_text("ha")
+    folder = write_report(draw_record(6), tmp_path / "report").parent
+    assert list(tmp_path.iterdir()) == [folder] and not list(folder.rglob("half.csv"))
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_one_process_writes_a_report_at_a_time(draw_record, tmp_path):
+    folder = write_report(draw_record(6), tmp_path / "report").parent
+    before = contents(folder)
+    with folder_lock(tmp_path / ".report.tmp", "a report"):
+        (tmp_path / ".report.tmp" / "new").mkdir()
+        with pytest.raises(FileError, match=rf"\.report\.tmp is in use by a report, process {os.getpid()} on "):
+            write_report(draw_record(9), folder)
+        assert contents(folder) == before and (tmp_path / ".report.tmp" / "new").is_dir()
+    write_report(draw_record(9), folder)
+    assert contents(folder) != before and list(tmp_path.iterdir()) == [folder]
 
 
 @pytest.mark.usefixtures("quick_figures")

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
+from attnfaith.files import TemporaryFolder
 from attnfaith.subjects.sequences import SequenceSubject
 
 
@@ -115,8 +115,8 @@ def measure(
     cell = identity_of(opened, dataset=read.name, texts=fingerprint(dataset), split=split)
     settings = {"source": opened.source, "label_names": [*subject.class_names]}
     how = {"level": level, "seed": seed, "options": options, "settings": settings, "progress": progress}
-    with tempfile.TemporaryDirectory(prefix="attnfaith-") as folder:
-        path = Path(folder) / "record.parquet" if output is None else Path(output)
+    with TemporaryFolder() as folder:
+        path = folder / "record.parquet" if output is None else Path(output)
         how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
         measurement.measure(subject, rows, cell, names, path, **how)
         return Record(record.load(path))

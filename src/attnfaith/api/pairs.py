@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from attnfaith.api.records import Record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs.links import read_links
 from attnfaith.errors import AttnfaithError, DatasetError, FileError, excerpt
+from attnfaith.files import TemporaryFolder
 
 
 MEASURES = ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion")
@@ -56,8 +56,8 @@ def measure_pairs(
     cell = identity_of(opened, dataset=name, texts=fingerprint(pairs), split=split)
     how = {"seed": seed, "options": options, "settings": {"source": opened.source}, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-    with tempfile.TemporaryDirectory(prefix="attnfaith-") as folder:
-        path = Path(folder) / "record.parquet" if output is None else Path(output)
+    with TemporaryFolder() as folder:
+        path = folder / "record.parquet" if output is None else Path(output)
         sequence_measurement.measure(opened.subject, rows, cell, names, path, **how)
         return Record(record.load(path))
 

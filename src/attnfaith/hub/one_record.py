@@ -6,9 +6,10 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.errors import excerpt
+from attnfaith.files import TemporaryFolder
 from attnfaith.hub.checks import refuse_secrets
 from attnfaith.hub.planning import SHARD_BYTES, records_files, without_places, write_shards
-from attnfaith.hub.repo import Copies, HubError, Plan, Repo, repo_id_of
+from attnfaith.hub.repo import HubError, Plan, Repo, repo_id_of
 from attnfaith.reporting import cards
 from attnfaith.reporting.cells import one_cell
 
@@ -33,10 +34,10 @@ def plan_record(
         identity = one_cell(table).identity
     except ValueError as error:
         raise HubError(f"one record of one model is pushed at a time: {error}") from error
-    kept = Copies()
+    kept = TemporaryFolder()
     table = records.with_settings(table, without_places(records.settings(table)))
     split = re.sub(r"\W+", "_", identity.split)
-    shards = write_shards(table, kept.folder / config, f"{config}/{split}", shard_bytes)
+    shards = write_shards(table, kept.path / config, f"{config}/{split}", shard_bytes)
     facts = {**cards.cell_facts({}, table, model_repo=None), "split": split}
     repo = Repo("dataset", repo_id, {**shards, **records_files(repo_id, {config: facts})}, "records")
     refuse_secrets(repo, [])

@@ -16,13 +16,12 @@ from transformers.utils.logging import disable_progress_bar
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
 from attnfaith.errors import excerpt
-from attnfaith.files import read_object
+from attnfaith.files import TemporaryFolder, read_object
 from attnfaith.hub.checks import check_clean, check_finished, check_model, check_one_run, refuse_secrets, stamps_of
 from attnfaith.hub.repo import (
     CARD,
     CELLS,
     RESULTS,
-    Copies,
     HubError,
     Plan,
     Repo,
@@ -68,12 +67,12 @@ def plan(
     folders = [Path(run)] if isinstance(run, str | os.PathLike) else [Path(one) for one in run]
     if name is not None and len(folders) > 1:
         raise HubError(f"--name {name} for {len(folders)} runs: a name is for one of them; leave it out")
-    kept = Copies()
+    kept = TemporaryFolder()
     read, sources = [], {}
     disable_progress_bar()  # of loading, which takes no time; sending keeps its own
     for number, folder in enumerate(folders):
         before = stamps_of(folder)
-        one = _read(folder, owner, name, kept.folder / str(number), shard_bytes)
+        one = _read(folder, owner, name, kept.path / str(number), shard_bytes)
         check_same(before)
         sources |= before
         read.append(one)

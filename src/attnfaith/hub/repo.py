@@ -1,9 +1,6 @@
 """What a repository is to hold, and the plan of a push."""
 
 import json
-import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +11,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import validate_repo_id
 
 from attnfaith.errors import AttnfaithError
+from attnfaith.files import TemporaryFolder
 
 
 RECORDS, RESULTS = "attnfaith-records", "attnfaith-results"
@@ -77,7 +75,7 @@ class Plan:
     revision: str | None = None
     create_pr: bool = False
     sources: Mapping[Path, tuple] = field(default_factory=dict)
-    kept: "Copies | None" = None
+    kept: TemporaryFolder | None = None
 
     def describe(self) -> str:
         """The repositories, their files and sizes."""
@@ -94,14 +92,6 @@ class Plan:
     def check_unchanged(self) -> None:
         """Raises HubError where a file of a run is no longer the one that was read."""
         check_same(self.sources)
-
-
-class Copies:
-    """A temporary folder that goes with the last that refers to it."""
-
-    def __init__(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="attnfaith-push-"))
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
 def size(count: int) -> str:

@@ -4,7 +4,6 @@ import fnmatch
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import enable_progress_bars
 
+from attnfaith.files import TemporaryFolder
 from attnfaith.hub.checks import OURS
 from attnfaith.hub.patience import OtherContent, patiently
 from attnfaith.hub.planning import records_files
@@ -203,7 +203,7 @@ def _look(api: HfApi, repo: Repo, revision: str | None) -> _Remote:
 
 def _fetch(api: HfApi, repo: Repo, remote: _Remote, path: str) -> bytes:
     """A file of a repository, whole."""
-    with tempfile.TemporaryDirectory() as folder:
+    with TemporaryFolder() as folder:
         local = api.hf_hub_download(repo.repo_id, path, repo_type=repo.kind, revision=remote.sha, local_dir=folder)
         content = Path(local).read_bytes()
     if not remote.holds(path, content):

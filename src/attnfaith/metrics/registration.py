@@ -38,7 +38,10 @@ def _patch_lookup() -> None:
         if path == METRIC_NAME and module_type in (None, "metric") and revision is None:
             is_local = os.path.isfile(os.path.join(path, METRIC_NAME + ".py"))
             path = path if is_local else str(METRIC_DIR)
-        return lookup(path, module_type=module_type, revision=revision, **arguments)
+        loaded = lookup(path, module_type=module_type, revision=revision, **arguments)
+        if path == str(METRIC_DIR):
+            _mend(_place_of(loaded.module_path))
+        return loaded
 
     evaluation_module_factory._knows_attention_faithfulness = True
     loading.evaluation_module_factory = evaluation_module_factory
@@ -53,20 +56,44 @@ def install_metric() -> Path:
 
     Returns the path of the installed script.
     """
-    from evaluate.loading import _create_importable_file, get_imports, init_dynamic_modules
+    from evaluate.loading import _create_importable_file, init_dynamic_modules
 
-    script = METRIC_DIR / f"{METRIC_NAME}.py"
-    siblings = [name for kind, name, *_ in get_imports(str(script)) if kind == "internal"]
-    modules = Path(init_dynamic_modules())
     dotted_name, _ = _create_importable_file(
-        local_path=str(script),
-        local_imports=[(name, str(METRIC_DIR / f"{name}.py")) for name in siblings],
+        local_path=str(METRIC_DIR / f"{METRIC_NAME}.py"),
+        local_imports=[(name, str(METRIC_DIR / f"{name}.py")) for name in _siblings()],
         additional_files=[],
-        dynamic_modules_path=str(modules),
+        dynamic_modules_path=init_dynamic_modules(),
         module_namespace="metrics",
         name=f"evaluate-metric/{METRIC_NAME}",
         download_mode=None,
     )
-    installed = modules.parent.joinpath(*dotted_name.split(".")).with_suffix(".py")
+    installed = _place_of(dotted_name)
+    _mend(installed)
     os.utime(installed)  # evaluate takes the version of the latest date, and does not copy one that is already there
     return installed
+
+
+def _siblings() -> list[str]:
+    """The modules beside the metric's that it imports."""
+    from evaluate.loading import get_imports
+
+    return [name for kind, name, *_ in get_imports(str(METRIC_DIR / f"{METRIC_NAME}.py")) if kind == "internal"]
+
+
+def _place_of(dotted_name: str) -> Path:
+    """The file, in evaluate's cache, of a module that it names."""
+    from evaluate.loading import init_dynamic_modules
+
+    return Path(init_dynamic_modules()).parent.joinpath(*dotted_name.split(".")).with_suffix(".py")
+
+
+def _mend(installed: Path) -> None:
+    """Write anew what of the metric's copy differs from ours: a process that was killed, or had no room, while it copied
+    left a half-written file, and evaluate copies none that is there.
+    """
+    from attnfaith.files import write_atomically
+
+    for name in (METRIC_NAME, *_siblings()):
+        own, copy = (METRIC_DIR / f"{name}.py").read_bytes(), installed.with_name(f"{name}.py")
+        if not copy.is_file() or copy.read_bytes() != own:
+            write_atomically(copy, own)

@@ -12,7 +12,7 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
-from attnfaith import sequence_measurement
+from attnfaith import sequence_measurement, shards
 from attnfaith.measurement import check_options, load_producers
 from attnfaith.producing import checked_options
 from attnfaith.recipes import Recipe, RecipeError, check_model
@@ -180,6 +180,7 @@ def _check_replaces_nothing(folder: Path, recipe: Recipe, output: str | os.PathL
     """Raise RunError where a measurement would take the place of another's record."""
     path = folder / RECORD if output is None else Path(output)
     if output is not None and path.exists() and not path.is_dir():
+        shards.delete_finished(path)
         raise RunError(f"{path} is there already: name another --output, or replace it with --overwrite")
     if output is None and path.is_file() and (other := other_measurement(path, recipe)):
         raise RunError(

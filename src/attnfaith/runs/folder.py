@@ -21,7 +21,7 @@ from accelerate.utils import broadcast_object_list
 import attnfaith
 from attnfaith import provenance, recipes
 from attnfaith.errors import AttnfaithError, FileError
-from attnfaith.files import LOCK, folder_lock, read_object, write_atomically
+from attnfaith.files import LOCK, folder_lock, is_locked, read_object, write_atomically
 from attnfaith.planned_identity import RECIPE
 from attnfaith.recipes import Recipe
 
@@ -29,6 +29,7 @@ from attnfaith.recipes import Recipe
 STATE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "model", "record.parquet", "report", "outputs"
 CHECKPOINTS = "checkpoints"
 TOLD = ("versions", "dataset", "sizes", "vocabulary")  # of run.json, by a training
+CONCLUDED = ("attention_faithfulness", "seconds")  # of run.json, by a measurement and its report
 LOCKS = (LOCK, f"{LOCK}.holder")
 LEFTOVERS = (
     ".*.tmp",
@@ -155,12 +156,13 @@ def _aside(folder: Path) -> Path:
 
 
 def _sweep(folder: Path) -> None:
-    """Delete what killed processes left; only while the folder is held."""
+    """Delete what killed processes left; only while the folder is held. A report may be at work in a folder of its own."""
     left = [path for pattern in LEFTOVERS for path in folder.glob(pattern)] + [_aside(folder)]
     left += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
     for path in left:
         if path.is_dir():
-            shutil.rmtree(path)
+            if not is_locked(path):
+                shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
@@ -195,6 +197,11 @@ def read_state(folder: str | os.PathLike) -> dict:
         return read_object(Path(folder) / STATE)
     except FileError as error:
         raise RunError(f"{error}: give the folder of a run") from error
+
+
+def trained_state(folder: str | os.PathLike) -> dict:
+    """What run.json says of the run before it was measured: a measurement holds nothing of an earlier one's results."""
+    return {key: value for key, value in read_state(folder).items() if key not in CONCLUDED}
 
 
 def check_trained(folder: Path) -> None:

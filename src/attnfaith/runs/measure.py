@@ -20,7 +20,7 @@ from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base
 from attnfaith.runs.checkpoint import load_model, measurable
-from attnfaith.runs.folder import OUTPUTS, RECORD, check_trained, note, origin, read_state
+from attnfaith.runs.folder import OUTPUTS, RECORD, check_trained, note, origin, read_state, trained_state
 from attnfaith.runs.prepare import Texts
 from attnfaith.subjects import subject_of
 
@@ -133,7 +133,7 @@ class Measurement:
         **how,
     ) -> Path:
         """drawn: the texts of a split as they were read; rows: the same, encoded."""
-        section, state = self.recipe.measure, read_state(self.folder)
+        section, state = self.recipe.measure, trained_state(self.folder)
         settings = {
             "recipe": dataclasses.asdict(self.recipe),
             "run": state,

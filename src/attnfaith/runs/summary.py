@@ -3,10 +3,9 @@
 import os
 from pathlib import Path
 
-import evaluate
-
 from attnfaith import recipes, record
 from attnfaith.measurement import load_producers, producers
+from attnfaith.metrics.attention_faithfulness.attention_faithfulness import AttentionFaithfulness
 from attnfaith.recipes import Recipe
 from attnfaith.reporting import run_facts, write_report
 
@@ -27,7 +26,7 @@ def faithfulness(path: str | os.PathLike) -> dict[str, dict]:
     result is JSON.
     """
     table = record.load(path)
-    metric = evaluate.load("attention_faithfulness")
+    metric = AttentionFaithfulness(keep_in_memory=True)
     own = {name: record.rows(table, name) for name in ("attention", "probs")}
     scores = {}
     for name in table.column_names:

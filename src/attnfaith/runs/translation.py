@@ -21,7 +21,7 @@ from attnfaith.outputs import digest_data
 from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError, sequence_config
 from attnfaith.runs.checkpoint import load_tokenizer, load_translator
-from attnfaith.runs.folder import MODEL, RECORD, RunError, note, origin, read_state
+from attnfaith.runs.folder import MODEL, RECORD, RunError, note, origin, read_state, trained_state
 from attnfaith.runs.train import fit, last_checkpoint, note_provenance
 from attnfaith.subjects.sequences import SequenceSubject, sequence_subject
 from attnfaith.subjects.without_attention import WithoutAttention
@@ -178,7 +178,7 @@ def subject_of(model, tokenizer) -> SequenceSubject:
 
 def measure(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState, output: os.PathLike | None = None) -> Path:
     """Measure as the recipe's `measure` section says; returns the record's path, None is the run's own."""
-    section, run = recipe.measure, read_state(folder)
+    section, run = recipe.measure, trained_state(folder)
     subject = subject_of(load_translator(folder).to(state.device), texts.tokenizer)
     rows = subject.rows(texts.drawn)
     data = {"revision": texts.loaded.revision, "fingerprint": {section.split: digest_data(rows)}}

@@ -3,12 +3,12 @@
 import logging
 import secrets
 import shutil
-import tempfile
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
 from attnfaith.errors import AttnfaithError
+from attnfaith.files import TemporaryFolder
 from attnfaith.space.answers import MOST_LETTERS, MOST_TOKENS, Desk, page_of
 from attnfaith.space.drawing import CSS, framed, problem, table
 from attnfaith.space.errors import GradioError
@@ -46,12 +46,12 @@ class Exports:
     """Record files to be fetched: the newest MOST_FILES, in a folder of the process that goes with it."""
 
     def __init__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="attnfaith-space-")
+        self.folder = TemporaryFolder()
         self.made: deque[Path] = deque()
 
     def save(self, record) -> str:
         """The path of a record's file."""
-        place = Path(self.folder.name) / secrets.token_hex(16)
+        place = self.folder.path / secrets.token_hex(16)
         place.mkdir()
         self.made.append(place)
         while len(self.made) > MOST_FILES:

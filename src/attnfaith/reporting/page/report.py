@@ -2,7 +2,6 @@
 
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.files import write_atomically
+from attnfaith.files import folder_lock, write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
@@ -42,11 +41,12 @@ def write_report(
     of the run, by name; without it `run_facts`, or the settings stored in a record of several runs. n_examples: texts shown
     of highest and of lowest agreement per cell.
 
-    All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole.
+    All is made in a folder beside `out_dir` and put in its place when complete: an error leaves the old report whole. One
+    process makes it at a time; what a killed one left goes with the next.
 
     Raises RecordError where the record breaks a rule or has no rows, ReportError for n_examples below 1 and for a column
     after which no file can be named, FolderError where `out_dir` is a file or a folder with anything in it but a report,
-    PlotsError where matplotlib is missing.
+    FileError where another process makes it, PlotsError where matplotlib is missing.
     """
     if n_examples < 1:
         raise ReportError(f"n_examples is {n_examples}; a report shows at least 1 text")
@@ -59,14 +59,16 @@ def write_report(
     cells = split_cells(record)
     if facts is None:
         facts = run_facts(record) or _stored_facts(record)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    building = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    building.mkdir()
-    try:
-        _fill(building, cells, title=title, facts=facts, n_examples=n_examples)
-        _put_in_place(building, target)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    place = target.with_name(f".{target.name}.tmp")
+    with folder_lock(place, "a report"):
+        try:
+            for left in ("new", "old"):
+                shutil.rmtree(place / left, ignore_errors=True)
+            (place / "new").mkdir()
+            _fill(place / "new", cells, title=title, facts=facts, n_examples=n_examples)
+            _put_in_place(place / "new", target, place / "old")
+        finally:
+            shutil.rmtree(place, ignore_errors=True)  # its lock is held until the end: nobody takes what is going
     return target / "index.html"
 
 
@@ -228,16 +230,14 @@ def _refuse_foreign(target: Path) -> None:
             raise FolderError(f"{target} holds '{entry}', which no report wrote: move it away first")
 
 
-def _put_in_place(building: Path, target: Path) -> None:
+def _put_in_place(building: Path, target: Path, aside: Path) -> None:
     """Rename the finished folder to `target`; an old report steps aside first and comes back if that fails."""
     if not target.exists():
         os.rename(building, target)
         return
-    aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
     os.rename(target, aside)
     try:
         os.rename(building, target)
     except BaseException:
         os.rename(aside, target)
         raise
-    shutil.rmtree(aside)
