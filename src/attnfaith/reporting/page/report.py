@@ -1,7 +1,6 @@
 """The whole report in one folder: tables, figures and the page."""
 
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.escaping import file_name
 from attnfaith.files import write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
@@ -207,7 +207,7 @@ def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
     differing = [name for name in CELL if len({str(cell.heading[name]) for cell in cells}) > 1]
     for number, cell in enumerate(cells, start=1):
         words = "_".join(f"{cell.heading[name]}" for name in differing)
-        yield f"{number:02d}_{re.sub(r'[^A-Za-z0-9.=-]+', '-', words).strip('-')[:60]}_"
+        yield f"{number:02d}_{file_name(words)}_"
 
 
 def _refuse_foreign(target: Path) -> None:
