@@ -60,7 +60,7 @@ _SPECIAL = re.compile(r"[\\`*_\[\]|#~$]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LISTED = re.compile(r"^( ?)(?=[-+]( |$)|-+ ?$|=+ ?$)")
 _NUMBERED = re.compile(r"^( ?\d{1,9})([.)])(?= |$)")
-_ADDRESS = re.compile(r"(?<=:)(?=//)|(?<=@)|(?<=www)(?=\.)|(?<=mailto:)|(?<=xmpp:)", re.I)
+_ADDRESS = re.compile(r"(?<=:)(?=//)|(?<=@)(?=\S)|(?<=www)(?=\.)", re.I)
 _JOINER = "\N{WORD JOINER}"  # unseen, and of no width
 
 
@@ -121,8 +121,15 @@ def csv_value(cell: str) -> str:
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """Rows as CSV; see `csv_cell`."""
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([csv_cell(cell) for cell in row] for row in rows)
-    return stream.getvalue()
+    csv.writer(stream).writerows([csv_cell(cell) for cell in row] for row in rows)
+    return _unix_lines(stream.getvalue())
+
+
+def _unix_lines(text: str) -> str:
+    """CSV whose rows end with a line feed; within quotes a text keeps its own. Written so from the start, Python 3.11 would
+    not quote a text that holds a carriage return, and readers would break the row there.
+    """
+    return re.sub(r'"(?:[^"]|"")*"|\r\n', lambda part: "\n" if part[0] == "\r\n" else part[0], text)
 
 
 def csv_frame(frame, *, undefined: str = "NaN") -> str:
@@ -132,7 +139,7 @@ def csv_frame(frame, *, undefined: str = "NaN") -> str:
         if kind.kind not in "biufcmM":
             safe.isetitem(place, frame.iloc[:, place].astype(object).map(csv_cell, na_action="ignore"))
     safe.columns = [csv_cell(name) for name in frame.columns]
-    return safe.to_csv(index=False, na_rep=undefined, lineterminator="\n")
+    return _unix_lines(safe.to_csv(index=False, na_rep=undefined, lineterminator="\r\n"))
 
 
 def read_csv(source, **how):

@@ -90,8 +90,11 @@ class Comparison:
         """The same as HTML, all text in it escaped."""
         parts = [f"<p>{html(note)}</p>" for note in self.notes]
         for title, headings, lines in self.blocks:
-            table = pd.DataFrame(lines, columns=headings).to_html(index=False, escape=True, border=0)
-            parts.append(f"<h4>{html(title)}</h4>\n{table}")
+            head = "".join(f"<th>{html(text)}</th>" for text in headings)
+            body = ["".join(f"<td>{html(text)}</td>" for text in line) for line in lines]
+            parts.append(f"<h4>{html(title)}</h4>")
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
+            parts += [*(f"<tr>{line}</tr>" for line in body), "</tbody></table>"]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:

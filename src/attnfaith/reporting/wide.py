@@ -152,7 +152,7 @@ def latex_text(text: str) -> str:
     if SPREAD.match(text):
         spread, *rest = text.split(" (", 1)
         spread = re.sub(r"e([-+])0?(\d+)", r" \\times 10^{\1\2}", spread.replace("±", r"\pm"))
-        return f"${spread}$" + latex("".join(f" ({part}" for part in rest))
+        return f"${spread}$" + "".join(f" ({latex(part)}" for part in rest)
     return latex(text)
 
 
