@@ -19,7 +19,8 @@ _SPECIAL = "".join(f"(?<!{kind}_)" for kind in ("pad", "unk", "cls", "sep", "bos
 OPTION = re.compile(rf"(?:^|[._-]){_SPECIAL}{_NAMED}$", re.I)
 """An option or a key whose value is a secret: --hub_token, arguments.password; not batch_tokens, tokenizer, pad_token."""
 VARIABLE = re.compile(
-    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASS|PASSPHRASE|API_?KEY|(?:ACCESS|PRIVATE)_KEY|AUTH|CREDENTIALS?|PAT)(?:_\d+)?$"
+    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASS|PASSPHRASE|API_?KEY|(?:ACCESS|PRIVATE)_KEY|AUTH|CREDENTIALS?|PAT)"
+    r"(?:_(?!PATH|FILE|DIR|SOCK|NAME|USER|TYPE|METHOD)[A-Z0-9]+)*$"
 )
 """An environment variable whose value is a secret: HF_TOKEN, AWS_SECRET_ACCESS_KEY; not TOKENIZERS_PARALLELISM."""
 TOKEN = re.compile(
@@ -30,16 +31,17 @@ TOKEN = re.compile(
 )
 """Access tokens that their beginning and length tell: of Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS, PyPI, and JWT."""
 _USERINFO = re.compile(
-    r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#'\"<>\\]+|[^\s/:@'\"<>]+:(?!\d+/)[^\s@'\"<>]+)@"
+    r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/:@'\"<>]+:(?!\d+/)[^\s'\"<>]+|[^\s/?#'\"<>\\]+)@"
 )
 _BEARER = re.compile(r"\b(bearer\s+)(?:(?=\S*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{20,})", re.I)
 _AUTHORIZATION = re.compile(
-    r"(\bauthorization['\"]?\s*[:=]\s*['\"]?)((?:bearer|basic|token|digest|negotiate)\s+)?[^\s'\",]+", re.I
+    r"(\bauthorization['\"]?\s*[:=]\s*['\"]?)((?:bearer|basic|token|digest|negotiate)\s+)?[^\s'\",;&}\])]+", re.I
 )
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.+?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S)
 # name=value and "name": value, not a tokenizer's pad_token='<pad>'
 _ASSIGNED = re.compile(
-    rf"((?<![A-Za-z0-9]){_SPECIAL}{_NAMED}(?:=|['\"]\s*:\s*))(?!(?:None|null|True|False|true|false)\b)(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\",;&}}\])]+)",
+    rf"((?<![A-Za-z0-9]){_SPECIAL}{_NAMED}(?:=|['\"]\s*:\s*))(?!(?:None|null|true|false)\b)"
+    r"(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\",;&}\])]+)",
     re.I,
 )
 _FORMS = {

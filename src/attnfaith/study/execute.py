@@ -22,7 +22,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.files import folder_lock, write_atomically
+from attnfaith.errors import FileError
+from attnfaith.files import folder_lock, refuse_links_out, write_atomically
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study import status
@@ -79,6 +80,12 @@ def run_cells(
         raise StudyError(MISSING)
     root = Path(study["output_dir"])
     control = root / status.CONTROL
+    for place in (control, study["results"]):
+        refuse_links_out(place)
+    for link in (
+        path for cell in chosen for path in (root / cell.name, status.log_of(root, cell.name)) if path.is_symlink()
+    ):
+        raise FileError(f"{link} is a link, and cells are not written through one: remove it, or give another output_dir")
     with folder_lock(control, "a study"), _caught_stops() as stops:
         pending = _pending(chosen, wanted, remeasure=remeasure)
         gpus = [] if executor else available_gpus()
