@@ -59,7 +59,8 @@ BY_NAME = {
 HARMLESS = [
     "pad_token='<pad>', unk_token=<unk>, sep_token: </s>", "batch_tokens=512", "token=None", "the auth: required",
     "https://huggingface.co/a/b@main", "see https://example.org:8080/a/b", "mail me@example.org",
-    "hf_transfer hf_hub_download", "bearer of news", "basic understanding", "tokenizer=bert-base", "sk-learn", "0.5:1@2", "author=me", "git@github.com:a/b",
+    "hf_transfer hf_hub_download",
+    "bearer of news", "basic understanding", "tokenizer=bert-base", "sk-learn", "0.5:1@2", "author=me", "git@github.com:a/b",
 ]  # fmt: skip
 
 
@@ -127,7 +128,8 @@ def test_no_message_holds_a_secret_nor_a_part_of_one(kind):
 
 PLACES = {
     "note": "it is {}", "name": "{}", "output_dir": "{}", "data.path": "{}", "data.hub_id": "{}", "data.revision": "{}",
-    "data.text": "{}", "data.tokenizer": "{}", "data.vectors": "{}", "model.pretrained": "{}", "data.arguments": "{{a: ['{}']}}",
+    "data.text": "{}", "data.tokenizer": "{}", "data.vectors": "{}", "model.pretrained": "{}",
+    "data.arguments": "{{a: ['{}']}}",
 }  # fmt: skip
 
 

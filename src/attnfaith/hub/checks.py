@@ -44,9 +44,9 @@ TRAVELS = {".json", ".py", ".safetensors"}  # what a checkpoint's folder may hol
 
 def stamps_of(folder: Path) -> dict[Path, tuple]:
     """The stamps of all that a push reads of a run; its folders are named too, so that a new file is seen."""
+    refuse_links_out(folder)
     if not (folder / "run.json").is_file() or not (folder / "recipe.yaml").is_file():
         raise HubError(f"{folder} is no run (run.json, recipe.yaml): give the output_dir of one")
-    refuse_links_out(folder)
     named = [folder / name for name in ("run.json", "recipe.yaml", "model", "report")] + sorted(folder.glob("*.parquet"))
     named += [path for part in ("model", "report") for path in sorted((folder / part).rglob("*"))]
     return {path: stamp_of(path) for path in named if path.exists()}

@@ -82,10 +82,9 @@ def run_cells(
     control = root / status.CONTROL
     for place in (control, study["results"]):
         refuse_links_out(place)
-    for link in (
-        path for cell in chosen for path in (root / cell.name, status.log_of(root, cell.name)) if path.is_symlink()
-    ):
-        raise FileError(f"{link} is a link, and cells are not written through one: remove it, or give another output_dir")
+    own = [path for cell in chosen for path in (root / cell.name, status.log_of(root, cell.name))]
+    if link := next((path for path in (control, *own) if path.is_symlink()), None):
+        raise FileError(f"{link} is a link, and a study writes through none: remove it, or give another output_dir")
     with folder_lock(control, "a study"), _caught_stops() as stops:
         pending = _pending(chosen, wanted, remeasure=remeasure)
         gpus = [] if executor else available_gpus()
