@@ -163,6 +163,8 @@ def test_no_route_runs_what_a_checkpoint_brings(change, saved, place):
         except AttnfaithError as error:
             refused += 1
             assert len(str(error)) < 900
+        except pytest.fail.Exception:  # its tokenizer.json needs no code, and is read
+            assert change is with_tokenizer_code
         assert not (place / "sprung").exists()
     assert refused == 5 or change is with_tokenizer_code
 

@@ -31,7 +31,7 @@ TOKEN = re.compile(
 )
 """Access tokens that their beginning and length tell: of Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS, PyPI, and JWT."""
 _USERINFO = re.compile(
-    r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/:@'\"<>]+:(?!\d+/)[^\s'\"<>]+|[^\s/?#'\"<>\\]+)@"
+    r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)(?!\*\*\*@)(?:[^\s/:@'\"<>]+:(?!\d+/)[^\s'\"<>]+|[^\s/?#'\"<>\\]+)@"
 )
 _BEARER = re.compile(r"\b(bearer\s+)(?:(?=\S*\d)[\w.~+/=-]{8,}|[\w.~+/=-]{20,})", re.I)
 _AUTHORIZATION = re.compile(
