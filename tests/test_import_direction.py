@@ -15,6 +15,7 @@ PARTS = {file.parts[1].removesuffix(".py") for file in FILES} - {"__init__"}
 
 # Each layer may import those before it. Parts of one layer may not import one another.
 LAYERS = (
+    ("escaping", "redaction"),
     ("errors",),
     ("files",),
     ("_import_hooks", "_memory", "_random", "catalogue", "provenance", "launch", "terminal", "usage"),
@@ -38,7 +39,8 @@ LAYERS = (
     ("__main__",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
-WITHOUT_TORCH = ("errors", "catalogue", "files", "terminal", "record", "metrics", "stats", "reporting")
+WITHOUT_TORCH = ("escaping", "redaction", "errors", "catalogue", "files", "terminal", "record", "metrics", "stats")
+WITHOUT_TORCH += ("reporting",)
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}
 DEMO = {"gradio", "pyarrow"}  # what the page of a Space runs on

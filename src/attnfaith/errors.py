@@ -4,13 +4,19 @@ The command line turns an `AttnfaithError` into one line and exit code 2; any ot
 shows its traceback.
 """
 
+from attnfaith.redaction import redacted
+
+
 MOST = 120  # characters of a value in a message
 
 
 class AttnfaithError(ValueError):
     """Something given, or something on this machine, that the work cannot be done with. The message says what was given,
-    what is allowed and what to do.
+    what is allowed and what to do; never a secret (`redaction`).
     """
+
+    def __init__(self, message: str = ""):
+        super().__init__(redacted(str(message)))
 
 
 class DatasetError(AttnfaithError):
@@ -30,5 +36,6 @@ def excerpt(given: object, most: int = MOST) -> str:
 
 
 def cut(text: str, most: int = MOST) -> str:
-    """A text, or its beginning and an ellipsis."""
+    """A text, or its beginning and an ellipsis. Secrets are left out before: a part of one would not be known as one."""
+    text = redacted(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"

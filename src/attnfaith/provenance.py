@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path, PurePath
 
 import attnfaith
+from attnfaith.redaction import HIDDEN, OPTION, redacted
 
 
 LIBRARIES = (
@@ -32,12 +33,11 @@ LIBRARIES = (
     "pandas",
     "pyarrow",
 )
-HOLDS_SECRETS = r"(?:token|secret|password|api[-_]?key)"
-SECRET_OPTION = re.compile(rf"(?:^|[._-]){HOLDS_SECRETS}$", re.I)  # not batch_tokens
-SECRET_KEY = re.compile(rf"(\b\w*{HOLDS_SECRETS}['\"]?\s*[:=]\s*)[^\s,}}\]]+", re.I)  # in a value that is YAML
-SECRET = re.compile(r"\b(?:hf|api_org)_\w{4,}")
+SECRET_KEY = re.compile(  # in a value that is YAML
+    r"(\b[\w-]*(?:token|secret|passw(?:or)?d|api[-_]?key|auth)['\"]?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s,}\]]+)", re.I
+)
+SHORT_TOKEN = re.compile(r"\b(?:hf|api_org)_\w{4,}")  # no word of a command begins so
 FOLDER = re.compile(r"(?<![\w.:/~-])~?/[^\s,\]}'\"]*")
-HIDDEN = "***"
 
 
 def collect(code: str, *, seed: int, data: dict | None = None, device: str | None = None) -> dict:
@@ -105,29 +105,21 @@ def command_line(arguments: Sequence[str]) -> str:
     """The command as typed, for reading: paths without the machine's folders, no value of an option that holds a secret."""
     shown, hide = [], False
     for number, word in enumerate(arguments):
-        option, separator, value = word.partition("=")
         if hide and not word.startswith("--"):
             shown.append(HIDDEN)
             hide = False
             continue
-        hide = word.startswith("--") and not separator and SECRET_OPTION.search(word) is not None
-        if word.startswith("--") and separator and SECRET_OPTION.search(option):
+        word = redacted(word)  # before a path is cut: what is left of a URL would not show that it held a password
+        option, separator, value = word.partition("=")
+        hide = word.startswith("--") and not separator and OPTION.search(word) is not None
+        if word.startswith("--") and separator and OPTION.search(option):
             word = f"{option}={HIDDEN}"
         elif word.startswith("--") and separator:
             word = f"{option}={without_folders(value)}"
         else:
             word = without_folders(word) if number else _program(word)
-        word = SECRET.sub(HIDDEN, SECRET_KEY.sub(rf"\1{HIDDEN}", word))
-        for secret in _tokens():
-            word = word.replace(secret, HIDDEN)
-        shown.append(word)
+        shown.append(SHORT_TOKEN.sub(HIDDEN, SECRET_KEY.sub(rf"\1{HIDDEN}", word)))
     return " ".join(_quoted(word) for word in shown)
-
-
-def _tokens() -> list[str]:
-    """The values of environment variables that hold access tokens."""
-    named = (value for name, value in os.environ.items() if re.search(r"TOKEN|SECRET|PASSWORD|API_KEY", name))
-    return [value for value in named if len(value) >= 8]  # shorter ones are flags
 
 
 def _program(path: str) -> str:

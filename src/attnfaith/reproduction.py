@@ -14,9 +14,7 @@ tolerance, or not. The tolerances, which the table says for each result:
 * sizes, vocabulary, epochs, tokens and labels: none.
 """
 
-import csv
 import dataclasses
-import io
 import math
 import os
 import re
@@ -35,6 +33,7 @@ from huggingface_hub.utils import validate_repo_id
 from attnfaith import measurement, recipes, record, runs, sequence_measurement
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, FileError, excerpt
+from attnfaith.escaping import csv_text
 from attnfaith.files import read_object, write_atomically
 from attnfaith.locate import LocateError, card_of, configurations
 from attnfaith.recipes import Recipe
@@ -403,11 +402,7 @@ def differing(recorded: Mapping, now: Mapping) -> dict[str, tuple[object, object
 
 
 def _write(done: Reproduction) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Compared._fields)
-    writer.writerows(done.rows)
-    write_atomically(done.folder / TABLE, text.getvalue().encode())
+    write_atomically(done.folder / TABLE, csv_text([Compared._fields, *done.rows]).encode())
 
 
 def describe(done: Reproduction, most: int = 20) -> str:

@@ -33,6 +33,7 @@ from attnfaith import recipes, record, runs
 from attnfaith._random import generator
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.tokenization import encode
+from attnfaith.escaping import csv_frame, read_csv
 from attnfaith.experiments.rationale_erasure import check as check_shares
 from attnfaith.experiments.rationale_erasure import rationales
 from attnfaith.files import TemporaryFolder, write_atomically
@@ -98,8 +99,8 @@ def roar(
         result = _retrain(dataclasses.replace(recipe, seed=seed), loaded, tokenizer, splits)
         print(f"{measure_name} {share:.0%} seed {seed}: accuracy {result['accuracy']:.3f}")
         done = pd.concat([done, pd.DataFrame([{**cell, **dict(zip(KEYS, key, strict=True)), **result}])], ignore_index=True)
-        write_atomically(output / ROWS, done.to_csv(index=False).encode())
-    write_atomically(output / SUMMARY, summary(done).to_csv(index=False, na_rep="NaN").encode())
+        write_atomically(output / ROWS, csv_frame(done, undefined="").encode())
+    write_atomically(output / SUMMARY, csv_frame(summary(done)).encode())
     return done
 
 
@@ -229,7 +230,7 @@ def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, fl
 
 
 def _read(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path, dtype={"measure": str}, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
+    return read_csv(path, dtype={"measure": str}, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
 
 
 def command(

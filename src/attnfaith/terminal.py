@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
 
+from attnfaith.escaping import printable
+
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 NARROWEST, WIDEST = 40, 120  # columns that a text is laid out for
@@ -41,13 +43,6 @@ def _width(character: str) -> int:
     if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def printable(text: str) -> str:
-    """A text that cannot move the cursor or change colours: control characters are shown as they are escaped."""
-    return "".join(
-        repr(character)[1:-1] if unicodedata.category(character) in ("Cc", "Cs", "Co") else character for character in text
-    )
 
 
 def fit(text: str, most: int) -> str:

@@ -247,7 +247,7 @@ def test_saved_tables_come_back(tiny, tmp_path):
     assert "NaN" in set(csv["ci_low"])
     lines = paths[1].read_text().splitlines()
     assert len(lines) == len(table) + 2
-    header = [part.strip() for part in lines[0].strip("|").split("|")]
+    header = [part.strip().replace("\\_", "_") for part in lines[0].strip("|").split("|")]
     assert header == list(table.columns)
     first = dict(zip(header, (part.strip() for part in lines[2].strip("|").split("|")), strict=True))
     assert (first["n"], first["tau_mean"]) == ("2", "0.667")

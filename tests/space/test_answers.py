@@ -3,8 +3,8 @@
 The page itself is opened by `browse_space.py`.
 """
 
-import html
 import re
+from html import unescape
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnfaith
+from attnfaith.escaping import html
 from attnfaith.space import answers, drawing
 from attnfaith.space.answers import Desk, Prediction, called, checked, page_of, predictions, weights_of
 from attnfaith.space.errors import SpaceError
@@ -228,7 +229,7 @@ def test_the_page_is_the_report_s_and_stands_in_a_frame(desk, names, place):
     frame = drawing.framed(page)
     assert frame.count("<") == 2 and 'sandbox="allow-scripts"' in frame and "allow-same-origin" not in frame
     (source,) = re.findall(r'srcdoc="([^"]*)"', frame)
-    assert html.unescape(source) == page
+    assert unescape(source) == page
 
 
 # ---------------------------------------------------------------------------------------------------------- drawing
@@ -240,7 +241,7 @@ def test_what_readers_write_stays_text():
         assert "<img" not in shown and "<script" not in shown and "onerror='" not in shown
         shown.encode()
     table = drawing.table(rows, [HOSTILE, "good"], "text")
-    assert html.escape(HOSTILE) in table and table.count("(flips)") == 1 and "0.700" in table and "0.500" in table
+    assert html(HOSTILE) in table and table.count("(flips)") == 1 and "0.700" in table and "0.500" in table
 
 
 def test_of_many_classes_the_most_probable_are_shown():

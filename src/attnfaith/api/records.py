@@ -1,6 +1,5 @@
 """A record in the hands of a person: shown, summarised, kept, published."""
 
-import html
 import os
 from collections.abc import Iterable
 from functools import cached_property
@@ -13,6 +12,7 @@ import pyarrow as pa
 from attnfaith import record as records
 from attnfaith.api import frames
 from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.escaping import html
 from attnfaith.locate import locate
 from attnfaith.reporting.cells import Cell, describe, split_cells
 from attnfaith.reporting.notebook import Overview, Shown
@@ -102,7 +102,7 @@ class Record:
         return self._pairs if self.of_sequences else str(self._overview)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self._pairs)}</pre>" if self.of_sequences else self._overview.html()
+        return f"<pre>{html(self._pairs)}</pre>" if self.of_sequences else self._overview.html()
 
     @property
     def _pairs(self) -> str:

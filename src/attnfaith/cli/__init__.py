@@ -6,16 +6,19 @@ import difflib
 import importlib
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from types import ModuleType, TracebackType
 
 from attnfaith import __version__
 from attnfaith._memory import keep_freed_memory
-from attnfaith.errors import AttnfaithError
+from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.escaping import printable
 from attnfaith.files import refusals
 from attnfaith.launch import tell_parent
+from attnfaith.redaction import redacted
 from attnfaith.usage import Parser, UsageError
 
 
@@ -84,6 +87,8 @@ def usage() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; what the user can mend is one line on standard error and exit code 2."""
+    if arguments is None:
+        sys.excepthook = _show_fault
     name, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
     if name in COMMANDS:
         return guarded(COMMANDS[name], rest)
@@ -93,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in ("", "-h", "--help", "help"):
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"; did you mean {near[0]}?" if near else "."
-        print(f"error: unknown command {name!r}{hint} Known: {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"error: unknown command {excerpt(name)}{hint} Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     if rest and rest[0] in COMMANDS:  # attnfaith help train
         return main([rest[0], "--help"])
@@ -121,11 +126,18 @@ def guarded(command: Callable, arguments: Sequence[str] | None = None) -> int:
     except AttnfaithError as error:
         if os.environ.get("ATTNFAITH_TRACEBACK"):
             raise
-        message = " ".join(str(error).split()) + _hint(error)
+        message = printable(" ".join(str(error).split()) + _hint(error))
         if not tell_parent(message):
             print(f"error: {message}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
         return 2
     return 0
+
+
+def _show_fault(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    """The traceback of a fault of the package, as Python shows it, without secrets: other libraries' errors may hold a URL
+    with its password.
+    """
+    print(redacted("".join(traceback.format_exception(kind, error, where))), end="", file=sys.stderr)
 
 
 def _hint(error: AttnfaithError) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnfaith.escaping import csv_frame
 from attnfaith.usage import Parser
 
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> object:
     )
     print(made)
     if known.output:
-        write_atomically(known.output, made.frame.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
+        write_atomically(known.output, csv_frame(made.frame))
         print(f"\nnumbers: {known.output}")
     if known.page:
         from attnfaith.reporting.page.compare_page import comparison_page

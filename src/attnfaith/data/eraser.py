@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attnfaith.errors import DatasetError
+from attnfaith.files import write_atomically
 
 
 DOCUMENTS = "docs.jsonl"
@@ -253,7 +254,4 @@ def _check_unique(names: Sequence[str], path: Path) -> None:
 
 
 def _write(path: Path, lines: Sequence[Mapping]) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines), encoding="utf-8")
-    os.replace(temporary, path)
+    write_atomically(path, "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))

@@ -82,7 +82,7 @@ def read(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str
             revision = entry.revision
     except DatasetError:
         raise
-    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+    except (OSError, ValueError, RuntimeError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:  # of a script
         advice = (
             f"Fetch the data set {entry.hub_id} from the Hub (for use offline, into <root>/{entry.folder}) and set "
             f"{ROOT_VARIABLE} to <root>."

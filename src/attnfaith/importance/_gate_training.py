@@ -3,8 +3,6 @@
 Shapes: B instances, T places of attention, C classes, S layers.
 """
 
-import csv
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from attnfaith.escaping import csv_text
 from attnfaith.importance._concrete import log_open, sampled
 from attnfaith.importance._gate_state import State
 from attnfaith.importance._gates import Gates, states_of
@@ -84,13 +83,9 @@ class Trained:
 
     @property
     def log_csv(self) -> str:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, LOG, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(
-            {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()} for row in self.log
+        return csv_text(
+            [LOG, *([f"{row[key]:.6g}" if isinstance(row[key], float) else row[key] for key in LOG] for row in self.log)]
         )
-        return text.getvalue()
 
 
 class Training:

@@ -14,7 +14,17 @@ from attnfaith.errors import excerpt
 from attnfaith.recipes import selector as selectors
 from attnfaith.recipes.arguments import check_arguments
 from attnfaith.recipes.pretrained import check_pretrained, completed
-from attnfaith.recipes.sections import LARGEST, Count, NotNegative, Positive, RecipeError, Seed, Share, section
+from attnfaith.recipes.sections import (
+    LARGEST,
+    Count,
+    NotNegative,
+    Positive,
+    RecipeError,
+    Seed,
+    Share,
+    check_no_secret,
+    section,
+)
 from attnfaith.recipes.selector import Selection
 from attnfaith.recipes.sequences import check_sequences, completed_measure
 
@@ -422,6 +432,7 @@ class Recipe:
     report: Report = field(default_factory=Report)
 
     def __post_init__(self):
+        check_no_secret(self)
         pretrained, pairs = self.model.pretrained is not None, self.model.type is not None
         object.__setattr__(self, "training", completed(self.training, pretrained, pairs))  # so that the recipe is complete
         check_sequences(self)

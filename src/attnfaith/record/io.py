@@ -21,6 +21,7 @@ from attnfaith.record.schema import (
     offsets,
     validate,
 )
+from attnfaith.redaction import redacted_tree
 
 
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
@@ -192,8 +193,9 @@ def plain(table: pa.Table) -> pa.Table:
 
 
 def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:
-    """The record with the settings that made it (one dict per cell) stored in its schema."""
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": json.dumps(parts).encode()})
+    """The record with the settings that made it (one dict per cell) stored in its schema, secrets left out."""
+    told = json.dumps(redacted_tree(parts)).encode()
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": told})
 
 
 def settings(table: pa.Table) -> list[dict]:

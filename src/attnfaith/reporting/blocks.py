@@ -12,6 +12,8 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from attnfaith.escaping import html
+
 
 CLASS_COLUMN = "predicted class"
 MOST_CLASSES = 12  # with rows of their own in the tables of the page
@@ -95,6 +97,7 @@ def template(name: str, folder: Path | None = None) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder) if folder else jinja2.PackageLoader("attnfaith.reporting"),
         autoescape=True,
+        finalize=html,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

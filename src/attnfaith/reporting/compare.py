@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from markupsafe import escape
 
 from attnfaith import record as records
 from attnfaith import terminal
 from attnfaith.errors import cut
+from attnfaith.escaping import html
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
@@ -88,10 +88,13 @@ class Comparison:
 
     def html(self) -> str:
         """The same as HTML, all text in it escaped."""
-        parts = [f"<p>{escape(note)}</p>" for note in self.notes]
+        parts = [f"<p>{html(note)}</p>" for note in self.notes]
         for title, headings, lines in self.blocks:
-            table = pd.DataFrame(lines, columns=headings).to_html(index=False, escape=True, border=0)
-            parts.append(f"<h4>{escape(title)}</h4>\n{table}")
+            head = "".join(f"<th>{html(text)}</th>" for text in headings)
+            body = ["".join(f"<td>{html(text)}</td>" for text in line) for line in lines]
+            parts.append(f"<h4>{html(title)}</h4>")
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
+            parts += [*(f"<tr>{line}</tr>" for line in body), "</tbody></table>"]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:

@@ -2,19 +2,23 @@
 
 import base64
 import hashlib
-import json
 import os
 import zlib
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from attnfaith import __version__
+from attnfaith.escaping import html, script_data
 from attnfaith.files import write_atomically
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.page.heatmap import PAPER
+
+
+SIZE = f"size-{hashlib.sha256(__version__.encode()).hexdigest()[:16]}"
+"""In place of a page's size until it is known; no text that a page shows is this."""
 
 
 class OneFile:
@@ -28,26 +32,26 @@ class OneFile:
 
     def _repr_html_(self) -> str:
         frame = 'sandbox="allow-scripts" style="width:100%;height:60rem;border:0" title="attention at a glance"'
-        return f'<iframe srcdoc="{escape(self.page)}" {frame}></iframe>'
+        return f'<iframe srcdoc="{html(self.page)}" {frame}></iframe>'
 
 
 def one_file(name: str, data: dict, **fields: object) -> str:
     """The page of the template and the script of this name, `data` being what the script reads; all text is escaped.
 
-    It may ask the network for nothing, and its own script is the only one that may run. It says its size in place of SIZE.
+    It may ask the network for nothing, and its own script is the only one that may run. It says its size.
     """
     folder = files("attnfaith.reporting").joinpath("templates")
     script = "\n".join(folder.joinpath(f"{one}.js").read_text(encoding="utf-8") for one in ("view_parts", name))
-    html = template(f"{name}.html.j2").render(
+    page = template(f"{name}.html.j2").render(
         version=__version__,
         paper=PAPER,
-        data=Markup(json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),
+        data=script_data(data),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        size="SIZE",
+        size=SIZE,
         **fields,
     )
-    return html.replace("SIZE", f"{len(html.encode()) / 1e3:,.0f}", 1)
+    return page.replace(SIZE, f"{len(page.encode()) / 1e3:,.0f}", 1)
 
 
 def packed(*parts: np.ndarray) -> str:

@@ -1,16 +1,16 @@
 """One pair of sentences in a terminal: what each target word reads of the source, the links read off it, and gold."""
 
 import difflib
-import html
 from collections.abc import Sequence
 
 from attnfaith import terminal
 from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.escaping import html, printable
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.pairs import Pair, Target, pair, reading_label, shown_reading
 from attnfaith.reporting.readings import Reading, columns, has_gold, reading_of
 from attnfaith.reporting.tables import short_number
-from attnfaith.terminal import fit, pad, printable, width
+from attnfaith.terminal import fit, pad, width
 
 
 HEAVIEST = 3  # source words that are named of each target word
@@ -33,7 +33,7 @@ class ShownPair:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return f"<pre>{html(str(self))}</pre>"
 
 
 def readings_of(cell: Cell, measures: Sequence[str]) -> list[Reading]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnfaith.escaping import csv_frame
 from attnfaith.files import write_atomically
 from attnfaith.reporting.cells import Cell, describe, name_class
 from attnfaith.reporting.drawn import drawn_data
@@ -228,5 +229,5 @@ def save_figure(figure: "Figure", stem: str | os.PathLike, kinds: Sequence[str] 
     """
     stem = Path(stem)
     cover(figure)
-    made = _rendered(figure, kinds) | {"csv": drawn_data(figure).to_csv(index=False, lineterminator="\n").encode()}
+    made = _rendered(figure, kinds) | {"csv": csv_frame(drawn_data(figure), undefined="").encode()}
     return [write_atomically(stem.with_name(f"{stem.name}.{kind}"), content) for kind, content in made.items()]

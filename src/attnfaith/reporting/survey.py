@@ -3,8 +3,6 @@
 Nothing in it is an answer: what people say is theirs to give, and the columns for it are empty.
 """
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from attnfaith import __version__
+from attnfaith.escaping import csv_text
 from attnfaith.files import write_atomically
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import CELL, Cell, describe, name_class
@@ -24,8 +23,6 @@ QUESTIONS = (
     "Which words did the model rely on?",
     "Are the dark words good reasons for this prediction? (1 not at all, 5 entirely)",
 )
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings of a cell that a spreadsheet would carry out."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,7 @@ def write_survey(
     key += [(item.number, *_kept_back(cells[item.run], names[item.run], item.row)) for item in items]
     return [
         write_atomically(folder / name, content)
-        for name, content in ((PAGE, page), (ANSWERS, _csv(sheet)), (KEY, _csv(key)))
+        for name, content in ((PAGE, page), (ANSWERS, csv_text(sheet)), (KEY, csv_text(key)))
     ]
 
 
@@ -160,12 +157,3 @@ def _kept_back(cell: Cell, name: str, row: int) -> tuple[object, ...]:
     predicted, label = int(cell.predicted[row]), cell.labels[row]
     gold = "" if np.isnan(label) else int(label)
     return (cell.instance_ids[row], name, *cell.heading.values(), predicted, float(cell.probs[row, predicted]), gold)
-
-
-def _csv(rows: Sequence[Sequence[object]]) -> str:
-    """Rows as CSV; a text that a spreadsheet would take for a formula begins with an apostrophe."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    for row in rows:
-        writer.writerow(f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell for cell in row)
-    return stream.getvalue()

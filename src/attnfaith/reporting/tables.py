@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attnfaith.escaping import csv_frame, markdown_table
 from attnfaith.files import write_atomically
 from attnfaith.reporting.errors import ReportError
 
@@ -58,34 +59,24 @@ def short_number(value: float, sign: str = "-") -> str:
     return f"{value:{sign}.1e}" if 0 < abs(value) < 0.0005 else f"{value + 0.0:{sign}.3f}"
 
 
-def markdown_text(text: str) -> str:
-    """Text that stays in its cell: no column break, no line break, no markup of its own."""
-    for character, written in (("\\", "\\\\"), ("|", "\\|"), ("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(character, written)
-    return " ".join(text.split())
-
-
 def to_markdown(df: pd.DataFrame) -> str:
     """A GitHub pipe table: numbers to three decimals and to the right, NaN as "undefined"."""
     numeric = [pd.api.types.is_numeric_dtype(df[name].dtype) for name in df.columns]
-    lines = [
-        [markdown_text(str(name)) for name in df.columns],
-        ["---:" if number else "---" for number in numeric],
-        *([markdown_text(format_number(value)) for value in row] for row in zip(*(df[c] for c in df), strict=True)),
-    ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    rows = ([format_number(value) for value in row] for row in zip(*(df[c] for c in df), strict=True))
+    return markdown_table([list(df.columns), *rows], numeric=numeric)
 
 
 def save_table(df: pd.DataFrame, stem: str | os.PathLike) -> list[Path]:
     """Write a table as `stem`.csv and `stem`.parquet (full precision) and `stem`.md (for reading); returns the paths.
 
-    Each file is written whole or not at all. In CSV an undefined number is NaN.
+    Each file is written whole or not at all. In CSV an undefined number is NaN; `escaping.read_csv` reads it
+    back, with the texts that a spreadsheet would take for formulas as they were.
     """
     stem = Path(stem)
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pandas(df, preserve_index=False), buffer)
     contents = {
-        ".csv": df.to_csv(index=False, na_rep="NaN", lineterminator="\n").encode(),
+        ".csv": csv_frame(df).encode(),
         ".md": to_markdown(df).encode(),
         ".parquet": buffer.getvalue(),
     }

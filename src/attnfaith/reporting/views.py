@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.escaping import printable
 from attnfaith.record.words import CONTINUES
 from attnfaith.reporting.one_file import OneFile, one_file, packed
 from attnfaith.reporting.page.heatmap import direction_of, visible
-from attnfaith.terminal import printable
 
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """Tables that people paste: mean ± std over seeds, such as a row for each encoder, a column for each measure."""
 
-import io
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,12 +11,13 @@ import pandas as pd
 
 from attnfaith import terminal
 from attnfaith.errors import cut
+from attnfaith.escaping import csv_frame, latex, markdown, markdown_table
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import CELL, Cell, measure_label, quantity_label
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.study import over_seeds
-from attnfaith.reporting.tables import markdown_text, short_number
+from attnfaith.reporting.tables import short_number
 
 
 NUMBERS = "numbers"
@@ -29,15 +29,7 @@ ALIGNED = "alignment_by_measure.error_rate"
 TAU = "tau attention–"
 ABSENT, UNDEFINED = "–", "undefined"
 FORMATS = {"markdown": ".md", "latex": ".tex", "csv": ".csv", "text": ".txt"}
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "τ": r"$\tau$",
-    "–": "--",
-    "×": r"$\times$",
-}
-LATEX |= {character: f"\\{character}" for character in "&%$#_{}"}
+SPREAD = re.compile(r"[-+0-9.e]+ ± [-+0-9.e]+(?= \(|$)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +115,8 @@ class Wide:
         return f"{terminal.table(self.headings, self.lines, left=len(self.rows))}\n\n{self.note}\n"
 
     def markdown(self) -> str:
-        marks = ["---"] * len(self.rows) + ["---:"] * len(self.names)
-        lines = [[markdown_text(text) for text in line] for line in (self.headings, *self.lines)]
-        lines.insert(1, marks)
-        return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{markdown_text(self.note)}\n"
+        numeric = [False] * len(self.rows) + [True] * len(self.names)
+        return f"{markdown_table([self.headings, *self.lines], numeric=numeric)}\n{markdown(self.note)}\n"
 
     def latex(self) -> str:
         """For \\usepackage{booktabs}."""
@@ -143,9 +133,7 @@ class Wide:
                 row = self.numbers.get((*head, name))
                 values = ("", "", "") if row is None else (row["mean"], row["std"], row["n_seeds"] - row["n_undefined"])
                 entry |= {f"{name} {what}": value for what, value in zip(("mean", "std", "n"), values, strict=True)}
-        buffer = io.StringIO()
-        pd.DataFrame(parts, dtype=object).to_csv(buffer, index=False, na_rep="NaN", lineterminator="\n")
-        return buffer.getvalue()
+        return csv_frame(pd.DataFrame(parts, dtype=object))
 
     def formatted(self, kind: str) -> str:
         """In one of FORMATS."""
@@ -161,11 +149,11 @@ def label(key: str, value: object) -> str:
 
 def latex_text(text: str) -> str:
     """Text that LaTeX sets as it is; a number with its spread in mathematics."""
-    if " ± " in text:
+    if SPREAD.match(text):
         spread, *rest = text.split(" (", 1)
         spread = re.sub(r"e([-+])0?(\d+)", r" \\times 10^{\1\2}", spread.replace("±", r"\pm"))
-        return f"${spread}$" + "".join(f" ({part}" for part in rest)
-    return "".join(LATEX.get(character, character) for character in " ".join(text.split()))
+        return f"${spread}$" + "".join(f" ({latex(part)}" for part in rest)
+    return latex(text)
 
 
 # ------------------------------------------------------------------------------------------------ from cells

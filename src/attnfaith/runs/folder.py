@@ -21,9 +21,10 @@ from accelerate.utils import broadcast_object_list
 import attnfaith
 from attnfaith import provenance, recipes
 from attnfaith.errors import AttnfaithError, FileError
-from attnfaith.files import LOCK, folder_lock, is_locked, read_object, write_atomically
+from attnfaith.files import LOCK, folder_lock, is_locked, read_object, refuse_links_out, write_atomically
 from attnfaith.planned_identity import RECIPE
 from attnfaith.recipes import Recipe
+from attnfaith.redaction import redacted_tree
 
 
 STATE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "model", "record.parquet", "report", "outputs"
@@ -63,6 +64,7 @@ def held(folder: Path, work: str, state: PartialState, check: Callable[[], objec
     """
 
     def hold():
+        refuse_links_out(folder)
         lock.enter_context(folder_lock(folder, work))
         check()
         _sweep(folder)
@@ -106,6 +108,7 @@ def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
     """Keys in which the recipe differs from that of the run to go on with. Raises RunError where the folder is not free."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
+    refuse_links_out(folder)
     if _is_unstarted(folder):
         return []
     if not ((folder / RECIPE).is_file() and (folder / STATE).is_file()):
@@ -160,7 +163,7 @@ def _sweep(folder: Path) -> None:
     left = [path for pattern in LEFTOVERS for path in folder.glob(pattern)] + [_aside(folder)]
     left += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
     for path in left:
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             if not is_locked(path):
                 shutil.rmtree(path)
         else:
@@ -219,7 +222,7 @@ def note(folder: Path, **facts) -> None:
 
 
 def _write_state(folder: Path, facts: dict) -> None:
-    write_atomically(folder / STATE, json.dumps(facts, indent=1))
+    write_atomically(folder / STATE, json.dumps(redacted_tree(facts), indent=1))
 
 
 def origin(seed: int, code: str, state: PartialState, data: dict) -> dict:

@@ -1,8 +1,8 @@
 """The HTML of the Space's own answers; what the report's page shows stands in a frame that can reach nothing."""
 
-import html
 from collections.abc import Sequence
 
+from attnfaith.escaping import html
 from attnfaith.space.answers import Prediction
 
 
@@ -20,27 +20,22 @@ CSS = """
 MOST_CLASSES = 8
 
 
-def safe(text: object) -> str:
-    """Text for HTML: escaped, and without the halves of letters that UTF-8 cannot hold."""
-    return html.escape(str(text).encode("utf-8", "replace").decode())
-
-
 def framed(page: str) -> str:
     """A whole page in a frame: its own scripts run, and reach neither this page nor its origin, cookies or windows."""
-    return f'<iframe class="space-frame" title="Report" sandbox="allow-scripts" srcdoc="{safe(page)}"></iframe>'
+    return f'<iframe class="space-frame" title="Report" sandbox="allow-scripts" srcdoc="{html(page)}"></iframe>'
 
 
 def problem(text: str) -> str:
-    return f'<div class="space-answer"><p class="problem" role="alert"><strong>Not answered:</strong> {safe(text)}</p></div>'
+    return f'<div class="space-answer"><p class="problem" role="alert"><strong>Not answered:</strong> {html(text)}</p></div>'
 
 
 def table(rows: Sequence[Prediction], classes: Sequence[str], heading: str) -> str:
     """Predictions beside one another; of many classes those that are most probable anywhere."""
     highest = sorted(range(len(classes)), key=lambda c: -max(row.probs[c] for row in rows))[:MOST_CLASSES]
     shown = sorted(highest)
-    names = "".join(f'<th scope="col">{safe(classes[number])}</th>' for number in shown)
+    names = "".join(f'<th scope="col">{html(classes[number])}</th>' for number in shown)
     ends = '<th scope="col">TVD from the first</th><th scope="col">decision</th>'
-    head = f'<tr><th scope="col">{safe(heading)}</th>{names}{ends}</tr>'
+    head = f'<tr><th scope="col">{html(heading)}</th>{names}{ends}</tr>'
     body = "".join(_row(row, shown, classes) for row in rows)
     left = f"<p>The {MOST_CLASSES} most probable of {len(classes)} classes.</p>" if len(classes) > MOST_CLASSES else ""
     return f'<div class="space-answer"><div class="scroll"><table>{head}{body}</table></div>{left}</div>'
@@ -48,6 +43,6 @@ def table(rows: Sequence[Prediction], classes: Sequence[str], heading: str) -> s
 
 def _row(row: Prediction, shown: Sequence[int], classes: Sequence[str]) -> str:
     probs = "".join(f"<td>{row.probs[number]:.3f}</td>" for number in shown)
-    decided = safe(classes[int(row.probs.argmax())]) + (" (flips)" if row.flips else "")
+    decided = html(classes[int(row.probs.argmax())]) + (" (flips)" if row.flips else "")
     kind = ' class="flips"' if row.flips else ""
-    return f"<tr{kind}><td>{safe(row.name)}</td>{probs}<td>{row.tvd:.3f}</td><td>{decided}</td></tr>"
+    return f"<tr{kind}><td>{html(row.name)}</td>{probs}<td>{row.tvd:.3f}</td><td>{decided}</td></tr>"

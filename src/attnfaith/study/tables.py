@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from attnfaith import record
+from attnfaith.escaping import csv_frame
 from attnfaith.files import write_atomically
 from attnfaith.reporting import save_figure, save_table
 from attnfaith.reporting.cells import split_cells
@@ -60,5 +61,5 @@ def write_cells(study: Mapping, planned: Sequence[Cell], ready: Mapping[str, Pat
             row |= {"failed": {"status": "failed"}, "stopped": {"reason": "stopped"}}[state.status]
         rows.append(row)
     table = pd.DataFrame(rows).astype({"n": "Int64"})
-    write_atomically(Path(study["results"]) / "cells.csv", table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
+    write_atomically(Path(study["results"]) / "cells.csv", csv_frame(table))
     return table

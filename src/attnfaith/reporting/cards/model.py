@@ -11,11 +11,12 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
 from attnfaith import __version__
+from attnfaith.escaping import Markdown, yaml_head
 from attnfaith.record import Identity
 from attnfaith.reporting.blocks import MOST_CLASSES
 from attnfaith.reporting.cards import citations, penalties
 from attnfaith.reporting.cards.findings import RULES, Checkpoint, Number
-from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
+from attnfaith.reporting.cards.markdown import check_name, template
 from attnfaith.reporting.cards.verdicts import VERDICTS
 from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.page.answer import answer

@@ -1,7 +1,7 @@
 """What cards say of the penalties that a model was trained with."""
 
+from attnfaith.escaping import Markdown
 from attnfaith.record import Identity
-from attnfaith.reporting.cards.markdown import Markdown
 
 
 NAMES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")

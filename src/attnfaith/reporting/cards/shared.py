@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.escaping import Markdown, yaml_head
 from attnfaith.reporting.cards.findings import RULES, Checkpoint
-from attnfaith.reporting.cards.markdown import Markdown, check_name, template, yaml_head
+from attnfaith.reporting.cards.markdown import check_name, template
 from attnfaith.reporting.cards.model import LICENCE, licence, public, shown
 from attnfaith.reporting.cells import CELL, one_cell
 

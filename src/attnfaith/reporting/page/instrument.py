@@ -4,7 +4,6 @@ Numbers are those of the record, to the bit, so that what the page computes is w
 tokens of one, C classes.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -13,6 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from attnfaith import record as records
+from attnfaith.escaping import script_data
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, measure_label, name_class
 from attnfaith.reporting.one_file import packed
@@ -53,13 +53,13 @@ def instrument(cell: Cell, place: int, *, most_bytes: int = MOST_BYTES) -> Instr
     # more than twice as many bytes never fit: float32 of a model hardly deflate, and base64 adds a third
     sizes = np.cumsum(4 * cell.lengths[drawn] * (len(shown_measures(cell)) + cell.probs.shape[1] * _affine(cell)))
     rows = np.sort(drawn[: max(1, int(np.searchsorted(sizes, 2 * most_bytes, side="right")))])
-    data = _as_json(_data(cell, rows))
+    data = script_data(_data(cell, rows))
     while len(data) > most_bytes and len(rows) > 1:
         rows = np.sort(drawn[: max(1, int(0.97 * len(rows) * most_bytes / len(data)))])
-        data = _as_json(_data(cell, rows))
+        data = script_data(_data(cell, rows))
     html = template("instrument.html.j2").render(
         id=f"texts{place}",
-        data=Markup(data),
+        data=data,
         kilobytes=f"{len(data) / 1e3:,.0f}",
         shown=len(rows),
         total=len(cell),
@@ -81,11 +81,6 @@ def scripts_of(instruments: Iterable[Instrument | None]) -> tuple[str, ...]:
     """The code that a page with these instruments runs at its end, in this order; () where it has none."""
     folder = files("attnfaith.reporting").joinpath("templates")
     return tuple(folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS) if any(instruments) else ()
-
-
-def _as_json(data: dict) -> str:
-    """Within a script element nothing but its end tag is markup, and none can be written without "<"."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _affine(cell: Cell) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.files import folder_lock, write_atomically
+from attnfaith.escaping import file_name
+from attnfaith.files import folder_lock, refuse_links_out, write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
@@ -209,13 +211,14 @@ def _prefixes(cells: Sequence[Cell]) -> Iterator[str]:
     differing = [name for name in CELL if len({str(cell.heading[name]) for cell in cells}) > 1]
     for number, cell in enumerate(cells, start=1):
         words = "_".join(f"{cell.heading[name]}" for name in differing)
-        yield f"{number:02d}_{re.sub(r'[^A-Za-z0-9.=-]+', '-', words).strip('-')[:60]}_"
+        yield f"{number:02d}_{file_name(words)}_"
 
 
 def _refuse_foreign(target: Path) -> None:
     """Raises FolderError unless `target` is absent, an empty folder, or a report and nothing else."""
     if not target.exists():
         return
+    refuse_links_out(target)
     if not target.is_dir():
         raise FolderError(f"{target} is a file; a report is a folder: give another path")
     entries = sorted(path.relative_to(target) for path in target.rglob("*"))

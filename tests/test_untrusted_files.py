@@ -1,0 +1,292 @@
+"""Files of strangers: pickles and code in them are never run, and links in an output folder lead nobody out of it."""
+
+import gzip
+import io
+import json
+import pickle
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import attnfaith
+from attnfaith import recipes, record, runs
+from attnfaith.api.models import open_model
+from attnfaith.data import sources
+from attnfaith.data.eraser import write_results
+from attnfaith.data.own_data import read_own
+from attnfaith.data.registry import DATASETS
+from attnfaith.data.vectors import load_vectors
+from attnfaith.errors import AttnfaithError, FileError
+from attnfaith.files import folder_lock, refuse_links_out, write_atomically
+from attnfaith.hub.checks import stamps_of
+from attnfaith.importance._gates import about_gates, load_gates
+from attnfaith.reporting import write_report
+from attnfaith.runs.folder import held, opened
+from attnfaith.study.execute import run_cells
+from tests.records import draw
+from tests.small_classifiers import classifier, tokenizer
+
+
+class Trap:
+    def __reduce__(self):
+        return open, ("sprung", "w")
+
+
+def traps():
+    """A pickle in each of the forms that files come in: {name of the file: content}."""
+    array, archive, weights = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    np.save(array, np.array([Trap()], dtype=object), allow_pickle=True)
+    np.savez(archive, a=np.array([Trap()], dtype=object))
+    torch.save({"weight": Trap()}, weights)
+    plain = pickle.dumps(Trap())
+    numbers = {"x.npy": array.getvalue(), "x.npz": archive.getvalue(), "x.pt": weights.getvalue()}
+    numbers |= {"x.bin": weights.getvalue(), "x.pkl.gz": gzip.compress(plain), "old": pickle.dumps(Trap(), 0)}
+    return numbers | {"x.pkl": plain, "x.joblib": plain}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The working directory, in which no trap may be sprung."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert not (tmp_path / "sprung").exists()
+
+
+READERS = {
+    "own texts": lambda path: read_own(recipes.load(None, ["--data.path", str(path)]).data),
+    "texts to measure": lambda path: attnfaith.measure(classifier("bert"), path, tokenizer=tokenizer()),
+    "vectors": lambda path: load_vectors(path, ["a", "b"]),
+    "gates": lambda path: about_gates(path),
+    "gates' weights": lambda path: load_gates(path, torch.device("cpu")),
+    "record": lambda path: record.load(path),
+    "record to load": lambda path: attnfaith.load(path),
+    "recipe": lambda path: recipes.load(path),
+}
+ENDINGS = {"own texts": (".csv", ".jsonl", ".parquet"), "vectors": (".txt", ".parquet", ".gz"), "record": (".parquet",)}
+ENDINGS |= {"gates": (".safetensors",), "texts to measure": (".csv", ".parquet"), "recipe": (".yaml",)}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_nothing_is_unpickled_whatever_the_file_is_called(reader, place):
+    for name, content in traps().items():
+        for ending in ("", *ENDINGS.get(reader, ())):
+            path = place / f"{name}{ending}"
+            path.write_bytes(content)
+            with pytest.raises(AttnfaithError):
+                READERS[reader](path)
+            assert not (place / "sprung").exists(), path
+
+
+def test_the_traps_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, content in traps().items():
+        if name.startswith("x.pkl") or name == "old":
+            pickle.loads(gzip.decompress(content) if name.endswith(".gz") else content).close()
+        elif name in ("x.pt", "x.bin"):
+            torch.load(io.BytesIO(content), weights_only=False)["weight"].close()
+        elif name == "x.npy":
+            np.load(io.BytesIO(content), allow_pickle=True)[0].close()
+        else:
+            continue
+        assert (tmp_path / "sprung").exists()
+        (tmp_path / "sprung").unlink()
+
+
+# ------------------------------------------------------------------------------------------------ checkpoints
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    classifier("bert").save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+CODE = "open('sprung', 'w').close()\nraise SystemExit('code of a checkpoint was run')\n"
+
+
+def changed(path, **fields):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def with_code(folder):
+    (folder / "mine.py").write_text(CODE)
+    changed(folder / "config.json", auto_map={"AutoConfig": "mine.C", "AutoModelForSequenceClassification": "mine.M"})
+
+
+def with_code_of_another_type(folder):
+    with_code(folder)
+    changed(folder / "config.json", model_type="a_type_of_its_own")
+
+
+def with_tokenizer_code(folder):
+    (folder / "mine.py").write_text(CODE)
+    changed(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["mine.T", "mine.T"]}, tokenizer_class="T")
+
+
+def with_a_pickle_alone(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save({"classifier.weight": Trap()}, folder / "pytorch_model.bin")
+
+
+def loaders(folder):
+    (folder / "run").mkdir()
+    model = Path(shutil.copytree(folder / "model", folder / "run" / "model"))
+    yield lambda: open_model(model)
+    yield lambda: attnfaith.measure(str(model), ["a text"])
+    yield lambda: attnfaith.view(str(model), "a text")
+    yield lambda: (runs.load_model(folder / "run"), runs.load_tokenizer(folder / "run"))
+    yield lambda: run_of(["--model.pretrained", str(model)], folder)
+
+
+def run_of(overrides, folder):
+    with pytest.MonkeyPatch.context() as patch:  # a run that could begin would be a failure of the test, and no training
+        patch.setattr("attnfaith.runs.train.fit", lambda *_: pytest.fail("the model was taken"))
+        words = ["--output_dir", str(folder / "out"), "--data.name", "planted_evidence", *overrides]
+        words += ["--data.arguments", "{length: [4, 8], vocabulary_size: 40, sizes: {train: 16, validation: 8, test: 8}}"]
+        return runs.run(recipes.load(None, words))
+
+
+@pytest.mark.parametrize("change", [with_code_of_another_type, with_a_pickle_alone, with_tokenizer_code])
+def test_no_route_runs_what_a_checkpoint_brings(change, saved, place):
+    shutil.copytree(saved, place / "model")
+    change(place / "model")
+    refused = 0
+    for load in loaders(place):
+        try:
+            load()
+        except AttnfaithError as error:
+            refused += 1
+            assert len(str(error)) < 900
+        except pytest.fail.Exception:  # its tokenizer.json needs no code, and is read
+            assert change is with_tokenizer_code
+        assert not (place / "sprung").exists()
+    assert refused == 5 or change is with_tokenizer_code
+
+
+def test_code_of_a_known_type_is_refused_or_left_alone(saved, place):
+    shutil.copytree(saved, place / "model")
+    with_code(place / "model")
+    with pytest.raises(AttnfaithError, match=r"brings its own code \(auto_map in config.json\), which is not run"):
+        open_model(place / "model")
+    for load in loaders(place):
+        try:
+            load()
+        except (AttnfaithError, pytest.fail.Exception):
+            pass
+        assert not (place / "sprung").exists()
+
+
+def test_a_data_set_that_is_a_script_is_refused(place):
+    entry = DATASETS["sst"]
+    folder = place / entry.folder / (entry.hub_data_dir or "")
+    folder.mkdir(parents=True)
+    (folder / f"{folder.name}.py").write_text(CODE)
+    with pytest.raises(AttnfaithError, match="Cannot read 'sst' from the folder"):
+        sources.read(entry, place)
+
+
+# ------------------------------------------------------------------------------------------------ links
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder that is none of ours, with a file."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "precious.txt").write_text("precious")
+    yield folder
+    assert [path.name for path in folder.iterdir()] == ["precious.txt"]
+    assert (folder / "precious.txt").read_text() == "precious"
+
+
+def test_links_that_stay_inside_are_no_matter_and_others_are_named(tmp_path, outside):
+    folder = tmp_path / "run"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a" / "file").write_text("x")
+    (folder / "b").symlink_to("a")
+    (tmp_path / "link").symlink_to(folder)
+    refuse_links_out(folder)
+    refuse_links_out(tmp_path / "link")  # the folder itself is what the user names
+    refuse_links_out(tmp_path / "nowhere")
+    for number, target in enumerate((outside, outside / "precious.txt", "../../outside", "/nowhere/at/all", "../../run2")):
+        link = folder / "a" / f"link{number}"
+        link.symlink_to(target)
+        with pytest.raises(FileError, match=rf"link{number} is a link to .*, out of .*run, where nothing is written"):
+            refuse_links_out(folder)
+        link.unlink()
+    (folder / "loop").symlink_to("loop")
+    refuse_links_out(folder)
+
+
+def test_a_file_that_is_a_link_is_replaced_and_not_written_through(tmp_path, outside):
+    (tmp_path / "file").symlink_to(outside / "precious.txt")
+    write_atomically(tmp_path / "file", "new")
+    assert not (tmp_path / "file").is_symlink() and (tmp_path / "file").read_text() == "new"
+
+
+@pytest.mark.parametrize("name", [".lock", ".lock.holder"])
+def test_a_lock_that_is_a_link_is_refused(name, tmp_path, outside):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(outside / "precious.txt")
+    with pytest.raises(FileError, match=f"{name} is a link"), folder_lock(tmp_path / "run", "x"):
+        pass
+
+
+LINKS = ("run.json", "model", "checkpoints", ".model.tmp", "outputs", "report", "record.parquet.shards")
+
+
+@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"resume": True}])
+def test_no_run_is_opened_whose_links_lead_out(name, how, tmp_path, outside, tiny_recipe):
+    from accelerate import PartialState
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text(recipes.dump(tiny_recipe()))
+    (folder / "run.json").write_text('{"status": "trained", "versions": {}}')
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(outside)
+    state = PartialState(cpu=True)
+    with pytest.raises(FileError, match="is a link to"), opened(folder, tiny_recipe(), state, **how):
+        pass
+    with pytest.raises(FileError, match="is a link to"), held(folder, "a report", state):
+        pass
+    with pytest.raises(FileError, match="is a link to"):
+        stamps_of(folder)
+    assert sorted(path.name for path in folder.iterdir()) == sorted({"recipe.yaml", "run.json", name})
+
+
+def test_no_report_is_replaced_whose_links_lead_out(tmp_path, outside, quick_figures):
+    table = draw(6)
+    write_report(table, tmp_path / "report")
+    shutil.rmtree(tmp_path / "report" / "tables")
+    (tmp_path / "report" / "tables").symlink_to(outside)
+    with pytest.raises(FileError, match="tables is a link to"):
+        write_report(table, tmp_path / "report")
+
+
+def test_results_are_not_written_through_a_link(tmp_path, outside):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / ".results.jsonl.tmp").symlink_to(
+        outside / "precious.txt"
+    )  # what was written first, under a name that all know
+    write_results(folder / "results.jsonl", [{"instance_id": "a", "scores": [0.5, 0.5], "chosen": [1, 0]}])
+    assert "annotation_id" in (folder / "results.jsonl").read_text()
+
+
+def test_no_study_writes_through_a_link(tmp_path, outside):
+    pytest.importorskip("snakemake")
+    root = tmp_path / "runs"
+    for link in (root / ".study", root / "results" / "wide", root / "a", root / "a.log"):
+        shutil.rmtree(root, ignore_errors=True)
+        link.parent.mkdir(parents=True)
+        link.symlink_to(outside / "precious.txt" if link.suffix else outside)
+        with pytest.raises(FileError, match="is a link"):
+            run_cells({"output_dir": str(root), "results": str(root / "results")}, [SimpleNamespace(name="a")], {})
