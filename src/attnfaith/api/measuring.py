@@ -12,7 +12,7 @@ from attnfaith import catalogue, measurement, record
 from attnfaith.api.models import Opened, identity_of, open_model
 from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
-from attnfaith.api.texts import Columns, read_texts
+from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
 from attnfaith.subjects.sequences import SequenceSubject
@@ -94,7 +94,7 @@ def measure(
     """
     read = read_texts(texts, labels, Columns(text, text_pair, label), name)
     for keyword, value in (("name", read.name), ("split", split)):
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not value or not is_unicode(value):
             raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
     opened = open_model(model, tokenizer, level, attention)
     subject = opened.subject
