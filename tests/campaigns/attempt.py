@@ -7,8 +7,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an attempt saw. tried: inputs or moments. defects: one sentence each; none is clean. measured: for the table, such
-    as seconds or bytes of memory.
+    """What an attempt saw. tried: inputs or moments. defects: one sentence each; none is clean. measured: for the table,
+    such as seconds or bytes of memory.
     """
 
     tried: int

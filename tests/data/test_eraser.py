@@ -100,7 +100,12 @@ def test_broken_annotations(tmp_path, changes, message):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{\n", "line 1: no JSON"), ('{"a":' * 100_000, "line 1: no JSON"), ("[1]\n", "line 1: a line is one object"), ("\xff", "cannot be read")],
+    [
+        ("{\n", "line 1: no JSON"),
+        ('{"a":' * 100_000, "line 1: no JSON"),
+        ("[1]\n", "line 1: a line is one object"),
+        ("\xff", "cannot be read"),
+    ],
 )
 def test_broken_files(tmp_path, text, message):
     folder_with(tmp_path)

@@ -96,6 +96,8 @@ def measure(
     for keyword, value in (("name", read.name), ("split", split)):
         if not isinstance(value, str) or not value or not is_unicode(value):
             raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
+    if output is not None and not (isinstance(output, str | os.PathLike) and "\0" not in str(output)):
+        raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
     opened = open_model(model, tokenizer, level, attention)
     subject = opened.subject
     if isinstance(subject, SequenceSubject):

@@ -13,7 +13,7 @@ from types import ModuleType
 
 from attnfaith import __version__
 from attnfaith._memory import keep_freed_memory
-from attnfaith.errors import AttnfaithError
+from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.files import refusals
 from attnfaith.launch import tell_parent
 from attnfaith.usage import Parser, UsageError
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in ("", "-h", "--help", "help"):
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"; did you mean {near[0]}?" if near else "."
-        print(f"error: unknown command {name!r}{hint} Known: {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"error: unknown command {excerpt(name)}{hint} Known: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     if rest and rest[0] in COMMANDS:  # attnfaith help train
         return main([rest[0], "--help"])

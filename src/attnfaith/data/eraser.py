@@ -244,7 +244,9 @@ def _marks(spans: Sequence[Mapping], length: int, place: str) -> list[int]:
     marks = [0] * length
     for span in spans:
         if not isinstance(span, dict):
-            raise DatasetError(f"{place}: a span must be an object with start_token and end_token; {excerpt(span)} was given.")
+            raise DatasetError(
+                f"{place}: a span must be an object with start_token and end_token; {excerpt(span)} was given."
+            )
         start, stop = (_field(span, name, int, place) for name in ("start_token", "end_token"))
         if not 0 <= start < stop <= length:
             raise DatasetError(f"{place}: the span [{start}, {stop}) is empty or lies outside its {length} tokens.")

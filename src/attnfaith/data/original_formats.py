@@ -123,7 +123,9 @@ def _add_babi_rows(columns: dict[str, list], lines: Iterable[tuple]) -> None:
         if number == "1":
             story = {}
         elif number != str(last + 1):
-            raise DatasetError(f"{place}: the number {cut(str(number))} follows {last}; lines of a story are counted from 1.")
+            raise DatasetError(
+                f"{place}: the number {cut(str(number))} follows {last}; lines of a story are counted from 1."
+            )
         last = int(number)
         ending = "." if answer is None else "?"
         if not text.endswith(ending):

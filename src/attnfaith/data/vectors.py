@@ -157,8 +157,8 @@ def _read_parquet(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.
     of_lists = any(of(vectors.type) for of in lists) and any(of(vectors.type.value_type) for of in numbers)
     if not (of_texts and of_lists):
         raise DatasetError(
-            f"{path}: the columns word and vector hold {table['word'].type} and {vectors.type}; needed are a text and a list "
-            "of numbers for each word."
+            f"{path}: the columns word and vector hold {table['word'].type} and {vectors.type}; needed are a text and a "
+            "list of numbers for each word."
         )
     lengths = pc.fill_null(pc.list_value_length(vectors), 0).to_numpy()
     if (lengths != lengths[0]).any() or lengths[0] < 1:

@@ -238,7 +238,9 @@ def load(path: str | os.PathLike) -> pa.Table:
     """
     stored = schema_of(path)
     if "instance_id" not in stored.names:
-        raise RecordError(f"{path} is no record of this package: it has the columns {', '.join(map(repr, stored.names[:10]))}")
+        raise RecordError(
+            f"{path} is no record of this package: it has the columns {', '.join(map(repr, stored.names[:10]))}"
+        )
     if (version := schema_version(stored)) != VERSION:
         raise RecordError(
             f"{path} has version {version} of the record's schema, this package reads {VERSION}: measure the model anew"

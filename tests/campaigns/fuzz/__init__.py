@@ -23,7 +23,21 @@ def doors() -> dict[str, type]:
     from tests.campaigns.fuzz.metric import Metric, MetricPage
     from tests.campaigns.fuzz.plans import Recipes, Studies
 
-    kinds = (Recipes, Studies, Records, Runs, Checkpoints, OwnFiles, Originals, Pairs, Metric, MetricPage, Space, Arguments, Measure)
+    kinds = (
+        Recipes,
+        Studies,
+        Records,
+        Runs,
+        Checkpoints,
+        OwnFiles,
+        Originals,
+        Pairs,
+        Metric,
+        MetricPage,
+        Space,
+        Arguments,
+        Measure,
+    )
     return {kind.name: kind for kind in kinds}
 
 
@@ -34,7 +48,9 @@ def attempts(full: bool, seed: int) -> Iterable[Attempt]:
         return
     for name, kind in doors().items():
         for first in range(0, kind.inputs, kind.batch):
-            yield Attempt(f"fuzz {name} {first:05d}", partial(batch, kind, seed, first, min(kind.batch, kind.inputs - first)))
+            yield Attempt(
+                f"fuzz {name} {first:05d}", partial(batch, kind, seed, first, min(kind.batch, kind.inputs - first))
+            )
 
 
 def _some(folder: Path, seed: int) -> Outcome:

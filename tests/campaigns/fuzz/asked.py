@@ -8,31 +8,37 @@ import pandas as pd
 from hypothesis import strategies as st
 
 import attnfaith
-from attnfaith import record
 from attnfaith.space.answers import Desk
-from attnfaith.space.app import answered
-from attnfaith.space.drawing import framed, table
+from attnfaith.space.drawing import table
 from tests.campaigns.fuzz.hostile import NUMBERS, OTHERS, WORDS, damaged
 from tests.campaigns.fuzz.models import affine, stack
 from tests.campaigns.fuzz.probe import Case, Unclean
 
 
-ANYTHING = st.sampled_from((*WORDS, *NUMBERS, *OTHERS, b"a", {"a"}, object, np.float32(1), np.array([1, 2]), pd.NA, Path("/")))
+ANYTHING = st.sampled_from(
+    (*WORDS, *NUMBERS, *OTHERS, b"a", {"a"}, object, np.float32(1), np.array([1, 2]), pd.NA, Path("/"))
+)
 WORD = st.sampled_from(["the", "old ship", "sank.", "film " * 50]) | st.sampled_from(WORDS) | st.text(max_size=8)
 TEXTS = (
     st.lists(WORD, max_size=4)
     | st.lists(st.tuples(WORD, WORD), max_size=3)
     | st.lists(WORD | ANYTHING, min_size=1, max_size=3)
     | st.lists(WORD, min_size=1, max_size=3).map(lambda texts: pd.DataFrame({"text": texts, "label": range(len(texts))}))
-    | st.lists(WORD | ANYTHING, min_size=2, max_size=2).map(lambda texts: pd.DataFrame({"text": texts, "instance_id": ["a", "b"]}))
+    | st.lists(WORD | ANYTHING, min_size=2, max_size=2).map(
+        lambda texts: pd.DataFrame({"text": texts, "instance_id": ["a", "b"]})
+    )
     | ANYTHING
 )
-NAMES = st.lists(st.sampled_from(["gradient", "gradient_norm", "leave_one_out", "attention_norm", "permutation", "uniform", "x"]), max_size=2)
+NAMES = st.lists(
+    st.sampled_from(["gradient", "gradient_norm", "leave_one_out", "attention_norm", "permutation", "uniform", "x"]),
+    max_size=2,
+)
 MODEL = st.sampled_from(["affine", "affine", "affine", "stack", "stack", "anything"])
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
-        "labels": st.lists(st.sampled_from([0, 1, "good", "bad", None, 2, -1, 0.5, "x", float("nan")]), max_size=4) | ANYTHING,
+        "labels": st.lists(st.sampled_from([0, 1, "good", "bad", None, 2, -1, 0.5, "x", float("nan")]), max_size=4)
+        | ANYTHING,
         "measures": NAMES | ANYTHING,
         "experiments": st.just([]) | NAMES | ANYTHING,
         "add": NAMES | ANYTHING,
@@ -46,7 +52,8 @@ OPTIONS = st.fixed_dictionaries(
         "text_pair": ANYTHING,
         "label": st.sampled_from(["label", None]) | ANYTHING,
         "level": st.sampled_from(["sentence", "word"]) | ANYTHING,
-        "attention": st.sampled_from(["last", "all", "rollout", "flow", {"layers": 0, "head": 0}, {"layers": [0, 1]}]) | ANYTHING,
+        "attention": st.sampled_from(["last", "all", "rollout", "flow", {"layers": 0, "head": 0}, {"layers": [0, 1]}])
+        | ANYTHING,
         "seed": st.integers(-1, 5) | ANYTHING,
         "name": ANYTHING,
         "split": ANYTHING,
@@ -89,7 +96,9 @@ class Measure:
 
         def act():
             try:
-                made = attnfaith.measure(model, texts, **{"measures": ["gradient"], "experiments": [], **given}, progress=False)
+                made = attnfaith.measure(
+                    model, texts, **{"measures": ["gradient"], "experiments": [], **given}, progress=False
+                )
             except attnfaith.AttnfaithError:
                 if left := [path.name for path in folder.glob("**/*.parquet")]:
                     raise Unclean(f"refused, and {left} is left behind") from None
@@ -120,7 +129,9 @@ class Space:
         desk = chance.choice((self.desk, self.desk, self.open))
         model = chance.choice([*desk.offered])
         model = model if chance.random() < 0.9 else _typed(chance, model)
-        text, edits, weights = (_typed(chance, one) for one in ("the old ship sank", "the ship\nthe old film", "0.25 0.25 0.25 0.25"))
+        text, edits, weights = (
+            _typed(chance, one) for one in ("the old ship sank", "the ship\nthe old film", "0.25 0.25 0.25 0.25")
+        )
         ways = {
             "edited": lambda: table(*desk.edited(model, text, edits), "text"),
             "without_words": lambda: table(*desk.without_words(model, text), "text"),

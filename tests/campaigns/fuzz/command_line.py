@@ -14,7 +14,10 @@ from tests.campaigns.fuzz.probe import REFUSED, Case, Unclean, unclear
 
 
 def called(words: Sequence[str], folder: Path, finals: Sequence[str] = ()) -> str:
-    """Run a command in a folder; REFUSED or "". Raises Unclean unless it ends with 0, or with 2, one line and none of the files `finals`."""
+    """Run a command in a folder; gives REFUSED or "".
+
+    Raises Unclean unless it ends with 0, or with 2, one line and none of the files `finals`.
+    """
     there, said = Path.cwd(), io.StringIO()
     before = {name for name in finals if (folder / name).exists()}
     os.chdir(folder)
@@ -38,20 +41,38 @@ def called(words: Sequence[str], folder: Path, finals: Sequence[str] = ()) -> st
     return REFUSED
 
 
-TYPED = (
-    ("list", "measures"), ("list", "recipes", "sst", "--names"), ("list", "data"), ("show", "it.parquet", "0"),
-    ("show", "it.parquet", "1", "2", "--measures", "gradient"), ("table", "it.parquet", "--rows", "encoder", "--columns", "measure"),
-    ("table", "it.parquet", "--rows", "dataset", "--columns", "quantity", "--where", "encoder=bilstm", "--output", "new.csv"),
-    ("compare", "it.parquet", "it.parquet", "--output", "new.csv"), ("survey", "it.parquet", "--output", "new", "--texts", "3"),
-    ("eraser", "it.parquet", "--output", "new", "--share", "0.2"), ("train", "--data.path", "mine.csv", "--seed", "3", "--encoder", "cnn"),
-    ("train", "--config", "mine.yaml", "--training.learning_rate", "1e-3", "--producers", "gradient", "lime"),
-    ("measure", "run", "--add", "lime", "--limit", "5", "--output", "new.parquet"), ("push", "run", "--to", "me", "--dry-run"),
-    ("measure", "model", "--data.path", "mine.csv", "--data.text", "text", "--attention", "rollout", "--output", "new"),
-    ("reproduce", "run", "--output", "new", "--revision", "main"), ("cards", "run", "--to", "me", "--output", "new"),
-    ("study", "study.yaml", "--dry-run"), ("study", "study.yaml", "--processes", "2"), ("release", "study.yaml"), ("completion", "bash"),
-    ("view", "model", "a text", "--pair", "b", "--measure", "rollout", "--output", "new.html"),
-    ("report", "run", "--output", "new", "--examples", "3"), ("space", "model"), ("help", "train"), ("--version",), ("train", "--help"),
-)  # fmt: skip
+TYPED = [
+    line.split()
+    for line in """
+list measures
+list recipes sst --names
+list data
+show it.parquet 0
+show it.parquet 1 2 --measures gradient
+table it.parquet --rows encoder --columns measure
+table it.parquet --rows dataset --columns quantity --where encoder=bilstm --output new.csv
+compare it.parquet it.parquet --output new.csv
+survey it.parquet --output new --texts 3
+eraser it.parquet --output new --share 0.2
+train --data.path mine.csv --seed 3 --encoder cnn
+train --config mine.yaml --training.learning_rate 1e-3 --producers gradient lime
+train --help
+measure run --add lime --limit 5 --output new.parquet
+measure model --data.path mine.csv --data.text text --attention rollout --output new
+push run --to me --dry-run
+cards run --to me --output new
+reproduce run --output new --revision main
+study study.yaml --dry-run
+study study.yaml --processes 2
+release study.yaml
+completion bash
+view model words --pair others --measure rollout --output new.html
+report run --output new --examples 3
+space model
+help train
+--version
+""".strip().splitlines()
+]
 NEVER = ("space", "install-metric")  # serves until it is stopped; changes what other programs load
 FILES = {
     "mine.csv": "text,label\ngood film,pos\nbad film,neg\n",
@@ -89,8 +110,12 @@ class Arguments:
             elif place < len(words) and kind == "twice":
                 words.insert(place, words[place])
             elif place < len(words):
-                words[place] = damaged(chance, words[place].encode())[0].decode("utf-8", "surrogateescape")
+                words[place] = damaged(chance, words[place].encode("utf-8", "surrogateescape"))[0].decode(
+                    "utf-8", "surrogateescape"
+                )
             words = words or [""]
+        if words[0] == "train" and not any(word.startswith(("--config", "--data")) for word in words):
+            words += ["--config", "mine.yaml"]  # else it trains the quickstart, which takes its time
         if words[0] in NEVER:
             words.append("--help")
         words = [word[:5000].replace("\0", "") for word in words]  # the system passes no NUL and no endless word on
@@ -103,5 +128,7 @@ def _word(chance: Random) -> str:
             return str(chance.choice(NUMBERS))
         except ValueError:  # of too many digits
             return "9" * 400
-    word = chance.choice((*WORDS, "it.parquet", "mine.csv", "mine.yaml", "study.yaml", ".", "nobody/nothing", "a=b", "=", "--"))
+    word = chance.choice(
+        (*WORDS, "it.parquet", "mine.csv", "mine.yaml", "study.yaml", ".", "nobody/nothing", "a=b", "=", "--")
+    )
     return word.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")

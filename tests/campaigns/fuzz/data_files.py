@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -82,7 +81,11 @@ class OwnFiles:
         else:
             content, said = damaged(chance, CONTENTS[name])
             path.write_bytes(content)
-        how = {} if chance.random() < 0.7 else {"encoding": chance.choice(("utf-16", "latin-1", "cp1252", "utf-7", "idna", "x"))}
+        how = (
+            {}
+            if chance.random() < 0.7
+            else {"encoding": chance.choice(("utf-16", "latin-1", "cp1252", "utf-7", "idna", "x"))}
+        )
         ways: tuple[Callable[[], object], ...] = (
             lambda: read_file(path, **how),
             lambda: read_file(path, ["text", "label"], limit=3, **how),
@@ -116,7 +119,9 @@ def _rewritten(chance: Random, path: Path) -> str:
 
 
 def _array(chance: Random, values: list) -> pa.Array:
-    kind = chance.choice((None, None, None, pa.string(), pa.binary(), pa.int8(), pa.list_(pa.string()), pa.float16(), pa.timestamp("s")))
+    kind = chance.choice(
+        (None, None, None, pa.string(), pa.binary(), pa.int8(), pa.list_(pa.string()), pa.float16(), pa.timestamp("s"))
+    )
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
@@ -127,12 +132,17 @@ BABI = (
     "1 Mary moved to the bathroom.\n2 John went to the hallway.\n3 Where is Mary?\tbathroom\t1\n"
     "4 Daniel went back.\n5 Where is John?\thallway\t2\n1 Sandra moved.\n2 Where is Sandra?\tgarden\t1\n"
 )
-NEWS = "http://a.b/c\n\n@entity1 said so about @entity2 .\n\nwho did @placeholder say ?\n\n@entity1\n\n@entity1:A\n@entity2:B\n"
+NEWS = (
+    "http://a.b/c\n\n@entity1 said so about @entity2 .\n\nwho did @placeholder say ?\n\n@entity1\n\n@entity1:A\n@entity2:B\n"
+)
 ZHANG = '"1","a title","a text"\n"2","another","the ""text"""\n"4","x","y"\n'
 STORIES = [
     {
         "story": {
-            "id": ["1", "2"], "type": [0, 1], "text": ["Mary moved.", "Where is Mary?"], "supporting_ids": [[], ["1"]],
+            "id": ["1", "2"],
+            "type": [0, 1],
+            "text": ["Mary moved.", "Where is Mary?"],
+            "supporting_ids": [[], ["1"]],
             "answer": ["", "garden"],
         }  # fmt: skip
     }

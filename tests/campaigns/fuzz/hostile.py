@@ -23,9 +23,10 @@ NUMBERS = (
 )  # fmt: skip
 OTHERS = (None, True, False, [], {}, [[]], [None], {"": None}, [1, "a"], {"a": [1]}, [[[[[[1]]]]]], [0] * 1000)
 INSERTED = (
-    b"\0", b"\xff", b"\xff\xfe", codecs.BOM_UTF8, b"\r\n", b"\r", b"\n\n", b"\t", b"  ", b",", b";", b'"', b"'", b"\\", b"{", b"}",
-    b"[", b"]", b": ", b"- ", b"&a ", b"*a", b"<<: ", b"!!python/object:os.system ", b"1e999", b"-1", b"NaN", b"null", b"\\ud800",
-    b"\\u0000", b"\xed\xa0\x80", b"9" * 5000, b"[" * 2000, b'{"a":' * 2000, b"\x85", b"\xe2\x80\xa8", b"\x1b[2J", b"PAR1",
+    b"\0", b"\xff", b"\xff\xfe", codecs.BOM_UTF8, b"\r\n", b"\r", b"\n\n", b"\t", b"  ", b",", b";", b'"', b"'", b"\\",
+    b"{", b"}", b"[", b"]", b": ", b"- ", b"&a ", b"*a", b"<<: ", b"!!python/object:os.system ", b"1e999", b"-1", b"NaN",
+    b"null", b"\\ud800", b"\\u0000", b"\xed\xa0\x80", b"9" * 5000, b"[" * 2000, b'{"a":' * 2000, b"\x85", b"\xe2\x80\xa8",
+    b"\x1b[2J", b"PAR1",
 )  # fmt: skip
 
 

@@ -1,14 +1,11 @@
-"""The metric, its alignment among them, and the page of its Space: columns from whoever calls `compute`, files from readers."""
+"""The metric, its alignment among it, and the page of its Space: columns of whoever calls `compute`, files of readers."""
 
-import io
 import json
 from functools import cache
 from pathlib import Path
 from random import Random
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from attnfaith import record
@@ -32,16 +29,29 @@ TEXT = LINKS.map(" ".join) | ANYTHING
 def _columns(draw, names, row):
     """Some of the columns, mostly of one number of rows; one of them may be anything."""
     count = draw(st.integers(0, 4))
-    like = draw(st.booleans())
-    first = draw(st.lists(SHARES, min_size=count, max_size=count)) if like else None
+    usual = draw(st.lists(USUAL[names[0]], min_size=count, max_size=count)) if draw(st.integers(0, 3)) else None
     columns = {}
-    for name in draw(st.lists(st.sampled_from(names), unique=True, min_size=1)):
-        columns[name] = draw(st.lists(row, min_size=count, max_size=count)) if first is None else [[*one] for one in first]
-        if draw(st.integers(0, 3)) == 0 and columns[name]:
+    for name in names if draw(st.booleans()) else draw(st.lists(st.sampled_from(names), unique=True, min_size=1)):
+        if usual is None:
+            columns[name] = draw(st.lists(row, min_size=count, max_size=count))
+        elif name in SINGLE:
+            columns[name] = [SINGLE[name]] * count
+        else:
+            columns[name] = [one.copy() if isinstance(one, list) else one for one in usual]
+        if draw(st.integers(0, 9)) == 0 and columns[name]:
             columns[name][draw(st.integers(0, count - 1))] = draw(row)
     if draw(st.integers(0, 9)) == 0:
         columns[draw(st.sampled_from(names))] = draw(ANYTHING | st.lists(ANYTHING, max_size=3))
     return columns
+
+
+@st.composite
+def _few(draw, arguments):
+    """At most one of the arguments, of links those that have to be there too."""
+    given = draw(arguments)
+    kept = draw(st.lists(st.sampled_from(sorted(given)), max_size=1)) if given else []
+    usual = {"links_from": 0, "gold_from": 0} if "links_from" in given else {}
+    return usual | {name: given[name] for name in kept}
 
 
 ARGUMENTS = st.fixed_dictionaries(
@@ -64,6 +74,13 @@ CONFIGURATIONS = {
     "plausibility": (("scores", "rationale"), ROW | st.lists(st.integers(0, 1), max_size=4), ARGUMENTS),
     "alignment": (("links", "gold_links", "source_length", "target_length"), TEXT | st.integers(0, 9), ALIGNING),
 }
+SINGLE = {"whole_prob": 0.75, "empty_prob": 0.5, "source_length": 10, "target_length": 10}
+USUAL = {
+    "attention": SHARES,
+    "whole_prob": st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    "scores": st.lists(st.integers(0, 1), max_size=4),
+    "links": st.lists(st.sampled_from(("0-0", "1-1", "2p1", "1?2")), max_size=4).map(" ".join),
+}
 
 
 @cache
@@ -78,7 +95,7 @@ class Metric:
 
     name, inputs, batch = "metric", 1200, 150
     strategy = st.sampled_from([*CONFIGURATIONS]).flatmap(
-        lambda name: st.tuples(st.just(name), _columns(*CONFIGURATIONS[name][:2]), CONFIGURATIONS[name][2])
+        lambda name: st.tuples(st.just(name), _columns(*CONFIGURATIONS[name][:2]), _few(CONFIGURATIONS[name][2]))
     )
 
     def __init__(self, folder: Path):
@@ -139,7 +156,11 @@ class MetricPage:
                 said.append(f"{name}: {boxes[name][:100]!r}")
             return Case(lambda: _answered(lambda: _typed(boxes)), f"typed {said}")
         if kind in ("json", "rows"):
-            given = GIVEN if kind == "json" else [dict(zip(GIVEN, row, strict=True)) for row in zip(*GIVEN.values(), strict=True)]
+            given = (
+                GIVEN
+                if kind == "json"
+                else [dict(zip(GIVEN, row, strict=True)) for row in zip(*GIVEN.values(), strict=True)]
+            )
             tree, said = changed(chance, given)
             content = as_json(tree)
             if chance.random() < 0.3:
@@ -150,7 +171,9 @@ class MetricPage:
             content, said = damaged(chance, (CSV if kind == "csv" else TALL).encode())
         path = folder / "given"
         path.write_bytes(content)
-        chosen = {name: chance.choice((None, None, None, "gradient", "importance_gradient", "")) for name in ("importance", "cell")}
+        chosen = {
+            name: chance.choice((None, None, None, "gradient", "importance_gradient", "")) for name in ("importance", "cell")
+        }
         read = lambda: reading.columns_of_file(path.read_bytes(), **chosen)  # noqa: E731
         return Case(lambda: _answered(read), f"{kind} {chosen}: {said}", None if kind == "record" else path)
 

@@ -12,7 +12,9 @@ def affine(folder: Path) -> Path:
     from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
     from attnfaith.data.tokenization import build_tokenizer
 
-    words = build_tokenizer(["the old new ship sank film was good bad never slowly"], preprocessing="default", max_length=400)
+    words = build_tokenizer(
+        ["the old new ship sank film was good bad never slowly"], preprocessing="default", max_length=400
+    )
     torch.default_generator.manual_seed(1)
     config = AttentionClassifierConfig(
         vocab_size=len(words), embedding_size=8, hidden_size=8, id2label={0: "bad", 1: "good"}

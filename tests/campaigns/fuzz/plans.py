@@ -22,7 +22,10 @@ blocks:
     name: one
     set: {{note: mine, seed: 4}}
     grid: {{model.encoder: [bilstm, average], seed: [1, 2]}}
-  - {{recipe: {}, name: two, after: [one-bilstm-1], set: {{objective.kind: adversarial, objective.base: "{{output_dir}}/one-bilstm-1"}}}}
+  - recipe: {}
+    name: two
+    after: [one-bilstm-1]
+    set: {{objective.kind: adversarial, objective.base: "{{output_dir}}/one-bilstm-1"}}
 """
 
 
@@ -49,7 +52,9 @@ class Recipes:
     name, inputs, batch = "recipes", 2000, 250
 
     def __init__(self, folder: Path):
-        files = sorted(path for path in library.folder().rglob("*.yaml") if "\nblocks:" not in path.read_text(encoding="utf-8"))
+        files = sorted(
+            path for path in library.folder().rglob("*.yaml") if "\nblocks:" not in path.read_text(encoding="utf-8")
+        )
         self.texts = [path.read_text(encoding="utf-8") for path in files]
         self.texts += [recipes.dump(recipes.load(path)) for path in files[::5]]
 

@@ -1,7 +1,7 @@
 """One input at a time: what it gives is a result or a clean refusal, and all else is a defect.
 
-Clean is an error of the project's own, in one line that shows no control character and is not longer than a person reads. Not
-clean: any other error, a hang, a warning, a process that is ended.
+Clean is an error of the project's own, in one line that shows no control character and is not longer than a person reads.
+Not clean: any other error, a hang, a warning, a process that is ended.
 """
 
 import contextlib
@@ -79,6 +79,7 @@ def probe(act: Callable[[], object], folder: Path, seconds: float = SECONDS) -> 
     try:
         with warnings.catch_warnings(record=True) as loud, _silent(), _alarm(seconds):
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", ResourceWarning)  # told whenever rubbish is collected, of whichever input it is
             refused = act() == REFUSED
     except Hang:
         return End(defect=Defect("a hang", f"takes longer than {seconds:g} s"))
