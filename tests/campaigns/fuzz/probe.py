@@ -18,7 +18,8 @@ from pathlib import Path
 from attnfaith.errors import AttnfaithError
 
 
-SECONDS = 20  # that one input may take
+SECONDS = 20  # of work that one input may take
+WAITS = 6  # times as long may pass: on a machine with other work, or for what waits
 LONGEST = 1500  # characters of a refusal, paths left out
 REFUSED = "refused"  # what an act gives that was refused otherwise than by an error
 SHRINKINGS = 150  # trials to make an input smaller
@@ -64,13 +65,16 @@ def _alarm(seconds: float) -> Iterator[None]:
     def ring(*_):
         raise Hang
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    timers = ((signal.ITIMER_PROF, signal.SIGPROF, seconds), (signal.ITIMER_REAL, signal.SIGALRM, seconds * WAITS))
+    before = {number: signal.signal(number, ring) for _, number, _ in timers}
+    for timer, _, most in timers:
+        signal.setitimer(timer, most)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for timer, number, _ in timers:
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 def probe(act: Callable[[], object], folder: Path, seconds: float = SECONDS) -> End:
