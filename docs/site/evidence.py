@@ -1,5 +1,6 @@
 """Numbers of pages, read from the repository's own tables: a page names a table, the rows and a column, never a digit."""
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -191,6 +192,22 @@ def names(values) -> str:
     return ", ".join(str(int(value)) for value in sorted(set(values)))
 
 
+def made(folder: str) -> str:
+    """What made the tables of a study, from made.json beside them: commit, cells and hours of one thread, as a sentence.
+
+    Raises EvidenceError where more than one commit made them, or files that no commit holds.
+    """
+    told = json.loads((ROOT / "recipes" / folder / "made.json").read_text(encoding="utf-8"))
+    makers = {(one["commit"], one["dirty"]) for one in told["made_by"]}
+    if len(makers) != 1 or (True in (maker := makers.pop())) or None in maker:
+        raise EvidenceError(f"{folder} was not made by one clean commit: {told['made_by']}")
+    cells = told["cells"]
+    return (
+        f"Made at commit `{maker[0][:12]}`: {cells['complete']} of {cells['planned']} cells, "
+        f"{told['seconds'] / 3600:.1f} hours of one thread."
+    )
+
+
 FILTERS = {
     "number": number,
     "spread": spread,
@@ -207,6 +224,7 @@ FILTERS = {
 GLOBALS = {
     "table": table,
     "interval": interval,
+    "made": made,
     "correlation": correlation,
     "least": np.min,
     "most": np.max,

@@ -2,11 +2,16 @@
 
 from collections.abc import Sequence
 
+from attnfaith.study.arguments import ALL
 from attnfaith.study.arguments import study_parser as parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser().parse_known_args(arguments)  # help, and most mistakes, before what takes long is imported
+    known, _ = parser().parse_known_args(arguments)  # help, and most mistakes, before what takes long is imported
+    if str(known.study) == ALL:
+        from attnfaith.study.every import main as run_all
+
+        return run_all(arguments)
     from attnfaith.study.command import main as run_study
 
     run_study(arguments)

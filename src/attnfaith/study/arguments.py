@@ -8,10 +8,13 @@ from pathlib import Path
 from attnfaith.usage import Parser
 
 
+ALL = "all"
+"""In place of a study: every one that the documents show."""
 STUDY_EXAMPLES = (
     "study planted_evidence/encoders.yaml",
     "study planted_evidence/encoders.yaml --only 'cnn-*' --cores 1",
     "study planted_evidence/encoders.yaml --status",
+    "study all --cores 2",
 )
 RELEASE_EXAMPLES = ("release --to OWNER --dry-run", "release recipes/release.yaml --to OWNER")
 
@@ -28,7 +31,8 @@ def study_parser() -> Parser:
         "study",
         type=Path,
         metavar="STUDY",
-        help="the study, a YAML file (`attnfaith list studies` has those of the package)",
+        help="the study, a YAML file (`attnfaith list studies` has those of the package), or `all` for every one whose "
+        "tables are shown in the documents",
     )
     made.add_argument(
         "--tables", action="store_true", help="only rebuild tables, figures and page from the records there are"

@@ -13,6 +13,7 @@ from attnfaith.reporting.study import DEFAULT, analyse, check_names
 from attnfaith.study import status
 from attnfaith.study.arguments import read, study_parser
 from attnfaith.study.execute import run_cells
+from attnfaith.study.made import write_made
 from attnfaith.study.page import write_page
 from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete, load_recipe, read_study
 from attnfaith.study.tables import write_cells, write_tables
@@ -73,6 +74,7 @@ def carry_out(
     if not ready:
         raise StudyError(f"no cell of the study is complete: there is nothing to tabulate{missing and f'; {missing}'}")
     made = write_tables(study, ready, mix_versions=mix_versions or study.get("mix_versions", False))
+    write_made(study, planned, ready)
     page = write_page(study, lines, ready, made)
     left = len(planned) - len(ready)
     print(f"tables of {len(ready)} cells: {study['results']}" + (f"; {left} cells are missing" if left else ""))
