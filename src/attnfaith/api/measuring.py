@@ -92,10 +92,10 @@ def measure(
     Raises AttnfaithError, before any work, for what is not as said here: the message says what was given, what is allowed
     and what to do.
     """
-    read = read_texts(texts, labels, Columns(text, text_pair, label), name)
-    for keyword, value in (("name", read.name), ("split", split)):
+    for keyword, value in (("name", "texts" if name is None else name), ("split", split)):
         if not isinstance(value, str) or not value or not is_unicode(value):
             raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
+    read = read_texts(texts, labels, Columns(text, text_pair, label), name)
     if output is not None and not (isinstance(output, str | os.PathLike) and "\0" not in str(output)):
         raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
     opened = open_model(model, tokenizer, level, attention)
