@@ -162,6 +162,16 @@ def test_a_folder_without_a_tokenizer(copy):
         attnfaith.measure(copy, TEXTS, **HOW)
 
 
+def test_a_tokenizer_that_its_library_cannot_make_sense_of(copy):
+    """It raises whatever comes to pass: an Exception of no kind, a TypeError."""
+    for name, key, value in (("tokenizer.json", "post_processor", []), ("tokenizer_config.json", "model_input_names", 0.5)):
+        whole = (copy / name).read_text()
+        (copy / name).write_text(json.dumps(json.loads(whole) | {key: value}))
+        with pytest.raises(ModelError, match="no tokenizer is loaded from"):
+            attnfaith.measure(copy, TEXTS, **HOW)
+        (copy / name).write_text(whole)
+
+
 @pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")  # huggingface_hub's own
 def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
     """Nothing but safetensors, configuration and tokenizer is fetched."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from attnfaith import recipes, runs
-from attnfaith.errors import AttnfaithError, cut, excerpt
+from attnfaith.errors import AttnfaithError, FileError, cut, excerpt
 from attnfaith.recipes import RecipeError
 from attnfaith.recipes.arguments import ALLOWED, Arguments
 from attnfaith.study.plan import read_study
@@ -142,6 +142,15 @@ def test_a_date_is_a_text_and_a_key_may_be_merged():
     # a set of keys that was merged into another before it was made itself
     later = recipes.read_value("a: {b: {c: &c {<<: &d {x: 1}, x: 2}}}\ne: {<<: *c}", "it")
     assert later == {"a": {"b": {"c": {"x": 2}}}, "e": {"x": 2}}
+
+
+def test_an_error_is_one_line_that_can_be_shown():
+    """Whatever a file or a library put into it: no line end, nothing that moves a cursor, half a letter, or no end."""
+    assert str(AttnfaithError("a  b")) == "a  b"
+    assert str(AttnfaithError("a\n\tb\x1b[2J \ud800\u202e\0")) == r"a b\x1b[2J \ud800\u202e\x00"
+    assert str(FileError("cut\noff")) == "cut off"
+    said = str(AttnfaithError("x" * 5000 + "do this"))
+    assert len(said) == 1200 and said.startswith("xxx") and said.endswith("do this") and " … " in said
 
 
 def test_excerpts():

@@ -604,9 +604,10 @@ def test_an_unreadable_plan(go, counted, tmp_path):
     counted.stop_at = 5
     with pytest.raises(KeyboardInterrupt):
         go()
-    (tmp_path / "r.parquet.shards" / "plan.json").write_text("{")
-    with pytest.raises(MeasurementError, match="plan.json is not readable.*delete the folder"):
-        go()
+    for text, said in (("{", "it is no JSON"), ("[]", r"it holds \[\], not keys and values")):
+        (tmp_path / "r.parquet.shards" / "plan.json").write_text(text)
+        with pytest.raises(MeasurementError, match=f"plan.json cannot be read: {said}.*delete the folder"):
+            go()
 
 
 KILLED = """

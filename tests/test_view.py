@@ -28,6 +28,13 @@ from tests.small_translators import tokenizer as translator_tokenizer
 from tests.views import HOSTILE, drawn_view
 
 
+@pytest.mark.parametrize("content", [b"", b"PAR1" * 20])
+def test_a_run_whose_record_is_damaged_is_refused_in_a_line(tmp_path, content):
+    (tmp_path / "record.parquet").write_bytes(content)
+    with pytest.raises(record.RecordError, match="record.parquet is not a readable record"):
+        attnfaith.view(tmp_path, "a text")
+
+
 TEXT = "the old ship never sank slowly and the film was very good"
 MEASURES = {"rollout": rollout, "alti": alti, "value_zeroing": value_zeroing}
 

@@ -81,6 +81,8 @@ def named(names: Iterable[str], kind: str | None = None, of: str = "texts") -> l
     """
     known, chosen = {one.name: one for one in entries(of)}, []
     what = kind or "measure or experiment"
+    if not isinstance(names, Iterable):
+        raise AttnfaithError(f"{excerpt(names)} is no list of names of measures and experiments")
     for name in names:
         one = known.get(name) if isinstance(name, str) else None
         if one is None:

@@ -8,15 +8,26 @@ from attnfaith.redaction import redacted
 
 
 MOST = 120  # characters of a value in a message
+MOST_SAID, END_SAID = 1200, 300  # characters of a whole message, and of its end, which says what to do
 
 
 class AttnfaithError(ValueError):
     """Something given, or something on this machine, that the work cannot be done with. The message says what was given,
     what is allowed and what to do; never a secret (`redaction`).
+
+    As a text it is one line that any terminal and page can show, whatever a file or a library put into it: characters that
+    cannot be seen are written as their escapes, and of more than MOST_SAID the middle is left out.
     """
 
     def __init__(self, message: str = ""):
         super().__init__(redacted(str(message)))
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        if not said.isprintable():
+            said = " ".join(said.split())
+            said = "".join(one if one.isprintable() else repr(one)[1:-1] for one in said)
+        return said if len(said) <= MOST_SAID else f"{said[: MOST_SAID - END_SAID - 3]} … {said[-END_SAID:]}"
 
 
 class DatasetError(AttnfaithError):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 
 from attnfaith import record
-from attnfaith.errors import AttnfaithError
+from attnfaith.errors import AttnfaithError, excerpt
 
 
 class MeasurementError(AttnfaithError):
@@ -39,7 +39,13 @@ def checked_options(modules: Mapping[str, object], options: Mapping[str, Mapping
     Raises MeasurementError for a producer that is not run, a keyword it does not have, and a value it refuses (a producer
     with a function `check(**options)` says so before any work is done).
     """
-    options = {name: dict(given) for name, given in (options or {}).items()}
+    options = {} if options is None else options
+    wrong = (
+        [options] if not isinstance(options, Mapping) else [one for one in options.values() if not isinstance(one, Mapping)]
+    )
+    if wrong:
+        raise MeasurementError(f"options: {excerpt(wrong[0])} is no mapping; give {{measure: {{keyword: value}}}}")
+    options = {name: dict(given) for name, given in options.items()}
     for name, given in options.items():
         if name not in modules:
             raise MeasurementError(f"options for '{name}', which is not measured; measured: {sorted(modules)}")

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from accelerate import PartialState
 from tqdm.auto import tqdm
 
 from attnfaith import record
-from attnfaith.files import write_atomically
+from attnfaith.errors import FileError, excerpt
+from attnfaith.files import read_object, write_atomically
 from attnfaith.producing import MeasurementError
 
 
@@ -22,7 +24,12 @@ BATCH_INSTANCES = 64
 
 
 def batches(lengths: np.ndarray, batch_tokens: int, instances: int = BATCH_INSTANCES) -> list[np.ndarray]:
-    """Row numbers in batches of similar length: at most `batch_tokens` padded tokens, or a single longer text."""
+    """Row numbers in batches of similar length: at most `batch_tokens` padded tokens, or a single longer text.
+
+    Raises MeasurementError where batch_tokens is no whole number of 1 or more.
+    """
+    if not isinstance(batch_tokens, Integral) or isinstance(batch_tokens, bool) or batch_tokens < 1:
+        raise MeasurementError(f"batch_tokens={excerpt(batch_tokens)}: a whole number, 1 or more")
     order = np.argsort(lengths, kind="stable")
     made, start = [], 0
     for stop in range(1, len(order) + 1):
@@ -105,10 +112,10 @@ def _prepare(folder: Path, plan: dict, discard: bool) -> None:
     path = folder / "plan.json"
     if path.exists():
         try:
-            planned = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+            planned = read_object(path)
+        except FileError as error:
             if not discard:
-                raise MeasurementError(f"{path} is not readable ({error}); delete the folder to start anew") from error
+                raise MeasurementError(f"{error}; delete the folder to start anew") from error
             planned = {}
         changed = sorted(key for key in {*plan, *planned} if plan.get(key) != planned.get(key))
         if not changed:

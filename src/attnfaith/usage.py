@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises UsageError: what was given, the nearest that is allowed, and where all of it is listed."""
         if match := re.fullmatch(r"unrecognized arguments: (.*)", message, re.S):
-            raise self._unknown(match[1].split())
+            raise self._unknown(match[1].split() or [match[1]])
         if match := re.fullmatch(r"argument (.*?): invalid choice: (.*) \(choose from (.*)\)", message, re.S):
             known = re.findall(r"'([^']*)'", match[3])
             raise UsageError(f"{match[1]} {match[2]} is not known{meant(match[2].strip(chr(39)), known)}")

@@ -77,6 +77,8 @@ def test_examples_are_taken_by_their_parser(name):
         (["train", "--encder", "cnn"], "unknown option --encder; did you mean --encoder\\?"),
         (["train", "--training.learning_rat", "1"], "unknown key .*learning_rat; did you mean .*learning_rate"),
         (["train", "--add", "integrated_gradient"], "integrated_gradient"),
+        (["report", "x", "--examples", "3", "--exmples="], "no option --exmples"),
+        (["measure", "run", "--limit", "5", "", " "], "' ' is not an override; write --key value"),
         (["measure", "--limt", "3", "run"], "unknown option --limt; did you mean --limit\\?"),
         (["list", "encodrs"], "KIND 'encodrs' is not known; did you mean encoders\\? Known: measures, "),
         (
@@ -95,6 +97,11 @@ def test_a_mistake_is_one_line_with_what_is_meant(words, message, capsys, tmp_pa
     monkeypatch.chdir(tmp_path)
     shown = says(capsys, *words)
     assert re.search(message, shown), shown
+
+
+def test_a_command_that_is_no_word_is_cut(capsys):
+    assert cli.main(["x" * 5000]) == 2
+    assert capsys.readouterr().err.startswith(f"error: unknown command '{'x' * 118}….")
 
 
 def test_bare_names_where_a_list_is_meant():

@@ -82,6 +82,10 @@ def test_without_evidence_or_documents_the_id_names_the_document(tmp_path):
         ({"evidences": [[span(0, 1), span(0, 1, docid="e")]]}, r"evidence lies in 2 documents \['d', 'e'\]"),
         ({"evidences": [[span(0, 1, docid="e")]]}, "no document 'e' in"),
         ({"evidences": [[span(0, 1, docid="../val.jsonl")]]}, r"no document '../val.jsonl' in"),
+        ({"evidences": [[span(True, 2)]]}, "'start_token' must be a whole number; True"),
+        ({"evidences": [], "docids": 3}, "'docids' must be a list of texts; 3 was given"),
+        ({"evidences": [], "docids": [["d"]]}, "'docids' must be a list of texts"),
+        ({"evidences": [[span(0, 1, docid="x" * 300)]]}, "the document 'x{118}… cannot be read"),
         ({"evidences": None}, "'evidences' must be a list; None"),
         ({"evidences": [["a"]]}, "evidences must be lists of objects; 'a'"),
         ({"annotation_id": 3}, "'annotation_id' must be a text; 3"),
@@ -96,7 +100,12 @@ def test_broken_annotations(tmp_path, changes, message):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{\n", "line 1: no JSON"), ("[1]\n", "line 1: a line is one object"), ("\xff", "cannot be read")],
+    [
+        ("{\n", "line 1: no JSON"),
+        ('{"a":' * 100_000, "line 1: no JSON"),
+        ("[1]\n", "line 1: a line is one object"),
+        ("\xff", "cannot be read"),
+    ],
 )
 def test_broken_files(tmp_path, text, message):
     folder_with(tmp_path)
@@ -105,6 +114,13 @@ def test_broken_files(tmp_path, text, message):
         read_annotations(tmp_path, "val")
     with pytest.raises(DatasetError, match=r"test.jsonl cannot be read"):
         read_annotations(tmp_path, "test")
+
+
+def test_a_document_that_is_no_text(tmp_path):
+    folder_with(tmp_path, annotation())
+    (tmp_path / "docs" / "d").write_bytes(b"caf\xe9")
+    with pytest.raises(DatasetError, match="line 1: the document 'd' cannot be read: 'utf-8' codec"):
+        read_annotations(tmp_path, "val")
 
 
 def test_an_id_twice(tmp_path):
@@ -194,6 +210,10 @@ def test_results_that_make_no_sense(tmp_path, row, message):
         ),
         ({"rationales": [{}, {}]}, {"a": 3}, "rationales in 2 documents"),
         ({"rationales": None}, {"a": 3}, "'rationales' must be a list"),
+        ({"rationales": ["b c"]}, {"a": 3}, "rationales must be objects; 'b c' was given"),
+        ({"rationales": [{"soft_rationale_predictions": 3}]}, {"a": 3}, "'soft_rationale_predictions' must be a list; 3"),
+        ({"rationales": [{"soft_rationale_predictions": [1, "2", 3]}]}, {"a": 3}, "scores must be numbers"),
+        ({"rationales": [{"hard_rationale_predictions": [3]}]}, {"a": 3}, "a span must be an object .* 3 was given"),
     ],
 )
 def test_results_that_do_not_fit(tmp_path, changes, lengths, message):

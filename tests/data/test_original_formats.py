@@ -118,6 +118,7 @@ def test_babi_reads_back_generated_stories(file, task):
         ("4 Where is Mary?\toffice\t9", "the supporting numbers '9' are not all"),
         ("4 Where is Mary?\toffice\t", "the supporting numbers '' are not all"),
         ("1 Where is Mary?\toffice\t1", "the supporting numbers '1' are not all among its statements "),
+        ("9" * 5000 + " Mary ran.", "neither 'number statement.' nor"),
     ],
 )
 def test_broken_lines_of_babi(file, line, message):
@@ -134,6 +135,30 @@ def test_broken_story_on_the_hub_names_the_row():
         babi_table(stories, BABI, "test")
     with pytest.raises(DatasetError, match="row 1, line 2: the number 2 follows 0"):
         babi_table(pa.table({"story": [[good], [line]]}), BABI, "test")
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        None,
+        [{"id": None, "type": 0, "text": "Mary ran.", "supporting_ids": [], "answer": ""}],
+        [{"id": "1", "type": 0, "text": None, "supporting_ids": [], "answer": ""}],
+        [{"id": "1", "type": 0, "text": "Mary ran."}],
+        [{"id": "1", "type": 1, "text": "Where?", "supporting_ids": [["1"]], "answer": "here"}],
+        [{"id": "9" * 5000, "type": 0, "text": "Mary ran.", "supporting_ids": [], "answer": ""}],
+        {"id": ["1"], "type": [0], "text": ["Mary ran.", "Who?"], "supporting_ids": [[]], "answer": [""]},
+    ],
+)
+def test_a_story_of_another_form_names_its_row(story):
+    with pytest.raises(DatasetError, match="'babi_qa_2', test split, row 0: a story is a list of lines, each with id"):
+        babi_table(pa.table({"story": [story]}), BABI, "test")
+
+
+@pytest.mark.parametrize("read", [read_babi, read_csv, read_news_questions])
+def test_files_that_are_not_there(tmp_path, read):
+    for path in (tmp_path, tmp_path / "none.txt"):
+        with pytest.raises(DatasetError, match=f"{path} cannot be read: (Is a directory|No such file)"):
+            read([path], YELP)
 
 
 def test_a_file_does_not_go_on_with_the_story_of_the_last(file):
@@ -218,6 +243,7 @@ def test_csv_by_hand(file):
         ("label,text", r"the class 'label' is not one of 1\.\.5"),
         ("0,a", r"the class '0' is not one of 1\.\.5"),
         ("6,a", "the class '6' is not"),
+        ("9" * 5000 + ",a", "the class '9{60}' is not"),
         ("2.0,a", r"the class '2\.0' is not"),
         ('3,"a" b', "',' expected after '\"'"),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from attnfaith.data import own_data
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.data.own_data import read_own
+from attnfaith.data.own_data import read_own, read_texts
 from attnfaith.data.own_files import OwnFile
 from attnfaith.data.registry import SPLITS, entry_of, facts
 from attnfaith.errors import DatasetError
@@ -298,6 +298,16 @@ def test_what_cannot_be_learned_from(write, rows, says):
     with pytest.raises(DatasetError, match=says) as refusal:
         read(write(rows))
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("words", [{"impermissible_words": ["film"]}, {"impermissible": "marks"}])
+def test_texts_to_measure_that_are_no_texts(tmp_path, words):
+    """Marks of words are asked of each text while it is read, before anybody looks what it is."""
+    for number, values in enumerate((["a film", None], [b"a film", b"b"])):
+        pq.write_table(pa.table({"text": values, "marks": [[0, 0], [0]]}), tmp_path / f"{number}.parquet")
+        data = Data(path=str(tmp_path / f"{number}.parquet"), **words)
+        with pytest.raises(DatasetError, match=f"row {1 - number} of column 'text' is .*, no string: give a text"):
+            read_texts(data, "train")
 
 
 def test_labels_of_types_that_are_no_classes(tmp_path):

@@ -121,6 +121,12 @@ def test_wrong_parquet(tmp_path):
         ({"word": ["a", "b"], "vector": [[1.0, 2.0], [1.0]]}, "row 1: 1 numbers; 2, as in row 0, expected"),
         ({"word": ["a", "b"], "vector": [[1.0], None]}, "row 1: 0 numbers; 1, as in row 0, expected"),
         ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "row 1: a number is missing or not finite"),
+        (
+            {"word": ["a"], "vector": [["x"]]},
+            "the columns word and vector hold string and list<element: string>; needed are",
+        ),
+        ({"word": [["a"]], "vector": [[1.0]]}, "hold list<element: string> and"),
+        ({"word": ["a"], "vector": [1.0]}, "hold string and double"),
         ({"word": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "holds no vectors"),
     ]:
         pq.write_table(pa.table(columns), path)

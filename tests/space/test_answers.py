@@ -186,6 +186,7 @@ def test_edited_texts_are_predicted_beside_the_text(desk, names):
         alone = attnfaith.measure(desk.model(names[0]), [text], measures=[], experiments=[], progress=False)
         assert row.probs == pytest.approx(np.array(alone.table.column("probs")[0].as_py()), abs=1e-6)
         assert row.tvd == pytest.approx(np.abs(row.probs - rows[0].probs).sum() / 2)
+    assert desk.edited(names[0], TEXT, "the \ud800")[0][1].name == "the ?"  # half a letter
     for nothing in ("", " \n ", None):
         with pytest.raises(SpaceError, match="there is no edited text"):
             desk.edited(names[0], TEXT, nothing)

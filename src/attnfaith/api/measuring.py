@@ -11,7 +11,7 @@ from attnfaith import catalogue, measurement, record
 from attnfaith.api.models import Opened, identity_of, open_model
 from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
-from attnfaith.api.texts import Columns, read_texts
+from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
 from attnfaith.files import TemporaryFolder
@@ -92,10 +92,12 @@ def measure(
     Raises AttnfaithError, before any work, for what is not as said here: the message says what was given, what is allowed
     and what to do.
     """
-    read = read_texts(texts, labels, Columns(text, text_pair, label), name)
-    for keyword, value in (("name", read.name), ("split", split)):
-        if not isinstance(value, str) or not value:
+    for keyword, value in (("name", "texts" if name is None else name), ("split", split)):
+        if not isinstance(value, str) or not value or not is_unicode(value):
             raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
+    read = read_texts(texts, labels, Columns(text, text_pair, label), name)
+    if output is not None and not (isinstance(output, str | os.PathLike) and "\0" not in str(output)):
+        raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
     opened = open_model(model, tokenizer, level, attention)
     subject = opened.subject
     if isinstance(subject, SequenceSubject):

@@ -110,7 +110,7 @@ def _tokenizer(given):
     with quiet():
         try:
             tokenizer = AutoTokenizer.from_pretrained(given, trust_remote_code=False)
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # transformers and tokenizers raise many kinds
             raise ModelError(f"no tokenizer is loaded from {excerpt(str(given))}: {excerpt(error, 200)}") from error
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # made of nothing where there are no files of it
         raise ModelError(

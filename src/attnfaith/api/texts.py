@@ -111,8 +111,24 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
         table["instance_id"] = [f"{name}/{row}" for row in range(count)]
     _check_ids(table["instance_id"])
     labels = table.pop("label", None)
-    made = {key: pa.array(values, pa.string()) if isinstance(values, list) else values for key, values in table.items()}
+    made = {key: _strings(key, values) if isinstance(values, list) else values for key, values in table.items()}
     return Texts(in_memory(pa.table(made)), labels, name)
+
+
+def _strings(key: str, values: list) -> pa.Array:
+    for row, value in enumerate(values):
+        if not is_unicode(value):
+            raise DatasetError(f"{key} of row {row} is {excerpt(value, 60)}: it holds half a character, which is no text")
+    return pa.array(values, pa.string())
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written to a file: without halves of characters (surrogates)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_file(text: str) -> bool:

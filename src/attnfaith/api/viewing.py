@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 from attnfaith import record
@@ -109,7 +108,7 @@ def _pairs_of(model) -> pa.Table | None:
     if path.is_file():
         return record.load(path)
     path = path / RECORD
-    return record.load(path) if path.is_file() and record.of_sequences(pq.read_schema(path)) else None
+    return record.load(path) if path.is_file() and record.of_sequences(record.schema_of(path)) else None
 
 
 def _of_translator(opened: Opened, text, measures) -> PairView:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.errors import DatasetError
+from attnfaith.errors import DatasetError, excerpt
 from attnfaith.files import write_atomically
 
 
@@ -37,7 +37,10 @@ def read_annotations(folder: str | os.PathLike, split: str) -> list[dict]:
                 if not isinstance(evidence, dict):
                     raise DatasetError(f"{place}: evidences must be lists of objects; {evidence!r} was given.")
                 spans.append((_field(evidence, "docid", str, place), evidence))
-        owners = sorted({owner for owner, _ in spans} or set(given.get("docids") or [name]))
+        named = given.get("docids") or [name]
+        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+            raise DatasetError(f"{place}: 'docids' must be a list of texts; {excerpt(named)} was given.")
+        owners = sorted({owner for owner, _ in spans} or set(named))
         if len(owners) != 1:
             raise DatasetError(f"{place}: the evidence lies in {len(owners)} documents {owners}; one text holds one.")
         text = documents.text(owners[0], place)
@@ -114,7 +117,14 @@ def read_results(path: str | os.PathLike, lengths: Mapping[str, int]) -> list[di
         if len(rationales) > 1:
             raise DatasetError(f"{place}: rationales in {len(rationales)} documents; one text holds one.")
         rationale = rationales[0] if rationales else {}
-        scores, spans = rationale.get("soft_rationale_predictions"), rationale.get("hard_rationale_predictions")
+        if not isinstance(rationale, dict):
+            raise DatasetError(f"{place}: rationales must be objects; {excerpt(rationale)} was given.")
+        scores, spans = (
+            _field(rationale, key, list, place) if rationale.get(key) is not None else None
+            for key in ("soft_rationale_predictions", "hard_rationale_predictions")
+        )
+        if not all(isinstance(score, int | float) and not isinstance(score, bool) for score in scores or ()):
+            raise DatasetError(f"{place}: scores must be numbers; {excerpt(scores)} was given.")
         if scores is not None and len(scores) != lengths[name]:
             raise DatasetError(f"{place}: {len(scores)} scores for a text of {lengths[name]} tokens.")
         rows.append(
@@ -173,10 +183,16 @@ class _Documents:
 
     def text(self, name: str, place: str) -> str:
         text = self.texts.get(name)
-        if text is None and (path := self.folder / "docs" / name).is_file() and path.parent == self.folder / "docs":
-            text = path.read_text(encoding="utf-8")
+        path = self.folder / "docs" / name
+        try:
+            if text is None and path.parent == self.folder / "docs" and path.is_file():
+                text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DatasetError(f"{place}: the document {excerpt(name)} cannot be read: {excerpt(error)}.") from error
         if text is None:
-            raise DatasetError(f"{place}: no document {name!r} in {self.folder / DOCUMENTS} or {self.folder / 'docs'}.")
+            raise DatasetError(
+                f"{place}: no document {excerpt(name)} in {self.folder / DOCUMENTS} or {self.folder / 'docs'}."
+            )
         return _plain(text)
 
 
@@ -210,7 +226,7 @@ def _lines(path: Path) -> Iterator[tuple[str, dict]]:
         place = f"{path}, line {row}"
         try:
             given = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DatasetError(f"{place}: no JSON ({error}).") from error
         if not isinstance(given, dict):
             raise DatasetError(f"{place}: a line is one object, with annotation_id and so on; {line[:60]!r} was given.")
@@ -218,9 +234,9 @@ def _lines(path: Path) -> Iterator[tuple[str, dict]]:
 
 
 def _field(given: Mapping, name: str, kind: type, place: str):
-    if not isinstance(given.get(name), kind):
+    if not isinstance(given.get(name), kind) or isinstance(given[name], bool):
         what = {str: "a text", list: "a list", int: "a whole number"}[kind]
-        raise DatasetError(f"{place}: {name!r} must be {what}; {given.get(name)!r} was given.")
+        raise DatasetError(f"{place}: {name!r} must be {what}; {excerpt(given.get(name))} was given.")
     return given[name]
 
 
@@ -228,6 +244,10 @@ def _marks(spans: Sequence[Mapping], length: int, place: str) -> list[int]:
     """0/1 per token from spans, whose union is marked."""
     marks = [0] * length
     for span in spans:
+        if not isinstance(span, dict):
+            raise DatasetError(
+                f"{place}: a span must be an object with start_token and end_token; {excerpt(span)} was given."
+            )
         start, stop = (_field(span, name, int, place) for name in ("start_token", "end_token"))
         if not 0 <= start < stop <= length:
             raise DatasetError(f"{place}: the span [{start}, {stop}) is empty or lies outside its {length} tokens.")

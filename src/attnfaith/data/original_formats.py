@@ -4,22 +4,34 @@ One function per form, in `FORMATS` at the foot. It takes the files of one split
 the entry of the data set expects them. A line that does not keep to the form is an error that names file and line.
 """
 
+import contextlib
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from attnfaith.data.eraser import read_annotations
 from attnfaith.data.registry import DatasetEntry
-from attnfaith.errors import DatasetError
+from attnfaith.errors import DatasetError, cut, excerpt
 
 
 _ENTITY = re.compile(r"@entity\d+")
 
 
 def _lines(path: Path) -> list[str]:
+    with _opened(path) as file:
+        return file.read().splitlines()
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """The characters of a file, line ends as they are. Raises DatasetError where it cannot be read or is no UTF-8."""
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        with path.open(encoding="utf-8", newline="") as file:
+            yield file
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 text: {error}") from error
 
@@ -48,9 +60,10 @@ def _babi_lines(path: Path):
         place = f"{path}, line {row}"
         number, _, rest = line.partition(" ")
         fields = [field.strip() for field in rest.split("\t")]
-        if not number.isdecimal() or len(fields) not in (1, 3):
+        if not (number.isdecimal() and len(number) < 10) or len(fields) not in (1, 3):
             raise DatasetError(
-                f"{place}: neither 'number statement.' nor 'number question?<tab>answer<tab>supporting numbers' ({line!r})."
+                f"{place}: neither 'number statement.' nor 'number question?<tab>answer<tab>supporting numbers' "
+                f"({excerpt(line)})."
             )
         yield place, number, fields[0], *((None, None) if len(fields) == 1 else (fields[1], fields[2].split()))
 
@@ -65,14 +78,34 @@ def babi_table(table, entry: DatasetEntry, split: str) -> dict[str, list]:
         raise DatasetError(f"{entry.name!r} needs a column 'story'; its {split} split has {table.column_names}.")
 
     def lines(row: int, story):
-        if isinstance(story, dict):
-            story = [dict(zip(story, values, strict=True)) for values in zip(*story.values(), strict=True)]
-        for line in story:
+        for line in _lines_of_story(story, f"{entry.name!r}, {split} split, row {row}"):
             place = f"{entry.name!r}, {split} split, row {row}, line {line['id']}"
             asked = (line["answer"], line["supporting_ids"]) if line["type"] == 1 else (None, None)
             yield place, line["id"], line["text"].strip(), *asked
 
     return _babi_rows(lines(row, story) for row, story in enumerate(table.column("story").to_pylist()))
+
+
+def _lines_of_story(story: object, place: str) -> list[Mapping]:
+    """The lines of a story as one mapping each. Raises DatasetError where it is of another form."""
+    try:
+        if isinstance(story, dict):
+            story = [dict(zip(story, values, strict=True)) for values in zip(*story.values(), strict=True)]
+        whole = all(
+            isinstance(line["id"], str) and line["id"].isdecimal() and len(line["id"]) < 10
+            and isinstance(line["text"], str) and isinstance(line["answer"], str | None)
+            and line["type"] in (0, 1) and isinstance(line["supporting_ids"], list | None)
+            and all(isinstance(fact, str) for fact in line["supporting_ids"] or ())
+            for line in story
+        )  # fmt: skip
+    except (TypeError, KeyError, ValueError):
+        whole = False
+    if not whole:
+        raise DatasetError(
+            f"{place}: a story is a list of lines, each with id (a number written as text), type (0 or 1), text, "
+            f"supporting_ids and answer; it is {excerpt(story)}."
+        )
+    return story
 
 
 def _babi_rows(parts: Iterable[Iterable[tuple]]) -> dict[str, list]:
@@ -90,13 +123,15 @@ def _add_babi_rows(columns: dict[str, list], lines: Iterable[tuple]) -> None:
         if number == "1":
             story = {}
         elif number != str(last + 1):
-            raise DatasetError(f"{place}: the number {number} follows {last}; lines of a story are counted from 1.")
+            raise DatasetError(
+                f"{place}: the number {cut(str(number))} follows {last}; lines of a story are counted from 1."
+            )
         last = int(number)
         ending = "." if answer is None else "?"
         if not text.endswith(ending):
             tabs = "; a question has tabs before its answer and before its supporting numbers" if "?" in text else ""
             kind = "statement" if answer is None else "question"
-            raise DatasetError(f"{place}: a {kind} ends in {ending!r}; {text!r}{tabs}.")
+            raise DatasetError(f"{place}: a {kind} ends in {ending!r}; {excerpt(text)}{tabs}.")
         words = [*text[:-1].split(), ending]
         if answer is None:
             story[number] = words
@@ -105,7 +140,8 @@ def _add_babi_rows(columns: dict[str, list], lines: Iterable[tuple]) -> None:
             raise DatasetError(f"{place}: the question has no answer.")
         if not facts or not set(facts) <= set(story):
             raise DatasetError(
-                f"{place}: the supporting numbers {' '.join(facts)!r} are not all among its statements {' '.join(story)}."
+                f"{place}: the supporting numbers {excerpt(' '.join(facts))} are not all among its statements "
+                f"{cut(' '.join(story))}."
             )
         columns["text"].append(" ".join(word for statement in story.values() for word in statement))
         columns["text_pair"].append(" ".join(words))
@@ -166,21 +202,19 @@ def read_csv(paths: Sequence[Path], entry: DatasetEntry) -> dict[str, list]:
     names = entry.original_columns
     columns: dict[str, list] = {name: [] for name in names}
     for path in paths:
-        with path.open(encoding="utf-8", newline="") as file:
+        with _opened(path) as file:
             reader = csv.reader(file, strict=True)
             try:
                 for row in reader:
                     place = f"{path}, line {reader.line_num}"
                     if len(row) != len(names):
                         raise DatasetError(f"{place}: {len(row)} fields instead of {len(names)} ({', '.join(names)}).")
-                    if not (row[0].isdecimal() and 1 <= int(row[0]) <= entry.published_labels):
+                    if not (row[0].isdecimal() and len(row[0]) < 10 and 1 <= int(row[0]) <= entry.published_labels):
                         raise DatasetError(f"{place}: the class {row[0][:60]!r} is not one of 1..{entry.published_labels}.")
                     for name, value in zip(names, [int(row[0]) - 1, *row[1:]], strict=True):
                         columns[name].append(value)
             except csv.Error as error:
                 raise DatasetError(f"{path}, line {reader.line_num}: {error}.") from error
-            except UnicodeDecodeError as error:
-                raise DatasetError(f"{path} is not UTF-8 text: {error}") from error
     return columns
 
 

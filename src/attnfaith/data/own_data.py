@@ -172,6 +172,9 @@ def _marked(rows, data: object):
             raise DatasetError(f"there is no column {excerpt(name)}; there are {cut(', '.join(rows.column_names), 300)}")
     table = isinstance(rows, pa.Table)
     texts, given = (rows[name].to_pylist() if table else rows[name][:] for name in (column, data.impermissible or column))
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DatasetError(f"row {row} of column {column!r} is {excerpt(text, 60)}, no string: give a text")
     if data.impermissible_words is not None:
         marks = marks_of_words(texts, data.impermissible_words)
     else:

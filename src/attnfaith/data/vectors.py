@@ -151,6 +151,15 @@ def _read_parquet(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.
     if not len(table):
         raise DatasetError(f"{path} holds no vectors.")
     vectors = table["vector"]
+    of_texts = pa.types.is_string(table["word"].type) or pa.types.is_large_string(table["word"].type)
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    numbers = (pa.types.is_integer, pa.types.is_floating)
+    of_lists = any(of(vectors.type) for of in lists) and any(of(vectors.type.value_type) for of in numbers)
+    if not (of_texts and of_lists):
+        raise DatasetError(
+            f"{path}: the columns word and vector hold {table['word'].type} and {vectors.type}; needed are a text and a "
+            "list of numbers for each word."
+        )
     lengths = pc.fill_null(pc.list_value_length(vectors), 0).to_numpy()
     if (lengths != lengths[0]).any() or lengths[0] < 1:
         row = int(np.argmax(lengths != lengths[0]))

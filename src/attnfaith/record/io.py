@@ -1,8 +1,9 @@
 """Records as files and tables: read, written whole or not at all, joined, their columns as arrays."""
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -237,26 +238,36 @@ def load(path: str | os.PathLike) -> pa.Table:
 
     Raises RecordError where the file is absent, corrupt or half-written, of another version of the schema, or breaks a rule.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise RecordError(f"no record at {path}")
-    try:
-        stored = pq.read_schema(path)
-        if "instance_id" not in stored.names:
-            raise RecordError(
-                f"{path} is no record of this package: it has the columns {', '.join(map(repr, stored.names[:10]))}"
-            )
-        version = schema_version(stored)
-        table = pq.read_table(path) if version == VERSION else None
-    except (pa.ArrowException, OSError) as error:
-        raise RecordError(f"{path} is not a readable record (corrupt or half-written): {error}") from error
-    if table is None:
+    stored = schema_of(path)
+    if "instance_id" not in stored.names:
+        raise RecordError(
+            f"{path} is no record of this package: it has the columns {', '.join(map(repr, stored.names[:10]))}"
+        )
+    if (version := schema_version(stored)) != VERSION:
         raise RecordError(
             f"{path} has version {version} of the record's schema, this package reads {VERSION}: measure the model anew"
         )
+    with _readable(path):
+        table = pq.read_table(path)
     validate(table)
     settings(table)
     return table
+
+
+def schema_of(path: str | os.PathLike) -> pa.Schema:
+    """The columns that a record's file says it has. Raises RecordError where there is no file, or it is corrupt."""
+    if not Path(path).is_file():
+        raise RecordError(f"no record at {path}")
+    with _readable(path):
+        return pq.read_schema(path)
+
+
+@contextlib.contextmanager
+def _readable(path: str | os.PathLike) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise RecordError(f"{path} is not a readable record (corrupt or half-written): {error}") from error
 
 
 def schema_version(schema: pa.Schema) -> int | str:

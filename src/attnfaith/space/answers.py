@@ -140,13 +140,12 @@ class Desk:
         if len(texts) > MOST_EDITS:
             raise SpaceError(f"{len(texts)} texts: this page reads {MOST_EDITS} at once, so give fewer or shorter ones")
         model = self.model(name)
-        for one in texts:
-            checked(one)
+        edited = [checked(one) for one in texts]
         with self._lock:
-            record = measure(model, [text, *texts], measures=[], experiments=[], name="typed", split="text", progress=False)
+            record = measure(model, [text, *edited], measures=[], experiments=[], name="typed", split="text", progress=False)
         (cell,) = record.cells
         probs = np.array(cell.table.column("probs").to_pylist(), np.float64)
-        return predictions(["the text", *(names or texts)], probs), classes_of(cell)
+        return predictions(["the text", *(names or edited)], probs), classes_of(cell)
 
     def under(self, name: object, text: object, weights: object = "") -> tuple[list[Prediction], tuple[str, ...]]:
         """What the model says of the text under other attentions: uniform, without its largest weight, and the one typed.

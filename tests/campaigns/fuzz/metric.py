@@ -1,0 +1,197 @@
+"""The metric, its alignment among it, and the page of its Space: columns of whoever calls `compute`, files of readers."""
+
+import json
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attnfaith import record
+from attnfaith.metrics.attention_faithfulness import app, reading
+from attnfaith.metrics.attention_faithfulness.drawing import bars_html
+from attnfaith.metrics.registration import METRIC_DIR
+from tests import records
+from tests.campaigns.fuzz.hostile import NUMBERS, OTHERS, WORDS, as_json, changed, damaged
+from tests.campaigns.fuzz.probe import Case, Unclean
+
+
+ANYTHING = st.sampled_from((*WORDS, *NUMBERS, *OTHERS)) | st.binary(max_size=4) | st.text(max_size=6)
+WEIGHTS = st.lists(st.floats(0, 1), max_size=5)
+SHARES = WEIGHTS.map(lambda row: [one / sum(row) for one in row] if sum(row) > 0 else row)
+ROW = SHARES | SHARES.map(np.array) | st.lists(ANYTHING | st.floats(), max_size=4) | ANYTHING | st.none()
+LINKS = st.lists(st.sampled_from(("0-0", "1-1", "2p1", "1?2", "9-9", "a", "-", "1-1-1", "999999999999-1")), max_size=4)
+TEXT = LINKS.map(" ".join) | ANYTHING
+
+
+@st.composite
+def _columns(draw, names, row):
+    """Some of the columns, mostly of one number of rows; one of them may be anything."""
+    count = draw(st.integers(0, 4))
+    usual = draw(st.lists(USUAL[names[0]], min_size=count, max_size=count)) if draw(st.integers(0, 3)) else None
+    columns = {}
+    for name in names if draw(st.booleans()) else draw(st.lists(st.sampled_from(names), unique=True, min_size=1)):
+        if usual is None:
+            columns[name] = draw(st.lists(row, min_size=count, max_size=count))
+        elif name in SINGLE:
+            columns[name] = [SINGLE[name]] * count
+        else:
+            columns[name] = [one.copy() if isinstance(one, list) else one for one in usual]
+        if draw(st.integers(0, 9)) == 0 and columns[name]:
+            columns[name][draw(st.integers(0, count - 1))] = draw(row)
+    if draw(st.integers(0, 9)) == 0:
+        columns[draw(st.sampled_from(names))] = draw(ANYTHING | st.lists(ANYTHING, max_size=3))
+    return columns
+
+
+@st.composite
+def _few(draw, arguments):
+    """At most one of the arguments, of links those that have to be there too."""
+    given = draw(arguments)
+    kept = draw(st.lists(st.sampled_from(sorted(given)), max_size=1)) if given else []
+    usual = {"links_from": 0, "gold_from": 0} if "links_from" in given else {}
+    return usual | {name: given[name] for name in kept}
+
+
+ARGUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "alpha": st.floats() | ANYTHING,
+        "n_bootstrap": st.integers(-1, 20) | st.sampled_from([True, 2.5, "3", None, -(10**30)]),
+        "seed": st.integers(-1, 5) | ANYTHING,
+        "per_text": st.booleans() | ANYTHING,
+        "mask": st.lists(st.lists(st.integers(0, 1), max_size=5), max_size=4) | ANYTHING,
+    },
+)
+ALIGNING = st.fixed_dictionaries(
+    {"links_from": st.sampled_from([0, 0, 1, 1]) | ANYTHING, "gold_from": st.sampled_from([0, 0, 1]) | ANYTHING},
+    optional={"links_reversed": st.booleans() | ANYTHING, "per_text": st.booleans()},
+)
+CONFIGURATIONS = {
+    "default": (("attention", "importance", "probs", "counterfactual_attention", "counterfactual_probs"), ROW, ARGUMENTS),
+    "erasure": (("whole_prob", "kept_probs", "removed_probs", "empty_prob"), ROW | st.floats(0, 1), ARGUMENTS),
+    "plausibility": (("scores", "rationale"), ROW | st.lists(st.integers(0, 1), max_size=4), ARGUMENTS),
+    "alignment": (("links", "gold_links", "source_length", "target_length"), TEXT | st.integers(0, 9), ALIGNING),
+}
+SINGLE = {"whole_prob": 0.75, "empty_prob": 0.5, "source_length": 10, "target_length": 10}
+USUAL = {
+    "attention": SHARES,
+    "whole_prob": st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    "scores": st.lists(st.integers(0, 1), max_size=4),
+    "links": st.lists(st.sampled_from(("0-0", "1-1", "2p1", "1?2")), max_size=4).map(" ".join),
+}
+
+
+@cache
+def _metric(configuration: str):
+    import evaluate
+
+    return evaluate.load(str(METRIC_DIR), configuration, keep_in_memory=True)
+
+
+class Metric:
+    """`evaluate.load("attention_faithfulness").compute` of each configuration, with columns and arguments of any kind."""
+
+    name, inputs, batch = "metric", 1200, 150
+    strategy = st.sampled_from([*CONFIGURATIONS]).flatmap(
+        lambda name: st.tuples(st.just(name), _columns(*CONFIGURATIONS[name][:2]), _few(CONFIGURATIONS[name][2]))
+    )
+
+    def __init__(self, folder: Path):
+        for name in CONFIGURATIONS:
+            _metric(name)
+
+    def case(self, drawn: tuple, folder: Path) -> Case:
+        name, columns, arguments = drawn
+
+        def act():
+            metric = _metric(name)
+            columns_of = {column: list(rows) if isinstance(rows, list) else rows for column, rows in columns.items()}
+            results = metric.compute(**columns_of, **arguments)
+            if not isinstance(results["n"], int) or any(not isinstance(one, int | float | dict) for one in results.values()):
+                raise Unclean(f"results are {results}")
+
+        return Case(act, f"{name}: {_shown(columns)}, {_shown(arguments)}")
+
+
+def _shown(one: object) -> str:
+    try:
+        return repr(one)[:400]
+    except ValueError:  # a number of too many digits
+        return f"a {type(one).__name__} with a number of many digits"
+
+
+GIVEN = {
+    "attention": [[0.1, 0.2, 0.7], [0.0, 0.0, 1.0], [], [0.4, 0.1, 0.1, 0.4]],
+    "importance": [[1.0, 3.0, 2.0], [0.1, 0.2, 0.3], [], [5.0, 1.0, 2.0, 4.0]],
+    "probs": [[0.5, 0.5]] * 4,
+    "counterfactual_probs": [[0.25, 0.75]] * 4,
+    "tokens": [["a", "b", "c"], ["d", "e", "f"], [], ["g", "h", "i", "j"]],
+}
+CSV = 'attention,importance\n"0.1 0.9","1 2"\n"[0.5, 0.5]","3 1"\nnull,null\n'
+TALL = "instance,token,attention,importance\na,the,0.2,1\na,film,0.8,2\nb,good,1,3\n"
+
+
+class MetricPage:
+    """The page of the metric's Space: what is typed into its boxes, and files of JSON, CSV and parquet."""
+
+    name, inputs, batch = "page of the metric", 900, 150
+
+    def __init__(self, folder: Path):
+        folder.mkdir(exist_ok=True)
+        record.save(records.draw(4), folder / "it.parquet")
+        self.record = (folder / "it.parquet").read_bytes()
+
+    def case(self, chance: Random, folder: Path) -> Case:
+        kind = chance.choice(("json", "json", "rows", "csv", "tall", "typed", "typed", "typed", "record"))
+        if kind == "record" and chance.random() > 0.3:  # each is tried in a process of its own, which takes a second
+            kind = "csv"
+        if kind == "typed":
+            boxes = dict.fromkeys(app.EXAMPLE, "") | {name: app.EXAMPLE[name] for name in ("attention", "importance")}
+            said = []
+            for name in chance.sample([*boxes], 2):
+                content, how = damaged(chance, boxes[name].encode() or b"0.5 0.5")
+                boxes[name] = content.decode("utf-8", chance.choice(("replace", "surrogateescape")))
+                said.append(f"{name}: {boxes[name][:100]!r}")
+            return Case(lambda: _answered(lambda: _typed(boxes)), f"typed {said}")
+        if kind in ("json", "rows"):
+            given = (
+                GIVEN
+                if kind == "json"
+                else [dict(zip(GIVEN, row, strict=True)) for row in zip(*GIVEN.values(), strict=True)]
+            )
+            tree, said = changed(chance, given)
+            content = as_json(tree)
+            if chance.random() < 0.3:
+                content, said = damaged(chance, content)
+        elif kind == "record":
+            content, said = damaged(chance, self.record)
+        else:
+            content, said = damaged(chance, (CSV if kind == "csv" else TALL).encode())
+        path = folder / "given"
+        path.write_bytes(content)
+        chosen = {
+            name: chance.choice((None, None, None, "gradient", "importance_gradient", "")) for name in ("importance", "cell")
+        }
+        read = lambda: reading.columns_of_file(path.read_bytes(), **chosen)  # noqa: E731
+        return Case(lambda: _answered(read), f"{kind} {chosen}: {said}", None if kind == "record" else path)
+
+
+def _typed(boxes):
+    columns = reading.columns_of_texts(boxes)
+    return columns, reading.choices_of(columns, list(columns))
+
+
+def _answered(read) -> None:
+    """What the page shows of an input. Raises Unclean where it says that it failed, and not why."""
+    answer, _ = app.answer(read)
+    if "the page failed" in answer.message:
+        columns, _ = read()  # raises what the page caught
+        reading.check(columns)
+        app.measured(columns)
+        raise Unclean(answer.message)
+    answer.message.encode(), answer.numbers.encode(), answer.bars.encode(), answer.histogram.encode()
+    json.dumps(answer.results, allow_nan=False)
+    if answer.n:
+        bars_html(answer.columns, answer.n - 1).encode()
