@@ -64,19 +64,19 @@ class Use(NamedTuple):
 class Checkpoint:
     """A trained model as its records show it.
 
-    run: the parsed run.json. tables: its records, of one cell each and of the same weights; what several of them hold is
-    taken from the first.
+    run: the parsed run.json. tables: its records, of one cell each and of the same weights, or that cell; what several of
+    them hold is taken from the first.
 
     Raises ReportError where there is no record, a record holds several cells, or two are of different weights.
     """
 
-    def __init__(self, run: Mapping, tables: "pa.Table | Sequence[pa.Table]"):
-        tables = [tables] if isinstance(tables, pa.Table) else list(tables)
+    def __init__(self, run: Mapping, tables: "pa.Table | Cell | Sequence[pa.Table]"):
+        tables = [tables] if isinstance(tables, pa.Table | Cell) else list(tables)
         if not tables:
             raise ReportError("a card needs a record of the model; none was given")
         self.run = run
         self.cells = [one_cell(_of_inputs(table)) for table in tables]
-        self.settings = [next(iter(records.settings(table)), {}) for table in tables]
+        self.settings = [next(iter(records.settings(cell.table)), {}) for cell in self.cells]
         weights = [part.get("model") for part in self.settings]
         if len(tables) > 1 and (None in weights or len(set(weights)) > 1):
             shown = ", ".join(str(digest)[:12] for digest in weights)
@@ -129,10 +129,13 @@ class Checkpoint:
         return {part[1]: self.numbers[key] for key, part in parts.items() if len(part) == 2 and part[0] == kind}
 
 
-def _of_inputs(table: pa.Table) -> pa.Table:
-    """Without the importance of encoder states: cards speak of what the model reads."""
+def _of_inputs(given: "pa.Table | Cell") -> "pa.Table | Cell":
+    """Without the importance of encoder states: cards speak of what the model reads. A cell without any is itself, for what
+    was computed of it need not be computed anew.
+    """
+    table = given.table if isinstance(given, Cell) else given
     states = [name for name in table.column_names if name.startswith("importance_") and name.endswith("_hidden")]
-    return table.drop_columns(states)
+    return table.drop_columns(states) if states else given
 
 
 # ------------------------------------------------------------------------------------------------ numbers
