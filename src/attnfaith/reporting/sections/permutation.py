@@ -35,6 +35,7 @@ from attnfaith.reporting.spec import (
 BLOCK = 1 << 18  # probabilities compared at a time
 
 
+@per_cell
 def changes(cell: Cell, column: str) -> tuple[np.ndarray, np.ndarray]:
     """How far the predictions [K][C] in a column lie from the cell's own: per text [N] float64, NaN without draws, the
     median TVD over the draws and the share of draws with another decision, both 0..1.
@@ -51,7 +52,6 @@ def changes(cell: Cell, column: str) -> tuple[np.ndarray, np.ndarray]:
     return medians, flips
 
 
-@per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """permutation_tvd, the median TVD over the draws, and permutation_flips, the share of draws that change the decision."""
     return dict(zip(("permutation_tvd", "permutation_flips"), changes(cell, "permuted_probs"), strict=True))
