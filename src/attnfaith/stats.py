@@ -12,6 +12,8 @@ from scipy.special import stdtrit
 
 EXACT_PAIRS = 13  # up to 2^13 patterns of signs are all tried
 BLOCK = 1 << 22  # signs or counts held at a time
+CACHED = 1 << 15  # counts that are made at a time, for the processor's cache
+MOST_KEPT = 1 << 26  # counts, of a byte each, that are kept for the next column
 COEFFICIENTS = ("kendall", "spearman", "pearson")
 DRAWS = 1000
 FEWEST = 0.1
@@ -31,9 +33,20 @@ def bootstrap_interval(
     if statistic is np.mean:
         low, high = bootstrap_intervals(np.reshape(values, (-1, 1)), seed=seed, draws=draws)[0]
         return float(low), float(high)
-    statistics = [statistic(values[part], axis=1) for part in _members(len(values), draws, seed)]
+    if statistic is np.median:
+        statistics = [_medians(np.asarray(values), part) for part in _drawn(len(values), draws, seed)]
+    else:
+        statistics = [statistic(values[part], axis=1) for part in _members(len(values), draws, seed)]
     low, high = np.quantile(np.concatenate(statistics), (0.025, 0.975))
     return float(low), float(high)
+
+
+def _medians(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The median of each draw [D] of values [N], each value counted as often as counts [D, N] says, N in all."""
+    order = values.argsort()
+    middle = [(len(values) - 1) // 2, len(values) // 2]
+    places = np.array([of_draw[order].cumsum().searchsorted(middle, side="right") for of_draw in counts])
+    return values[order][places].mean(axis=1)
 
 
 def bootstrap_intervals(columns: np.ndarray, *, seed: int = 0, draws: int = 1000) -> np.ndarray:
@@ -69,12 +82,29 @@ def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draw
 
 
 def _drawn(count: int, draws: int, seed: int) -> Iterable[np.ndarray]:
-    """How often each of `count` things is drawn, [draws, count], in parts of at most BLOCK numbers; one part is kept."""
-    return _kept_draws(count, draws, seed) if count * draws <= BLOCK else _draws(count, draws, seed)
+    """How often each of `count` things is drawn, [draws, count] float64, in parts of at most BLOCK numbers.
+
+    What is drawn is kept where it is small enough: the columns of a cell, and the cells of one data set, have equally many
+    texts.
+    """
+    if count * draws <= BLOCK:
+        return _kept_draws(count, draws, seed)
+    counted = _kept_counts(count, draws, seed) if count * draws <= MOST_KEPT else _counts(count, draws, seed)
+    return (part.astype(np.float64) for part in counted)
 
 
-def _draws(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
-    """The same, made anew."""
+@lru_cache(maxsize=4)
+def _kept_draws(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
+    return tuple(part.astype(np.float64) for part in _counts(count, draws, seed))
+
+
+@lru_cache(maxsize=3)  # of all texts of a cell, and of those of two classes
+def _kept_counts(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
+    return tuple(_counts(count, draws, seed))
+
+
+def _counts(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
+    """The same made anew, in the narrowest type that holds the numbers."""
     return map(_how_often, _members(count, draws, seed))
 
 
@@ -86,19 +116,18 @@ def _members(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
         yield generator.integers(0, count, (min(at_once, draws - done), count))
 
 
-@lru_cache(maxsize=4)
-def _kept_draws(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
-    """The same, made once: the columns of a cell, and the cells of one data set, have equally many texts."""
-    return tuple(_draws(count, draws, seed))
-
-
 def _how_often(drawn: np.ndarray) -> np.ndarray:
-    """How often each of N things is among as many that were drawn, [draws, N] float64. drawn: their numbers [draws, N]; used
-    up.
+    """How often each of N things is among as many that were drawn, [draws, N] in the narrowest type. drawn: their numbers
+    [draws, N]; used up.
     """
     draws, count = drawn.shape
-    drawn += count * np.arange(draws)[:, None]
-    return np.bincount(drawn.ravel(), minlength=draws * count).reshape(draws, count).astype(np.float64)
+    parts = []
+    for start in range(0, draws, at_once := max(1, CACHED // count)):
+        part = drawn[start : start + at_once]
+        part += count * np.arange(len(part))[:, None]
+        counted = np.bincount(part.ravel(), minlength=part.size).reshape(part.shape)
+        parts.append(counted.astype(np.min_scalar_type(counted.max())))
+    return np.concatenate(parts)
 
 
 def correlations(
@@ -146,7 +175,7 @@ def correlations(
     if len(number_of) < 2:
         return row | empty | dict(zip(COEFFICIENTS, whole.tolist(), strict=True)) | {"n_draws_undefined": 0}
     drawn = np.random.default_rng(seed).integers(0, len(number_of), (draws, len(number_of)))
-    counts = _how_often(drawn)[:, member_of]
+    counts = _how_often(drawn)[:, member_of].astype(np.float64)
     resampled = _coefficients(x, y, counts)
     defined = ~np.isnan(resampled[0])
     bounds = np.full((2, len(COEFFICIENTS)), np.nan)

@@ -21,6 +21,7 @@ from attnfaith.record.schema import (
     of_sequences,
     offsets,
     validate,
+    whole,
 )
 from attnfaith.redaction import redacted_tree
 
@@ -34,7 +35,7 @@ def rows(table: pa.Table, column: str) -> list[np.ndarray]:
     """
     if column not in table.column_names:
         raise RecordError(f"the record has no column '{column}'; it has {table.column_names}")
-    array = table.column(column).combine_chunks()
+    array = whole(table.column(column))
     if not pa.types.is_list(array.type):
         raise RecordError(f"column '{column}' holds one {array.type} per instance, not a list")
     bounds = [array.offsets.to_numpy()]
@@ -251,6 +252,7 @@ def load(path: str | os.PathLike) -> pa.Table:
         table = pq.read_table(path)
     validate(table)
     settings(table)
+    pa.default_memory_pool().release_unused()  # reading a column takes several times its size
     return table
 
 

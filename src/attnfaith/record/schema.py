@@ -12,7 +12,7 @@ word, row 1 the one in which the word is the input.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,8 @@ VERSION = 7
 """Version of the schema; a file of another one is refused."""
 VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
+BLOCK = 1 << 20
+"""How many values are checked at a time: what is made of them takes several times their memory."""
 ABSOLUTE = "absolute_"
 """Start of the name under which tests of explanations take a signed measure by its size."""
 
@@ -195,8 +197,7 @@ def validate(table: pa.Table) -> None:
     common_ones = common_columns(table.column_names)
     if missing := [name for name in common_ones if name not in table.column_names]:
         raise RecordError(f"not a record: columns {missing} are missing; it has {table.column_names}")
-    lengths: dict[str, tuple[str, np.ndarray]] = {}
-    one_a_row = OF_SEQUENCES if of_sequences(table) else ONE_A_ROW
+    lengths = _Lengths(table.num_rows, OF_SEQUENCES if of_sequences(table) else ONE_A_ROW)
     for field in sorted(table.schema, key=lambda field: field.name not in common_ones):  # these give T, C and G
         check_name(field.name)
         common = common_ones.get(field.name, OPTIONAL_COLUMNS.get(field.name))
@@ -206,55 +207,97 @@ def validate(table: pa.Table) -> None:
             _check_type(field, common)
         elif not expected_axes and pa.types.is_nested(field.type):
             raise RecordError(f"column '{field.name}' is a list but its metadata names no axes")
-        column = table.column(field.name).combine_chunks()
-        owner = np.arange(table.num_rows)  # the row of each list that is looked at
-        for axis in expected_axes:
-            if not pa.types.is_list(column.type):
-                raise RecordError(f"column '{field.name}' is {field.type}; its axes {expected_axes} need nested lists")
-            _check_no_null(field.name, column, owner)
-            counts = list_lengths(column)
-            if axis == "W":
-                name, wanted = lengths.setdefault(axis, (field.name, counts))
-                if not np.array_equal(wanted, counts):
-                    raise RecordError(
-                        f"row {owner[np.flatnonzero(wanted != counts)[0]]}: columns '{field.name}' and '{name}' have other "
-                        "numbers of words in a sentence; all columns over W must have one"
-                    )
-            elif axis in one_a_row:
-                _check_lengths(field.name, axis, counts, owner, lengths, table.num_rows)
-            innermost, owner_of_lists = column, owner
-            column, owner = column.flatten(), np.repeat(owner, counts)
-        if common and not common.nullable:
-            _check_no_null(field.name, column, owner)
-        if expected_axes and (stated.distribution or (common and common.distribution)):
-            _check_distribution(field.name, innermost, owner_of_lists)
-        if common and common.range is not None and field.name in IN_RANGE:
-            _check_range(field.name, column, owner, common.range)
+        column = whole(table.column(field.name))
+        for start, part in _parts(column, len(expected_axes)):
+            _check_values(field, part, start, common, stated, expected_axes, lengths)
+        if "W" in expected_axes:
+            lengths.check_words(field.name, column)
     if of_sequences(table):
         for axis, what in (("T", "source"), ("G", "target")):
-            if (bad := np.flatnonzero(lengths[axis][1] == 0)).size:
+            if (bad := np.flatnonzero(lengths.of(axis) == 0)).size:
                 raise RecordError(f"row {bad[0]}: the {what} sentence has no words; leave the pair out")
     else:
-        _check_classes(table, lengths["C"][1])
+        _check_classes(table, lengths.of("C"))
     _check_unique(table)
 
 
-def _check_lengths(
-    name: str, axis: str, counts: np.ndarray, owner: np.ndarray, lengths: dict[str, tuple[str, np.ndarray]], rows: int
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, itself where it is: `combine_chunks` copies even then."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _parts(column: pa.Array, depth: int) -> Iterator[tuple[int, pa.Array]]:
+    """The rows of a column of so many axes in parts of about BLOCK values, and the number of the first row of each."""
+    flat = column
+    for _ in range(depth):
+        flat = flat.flatten() if pa.types.is_list(flat.type) else flat
+    at_once = max(1, len(column) * BLOCK // max(len(flat), len(column), 1))
+    for start in range(0, max(len(column), 1), at_once):
+        yield start, column.slice(start, at_once)
+
+
+def _check_values(
+    field: pa.Field,
+    column: pa.Array,
+    start: int,
+    common: Column | None,
+    stated: Column,
+    expected_axes: tuple[str, ...],
+    lengths: "_Lengths",
 ) -> None:
-    """All lists along an axis have one length in a row, that of the first column that has any."""
-    if axis not in lengths:
-        first = np.full(rows, ROWS if axis == "R" else 0)
-        if axis != "R":
-            first[owner] = counts
-        lengths[axis] = ("the rule" if axis == "R" else name), first
-    known, wanted = lengths[axis]
-    if (bad := np.flatnonzero(wanted[owner] != counts)).size:
-        row = int(owner[bad[0]])
-        raise RecordError(
-            f"row {row}: column '{name}' has {counts[bad[0]]} values and '{known}' {wanted[row]}; "
-            f"all columns over {axis} of a row must have one length"
-        )
+    """The rules for the values of some rows of a column; start: the number of the first of them."""
+    owner = np.arange(start, start + len(column))  # the row of each list that is looked at
+    for axis in expected_axes:
+        if not pa.types.is_list(column.type):
+            raise RecordError(f"column '{field.name}' is {field.type}; its axes {expected_axes} need nested lists")
+        _check_no_null(field.name, column, owner)
+        counts = list_lengths(column)
+        lengths.check(field.name, axis, counts, owner)
+        innermost, owner_of_lists = column, owner
+        column, owner = column.flatten(), np.repeat(owner, counts)
+    if common and not common.nullable:
+        _check_no_null(field.name, column, owner)
+    if expected_axes and (stated.distribution or (common and common.distribution)):
+        _check_distribution(field.name, innermost, owner_of_lists)
+    if common and common.range is not None and field.name in IN_RANGE:
+        _check_range(field.name, column, owner, common.range)
+
+
+class _Lengths:
+    """How long lists along an axis are in each row, by the first column that has any there."""
+
+    def __init__(self, rows: int, one_a_row: tuple[str, ...]):
+        self._rows, self._one_a_row = rows, one_a_row
+        self._known: dict[str, tuple[str, np.ndarray]] = {"R": ("the rule", np.full(rows, ROWS))}
+        self._words: tuple[str, np.ndarray] | None = None
+
+    def of(self, axis: str) -> np.ndarray:
+        return self._known[axis][1]
+
+    def check(self, name: str, axis: str, counts: np.ndarray, owner: np.ndarray) -> None:
+        """Raises RecordError unless all lists along an axis have one length in a row. owner: the row of each list."""
+        if axis not in self._one_a_row:
+            return
+        known, wanted = self._known.setdefault(axis, (name, np.zeros(self._rows, np.int64)))
+        if known == name:
+            wanted[owner] = counts
+        if (bad := np.flatnonzero(wanted[owner] != counts)).size:
+            row = int(owner[bad[0]])
+            raise RecordError(
+                f"row {row}: column '{name}' has {counts[bad[0]]} values and '{known}' {wanted[row]}; "
+                f"all columns over {axis} of a row must have one length"
+            )
+
+    def check_words(self, name: str, column: pa.ListArray) -> None:
+        """Raises RecordError unless each sentence has as many words in a column [T][W] as in the first such column."""
+        counts = list_lengths(column.flatten())
+        first, wanted = self._words = self._words or (name, counts)
+        if (bad := np.flatnonzero(wanted != counts)).size:
+            row = np.repeat(np.arange(self._rows), list_lengths(column))[bad[0]]
+            raise RecordError(
+                f"row {row}: columns '{name}' and '{first}' have other numbers of words in a sentence; all columns over W "
+                "must have one"
+            )
 
 
 def _check_classes(table: pa.Table, classes: np.ndarray) -> None:

@@ -37,6 +37,16 @@ class Cell:
     def __len__(self) -> int:
         return self.table.num_rows
 
+    @cached_property
+    def of_inputs(self) -> "Cell":
+        """The cell without the importance of encoder states; itself where it holds none."""
+        states = [PREFIX + name for name in self.measures if name.endswith("_hidden")]
+        if not states:
+            return self
+        made = Cell(self.identity, self.table.drop_columns(states))
+        made._taus = self._taus  # of the same scores
+        return made
+
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """What is compared: attention with each measure, then gradient with leave-one-out where both are there."""

@@ -123,15 +123,18 @@ class Bins(Key):
         return [*whole, *((label, place == number) for number, label in enumerate(self.labels))]
 
 
-def per_cell(make: Callable[[Cell], object]) -> Callable[[Cell], object]:
-    """A function of a cell that is computed once for each: tables, figures and sentences ask for the same numbers."""
-    known: WeakKeyDictionary[Cell, object] = WeakKeyDictionary()
+def per_cell(make: Callable[..., object]) -> Callable[..., object]:
+    """A function of a cell, and maybe of words, that is computed once for each: tables, figures and sentences ask for the
+    same numbers.
+    """
+    known: WeakKeyDictionary[Cell, dict] = WeakKeyDictionary()
 
     @wraps(make)
-    def remembered(cell: Cell) -> object:
-        if cell not in known:
-            known[cell] = make(cell)
-        return known[cell]
+    def remembered(cell: Cell, *words: str) -> object:
+        of_cell = known.setdefault(cell, {})
+        if words not in of_cell:
+            of_cell[words] = make(cell, *words)
+        return of_cell[words]
 
     return remembered
 

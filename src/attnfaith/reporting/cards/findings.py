@@ -62,21 +62,22 @@ class Use(NamedTuple):
 
 
 class Checkpoint:
-    """A trained model as its records show it.
+    """A trained model as its records show it: what it reads, not its encoder's states.
 
-    run: the parsed run.json. tables: its records, of one cell each and of the same weights; what several of them hold is
-    taken from the first.
+    run: the parsed run.json. tables: its records, of one cell each and of the same weights, or that cell; what several of
+    them hold is taken from the first.
 
     Raises ReportError where there is no record, a record holds several cells, or two are of different weights.
     """
 
-    def __init__(self, run: Mapping, tables: "pa.Table | Sequence[pa.Table]"):
-        tables = [tables] if isinstance(tables, pa.Table) else list(tables)
+    def __init__(self, run: Mapping, tables: "pa.Table | Cell | Sequence[pa.Table]"):
+        tables = [tables] if isinstance(tables, pa.Table | Cell) else list(tables)
         if not tables:
             raise ReportError("a card needs a record of the model; none was given")
         self.run = run
-        self.cells = [one_cell(_of_inputs(table)) for table in tables]
-        self.settings = [next(iter(records.settings(table)), {}) for table in tables]
+        self._measured = [one_cell(table) for table in tables]
+        self.cells = [cell.of_inputs for cell in self._measured]
+        self.settings = [next(iter(records.settings(cell.table)), {}) for cell in self.cells]
         weights = [part.get("model") for part in self.settings]
         if len(tables) > 1 and (None in weights or len(set(weights)) > 1):
             shown = ", ".join(str(digest)[:12] for digest in weights)
@@ -105,7 +106,7 @@ class Checkpoint:
         """Every number of the card by its key, in the order of the table."""
         numbers: dict[str, Number] = {}
         for measured in MEASURED:
-            for cell in self.cells:
+            for cell in self._measured:
                 for key, number in measured(cell).items():
                     numbers.setdefault(key, number)
         return numbers
@@ -127,12 +128,6 @@ class Checkpoint:
         """The numbers whose key is <kind>.<measure>, by that measure."""
         parts = {key: key.split(".") for key in self.numbers}
         return {part[1]: self.numbers[key] for key, part in parts.items() if len(part) == 2 and part[0] == kind}
-
-
-def _of_inputs(table: pa.Table) -> pa.Table:
-    """Without the importance of encoder states: cards speak of what the model reads."""
-    states = [name for name in table.column_names if name.startswith("importance_") and name.endswith("_hidden")]
-    return table.drop_columns(states)
 
 
 # ------------------------------------------------------------------------------------------------ numbers
@@ -162,13 +157,15 @@ def _agreement(cell: Cell) -> dict[str, Number]:
     table = agreement_table([cell])
     for row in table[table["class"] == "overall"].to_dict("records"):
         first, second = row["pair"].split("–")
+        if second in cell.measures and second not in cell.of_inputs.measures:
+            continue
         label = f"Kendall’s τ of {measure_label(first)} and {measure_label(second)}"
         note = ""
         if row["n"] and row["tie_ceiling"] < NO_TIES:
             note = f"ties allow {row['tie_ceiling']:.3f}; over that, {row['tau_over_ceiling']:.3f}"
         key = f"kendall_tau.{second}" if first == "attention" else f"kendall_tau.{first}.{second}"
         numbers[key] = _of_row(group, label, row, "tau_mean", against=row["tie_ceiling"], note=note)
-    for name in cell.measures:
+    for name in cell.of_inputs.measures:
         overlap, chance = top_k_overlap(cell.attention, cell.scores(name))
         chance = mean(chance[~np.isnan(chance)])
         label = f"share of the heaviest fifth of tokens among the fifth that {measure_label(name)} puts first"
@@ -186,7 +183,7 @@ def _heaviest(cell: Cell) -> dict[str, Number]:
     Of several heaviest tokens one is drawn, in expectation; any of several most important ones will do. Undefined below two
     tokens and where all tokens are as important.
     """
-    measure = reference_measure(cell)
+    measure = reference_measure(cell.of_inputs)
     if measure is None:
         return {}
     hits, chance, little, none = (np.full(len(cell), np.nan) for _ in range(4))

@@ -17,4 +17,4 @@ def by_verdict(uses: Sequence[Use]) -> list[tuple[str, list[Use]]]:
 
 def verdicts(cells: Sequence[Cell]) -> list[tuple[str, list[Use]]]:
     """What the attention of one cell may be used for; of several cells nothing is said."""
-    return by_verdict(Checkpoint({}, cells[0].table).uses) if len(cells) == 1 else []
+    return by_verdict(Checkpoint({}, cells[0]).uses) if len(cells) == 1 else []

@@ -42,7 +42,7 @@ class FirstScreen:
 
 def first_screen(cell: Cell, key: str = "chart") -> FirstScreen:
     """The first screen of one cell of texts. key: names its chart among those of the page."""
-    checkpoint = Checkpoint({}, cell.table)
+    checkpoint = Checkpoint({}, cell)
     given = answer(facts_of(checkpoint))
     drawn = measures_chart(checkpoint.cells)
     beside, hues = _beside(checkpoint.cell), [*HUES]

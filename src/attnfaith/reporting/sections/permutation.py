@@ -5,7 +5,7 @@ median over the draws; and the share of draws that change the decision. Undefine
 has no draws.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -32,25 +32,26 @@ from attnfaith.reporting.spec import (
 )
 
 
+BLOCK = 1 << 18  # probabilities compared at a time
+
+
+@per_cell
 def changes(cell: Cell, column: str) -> tuple[np.ndarray, np.ndarray]:
     """How far the predictions [K][C] in a column lie from the cell's own: per text [N] float64, NaN without draws, the
     median TVD over the draws and the share of draws with another decision, both 0..1.
     """
     draws = records.rows(cell.table, column)
-    draw_counts = np.array([len(drawn) for drawn in draws])
-    if not draw_counts.any():
-        return np.full(len(cell), np.nan), np.full(len(cell), np.nan)
-    others, own = np.concatenate([drawn for drawn in draws if len(drawn)]), np.repeat(cell.probs, draw_counts, axis=0)
-    ends = np.cumsum(draw_counts)[:-1]
-    distances, flips = total_variation_distance(own, others), decision_flips(own, others)
-    return _each(np.median, np.split(distances, ends)), _each(np.mean, np.split(flips, ends))
+    counts = np.array([len(drawn) for drawn in draws])
+    medians, flips = np.full((2, len(cell)), np.nan)
+    for number in np.unique(counts[counts > 0]):
+        rows = np.flatnonzero(counts == number)
+        for part in np.array_split(rows, -(-len(rows) * number * cell.probs.shape[1] // BLOCK)):
+            others, own = np.concatenate([draws[row] for row in part]), np.repeat(cell.probs[part], number, axis=0)
+            medians[part] = np.median(total_variation_distance(own, others).reshape(-1, number), axis=1)
+            flips[part] = decision_flips(own, others).reshape(-1, number).mean(axis=1)
+    return medians, flips
 
 
-def _each(statistic: Callable[[np.ndarray], float], parts: Sequence[np.ndarray]) -> np.ndarray:
-    return np.array([statistic(part) if len(part) else np.nan for part in parts])
-
-
-@per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """permutation_tvd, the median TVD over the draws, and permutation_flips, the share of draws that change the decision."""
     return dict(zip(("permutation_tvd", "permutation_flips"), changes(cell, "permuted_probs"), strict=True))
