@@ -1,8 +1,6 @@
 """The whole report in one folder: tables, figures and the page."""
 
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
