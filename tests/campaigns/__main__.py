@@ -28,7 +28,7 @@ from pathlib import Path
 
 import tests.campaigns
 from attnfaith.files import write_atomically
-from tests.campaigns.attempt import WAIT, Attempt, Outcome
+from tests.campaigns.attempt import Attempt, Outcome
 
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def append(path: Path, line: Mapping) -> None:
 
 
 def carry_out(
-    attempts: Iterable[tuple[str, Attempt | None]], output: Path, key: Mapping, *, processes: int, limit: float = LIMIT
+    attempts: Iterable[tuple[str, Attempt]], output: Path, key: Mapping, *, processes: int, limit: float = LIMIT
 ) -> None:
     """Make the attempts that have no line yet, so many at a time, and write a line for each that ends."""
     path, work = output / LINES, output / "work"
@@ -115,9 +115,6 @@ def carry_out(
 
     try:
         for number, (campaign, attempt) in enumerate(attempts):
-            if attempt is WAIT:
-                wait(0)
-                continue
             if (campaign, attempt.name) in done:
                 continue
             done.add((campaign, attempt.name))
@@ -249,7 +246,7 @@ def write_table(output: Path, lines: Sequence[Mapping]) -> str:
     return written
 
 
-def _all(modules: Mapping[str, object], full: bool, seed: int) -> Iterator[tuple[str, Attempt | None]]:
+def _all(modules: Mapping[str, object], full: bool, seed: int) -> Iterator[tuple[str, Attempt]]:
     for name, module in modules.items():
         for attempt in module.attempts(full, seed):
             yield name, attempt
@@ -291,7 +288,7 @@ def main(arguments: Sequence[str] | None = None, modules: Mapping[str, object] |
     key = {"code": code(), "seed": known.seed, "full": not known.small}
     chosen = {name: modules[name] for name in known.only}
     with closing(_all(chosen, not known.small, known.seed)) as attempts:
-        named = ((name, one) for name, one in attempts if one is WAIT or known.match in one.name)
+        named = ((name, one) for name, one in attempts if known.match in one.name)
         carry_out(named, output, key, processes=known.processes, limit=known.limit)
     lines = [line for line in outcomes(output / LINES, key) if line["campaign"] in chosen]
     print(write_table(output, lines), end="")

@@ -16,10 +16,6 @@ class Outcome:
     measured: Mapping[str, float] = field(default_factory=dict)
 
 
-WAIT = None
-"""Among the attempts of a campaign: those before it are waited for, so that what serves them may end."""
-
-
 @dataclass(frozen=True)
 class Attempt:
     """name: unique in its campaign; a resumed campaign skips names that are done. What stands before a "/" in it is its line

@@ -11,12 +11,12 @@ import importlib
 import json
 import os
 import resource
-import shutil
 import signal
 import sys
 import tempfile
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +148,8 @@ def start(
         return Command(child, printed)
     code = 1
     try:
+        for own in [*weakref.finalize._registry]:
+            own.atexit = False  # temporary folders of the process that forked
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number_of_stream in (1, 2):
             os.dup2(end, number_of_stream)
@@ -314,8 +316,8 @@ def warm(*commands: Sequence[object]) -> None:
     exec(importlib.import_module("tests.figures").IN_A_PROCESS)  # reports with few figures
     for name in ("tests.known_digests", "attnfaith.hub", "attnfaith.runs.execute", "attnfaith.reproduction", "evaluate"):
         importlib.import_module(name)
-    with own_folder() as folder:
-        place, names = Place(folder / "warm").make(), folder / "names"
+    with tempfile.TemporaryDirectory() as folder:
+        place, names = Place(Path(folder, "warm")).make(), Path(folder, "names")
 
         def make_all() -> None:
             from attnfaith import cli
@@ -336,21 +338,11 @@ def warm(*commands: Sequence[object]) -> None:
 
 
 @contextlib.contextmanager
-def own_folder() -> Iterator[Path]:
-    """A temporary folder. Not TemporaryDirectory, which each fork that ends as an interpreter does would delete."""
-    folder = Path(tempfile.mkdtemp(prefix="campaign-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
 def hub(root: Path, users: Sequence[str]) -> Iterator[None]:
     """A Hub at HF_ENDPOINT, in a process of its own; the token of a user is hf_<user>_kept_secret."""
     port = int(os.environ["HF_ENDPOINT"].rpartition(":")[2])
     ready, done = os.pipe()
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child == 0:
         try:
             from tests.hub_server import HubServer
@@ -360,7 +352,8 @@ def hub(root: Path, users: Sequence[str]) -> Iterator[None]:
                 server.add_user(user, f"hf_{user}_kept_secret")
             with server:
                 os.write(done, b"1")
-                signal.pause()
+                while os.getppid() == parent:
+                    time.sleep(1)
         finally:
             os._exit(1)
     try:

@@ -13,12 +13,11 @@ import resource
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from tests.campaigns.attempt import WAIT, Attempt, Outcome
-from tests.campaigns.commands import broken, contents, differences, hub, in_a_fork, run, start
+from tests.campaigns.attempt import Attempt, Outcome
+from tests.campaigns.commands import broken, contents, differences, in_a_fork, run, start
 from tests.campaigns.kills import half_pushed, mixed, not_pushed
 from tests.campaigns.scenarios import SCENARIOS, Scenario, Stage, expected, filled, held, said_in_one_line, stage
 
@@ -64,20 +63,15 @@ def used(folder: Path) -> int:
 
 
 def attempts(full: bool, seed: int) -> Iterator[Attempt]:
-    with ExitStack() as held_until_the_end:
-        made = held_until_the_end.enter_context(stage())
-        number_of_users = SIZES if full else SMALL
-        users = ["whole", *(f"u{number}" for number in range(number_of_users))]
-        held_until_the_end.enter_context(hub(made.root / "hub", users))
-        kind = MEMORY if in_a_fork(partial(_may_mount, made.root), made.root) else LIMIT
-        for name, scenario in SCENARIOS.items():
-            chance = random.Random(f"{seed} {name}")
-            count = SIZES if full else SMALL
-            for number in range(count):
-                share = (number + chance.random()) / count
-                act = partial(_full, made, scenario, f"u{number}", kind, share)
-                yield Attempt(f"{name} on {kind}/{number}, {share:.4f} of the room that it takes", act)
-        yield WAIT
+    made = stage()
+    kind = MEMORY if in_a_fork(partial(_may_mount, made.root), made.root) else LIMIT
+    for name, scenario in SCENARIOS.items():
+        chance = random.Random(f"{seed} {name}")
+        count = SIZES if full else SMALL
+        for number in range(count):
+            share = (number + chance.random()) / count
+            act = partial(_full, made, scenario, f"full{number}", kind, share)
+            yield Attempt(f"{name} on {kind}/{number}, {share:.4f} of the room that it takes", act)
 
 
 def _may_mount(root: Path) -> bool:
@@ -132,7 +126,7 @@ def _full(made: Stage, scenario: Scenario, owner: str, kind: str, share: float, 
         if left := contents(place.temporary):
             defects.append(f"after the error in the temporary folder stays {', '.join(left)[:200]}")
         if pushed:
-            defects += half_pushed(held(made.root / "hub", owner), pushed)
+            defects += half_pushed(held(made.hub, owner), pushed)
     if kind == MEMORY:
         mount(root, ROOM, again=True)
     if command.code != 0:
@@ -144,5 +138,5 @@ def _full(made: Stage, scenario: Scenario, owner: str, kind: str, share: float, 
     if left := contents(place.temporary):
         defects.append(f"in the temporary folder stays {', '.join(left)[:200]}")
     if pushed:
-        defects += not_pushed(made.root / "hub", owner, pushed)
+        defects += not_pushed(made.hub, owner, pushed)
     return Outcome(1, ("; ".join(dict.fromkeys(defects)),) if defects else ())

@@ -7,12 +7,11 @@ random share of the processor time that the whole command takes, so that they hi
 import random
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from tests.campaigns.attempt import WAIT, Attempt, Outcome
-from tests.campaigns.commands import broken, contents, differences, hub, run, start
+from tests.campaigns.attempt import Attempt, Outcome
+from tests.campaigns.commands import broken, contents, differences, run, start
 from tests.campaigns.scenarios import SCENARIOS, Reference, Scenario, Stage, commits, expected, filled, held, stage
 from tests.campaigns.studies import Studies, place_of, results, still_at_work, studies
 
@@ -22,23 +21,19 @@ STUDIES, SMALL = 24, 2  # SMALL of each
 
 
 def attempts(full: bool, seed: int) -> Iterator[Attempt]:
-    with ExitStack() as held_until_the_end:
-        made = held_until_the_end.enter_context(stage())
-        users = ["whole", *(f"u{number}" for number in range(MOMENTS["push"]))]
-        held_until_the_end.enter_context(hub(made.root / "hub", users))
-        for name, scenario in SCENARIOS.items():
-            chance = random.Random(f"{seed} {name}")
-            for number in range(MOMENTS[name] if full else SMALL):
-                share, at_event = chance.random(), number % 2 == 0
-                moment = f"at {share:.4f} of its {'file events' if at_event else 'time'}"
-                act = partial(_killed, made, scenario, share, f"u{number}", at_event=at_event)
-                yield Attempt(f"{name}/{number}, {moment}", act)
-        grid = held_until_the_end.enter_context(studies(made))
-        chance = random.Random(f"{seed} study")
-        for number in range(STUDIES if full else 1):
-            share = chance.random()
-            yield Attempt(f"study/{number}, at {share:.4f} of its time", partial(_killed_study, grid, share))
-        yield WAIT
+    made = stage()
+    for name, scenario in SCENARIOS.items():
+        chance = random.Random(f"{seed} {name}")
+        for number in range(MOMENTS[name] if full else SMALL):
+            share, at_event = chance.random(), number % 2 == 0
+            moment = f"at {share:.4f} of its {'file events' if at_event else 'time'}"
+            act = partial(_killed, made, scenario, share, f"killed{number}", at_event=at_event)
+            yield Attempt(f"{name}/{number}, {moment}", act)
+    grid = studies()
+    chance = random.Random(f"{seed} study")
+    for number in range(STUDIES if full else 1):
+        share = chance.random()
+        yield Attempt(f"study/{number}, at {share:.4f} of its time", partial(_killed_study, grid, share))
 
 
 def _killed(made: Stage, scenario: Scenario, share: float, owner: str, folder: Path, *, at_event: bool) -> Outcome:
@@ -56,7 +51,7 @@ def _killed(made: Stage, scenario: Scenario, share: float, owner: str, folder: P
     defects = [f"after the kill {one}" for one in broken(place.here)]
     defects += mixed(contents(place.here), reference, scenario)
     if pushed:
-        defects += half_pushed(held(made.root / "hub", owner), pushed)
+        defects += half_pushed(held(made.hub, owner), pushed)
     again = run(filled(scenario.words_again(place), owner)[0], place, environment=environment)
     if again.code != 0 and not scenario.is_done(again, contents(place.here), reference):
         return Outcome(1, (*defects, f"begun again it ends with {again.code}: {again.error or again.output[-300:]}"))
@@ -65,7 +60,7 @@ def _killed(made: Stage, scenario: Scenario, share: float, owner: str, folder: P
     if left := contents(place.temporary):
         defects.append(f"in the temporary folder stays {', '.join(left)[:300]}")
     if pushed:
-        defects += not_pushed(made.root / "hub", owner, pushed)
+        defects += not_pushed(made.hub, owner, pushed)
     return Outcome(1, (_one(defects),) if defects else ())
 
 

@@ -1,19 +1,21 @@
 """Commands on the smallest of runs: what lies there before, what goes on with them, and what has to lie there afterwards."""
 
+import atexit
 import functools
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from filelock import FileLock
 
 from attnfaith.files import write_atomically
-from tests.campaigns.commands import Ended, Place, contents, own_folder, run, warm
+from tests.campaigns.commands import Ended, Place, contents, hub, run, warm
 
 
 RECIPE = """
@@ -33,6 +35,7 @@ ELSEWHERE = ("measure", "run", "--producers", "gradient", "leave_one_out", "--ou
 IN_PLACE = ("measure", "run", "--producers", "gradient", "leave_one_out", "--overwrite")
 OVERWRITE = ("train", "--config", NEW, "--overwrite_output_dir")
 REPRODUCE = ("reproduce", "run", "--output", "again")
+OWNERS, MOST_OWNERS = ("killed", "full", "two"), 60  # of repositories; each attempt has one of its own
 REPOS = (
     ("space", "attention_faithfulness"),
     ("dataset", "attnfaith-records"),
@@ -100,6 +103,11 @@ class Stage:
 
     root: Path
 
+    @property
+    def hub(self) -> Path:
+        """Where the Hub keeps its data."""
+        return self.root / "hub"
+
     def place(self, folder: Path, scenario: Scenario) -> Place:
         """A place in a folder, with what the command finds there."""
         place = Place(folder / "place").make()
@@ -137,36 +145,37 @@ def filled(words: Sequence[str], owner: str) -> tuple[list[str], dict[str, str]]
     return [word.format(owner=owner) for word in words], {"HF_TOKEN": f"hf_{owner}_kept_secret"}
 
 
-@contextmanager
-def stage() -> Iterator[Stage]:
-    """Import all, and make the finished run."""
-    with own_folder() as root:
-        train = Scenario("train", TRAIN, begun=False)
-        made = Stage(root)
-        place = made.place(root / "first", train)
-
-        def go(*words):
-            return functools.partial(_in_order, [*words])
-
-        os.environ.setdefault("HF_TOKEN", "hf_none")
-        previous = Path.cwd()
-        try:
-            os.chdir(place.here)
-            warm(go(place.here, TRAIN, ELSEWHERE, IN_PLACE, ("push", "run", "--to", "me", "--dry-run"), REPRODUCE))
-        finally:
-            os.chdir(previous)
-        shutil.rmtree(place.root)
-        place = made.place(root / "first", train)
-        ended = run(TRAIN, place)
-        assert ended.code == 0, ended.output[-2000:]
-        shutil.copytree(place.here / "run", root / "run")
-        yield made
+@functools.cache
+def stage() -> Stage:
+    """Import all, make the finished run and start the Hub; once for all campaigns of this process, until its end."""
+    folder = Path(until_the_end(tempfile.TemporaryDirectory(prefix="campaign-")))
+    made, train = Stage(folder), Scenario("train", TRAIN, begun=False)
+    place, previous = made.place(folder / "first", train), Path.cwd()
+    try:
+        os.chdir(place.here)
+        words = (TRAIN, ELSEWHERE, IN_PLACE, ("push", "run", "--to", "me", "--dry-run"), REPRODUCE)
+        warm(functools.partial(_in_order, place.here, words))
+    finally:
+        os.chdir(previous)
+    shutil.rmtree(place.root)
+    place = made.place(folder / "first", train)
+    ended = run(TRAIN, place)
+    assert ended.code == 0, ended.output[-2000:]
+    shutil.copytree(place.here / "run", folder / "run")
+    until_the_end(hub(made.hub, ["whole", *(f"{letter}{number}" for letter in OWNERS for number in range(MOST_OWNERS))]))
+    return made
 
 
-def _in_order(steps: Sequence) -> None:
+def until_the_end(context: AbstractContextManager):
+    """Enter it; it is left when this process ends, not where a fork does."""
+    own, entered = os.getpid(), context.__enter__()
+    atexit.register(lambda: context.__exit__(None, None, None) if os.getpid() == own else None)
+    return entered
+
+
+def _in_order(here: Path, commands: Sequence[Sequence[str]]) -> None:
     from attnfaith import cli
 
-    here, *commands = steps
     os.chdir(here)
     for words in commands:
         assert cli.main([*words]) == 0, words

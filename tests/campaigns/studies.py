@@ -1,15 +1,15 @@
 """A study of two cells in a process of its own, with engine and cells that start warm."""
 
+import functools
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.campaigns.commands import Command, Ended, Place, contents, start
-from tests.campaigns.scenarios import OLD, RECIPE, Stage
+from tests.campaigns.scenarios import OLD, RECIPE, Stage, stage, until_the_end
 from tests.warm_python import start as start_warm
 
 
@@ -45,12 +45,13 @@ class Studies:
         return _begin(self.python, place, **how)
 
 
-@contextmanager
-def studies(made: Stage) -> Iterator[Studies]:
+@functools.cache
+def studies() -> Studies:
+    """Start what engine and cells are forked from; once for all campaigns of this process."""
+    made = stage()
     # what the engine starts finds the packages where this process does
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    with start_warm(sys.executable, MODULES) as python:
-        yield Studies(made, python)
+    return Studies(made, until_the_end(start_warm(sys.executable, MODULES)))
 
 
 def place_of(folder: Path) -> Place:
@@ -76,7 +77,7 @@ def results(place: Place) -> dict[str, str]:
     """Contents of the folder, without what says when and how it was made."""
     made = contents(place.here)
     for path in made:
-        if path.endswith((".log", "outcome.json", "done", ".holder")):
+        if path.endswith((".log", "outcome.json", "done", ".holder", "made.json")):
             made[path] = "there"
     return {path: sha for path, sha in made.items() if not any(path.startswith(f"runs/{varies}") for varies in VARIES)}
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.campaigns import __main__ as harness
-from tests.campaigns.attempt import WAIT, Attempt, Outcome
+from tests.campaigns.attempt import Attempt, Outcome
 from tests.campaigns.commands import broken, differences
 
 
@@ -70,7 +70,7 @@ def run(tmp_path, capsys):
             made.append(attempt.name)
             return attempt
 
-        campaign = SimpleNamespace(attempts=lambda full, seed: (one if one is WAIT else noted(one) for one in attempts))
+        campaign = SimpleNamespace(attempts=lambda full, seed: (noted(one) for one in attempts))
         words = ["--output", str(tmp_path / "out"), "--limit", "1", *arguments]
         code = harness.main(words, {"planted": campaign})
         with open(tmp_path / "out" / harness.CSV, encoding="utf-8", newline="") as stream:
@@ -82,7 +82,7 @@ def run(tmp_path, capsys):
 
 def test_planted_defects_are_counted(run, tmp_path):
     wrong = Attempt("wrong/1", lambda folder: Outcome(7, ("one | is\nwrong", "another")))
-    attempts = [wrong, *(Attempt(f"{act.__name__}/1", act) for act in (hang, die, fail, clean)), WAIT]
+    attempts = [wrong, *(Attempt(f"{act.__name__}/1", act) for act in (hang, die, fail, clean))]
     code, rows, said = run(attempts)
     assert code == 1
     counts = {part: tuple(int(row[name]) for name in ("tried", "clean", "defects")) for part, row in rows.items()}
@@ -101,7 +101,7 @@ def test_planted_defects_are_counted(run, tmp_path):
 
 
 def test_clean_campaigns_end_well_and_nothing_stays(run, tmp_path):
-    code, rows, _ = run([Attempt("clean/1", clean), WAIT])
+    code, rows, _ = run([Attempt("clean/1", clean)])
     assert code == 0 and rows["clean"]["clean"] == "5"
     assert sorted(os.listdir(tmp_path / "out")) == ["outcomes.jsonl", "table.csv", "table.md"]
 

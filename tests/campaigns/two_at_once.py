@@ -8,13 +8,12 @@ import random
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.campaigns.attempt import WAIT, Attempt, Outcome
-from tests.campaigns.commands import Ended, Place, broken, contents, differences, hub, run, start
+from tests.campaigns.attempt import Attempt, Outcome
+from tests.campaigns.commands import Ended, Place, broken, contents, differences, run, start
 from tests.campaigns.scenarios import (
     NEW,
     OVERWRITE,
@@ -58,23 +57,19 @@ PUSH = SCENARIOS["push"]
 
 
 def attempts(full: bool, seed: int) -> Iterator[Attempt]:
-    with ExitStack() as held_until_the_end:
-        made = held_until_the_end.enter_context(stage())
-        count = MOMENTS if full else SMALL
-        users = ["whole", *(f"u{number}" for number in range(count))]
-        held_until_the_end.enter_context(hub(made.root / "hub", users))
-        for pair in PAIRS:
-            for number, moment in enumerate(_moments(f"{seed} {pair.name}", count)):
-                yield Attempt(f"{pair.name}/{number}, {moment}", partial(_together, made, pair, moment))
-        for number, moment in enumerate(_moments(f"{seed} push", count)):
-            yield Attempt(f"push/{number}, {moment}", partial(_pushed_together, made, f"u{number}", moment))
-        grid = held_until_the_end.enter_context(studies(made))
-        chance = random.Random(f"{seed} study")
-        for number in range(MOMENTS // 2 if full else 1):
-            share = chance.random()
-            act = partial(_studied_together, grid, share)
-            yield Attempt(f"study/{number}, the second at {share:.4f} of the time", act)
-        yield WAIT
+    made = stage()
+    count = MOMENTS if full else SMALL
+    for pair in PAIRS:
+        for number, moment in enumerate(_moments(f"{seed} {pair.name}", count)):
+            yield Attempt(f"{pair.name}/{number}, {moment}", partial(_together, made, pair, moment))
+    for number, moment in enumerate(_moments(f"{seed} push", count)):
+        yield Attempt(f"push/{number}, {moment}", partial(_pushed_together, made, f"two{number}", moment))
+    grid = studies()
+    chance = random.Random(f"{seed} study")
+    for number in range(MOMENTS // 2 if full else 1):
+        share = chance.random()
+        act = partial(_studied_together, grid, share)
+        yield Attempt(f"study/{number}, the second at {share:.4f} of the time", act)
 
 
 @dataclass(frozen=True)
@@ -184,7 +179,7 @@ def _pushed_together(made: Stage, owner: str, moment: Moment, folder: Path) -> O
     first, environment = filled(PUSH.words, owner)
     ends = _one_within_the_other(first, [*first, "--name", "other"], place, made.reference(PUSH), environment, moment)
     defects = _ends(ends)
-    now = held(made.root / "hub", owner, ("model", "other"))
+    now = held(made.hub, owner, ("model", "other"))
     for end, name in zip(ends, ("tiny", "other"), strict=True):
         model, records = now["model", name] or {}, now["dataset", "attnfaith-records"] or {}
         if end.code == 0 and not (model and f"{name}/test-00000-of-00001.parquet" in records):
