@@ -37,7 +37,7 @@ from tests.views import drawn_view
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "attnfaith"
 LIKELY = "=+-@'\t\r\n|`[]()<>&\"\\*_#~$:/.w1 ,;\u202e\x00\x1b\ud800\uff1d"
-ANY = st.text(st.one_of(st.sampled_from(LIKELY), st.characters()), max_size=30)
+ANY = st.lists(st.one_of(st.sampled_from(LIKELY), st.characters()), max_size=30).map("".join)  # halves of letters too
 PAYLOAD = (
     "\"><img src=x onerror=hit()><script>hit()</script></td></svg><!--]]>' onmouseover='hit()' [x](javascript:hit()) "
     "![y](https://evil.example/y.png) | `c` @nobody www.evil.example {{ 7*7 }} \x1b[2J\u202e ${hit()}"
@@ -114,6 +114,16 @@ def test_markdown_as_a_renderer_reads_it(text):
     tags = [tag for tag, _ in table.elements]
     assert tags == ["table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"], tags
     assert not re.search(r"(?i)https?://|www\.|@\w", markdown(text)), "an address is a link without any mark"
+
+
+@given(st.text(st.sampled_from("ab `|\n"), min_size=1, max_size=20).filter(str.strip))
+def test_code_holds_whatever_it_is_given(text):
+    found = escaping.code(text)
+    ticks = re.match("`+", found)[0]
+    assert found.endswith(ticks) and "\n" not in found
+    inside = found[len(ticks) : -len(ticks)]
+    assert ticks not in re.findall("`+", inside)
+    assert not re.search(r"(?<!\\)\|", inside)
 
 
 def test_numbers_and_signs_need_no_mark_in_markdown():

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import attnfaith.metrics.registration
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
-from attnfaith.escaping import code, markdown
+from attnfaith.escaping import markdown
 from attnfaith.experiments import permutation
 from attnfaith.measurement import producers
 from attnfaith.models.configuration_rationale_classifier import SAMPLERS
@@ -508,16 +508,6 @@ def test_escaped_text_formats_nothing(text):
     for character, entity in (("<", "&lt;"), (">", "&gt;"), ("&", "&amp;")):
         plain = plain.replace(entity, character)
     assert plain == re.sub(r"\s+", " ", text)
-
-
-@given(st.text(st.sampled_from("ab `|\n"), min_size=1, max_size=20).filter(str.strip))
-def test_code_holds_whatever_it_is_given(text):
-    found = code(text)
-    ticks = re.match("`+", found)[0]
-    assert found.endswith(ticks) and "\n" not in found
-    inside = found[len(ticks) : -len(ticks)]
-    assert ticks not in re.findall("`+", inside)
-    assert not re.search(r"(?<!\\)\|", inside)
 
 
 NASTY = "</td><script>alert(1)</script> ![x](https://evil.example/p.png) | a\n---\nlicense: mit\n# head `c` {{ 7*7 }} ```"
