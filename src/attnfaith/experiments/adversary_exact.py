@@ -25,7 +25,7 @@ of a stack of layers: there it costs thousands of readings of each text, and is 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -73,6 +73,7 @@ METRIC = {
 NEEDS = frozenset({"intervention"})
 COST = "reading"
 EPSILONS = (0.01, 0.05)
+BLOCK = 1 << 17  # pairs of tokens looked at together: few enough for the processor's cache
 TIE = 1e-6  # nats: vertices closer than this to the maximum are tied, and rounding in the encoder must not choose
 
 
@@ -139,40 +140,134 @@ class _Vertices:
     def between(self, low: float, high: float) -> Adversary:
         """The vertex of largest divergence with low <= log-odds <= high. The interval is widened to hold `own`."""
         low, high = min(low, self.log_odds), max(high, self.log_odds)
-        scores, single = self.scores, self.single
+        scores = self.scores
         start, stop = scores.searchsorted(low, "left"), scores.searchsorted(high, "right")
-        inside = single[start:stop]
+        inside = self.single[start:stop]
         least = inside.min() if stop > start else math.inf
-        edges, best = [], []
-        for end in (low, high):
-            below, above = scores.searchsorted(end, "left"), scores.searchsorted(end, "right")
-            if 0 < below and above < len(scores):
-                right = scores[above:]
-                weight = (right - end) / (right - scores[:below, None])  # of the token below
-                bound = single[above:] + weight * (single[:below, None] - single[above:])
-                row, column = divmod(int(bound.argmin()), len(right))
-                best.append((row, above + column, weight[row, column]))
-                edges.append((above, weight, bound))
-        if edges:
-            least = min(least, self._loss(*map(np.array, zip(*best, strict=True))).min())
-            places = [(bound <= least + 2 * TIE).nonzero() for _, _, bound in edges]
-            left = np.concatenate([below for below, _ in places])
-            right = np.concatenate([column + above for (_, column), (above, _, _) in zip(places, edges, strict=True)])
-            weight = np.concatenate([shares[place] for place, (_, shares, _) in zip(places, edges, strict=True)])
-            losses = self._loss(left, right, weight)
-            least = min(least, losses.min(initial=math.inf))
+        pairs = _Pairs(self.order)
+        groups = [group for end in (low, high) for group in self._groups(end, least, pairs)]
+        proved = min([least, pairs.least, *(bounds.min() for *_, bounds in groups)])  # no vertex loses less
+        for group in groups:
+            self._gather(*group, least, proved, pairs)
+        least = min(least, pairs.least)
         attention = np.zeros(len(scores))
         if (tied := (inside <= least + 2 * TIE).nonzero()[0]).size:
             attention[self.order[start + tied].min()] = 1.0
             log_odds = scores[start + tied[self.order[start + tied].argmin()]]
         else:
-            tied = (losses <= least + 2 * TIE).nonzero()[0]
-            pairs = np.sort([self.order[left[tied]], self.order[right[tied]]], axis=0)
-            chosen = tied[np.lexsort((pairs[1], pairs[0]))[0]]
-            i, j, x = left[chosen], right[chosen], weight[chosen]
+            i, j, x = pairs.first(least + 2 * TIE)
             attention[self.order[i]], attention[self.order[j]] = x, 1 - x
             log_odds = x * scores[i] + (1 - x) * scores[j]
         return Adversary(max(math.log(2) - least / 2, 0.0), attention, float(log_odds), int(stop - start))
+
+    def _groups(self, end: float, least: float, pairs: "_Pairs") -> Iterator[tuple]:
+        """Put into `pairs` the vertices at one end of the interval that may be chosen, where there are few; where there are
+        many only the one of the least bound of step 4, and what `_gather` takes: the end, tokens below it (M,) and above it
+        (N,), by rising scores, and for each of those below the least bound. least: as there.
+
+        Two tokens without weight lose nothing: of those the first two stand for all.
+        """
+        below, above = self.scores.searchsorted(end, "left"), self.scores.searchsorted(end, "right")
+        left, right = np.arange(below), np.arange(above, len(self.scores))
+        if not (len(left) and len(right)):
+            return
+        if len(left) * len(right) <= BLOCK:
+            bound = self._bound(left, right, end)
+            row, column = divmod(int(bound.argmin()), len(right))
+            limit = min(least, pairs.least, float(self._loss(*self._vertex(left[row], right[column], end)))) + 2 * TIE
+            row, column = (bound <= limit).nonzero()
+            self._add(row, right[column], end, pairs)
+            return
+        (empty_left, some_left), (empty_right, some_right) = (
+            (side[self.own[side] == 0], side[self.own[side] > 0]) for side in (left, right)
+        )
+        if len(empty_left) and len(empty_right):
+            self._add(*(side[[self.order[side].argmin()]] for side in (empty_left, empty_right)), end, pairs)
+        for rows, columns in ((some_left, right), (empty_left, some_right)):
+            if not (len(rows) and len(columns)):
+                continue
+            # a bound is the height at `end` of a line through two points (score, h(1, a)): the least of a row is on the hull
+            corners = columns[_lower_hull(self.scores[columns], self.single[columns])]
+            bounds, places = [], []
+            for some in _split(rows, len(corners)):
+                bound = self._bound(some, corners, end)
+                places.append(bound.argmin(1))
+                bounds.append(np.take_along_axis(bound, places[-1][:, None], 1)[:, 0])
+            bounds = np.concatenate(bounds)
+            lowest = slice(bounds.argmin(), bounds.argmin() + 1)
+            self._add(rows[lowest], corners[np.concatenate(places)[lowest]], end, pairs)
+            yield end, rows, columns, bounds
+
+    def _gather(self, end: float, rows, columns, bounds, least: float, proved: float, pairs: "_Pairs") -> None:
+        """Put into `pairs` those of many vertices that may be chosen.
+
+        least: the loss of the best vertex of one token. proved: what no vertex loses less than.
+        """
+        most, limit = 0.5, math.nan
+        for some in _split(rows[bounds <= min(least, pairs.least) + 2 * TIE], len(columns)):
+            best = min(least, pairs.least)
+            if limit != (limit := best + 2 * TIE):
+                most = self._most(limit)
+            far, reach = (self.scores[columns] - end) * (1 / most - 1), end - self.scores[some]
+            far_too = self.scores[columns] - end >= (1 / most - 1) * reach.min()
+            near = columns[(far <= reach.max()) | far_too]
+            bound = self._bound(some, near, end)
+            # one that is tied whatever follows is chosen before all that stand later in the text
+            earlier = np.minimum(self.order[some, None], self.order[near]) <= pairs.place(proved + 2 * TIE)
+            row, column = ((bound <= limit) & (earlier | (bound < best))).nonzero()
+            self._add(some[row], near[column], end, pairs)
+
+    def _gather(self, end: float, rows, columns, bounds, least: float, proved: float, pairs: "_Pairs") -> None:
+        """Put into `pairs` those of such vertices that may be chosen. least: that of the vertices of one token; proved: a
+        bound of all.
+        """
+        many, most, limit = len(rows) * len(columns) > BLOCK, 0.5, math.nan
+        for some in _split(rows[bounds <= min(least, pairs.least) + 2 * TIE], len(columns)):
+            near, best = columns, min(least, pairs.least)
+            if many:
+                if limit != best + 2 * TIE:
+                    most = self._most(best + 2 * TIE)
+                far, reach = (self.scores[columns] - end) * (1 / most - 1), end - self.scores[some]
+                far_too = self.scores[columns] - end >= (1 / most - 1) * reach.min()
+                near = columns[(far <= reach.max()) | far_too]
+            limit = best + 2 * TIE
+            bound = self._bound(some, near, end)
+            possible = bound <= limit
+            if many:  # one that is tied whatever follows stands before all that are later in the text
+                earlier = np.minimum(self.order[some, None], self.order[near]) <= pairs.place(proved + 2 * TIE)
+                possible &= earlier | (bound < best)
+            row, column = possible.nonzero()
+            self._add(some[row], near[column], end, pairs)
+
+    def _bound(self, left: np.ndarray, right: np.ndarray, end: float) -> np.ndarray:
+        """Bounds (M,N) of the losses of vertices of M tokens below an end and N above it."""
+        _, _, weight = self._vertex(left[:, None], right, end)
+        return self.single[right] + weight * (self.single[left, None] - self.single[right])
+
+    def _vertex(self, left, right, end: float) -> tuple:
+        """Two tokens, and the weight of the first, with which they reach an end."""
+        return left, right, (self.scores[right] - end) / (self.scores[right] - self.scores[left])
+
+    def _most(self, limit: float) -> float:
+        """The largest weight, up to 1/2, of the lighter of two tokens that may lose no more than a limit: the least loss is
+        h(x, a) + h(1 - x, a) with the least a, for h grows with a; it is concave and symmetric in x, so it grows up to 1/2.
+        """
+        own = self.own.min()
+
+        def lost(x: float) -> float:
+            return sum(xlogy(one + own, one + own) - xlogy(one, one) - xlogy(own, own) for one in (x, 1 - x))
+
+        if lost(0.5) <= limit:
+            return 0.5
+        low, high = 0.0, 0.5
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if lost(middle) <= limit else (low, middle)
+        return high
+
+    def _add(self, left: np.ndarray, right: np.ndarray, end: float, pairs: "_Pairs") -> None:
+        vertices = self._vertex(left, right, end)
+        pairs.add(*vertices, self._loss(*vertices))
 
     def _loss(self, left, right, weight):
         """h(x, a_left) + h(1 - x, a_right): what a vertex falls short of log 2, twice."""
@@ -180,6 +275,63 @@ class _Vertices:
         first, second = weight + self.own[left], rest + self.own[right]
         gained = xlogy(first, first) - xlogy(weight, weight) + xlogy(second, second) - xlogy(rest, rest)
         return gained - self.entropy[left] - self.entropy[right]
+
+
+class _Pairs:
+    """Vertices of two tokens each, as many as matter: those that lose less than all that stand before them in the text.
+
+    order (T,): the places in the text of tokens sorted by scores, by which pairs are named. least: the least loss.
+    """
+
+    def __init__(self, order: np.ndarray):
+        self.order, self.least = order, math.inf
+        self._kept = np.zeros((2, 0), np.int64), np.zeros((2, 0))
+
+    def add(self, left: np.ndarray, right: np.ndarray, weight: np.ndarray, loss: np.ndarray) -> None:
+        tokens = np.concatenate([self._kept[0], [left, right]], axis=1)
+        numbers = np.concatenate([self._kept[1], [weight, loss]], axis=1)
+        places = np.sort(self.order[tokens], axis=0)
+        sequence = np.lexsort((places[1], places[0]))
+        losses = numbers[1, sequence]
+        before = np.minimum.accumulate(np.concatenate([[math.inf], losses[:-1]]))
+        kept = sequence[losses < before]
+        self._kept = tokens[:, kept], numbers[:, kept]
+        self.least = min(self.least, losses.min(initial=math.inf))
+
+    def place(self, limit: float) -> float:
+        """Where in the text the first vertex stands that loses no more than a limit; infinity without one."""
+        tokens, (_, loss) = self._kept
+        tied = (loss <= limit).nonzero()[0]
+        return self.order[tokens[:, tied[0]]].min() if tied.size else math.inf
+
+    def first(self, limit: float) -> tuple[int, int, float]:
+        """The two tokens of the first vertex in the text that loses no more than a limit, and the weight of the one."""
+        tokens, (weight, loss) = self._kept
+        chosen = (loss <= limit).argmax()
+        return *tokens[:, chosen], weight[chosen]
+
+
+def _lower_hull(x: np.ndarray, y: np.ndarray) -> list[int]:
+    """The corners of the lower convex hull of points, from left to right; x is sorted. By a monotone chain."""
+    corners: list[int] = []
+    points = x.tolist(), y.tolist()
+    for point, (at, height) in enumerate(zip(*points, strict=True)):
+        if corners and at == x[corners[-1]]:
+            if height >= y[corners[-1]]:
+                continue
+            corners.pop()
+        while len(corners) > 1:
+            (x0, y0), (x1, y1) = ((points[0][corner], points[1][corner]) for corner in corners[-2:])
+            if (x1 - x0) * (height - y0) > (y1 - y0) * (at - x0):
+                break
+            corners.pop()
+        corners.append(point)
+    return corners
+
+
+def _split(rows: np.ndarray, columns: int) -> list[np.ndarray]:
+    """Rows in parts that have no more than BLOCK numbers in so many columns."""
+    return np.array_split(rows, min(len(rows), -(-len(rows) * columns // BLOCK))) if len(rows) else []
 
 
 def _interval(log_odds: float, epsilon: float) -> tuple[float, float]:
