@@ -4,6 +4,7 @@ The command line turns an `AttnfaithError` into one line and exit code 2; any ot
 shows its traceback.
 """
 
+from attnfaith.escaping import printable
 from attnfaith.redaction import redacted
 
 
@@ -25,8 +26,7 @@ class AttnfaithError(ValueError):
     def __str__(self) -> str:
         said = super().__str__()
         if not said.isprintable():
-            said = " ".join(said.split())
-            said = "".join(one if one.isprintable() else repr(one)[1:-1] for one in said)
+            said = printable(" ".join(said.split()))
         return said if len(said) <= MOST_SAID else f"{said[: MOST_SAID - END_SAID - 3]} … {said[-END_SAID:]}"
 
 
