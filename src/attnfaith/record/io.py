@@ -245,7 +245,8 @@ def load(path: str | os.PathLike) -> pa.Table:
                 f"{path} is no record of this package: it has the columns {', '.join(map(repr, stored.names[:10]))}"
             )
         version = schema_version(stored)
-        table = pq.read_table(path) if version == VERSION else None
+        # a folder that is called seed=3 is no column
+        table = pq.read_table(path, partitioning=None) if version == VERSION else None
     except (pa.ArrowException, OSError) as error:
         raise RecordError(f"{path} is not a readable record (corrupt or half-written): {error}") from error
     if table is None:
