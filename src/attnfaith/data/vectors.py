@@ -143,7 +143,7 @@ def _read_parquet(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, partitioning=None)
     except (pa.ArrowException, OSError) as error:
         raise DatasetError(f"{path} cannot be read as parquet: {error}") from error
     if not {"word", "vector"} <= set(table.column_names):

@@ -112,7 +112,7 @@ def plan_results(
     for name, run in runs.items():
         made = (pq.read_schema(Path(run) / "record.parquet").metadata or {}).get(b"attnfaith", b"[]")
         identities[repo_id_of(owner, name)] = records.Identity(**json.loads(made)[0]["identity"]).heading
-    results = {path.stem: with_checkpoint(pq.read_table(path), identities) for path in sources}
+    results = {path.stem: with_checkpoint(pq.read_table(path, partitioning=None), identities) for path in sources}
     repo = repo_of_results(repo_id_of(owner, RESULTS), results, tuple(identities))
     refuse_secrets(repo, runs.values())
     return Plan([repo], private, revision, create_pr, sources)
@@ -273,4 +273,4 @@ def metric_repo(owner: str) -> Repo:
 
 def _report_tables(run: _Run) -> dict[str, pa.Table]:
     paths = sorted((run.folder / "report" / "tables").glob("*.parquet"))
-    return {path.stem: with_checkpoint(pq.read_table(path), {run.repo_id: run.heading}) for path in paths}
+    return {path.stem: with_checkpoint(pq.read_table(path, partitioning=None), {run.repo_id: run.heading}) for path in paths}

@@ -249,7 +249,7 @@ def load(path: str | os.PathLike) -> pa.Table:
             f"{path} has version {version} of the record's schema, this package reads {VERSION}: measure the model anew"
         )
     with _readable(path):
-        table = pq.read_table(path)
+        table = pq.read_table(path, partitioning=None)  # a folder that is called seed=3 is no column
     validate(table)
     settings(table)
     pa.default_memory_pool().release_unused()  # reading a column takes several times its size
