@@ -56,7 +56,8 @@ def script_data(data: object) -> Markup:
 # ------------------------------------------------------------------------------------------------ Markdown
 
 
-_SPECIAL = re.compile(r"[\\`*_\[\]|#~$]")
+# an underscore between two letters marks nothing up
+_SPECIAL = re.compile(r"[\\`*\[\]|#~$]|(?<![^\W_])_|_(?![^\W_])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LISTED = re.compile(r"^( ?)(?=[-+]( |$)|-+ ?$|=+ ?$)")
 _NUMBERED = re.compile(r"^( ?\d{1,9})([.)])(?= |$)")

@@ -140,7 +140,7 @@ def delete_finished(output: str | os.PathLike) -> None:
     """
     folder = _folder_of(Path(output))
     try:
-        planned = json.loads((folder / "plan.json").read_text())
+        planned = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
         (made,) = record.settings(record.load(output))
         finished = all(made.get(key) == value for key, value in planned.items())
     except FileNotFoundError:

@@ -587,7 +587,7 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "math.log(p + epsilon) - math.log(q - epsilon)",
             "math.log(p + epsilon) - math.log(q + epsilon)",
         ),
-        ("edges at one end only", "for end in (low, high):", "for end in (low,):"),
+        ("edges at one end only", "for end in (low, high) for", "for end in (low,) for"),
         (
             "tokens at the end do not count",
             'scores.searchsorted(low, "left"), scores.searchsorted(high, "right")',
@@ -1121,8 +1121,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
     f"{REPORTING}/sections/permutation.py": (
         (
             "the mean over draws for the median",
-            "_each(np.median, np.split(distances, ends))",
-            "_each(np.mean, np.split(distances, ends))",
+            "np.median(total_variation_distance(own",
+            "np.mean(total_variation_distance(own",
         ),
         ("a threshold moved", 'of="permutation_tvd", below=0.05)', 'of="permutation_tvd", below=0.06)'),
     ),
@@ -1475,8 +1475,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "src/attnfaith/escaping.py": (
         ("a text may end its element", r'.replace("<", "\\u003c")', ""),
         ("halves of letters stay", r"\x7f\ud800-\udfff", r"\x7f"),
-        ("a link stays a link", r"[\\`*_\[\]|#~$]", r"[\\`*_|#~$]"),
-        ("a bar ends a cell", r"[\\`*_\[\]|#~$]", r"[\\`*_\[\]#~$]"),
+        ("a link stays a link", r"[\\`*\[\]|#~$]", r"[\\`*|#~$]"),
+        ("a bar ends a cell", r"[\\`*\[\]|#~$]", r"[\\`*\[\]#~$]"),
         ("tags stay tags", 're.sub("[&<>]", lambda', 're.sub("[&>]", lambda'),
         ("an address becomes a link", "line = _ADDRESS.sub(_JOINER, line)", "line = line + ''"),
         ("a name after @ becomes a link", r"|(?<=@)(?=\S)", ""),
