@@ -56,8 +56,7 @@ def script_data(data: object) -> Markup:
 # ------------------------------------------------------------------------------------------------ Markdown
 
 
-# an underscore between two letters marks nothing up
-_SPECIAL = re.compile(r"[\\`*\[\]|#~$]|(?<![^\W_])_|_(?![^\W_])")
+_SPECIAL = re.compile(r"[\\`*_\[\]|#~$]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LISTED = re.compile(r"^( ?)(?=[-+]( |$)|-+ ?$|=+ ?$)")
 _NUMBERED = re.compile(r"^( ?\d{1,9})([.)])(?= |$)")

@@ -1475,8 +1475,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "src/attnfaith/escaping.py": (
         ("a text may end its element", r'.replace("<", "\\u003c")', ""),
         ("halves of letters stay", r"\x7f\ud800-\udfff", r"\x7f"),
-        ("a link stays a link", r"[\\`*\[\]|#~$]", r"[\\`*|#~$]"),
-        ("a bar ends a cell", r"[\\`*\[\]|#~$]", r"[\\`*\[\]#~$]"),
+        ("a link stays a link", r"[\\`*_\[\]|#~$]", r"[\\`*_|#~$]"),
+        ("a bar ends a cell", r"[\\`*_\[\]|#~$]", r"[\\`*_\[\]#~$]"),
         ("tags stay tags", 're.sub("[&<>]", lambda', 're.sub("[&>]", lambda'),
         ("an address becomes a link", "line = _ADDRESS.sub(_JOINER, line)", "line = line + ''"),
         ("a name after @ becomes a link", r"|(?<=@)(?=\S)", ""),

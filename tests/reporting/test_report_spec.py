@@ -161,7 +161,7 @@ def test_csv_and_markdown(cell, tmp_path):
     assert csv.splitlines()[1].endswith(",all,4,1") and len(csv.splitlines()) == 5
     pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(csv)), df)
     lines = (tmp_path / "toy.md").read_text(encoding="utf-8").splitlines()
-    assert lines[0].endswith("| place | n | n_undefined |") and lines[1].endswith("| --- | ---: | ---: |")
+    assert lines[0].endswith("| place | n | n\\_undefined |") and lines[1].endswith("| --- | ---: | ---: |")
     assert lines[2].startswith("| a\\|&lt;b&gt; |") and lines[2].endswith("| all | 4 | 1 |")
 
 
