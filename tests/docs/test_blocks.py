@@ -17,6 +17,8 @@ from attnfaith.cli import common, train
 from attnfaith.data import own_data
 from attnfaith.data.registry import read_entries
 from attnfaith.study import plan
+from attnfaith.study.arguments import ALL
+from attnfaith.study.every import STUDIES
 from tests.docs.documents import DOCUMENTS, ROOT, blocks, text_of
 from tests.records import draw
 
@@ -194,8 +196,9 @@ def test_what_is_measured_or_reported_was_made_before(monkeypatch):
             for option in ("--output_dir", "--output"):
                 if option in words:
                     made.add(words[words.index(option) + 1])
-            if words[:2] == ["attnfaith", "study"]:
-                made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(Path(words[2])))}
+            studies = words[2:3] if words[:2] == ["attnfaith", "study"] else []
+            for study in STUDIES if studies == [ALL] else studies:
+                made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(Path(study)))}
             for before, script, after in zip(words, words[1:], words[2:], strict=False):
                 if script in READERS and not before.startswith("--"):
                     used.add(after)
