@@ -196,7 +196,7 @@ def test_what_is_measured_or_reported_was_made_before(monkeypatch):
                 if option in words:
                     made.add(words[words.index(option) + 1])
             if words[:2] == ["attnfaith", "study"]:
-                for name in every.STUDIES if words[2] == ALL else [words[2]]:
+                for name in every.STUDIES if words[2:3] == [ALL] else words[2:3]:
                     made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(Path(name)))}
             for before, script, after in zip(words, words[1:], words[2:], strict=False):
                 if script in READERS and not before.startswith("--"):
