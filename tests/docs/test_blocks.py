@@ -147,9 +147,6 @@ def test_command(document, words, monkeypatch):
         script, rest = launch.training_script, launch.training_script_args
     elif rest[:2] in (["-m", "http.server"], ["-m", "zipfile"]):
         return
-    elif rest[0] == "-m":
-        _, module, *rest = rest
-        script = f"{module.replace('.', '/')}/__main__.py"
     else:
         script, *rest = rest
     if program == "attnfaith":
@@ -198,8 +195,8 @@ def test_what_is_measured_or_reported_was_made_before(monkeypatch):
             for option in ("--output_dir", "--output"):
                 if option in words:
                     made.add(words[words.index(option) + 1])
-            if words[:2] == ["attnfaith", "study"] and words[2:]:
-                for name in every.STUDIES if words[2] == ALL else [words[2]]:
+            if words[:2] == ["attnfaith", "study"]:
+                for name in every.STUDIES if words[2:3] == [ALL] else words[2:3]:
                     made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(Path(name)))}
             for before, script, after in zip(words, words[1:], words[2:], strict=False):
                 if script in READERS and not before.startswith("--"):
