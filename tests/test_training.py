@@ -807,6 +807,24 @@ def test_killed_while_a_checkpoint_is_written(tiny_recipe, spied, tmp_path, monk
     assert spied[0][-1].state.log_history[0]["epoch"] == 1.0
 
 
+@pytest.mark.parametrize("gone", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_killed_while_a_checkpoint_is_deleted(tiny_recipe, spied, tmp_path, gone):
+    """The Trainer deletes its last one, where an earlier is the best, file by file; the state may be the last to go."""
+    settings = {"training__num_train_epochs": 2, "model__dropout": 0.1}
+    whole = train_only(tiny_recipe(**settings))
+    recipe = tiny_recipe(**settings, output_dir=str(tmp_path / "killed"))
+    spied[1].append(Kill(1))
+    with pytest.raises(KeyboardInterrupt):
+        train_only(recipe)
+    spied[1].clear()
+    checkpoints = tmp_path / "killed" / "checkpoints"
+    shutil.copytree(checkpoints / "checkpoint-2", checkpoints / "checkpoint-3")
+    (checkpoints / "checkpoint-3" / gone).unlink()
+    assert runs.train._last_checkpoint(checkpoints, PartialState(cpu=True)) == str(checkpoints / "checkpoint-2")
+    assert not (checkpoints / "checkpoint-3").exists()
+    same(final_weights(train_only(recipe, resume=True)), final_weights(whole))
+
+
 @pytest.mark.parametrize("epoch", [2, 3])
 def test_the_best_checkpoint_is_found_after_the_folder_moved(tiny_recipe, spied, tmp_path, monkeypatch, epoch):
     scripted_scores(monkeypatch, "roc_auc", [0.9, 0.8, 0.7])

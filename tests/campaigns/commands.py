@@ -146,10 +146,8 @@ def start(
         os.close(end)
         os.set_blocking(printed, False)
         return Command(child, printed)
-    code = 1
+    code, inherited = 1, {*weakref.finalize._registry}
     try:
-        for own in [*weakref.finalize._registry]:
-            own.atexit = False  # temporary folders of the process that forked
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number_of_stream in (1, 2):
             os.dup2(end, number_of_stream)
@@ -175,20 +173,14 @@ def start(
         with contextlib.suppress(BaseException):
             sys.stdout.flush()
             sys.stderr.flush()
-            _run_finalizers()
+            for folder in {*weakref.finalize._registry} - inherited:  # as an interpreter does at its end
+                folder()
         os._exit(code)
 
 
 def run(arguments: Sequence[object] | Callable[[], object], place: Place, **how) -> Ended:
     """The same, to its end."""
     return start(arguments, place, **how).end()
-
-
-def _run_finalizers() -> None:
-    """What an interpreter does at its end: folders of weakref.finalize go."""
-    import atexit
-
-    atexit._run_exitfuncs()
 
 
 def _settle(place: Place, environment: Mapping[str, str]) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from accelerate import PartialState
 from datasets import Dataset
 from transformers import Trainer, TrainingArguments, set_seed
-from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from attnfaith import record
 from attnfaith.data.fingerprint import fingerprint
@@ -249,14 +250,17 @@ def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
 def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
     """The last checkpoint that is whole, to go on from.
 
-    The Trainer writes a checkpoint's state last: one without it is half-written, and deleted. The state names the best
-    checkpoint by the path it had; the folder may lie elsewhere now.
+    The Trainer writes a checkpoint's state last: one without it is half-written, and deleted. So is one that has its state
+    and lacks another file: it was being deleted. The state names the best checkpoint by the path it had; the folder may lie
+    elsewhere now.
     """
     if state.is_main_process and folder.is_dir():
         for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
             try:
-                reached = read_object(path / TRAINER_STATE_NAME)
+                reached = read_object(path / TRAINER_STATE_NAME) if _has_all_files(path, state) else None
             except FileError:
+                reached = None
+            if reached is None:
                 shutil.rmtree(path)
                 continue
             if best := reached.get("best_model_checkpoint"):
@@ -264,6 +268,18 @@ def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
                 write_atomically(path / TRAINER_STATE_NAME, json.dumps(reached, indent=2))
     state.wait_for_everyone()
     return get_last_checkpoint(str(folder)) if folder.is_dir() else None
+
+
+def _has_all_files(checkpoint: Path, state: PartialState) -> bool:
+    """Whether a checkpoint has weights, optimizer, schedule, and the random state of each process."""
+    several = state.num_processes > 1
+    random = [f"rng_state_{rank}.pth" for rank in range(state.num_processes)] if several else ["rng_state.pth"]
+    needed = {*random, TRAINING_ARGS_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, "config.json"}
+    names = {path.name for path in checkpoint.iterdir()}
+    if SAFE_WEIGHTS_INDEX_NAME in names:
+        parts = read_object(checkpoint / SAFE_WEIGHTS_INDEX_NAME)["weight_map"].values()
+        return names >= {*needed, *parts}
+    return names >= {*needed, SAFE_WEIGHTS_NAME}
 
 
 def _stop_where_it_stopped(recipe: Recipe, arguments: TrainingArguments, checkpoint: str | None) -> None:
