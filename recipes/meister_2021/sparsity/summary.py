@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from attnfaith.escaping import markdown_sentence
 from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.tables import markdown_text, to_markdown
+from attnfaith.reporting.tables import to_markdown
 
 from .claims import CLAIMS, MISSING, NULLED, VERDICTS, Claim, names_of
 from .models import levels_of, model_names, models
@@ -48,7 +49,7 @@ def _answer(tables: Mapping[str, pd.DataFrame], names: Sequence[str], write: Cal
 
 
 def _bullets(lines: Iterable[str]) -> str:
-    return "".join(f"* {markdown_text(line)}\n" for line in lines)
+    return "".join(f"* {markdown_sentence(line)}\n" for line in lines)
 
 
 def _opening(table: pd.DataFrame, cells: Sequence[Cell]) -> str:
