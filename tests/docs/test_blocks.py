@@ -16,7 +16,8 @@ from attnfaith import cli, files, locate, recipes, record, runs
 from attnfaith.cli import common, train
 from attnfaith.data import own_data
 from attnfaith.data.registry import read_entries
-from attnfaith.study import plan
+from attnfaith.study import every, plan
+from attnfaith.study.arguments import ALL
 from tests.docs.documents import DOCUMENTS, ROOT, blocks, text_of
 from tests.records import draw
 
@@ -195,7 +196,8 @@ def test_what_is_measured_or_reported_was_made_before(monkeypatch):
                 if option in words:
                     made.add(words[words.index(option) + 1])
             if words[:2] == ["attnfaith", "study"]:
-                made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(Path(words[2])))}
+                for name in every.STUDIES if words[2] == ALL else [words[2]]:
+                    made |= {plan.load_recipe(cell).output_dir for cell in plan.cells(plan.read_study(Path(name)))}
             for before, script, after in zip(words, words[1:], words[2:], strict=False):
                 if script in READERS and not before.startswith("--"):
                     used.add(after)

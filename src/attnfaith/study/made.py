@@ -23,14 +23,14 @@ def write_made(study: Mapping, planned: list[Cell], ready: Mapping[str, Path]) -
 
     cells: how many are planned, and complete. seconds: what the complete ones took, one thread each, summed; a cell that was
     stopped and went on counts from where it went on, and those of which nobody knows (`cells_without_seconds`) not at all.
-    made_by: for each distinct provenance (`SAME`), it and how many cells have it, the most common first. One entry whose
-    dirty is false says that everything beside this file comes from one commit.
+    made_by: for each distinct provenance (`SAME`; null where a record has none), it and how many cells have it, the most
+    common first. One entry whose dirty is false says that everything beside this file comes from one commit.
     """
     took = [status.state_of(Path(study["output_dir"]), cell).seconds for cell in planned if cell.name in ready]
     counts: dict[str, int] = {}
     for folder in ready.values():
         for part in record.settings(pq.read_schema(folder / "record.parquet").empty_table()):
-            known = {name: part["provenance"].get(name) for name in SAME}
+            known = {name: (part.get("provenance") or {}).get(name) for name in SAME}
             key = json.dumps(known, sort_keys=True)
             counts[key] = counts.get(key, 0) + 1
     makers = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
