@@ -8,7 +8,7 @@ folder.
 |---|---|
 | HTML and SVG, text and attributes in quotes | `html`, in templates by themselves |
 | data that a script of a page reads | `script_data` |
-| Markdown, also a cell of a table | `markdown`; inline code: `code` |
+| Markdown, also a cell of a table | `markdown`; a sentence of our own: `markdown_sentence`; inline code: `code` |
 | the YAML at the head of a card | `yaml_head` |
 | CSV | `csv_text`, `csv_frame`; read back by `read_csv` |
 | LaTeX | `latex` |
@@ -75,6 +75,15 @@ def markdown(text: object) -> Markdown:
     line = _ADDRESS.sub(_JOINER, line)
     line = _SPECIAL.sub(r"\\\g<0>", re.sub("[&<>]", lambda character: _ENTITIES[character[0]], line))
     return Markdown(_NUMBERED.sub(r"\1\\\2", _LISTED.sub(r"\1\\", line)))
+
+
+def markdown_sentence(text: str) -> Markdown:
+    """A sentence with emphasis and brackets of our own in which names from outside stand: no HTML, column, code or link of
+    theirs.
+    """
+    line = _ADDRESS.sub(_JOINER, printable(re.sub(r"\s+", " ", text)))
+    line = re.sub(r"[\\|`]|(?<=\])[(\[:]", r"\\\g<0>", line)
+    return Markdown(re.sub("[&<>]", lambda character: _ENTITIES[character[0]], line))
 
 
 def code(text: object) -> Markdown:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from attnfaith.escaping import markdown
+from attnfaith.escaping import markdown_sentence
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.tables import to_markdown
 
@@ -49,7 +49,7 @@ def _answer(tables: Mapping[str, pd.DataFrame], names: Sequence[str], write: Cal
 
 
 def _bullets(lines: Iterable[str]) -> str:
-    return "".join(f"* {markdown(line)}\n" for line in lines)
+    return "".join(f"* {markdown_sentence(line)}\n" for line in lines)
 
 
 def _opening(table: pd.DataFrame, cells: Sequence[Cell]) -> str:
