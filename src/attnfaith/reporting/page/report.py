@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.files import write_atomically
+from attnfaith.files import real_path, write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
@@ -54,7 +54,7 @@ def write_report(
     records.validate(record)
     if record.num_rows == 0:
         raise records.RecordError("a record without rows has nothing to report: measure at least one instance")
-    target = Path(out_dir).resolve()
+    target = real_path(out_dir)
     _refuse_foreign(target)
     cells = split_cells(record)
     if facts is None:
