@@ -18,8 +18,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Attempt:
-    """name: unique in its campaign; a resumed campaign skips names that are done. act: called with an empty folder of its
-    own.
+    """name: unique in its campaign; a resumed campaign skips names that are done. What stands before a "/" in it is its line
+    of the table. act: called with an empty folder of its own.
     """
 
     name: str
