@@ -162,9 +162,21 @@ def test_a_folder_without_a_tokenizer(copy):
         attnfaith.measure(copy, TEXTS, **HOW)
 
 
+def test_classes_that_are_not_numbered_from_0(copy):
+    config = json.loads((copy / "config.json").read_text())
+    names = {str(number + 1): f"class {number}" for number in range(len(config["id2label"]))}
+    (copy / "config.json").write_text(json.dumps(config | {"id2label": names}))
+    with pytest.raises(attnfaith.AttnfaithError, match="id2label of the model's configuration has no class 0; it has .1, 2"):
+        attnfaith.measure(copy, TEXTS, **HOW)
+
+
 def test_a_tokenizer_that_its_library_cannot_make_sense_of(copy):
     """It raises whatever comes to pass: an Exception of no kind, a TypeError."""
-    for name, key, value in (("tokenizer.json", "post_processor", []), ("tokenizer_config.json", "model_input_names", 0.5)):
+    for name, key, value in (
+        ("tokenizer.json", "post_processor", []),
+        ("tokenizer_config.json", "model_input_names", 0.5),
+        ("tokenizer_config.json", "model_max_length", "many"),
+    ):
         whole = (copy / name).read_text()
         (copy / name).write_text(json.dumps(json.loads(whole) | {key: value}))
         with pytest.raises(ModelError, match="no tokenizer is loaded from"):

@@ -132,6 +132,11 @@ def write_atomically(path: str | os.PathLike, content: bytes | str) -> Path:
     return Path(path)
 
 
+def real_path(path: str | os.PathLike) -> Path:
+    """The whole path of a file, links followed. A link that leads to itself stays as it is: who opens it says so."""
+    return Path(os.path.realpath(path))
+
+
 def read_object(path: str | os.PathLike) -> dict:
     """What a JSON file holds, keys and values. Raises FileError where it cannot be read, is cut off or holds others."""
     try:

@@ -310,6 +310,12 @@ def test_texts_to_measure_that_are_no_texts(tmp_path, words):
             read_texts(data, "train")
 
 
+def test_a_file_that_is_a_link_to_itself(tmp_path):
+    (tmp_path / "a.csv").symlink_to("a.csv")
+    with pytest.raises(DatasetError, match="no file at .*a.csv"):
+        read_own(Data(path=str(tmp_path / "a.csv")))
+
+
 def test_labels_of_types_that_are_no_classes(tmp_path):
     for label in (0.5, [1], {"a": 1}, float("inf")):
         (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": f"t{row}", "label": label}) for row in range(9)))

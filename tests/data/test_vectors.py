@@ -82,6 +82,7 @@ def test_random_vectors():
         ("v.txt", "dog\n", "line 1: 0 numbers after the word; a word and numbers expected"),
         ("v.txt", "dog 1 two 3\n", "line 1: could not convert string to float: .*two"),
         ("v.txt", "dog 1 nan 3\n", "line 1: a number is not finite"),
+        ("v.txt", "dog 1 1e300 3\n", "line 1: a number is not finite"),
         ("v.txt", "", "holds no vectors"),
         ("v.vec", "4 3\n", "holds no vectors"),
     ],
@@ -127,6 +128,7 @@ def test_wrong_parquet(tmp_path):
         ),
         ({"word": [["a"]], "vector": [[1.0]]}, "hold list<element: string> and"),
         ({"word": ["a"], "vector": [1.0]}, "hold string and double"),
+        ({"word": ["a"], "vector": [[1e300]]}, "row 0: a number is missing or not finite"),
         ({"word": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "holds no vectors"),
     ]:
         pq.write_table(pa.table(columns), path)

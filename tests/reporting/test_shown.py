@@ -2,6 +2,7 @@
 
 import io
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -9,6 +10,7 @@ from attnfaith import record as records
 from attnfaith import terminal
 from attnfaith.errors import AttnfaithError
 from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.page.heatmap import scores_of
 from attnfaith.reporting.shown import row_of, show
 from tests.records import build, draw
 
@@ -81,6 +83,13 @@ def test_second_texts_gold_evidence_and_undefined_scores():
     shown = show(cell, 0, columns=80)
     assert "*w0" in shown and "*: gold evidence" in shown and "label: unknown" in shown
     assert any(line.split() == ["LIME", "–", "100"] for line in shown.splitlines())
+
+
+def test_an_infinite_score_has_no_share():
+    cell = split_cells(build([{"attention": [0.5, 0.5, 0.0], "lime": [float("inf"), 2.0, -1.0]}], measures=("lime",)))[0]
+    shown = show(cell, 0, columns=80)
+    assert any(line.split() == ["LIME", "–", "100", "−50"] for line in shown.splitlines())
+    assert scores_of(np.array([np.inf, 1.0]), "lime")[0].value == "lime: infinite"
 
 
 def test_a_text_by_number_and_by_id():

@@ -112,6 +112,10 @@ def _tokenizer(given):
             tokenizer = AutoTokenizer.from_pretrained(given, trust_remote_code=False)
         except Exception as error:  # transformers and tokenizers raise many kinds
             raise ModelError(f"no tokenizer is loaded from {excerpt(str(given))}: {excerpt(error, 200)}") from error
+    if not isinstance(limit := tokenizer.model_max_length, int | float):
+        raise ModelError(
+            f"no tokenizer is loaded from {excerpt(str(given))}: its model_max_length is {excerpt(limit)}, no number"
+        )
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # made of nothing where there are no files of it
         raise ModelError(
             f"no tokenizer is loaded from {excerpt(str(given))}: it has no words: copy tokenizer.json or its vocabulary"

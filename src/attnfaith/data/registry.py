@@ -25,6 +25,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.errors import DatasetError
+from attnfaith.files import real_path
 
 
 SPLITS = ("train", "validation", "test")
@@ -178,7 +179,7 @@ def entry_of(data: object) -> DatasetEntry:
         columns["text_pair"] = (keys["text_pair"],)
     if keys.get("impermissible") or keys.get("impermissible_words"):
         columns["impermissible"] = (keys.get("impermissible") or "text",)
-    file = "" if path is None else Path(path).resolve().name
+    file = "" if path is None else real_path(path).name
     name = hub_id or file.partition(".")[0] or file
     entry = DatasetEntry(
         name=f"own_{name}" if name in DATASETS else name,

@@ -116,7 +116,8 @@ def _read_text(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.nda
             word = " ".join(parts[: len(parts) - dim])
             if word in wanted:
                 try:
-                    vector = np.array(parts[-dim:], np.float32)
+                    with np.errstate(over="ignore"):
+                        vector = np.array(parts[-dim:], np.float32)
                 except ValueError as error:
                     raise DatasetError(f"{path}, line {number}: {error}.") from error
                 if not np.isfinite(vector).all():
@@ -165,7 +166,8 @@ def _read_parquet(path: Path, wanted: Mapping[str, int]) -> tuple[list[str], np.
         row = int(np.argmax(lengths != lengths[0]))
         raise DatasetError(f"{path}, row {row}: {lengths[row]} numbers; {lengths[0]}, as in row 0, expected.")
     flat = pc.list_flatten(vectors).to_numpy()
-    matrix = flat.reshape(len(table), -1).astype(np.float32)
+    with np.errstate(over="ignore"):
+        matrix = flat.reshape(len(table), -1).astype(np.float32)
     if not np.isfinite(matrix).all():
         row = int(np.argmin(np.isfinite(matrix).all(axis=1)))
         raise DatasetError(f"{path}, row {row}: a number is missing or not finite.")

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from attnfaith.errors import cut
+from attnfaith.files import real_path
 from attnfaith.recipes.library import QUICKSTART, find
 from attnfaith.recipes.model import check_model, check_models, model_config, projection_fields
 from attnfaith.recipes.overrides import apply, describe, parse_overrides, value_at
@@ -80,7 +81,7 @@ def load(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Recip
     if path is None and (names := [value for key, value in given if key in PLACES_OF_DATA]):
         name = str(names[-1])
         if ("data.path", name) in given:  # reviews.csv.gz is reviews
-            name = Path(name).resolve().name.partition(".")[0] or "own"
+            name = real_path(name).name.partition(".")[0] or "own"
         name = re.sub(r"[^\w.-]+", "-", name)
         return _complete({"name": name, "output_dir": f"runs/{name}"}, given, "the recipe")
     path = find(QUICKSTART if path is None else path)

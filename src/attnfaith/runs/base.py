@@ -10,6 +10,7 @@ from datasets import Dataset
 from attnfaith import recipes, record
 from attnfaith.data.registry import SPLITS
 from attnfaith.errors import excerpt
+from attnfaith.files import real_path
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.outputs import OutputsError, digest_model, read_outputs
 from attnfaith.recipes import Recipe
@@ -83,7 +84,7 @@ def check_base(recipe: Recipe) -> None:
     if not objective.needs_base:
         return
     folder, given = Path(objective.base), f"objective.base={objective.base}"
-    if folder.resolve() == Path(recipe.output_dir).resolve():
+    if real_path(folder) == real_path(recipe.output_dir):
         raise RunError(f"{given} is this run's own output_dir; name the run it is trained against")
     if missing := [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]:
         raise RunError(f"{given} is no trained run ({', '.join(missing)} missing there): train it first")

@@ -13,6 +13,7 @@ from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import sequence_measurement, shards
+from attnfaith.files import real_path
 from attnfaith.measurement import check_options, load_producers
 from attnfaith.producing import checked_options
 from attnfaith.recipes import Recipe, RecipeError, check_model
@@ -140,7 +141,7 @@ def measure_run(
     """
     started = time.perf_counter()
     folder, pairs = Path(folder), recipe.model.type is not None
-    if output is not None and Path(output).resolve() == (folder / RECORD).resolve():
+    if output is not None and real_path(output) == real_path(folder / RECORD):
         output = None
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")

@@ -4,6 +4,7 @@ import json
 
 import torch
 
+from attnfaith.errors import excerpt
 from attnfaith.models.registration import SELF_ATTENTION
 from attnfaith.outputs import hash_of_weights
 from attnfaith.subjects.protocol import SubjectError
@@ -100,6 +101,21 @@ def is_encoder_decoder(model) -> bool:
     """Whether texts are read by an encoder, and answered by a decoder."""
     own = model.config
     return own.is_encoder_decoder or bool(getattr(getattr(own, "text_config", None), "is_encoder_decoder", False))
+
+
+def class_names_of(config) -> tuple[str, ...]:
+    """The names of a model's classes, in their order; () where its configuration has only those that transformers makes up.
+
+    Raises SubjectError where id2label leaves a class out.
+    """
+    known = config.id2label
+    if missing := [number for number in range(config.num_labels) if number not in known]:
+        raise SubjectError(
+            f"id2label of the model's configuration has no class {missing[0]}; it has {excerpt(list(known))}: number the "
+            "classes from 0"
+        )
+    names = tuple(str(known[number]) for number in range(config.num_labels))
+    return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
 
 
 def separates(model) -> bool:

@@ -15,6 +15,7 @@ from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.outputs import digest_model
 from attnfaith.subjects.attention_products import products_of_intervention
+from attnfaith.subjects.classifier_facts import class_names_of
 from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError
 from attnfaith.subjects.word_level import WordLevel
 
@@ -75,8 +76,7 @@ class Pooled:
     @property
     def class_names(self) -> tuple[str, ...]:
         """As `Subject` says; () where the configuration has only those that transformers makes up."""
-        names = tuple(str(self.config.id2label[number]) for number in range(self.num_labels))
-        return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+        return class_names_of(self.config)
 
     def identity(self) -> dict[str, object]:
         """As `Subject` says."""

@@ -17,7 +17,7 @@ from attnfaith.models.rationale_samplers import hardened
 from attnfaith.models.registration import RATIONALE
 from attnfaith.outputs import hash_of_weights
 from attnfaith.subjects.attention_products import products_of_intervention
-from attnfaith.subjects.classifier_facts import BOUNDLESS, check_finite
+from attnfaith.subjects.classifier_facts import BOUNDLESS, check_finite, class_names_of
 from attnfaith.subjects.protocol import Batch, SubjectError
 
 
@@ -84,8 +84,7 @@ class Rationales:
     @property
     def class_names(self) -> tuple[str, ...]:
         """As `Subject` says; () where the configuration has only those that transformers makes up."""
-        names = tuple(str(self.config.id2label[number]) for number in range(self.num_labels))
-        return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+        return class_names_of(self.config)
 
     def identity(self) -> dict[str, object]:
         """As `Subject` says."""

@@ -20,6 +20,7 @@ from attnfaith.subjects.classifier_facts import (
     check_finite,
     check_kind,
     check_tokens,
+    class_names_of,
     digest_classifier,
     identity_of,
     position_limit,
@@ -159,8 +160,7 @@ class SelfAttention(TokenStates):
     @property
     def class_names(self) -> tuple[str, ...]:
         """As `Subject` says; () where the configuration has only those that transformers makes up."""
-        names = tuple(str(self.config.id2label[number]) for number in range(self.num_labels))
-        return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+        return class_names_of(self.config)
 
     # ---------------------------------------------------------------------------------------- texts
 

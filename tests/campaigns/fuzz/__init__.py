@@ -44,13 +44,11 @@ def doors() -> dict[str, type]:
 def attempts(full: bool, seed: int) -> Iterable[Attempt]:
     """Batches of inputs, each of one door. Not full: a few inputs of each in one attempt."""
     if not full:
-        yield Attempt("fuzz of every door", partial(_some, seed=seed))
+        yield Attempt("every door", partial(_some, seed=seed))
         return
     for name, kind in doors().items():
         for first in range(0, kind.inputs, kind.batch):
-            yield Attempt(
-                f"fuzz {name} {first:05d}", partial(batch, kind, seed, first, min(kind.batch, kind.inputs - first))
-            )
+            yield Attempt(f"{name}/{first:05d}", partial(batch, kind, seed, first, min(kind.batch, kind.inputs - first)))
 
 
 def _some(folder: Path, seed: int) -> Outcome:

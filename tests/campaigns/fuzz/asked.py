@@ -19,14 +19,18 @@ ANYTHING = st.sampled_from(
     (*WORDS, *NUMBERS, *OTHERS, b"a", {"a"}, object, np.float32(1), np.array([1, 2]), pd.NA, Path("/"))
 )
 WORD = st.sampled_from(["the", "old ship", "sank.", "film " * 50]) | st.sampled_from(WORDS) | st.text(max_size=8)
+
+
+def _frame(texts, **more) -> pd.DataFrame:
+    return pd.DataFrame({"text": pd.Series(texts, dtype=object), **more})  # pandas' own texts hold no half a letter
+
+
 TEXTS = (
     st.lists(WORD, max_size=4)
     | st.lists(st.tuples(WORD, WORD), max_size=3)
     | st.lists(WORD | ANYTHING, min_size=1, max_size=3)
-    | st.lists(WORD, min_size=1, max_size=3).map(lambda texts: pd.DataFrame({"text": texts, "label": range(len(texts))}))
-    | st.lists(WORD | ANYTHING, min_size=2, max_size=2).map(
-        lambda texts: pd.DataFrame({"text": texts, "instance_id": ["a", "b"]})
-    )
+    | st.lists(WORD, min_size=1, max_size=3).map(lambda texts: _frame(texts, label=range(len(texts))))
+    | st.lists(WORD | ANYTHING, min_size=2, max_size=2).map(lambda texts: _frame(texts, instance_id=["a", "b"]))
     | ANYTHING
 )
 NAMES = st.lists(
@@ -146,7 +150,7 @@ class Space:
                 raise Unclean(f"the page would show {str(shown)[:200]}")
             shown.encode()
 
-        return Case(act, f"{way} {(model if model in self.desk.offered else model, text, edits, weights)!r}"[:600])
+        return Case(act, f"{way} {_shown((model, text, edits, weights))}")
 
 
 def _typed(chance: Random, usual: str) -> object:

@@ -14,7 +14,7 @@ from attnfaith.metrics.attention_faithfulness.drawing import bars_html
 from attnfaith.metrics.registration import METRIC_DIR
 from tests import records
 from tests.campaigns.fuzz.hostile import NUMBERS, OTHERS, WORDS, as_json, changed, damaged
-from tests.campaigns.fuzz.probe import Case, Unclean
+from tests.campaigns.fuzz.probe import REFUSED, Case, Unclean
 
 
 ANYTHING = st.sampled_from((*WORDS, *NUMBERS, *OTHERS)) | st.binary(max_size=4) | st.text(max_size=6)
@@ -183,8 +183,8 @@ def _typed(boxes):
     return columns, reading.choices_of(columns, list(columns))
 
 
-def _answered(read) -> None:
-    """What the page shows of an input. Raises Unclean where it says that it failed, and not why."""
+def _answered(read) -> str:
+    """Ask the page; gives REFUSED or "". Raises Unclean where it says that it failed, and not why."""
     answer, _ = app.answer(read)
     if "the page failed" in answer.message:
         columns, _ = read()  # raises what the page caught
@@ -195,3 +195,4 @@ def _answered(read) -> None:
     json.dumps(answer.results, allow_nan=False)
     if answer.n:
         bars_html(answer.columns, answer.n - 1).encode()
+    return REFUSED if "error" in answer.results else ""

@@ -212,12 +212,14 @@ def _tau(value: float) -> str:
 
 
 def scores_of(values: np.ndarray, name: str) -> list[Score]:
-    """Each value against the largest absolute value of its row; all at 0 % where the row is zero."""
-    largest = np.nanmax(np.abs(values), initial=0.0)
+    """Each value against the largest finite absolute value of its row; all at 0 % where the row is zero. What is not finite
+    has no share: it is undefined, or said to be infinite.
+    """
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
     scores = []
     for value in values:
-        if np.isnan(value):
-            scores.append(Score("–", 0, f"{name}: undefined"))
+        if not np.isfinite(value):
+            scores.append(Score("–", 0, f"{name}: {'undefined' if np.isnan(value) else 'infinite'}"))
             continue
         share = float(value / largest) if largest > 0 else 0.0
         percent = f"{round(100 * share):d}".replace("-", "−")

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.escaping import file_name
-from attnfaith.files import folder_lock, refuse_links_out, write_atomically
+from attnfaith.files import folder_lock, real_path, refuse_links_out, write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
@@ -54,7 +54,7 @@ def write_report(
     records.validate(record)
     if record.num_rows == 0:
         raise records.RecordError("a record without rows has nothing to report: measure at least one instance")
-    target = Path(out_dir).resolve()
+    target = real_path(out_dir)
     _refuse_foreign(target)
     cells = split_cells(record)
     if facts is None:
