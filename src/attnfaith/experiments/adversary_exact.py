@@ -217,28 +217,6 @@ class _Vertices:
             row, column = ((bound <= limit) & (earlier | (bound < best))).nonzero()
             self._add(some[row], near[column], end, pairs)
 
-    def _gather(self, end: float, rows, columns, bounds, least: float, proved: float, pairs: "_Pairs") -> None:
-        """Put into `pairs` those of such vertices that may be chosen. least: that of the vertices of one token; proved: a
-        bound of all.
-        """
-        many, most, limit = len(rows) * len(columns) > BLOCK, 0.5, math.nan
-        for some in _split(rows[bounds <= min(least, pairs.least) + 2 * TIE], len(columns)):
-            near, best = columns, min(least, pairs.least)
-            if many:
-                if limit != best + 2 * TIE:
-                    most = self._most(best + 2 * TIE)
-                far, reach = (self.scores[columns] - end) * (1 / most - 1), end - self.scores[some]
-                far_too = self.scores[columns] - end >= (1 / most - 1) * reach.min()
-                near = columns[(far <= reach.max()) | far_too]
-            limit = best + 2 * TIE
-            bound = self._bound(some, near, end)
-            possible = bound <= limit
-            if many:  # one that is tied whatever follows stands before all that are later in the text
-                earlier = np.minimum(self.order[some, None], self.order[near]) <= pairs.place(proved + 2 * TIE)
-                possible &= earlier | (bound < best)
-            row, column = possible.nonzero()
-            self._add(some[row], near[column], end, pairs)
-
     def _bound(self, left: np.ndarray, right: np.ndarray, end: float) -> np.ndarray:
         """Bounds (M,N) of the losses of vertices of M tokens below an end and N above it."""
         _, _, weight = self._vertex(left[:, None], right, end)
@@ -353,6 +331,10 @@ def measure(subject, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILO
     best attention found and a certified bound are given; "lower bound" where logits are not affine in attention. Classes
     that an answer mask bars do not count; where it leaves one class, any attention keeps the prediction. A text of fewer
     than two tokens has one attention and no adversary: its rows are empty and it is "undefined". Nothing is random.
+
+    Where no closed form is known, the weights of the 1,000 tokens with the least attention are tried one by one, and those
+    of the others of a longer text together; of more than 32 classes the most probable are asked about. That leaves every
+    bound and every attention true, only maybe further from each other.
 
     Raises ValueError as `check` says.
     """
