@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith import record
-from attnfaith.record import Column, Identity, RecordError
+from attnfaith.record import Column, Identity, RecordError, schema
 
 
 IDENTITY = asdict(Identity("sst", "abc", "test", 10))
@@ -56,10 +56,13 @@ def metadata_of(made):
 
 
 def refused(made, *parts):
-    with pytest.raises(RecordError) as caught:
-        record.validate(made)
-    for part in parts:
-        assert part in str(caught.value)
+    """Also where each row is looked at by itself, as the rows of large records are by thousands."""
+    for block in (schema.BLOCK, 1):
+        with pytest.MonkeyPatch.context() as patched, pytest.raises(RecordError) as caught:
+            patched.setattr(schema, "BLOCK", block)
+            record.validate(made)
+        for part in parts:
+            assert part in str(caught.value)
 
 
 # ---------------------------------------------------------------------------------------------- schema and build

@@ -11,7 +11,7 @@ import torch
 import attnfaith
 from attnfaith import experiments, importance, record
 from attnfaith.data.tokenization import by_words
-from attnfaith.errors import DatasetError
+from attnfaith.errors import DatasetError, excerpt
 from attnfaith.outputs import KEPT, digest_attention, digest_data
 from attnfaith.producing import MeasurementError, checked_options, load, makers, modules_of, stated
 from attnfaith.shards import batches, carry_out, in_shards
@@ -95,9 +95,10 @@ def measure(
 
     Raises MeasurementError where output is a folder, the data set is empty or lacks columns, an option or level does not
     exist, words are asked of a model that is not hierarchical, a producer cannot measure this model or these instances (one
-    with a function `check_model(model, dataset, **options)` says so before any work is done), the model has weights or
-    predictions that are not finite or fewer than two classes, a given attention is missing, of another length than its text
-    or no distribution, or the shards that lie there belong to another measurement and are not to be discarded.
+    with a function `check_model(model, dataset, **options)`, or with MOST_TOKENS of a text, says so before any work is
+    done), the model has weights or predictions that are not finite or fewer than two classes, a given attention is missing,
+    of another length than its text or no distribution, or the shards that lie there belong to another measurement and are
+    not to be discarded.
     """
     output = Path(output)
     if output.is_dir():
@@ -168,6 +169,7 @@ def check(
         _check_needs(modules, subject)
     except (SubjectError, DatasetError) as error:
         raise MeasurementError(str(error)) from error
+    _check_lengths(modules, dataset)
     possible = {name: module for name, module in modules.items() if trained or not is_pending(module, options.get(name, {}))}
     _check_possible(possible, options, subject, dataset)
     return subject, dataset, modules, options
@@ -209,6 +211,19 @@ def _check_needs(modules: Mapping[str, object], subject: Subject) -> None:
     possible = [name for name, module in load_producers(sorted(producers())).items() if module.NEEDS <= subject.capabilities]
     for name, module in modules.items():
         require(subject, module.NEEDS, name, measures=possible)
+
+
+def _check_lengths(modules: Mapping[str, object], dataset) -> None:
+    """Raises MeasurementError where a text is longer than a producer takes, by its `MOST_TOKENS`, and says so beforehand."""
+    limits = {name: module.MOST_TOKENS for name, module in modules.items() if hasattr(module, "MOST_TOKENS")}
+    for row in np.flatnonzero(np.asarray(dataset["length"]) > min(limits.values(), default=np.inf)):
+        text = dataset[int(row)]
+        for name, most in limits.items():
+            if (count := len(text["tokens"])) > most:
+                raise MeasurementError(
+                    f"'{name}' takes texts of up to {most:,} tokens, for it holds numbers of each two of them, and "
+                    f"{excerpt(text['instance_id'])} has {count:,}: measure without it, or texts that are cut to that"
+                )
 
 
 def _check_possible(modules: Mapping[str, object], options: Mapping[str, Mapping], subject: Subject, dataset) -> None:

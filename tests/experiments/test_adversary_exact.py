@@ -3,6 +3,8 @@
 import doctest
 import itertools
 import math
+import tracemalloc
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from attnfaith.experiments import adversary_exact, adversary_search
+from attnfaith.experiments import _climb, adversary_exact, adversary_search
 from attnfaith.experiments._readout import Readout, softmax
 from attnfaith.experiments.adversary_exact import maximise
 from attnfaith.measurement import MeasurementError, check_options
@@ -177,6 +179,106 @@ def test_ties_go_to_the_first_token_whatever_the_rounding():
         assert found.attention.tolist() == [0, 0, 1, 0, 0, 0]
     mixed = maximise(own[:4] * 1.5, [2.0, -2.0, -2.0, 2.0], 0.0, 0.01)  # no single token keeps the prediction
     assert set(np.flatnonzero(mixed.attention)) == {0, 1}
+
+
+KINDS = ("any", "alike", "sparse", "of two weights", "alike but for rounding")
+
+
+def of_kind(generator, kind, tokens):
+    """Attention and scores: what asks for more than a few vertices to be looked at."""
+    own, scores, _ = drawn(generator, tokens, 10 ** generator.uniform(-1, 2))
+    if kind in ("alike", "alike but for rounding"):
+        own = np.ones(tokens) + (kind != "alike") * 1e-7 * generator.random(tokens)
+    elif kind == "sparse":
+        own = np.where(generator.random(tokens) < 0.7, 0.0, own) + (np.arange(tokens) == 0)
+    elif kind == "of two weights":
+        own = generator.integers(1, 3, tokens) * 1.0
+    if generator.random() < 0.4:
+        scores = np.round(scores) if generator.random() < 0.5 else (generator.random(tokens) < 0.5) * 2.0
+    return own / own.sum(), scores
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("block", [1, 60])
+def test_a_long_text_is_looked_at_in_blocks_and_nothing_else_is_chosen(kind, block, monkeypatch):
+    """Against all pairs of tokens at once, which texts up to hundreds of tokens have."""
+    generator = np.random.default_rng(KINDS.index(kind))
+    for _ in range(40):
+        own, scores = of_kind(generator, kind, int(generator.integers(2, 40)))
+        bias, epsilon = float(generator.normal() * 2), float(generator.choice([0.01, 0.05, 0.3]))
+        monkeypatch.setattr(adversary_exact, "BLOCK", 1 << 17)
+        whole = maximise(own, scores, bias, epsilon)
+        monkeypatch.setattr(adversary_exact, "BLOCK", block)
+        parts = maximise(own, scores, bias, epsilon)
+        assert (parts.jsd, parts.log_odds, parts.one_token) == (whole.jsd, whole.log_odds, whole.one_token)
+        assert parts.attention.tolist() == whole.attention.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_text_needs_no_memory_for_pairs_of_tokens(kind):
+    """100 MB would not hold a byte for each pair."""
+    generator = np.random.default_rng(1)
+    own, scores = of_kind(generator, kind, 12_000)
+    tracemalloc.start()
+    found = maximise(own, scores, 0.0, 0.01)
+    assert tracemalloc.get_traced_memory()[1] < 40e6
+    tracemalloc.stop()
+    assert change(found.attention, own, scores, 0.0) <= 0.01 + 1e-12
+
+
+@pytest.mark.parametrize("readout", ["affine", "tanh"])
+def test_of_a_long_text_the_tokens_with_the_least_attention_are_tried(readout, monkeypatch):
+    generator = np.random.default_rng(2)
+    for number in range(3):
+        own = generator.dirichlet(np.full(14, 0.5))
+        text = multiclass(generator.normal(size=(14, 3)), generator.normal(size=3), own)
+        search, told = adversary_exact._bounded, text.logits
+        if readout == "tanh":
+            told = lambda points, text=text: np.tanh(points @ text.values) + text.bias  # noqa: E731
+            text = replace(text, values=None, bias=None, probs=softmax(told(own)))
+
+            def search(text, epsilons, told=told):
+                return adversary_exact._searched(text, lambda points: softmax(told(points)), epsilons)
+
+        monkeypatch.setattr(_climb, "MOST_TOKENS", 14)
+        ((_, _, whole, bound, one_token),) = search(text, (0.05,))
+        monkeypatch.setattr(_climb, "MOST_TOKENS", 8)
+        ((attention, probs, jsd, same_bound, same_one_token),) = search(text, (0.05,))
+        assert (same_bound, same_one_token) == (bound, one_token)
+        assert attention.sum() == pytest.approx(1) and (attention >= 0).all()
+        np.testing.assert_allclose(softmax(told(attention)), probs, atol=1e-12)
+        assert np.abs(probs - text.probs).sum() / 2 <= 0.05 + 1e-9
+        assert divergence(attention, own)[0] == pytest.approx(jsd, abs=1e-9)
+        heavy = np.argsort(own, kind="stable")[7:]  # they keep their proportions
+        np.testing.assert_allclose(attention[heavy] * own[heavy].sum(), own[heavy] * attention[heavy].sum(), atol=1e-12)
+        assert whole - 0.02 < jsd <= bound, number
+
+
+def test_of_many_classes_the_most_probable_are_asked_about(monkeypatch):
+    """What is certified and what is reached stay true, whatever the classes that were not asked about do."""
+    generator = np.random.default_rng(4)
+    for number in range(6):
+        tokens = 3 + number % 3
+        text = multiclass(
+            generator.normal(size=(tokens, 6)) * 3, generator.normal(size=6), generator.dirichlet(np.ones(tokens))
+        )
+        ((_, _, _, all_asked, _),) = adversary_exact._bounded(text, (0.1,))
+        monkeypatch.setattr(_climb, "MOST_CLASSES", 3)
+        assert len(_climb.implied_ranges(text.values, text.probs, 0.1).scores) == 3
+        ((attention, probs, jsd, bound, _),) = adversary_exact._bounded(text, (0.1,))
+        monkeypatch.undo()
+        np.testing.assert_allclose(softmax(text.logits(attention)), probs, atol=1e-12)
+        assert np.abs(probs - text.probs).sum() / 2 <= 0.1 + 1e-9
+        assert jsd <= all_asked + 1e-9 and all_asked <= bound + 1e-9
+
+
+def test_of_a_very_long_text_fewer_classes_are_asked_about(monkeypatch):
+    monkeypatch.setattr(_climb, "MOST_NUMBERS", 12 * 50)
+    scores, probs = np.zeros((50, 6)), np.array([0.1, 0.3, 0.05, 0.25, 0.2, 0.1])
+    assert len(_climb.implied_ranges(scores, probs, 0.01).scores) == 6  # of four classes
+    assert len(_climb.implied_ranges(scores[:40], probs, 0.01).scores) == 6
+    assert len(_climb.implied_ranges(scores[:30], probs, 0.01).scores) == 10
+    assert len(_climb.implied_ranges(np.zeros((9000, 6)), probs, 0.01).scores) == 1
 
 
 def test_the_larger_epsilon_the_further():

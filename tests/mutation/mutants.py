@@ -587,7 +587,14 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "math.log(p + epsilon) - math.log(q - epsilon)",
             "math.log(p + epsilon) - math.log(q + epsilon)",
         ),
-        ("edges at one end only", "for end in (low, high) for", "for end in (low,) for"),
+        ("edges at one end only", "for end in (low, high) for group", "for end in (low,) for group"),
+        ("the hull is the upper one", "if (x1 - x0) * (height - y0) > (y1", "if (x1 - x0) * (height - y0) < (y1"),
+        ("of many the first tied one wins too late", "= np.minimum(self.order[some", "= np.maximum(self.order[some"),
+        (
+            "too few weights may be the best",
+            "low, high = (middle, high) if lost(middle) <= limit",
+            "low, high = (low, middle) if True",
+        ),
         (
             "tokens at the end do not count",
             'scores.searchsorted(low, "left"), scores.searchsorted(high, "right")',
@@ -606,6 +613,21 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "the range of two classes is too narrow",
             "rest[first] - raised[second], raised[first] - rest[second])",
             "np.log(probs[first]) - raised[second], raised[first] - np.log(probs[second]))",
+        ),
+        (
+            "the others are left out of the mass",
+            "attention = np.append(text.attention[tokens], mass)",
+            "attention = np.append(text.attention[tokens], 0.0)",
+        ),
+        (
+            "the heaviest are tried",
+            'np.argsort(text.attention, kind="stable")[: MOST',
+            'np.argsort(-text.attention, kind="stable")[: MOST',
+        ),
+        (
+            "a start that is too far is gone from",
+            "if self.distance(near @ self.decoder.states) > self.epsilon:",
+            "if False:",
         ),
         ("no search from the best point on", "if larger <= divergence + TIE:", "if True:"),
         (
@@ -1121,8 +1143,8 @@ CHANGES: dict[str, tuple[tuple[str, str, str], ...]] = {
     f"{REPORTING}/sections/permutation.py": (
         (
             "the mean over draws for the median",
-            "np.median(total_variation_distance(own",
-            "np.mean(total_variation_distance(own",
+            "np.median(total_variation_distance(own, others).reshape(-1, number), axis=1)",
+            "np.mean(total_variation_distance(own, others).reshape(-1, number), axis=1)",
         ),
         ("a threshold moved", 'of="permutation_tvd", below=0.05)', 'of="permutation_tvd", below=0.06)'),
     ),

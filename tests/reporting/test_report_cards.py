@@ -29,9 +29,11 @@ from attnfaith.objectives import PENALTIES
 from attnfaith.reporting import cards
 from attnfaith.reporting.cards import citations, findings, model, penalties
 from attnfaith.reporting.cards.findings import CARE, MAY, MAY_NOT, UNKNOWN, Checkpoint
+from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.page.answer import answer
 from attnfaith.reporting.page.answer_facts import facts_of
 from attnfaith.reporting.page.chart import measures_chart
+from attnfaith.reporting.sections.agreement import agreement_table
 from tests import deception
 
 
@@ -220,6 +222,26 @@ def test_the_most_important_token_by_hand(build_record):
     assert hits.against == pytest.approx((1 / 3 + 1 / 3 + 1 / 4 + 2 / 4) / 4)
     assert light.value == (0 + 1 + 0 + 1) / 4
     assert numbers["first_is_weightless.leave_one_out"].value == 1 / 4
+
+
+def test_states_are_left_out_and_all_else_is_what_it_is_without_them(draw_record):
+    names = ("leave_one_out", "leave_one_out_hidden", "gradient", "gradient_hidden")
+    table = draw_record(40, measures=names)
+    without = table.drop_columns([f"importance_{name}" for name in names if name.endswith("_hidden")])
+    both, inputs = Checkpoint({}, table), Checkpoint({}, without)
+    assert both.numbers == pytest.approx(inputs.numbers, nan_ok=True) and both.uses == inputs.uses
+    assert both.cell.measures == ("leave_one_out", "gradient")
+    only_states = draw_record(40, measures=("gradient_hidden",))
+    assert not [name for name in Checkpoint({}, only_states).numbers if "gradient" in name]
+
+
+def test_what_a_report_computed_of_a_cell_is_not_computed_anew(draw_record, monkeypatch):
+    cell = one_cell(draw_record(40, measures=("leave_one_out", "leave_one_out_hidden")))
+    made = agreement_table([cell])
+    monkeypatch.setattr("attnfaith.reporting.sections.agreement.agreement", None)
+    number = Checkpoint({}, cell).numbers["kendall_tau.leave_one_out"]
+    (row,) = made[(made["class"] == "overall") & (made["pair"] == "attention–leave_one_out")].to_dict("records")
+    assert (number.value, number.low, number.high) == (row["tau_mean"], row["ci_low"], row["ci_high"])
 
 
 def test_an_equal_share_of_the_weight_is_not_little(build_record):

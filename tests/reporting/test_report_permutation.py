@@ -53,6 +53,19 @@ def test_statistics_of_single_texts(by_hand):
     np.testing.assert_allclose(found["permutation_flips"], [1 / 3, 0, 0, 1, np.nan, np.nan])
 
 
+@pytest.mark.parametrize("block", [1, 50, 1 << 18])
+def test_texts_are_compared_a_part_at_a_time(block, draw_record, monkeypatch):
+    monkeypatch.setattr(permutation, "BLOCK", block)
+    generator = np.random.default_rng(3)
+    draws = [generator.dirichlet(np.ones(3), count) for count in generator.integers(0, 6, 40)]
+    cell = one_cell(with_draws(draw_record(40, classes=3), draws))
+    distances = [np.abs(own - of_text).sum(1) / 2 for own, of_text in zip(cell.probs, draws, strict=True)]
+    flips = [own.argmax() != of_text.argmax(1) for own, of_text in zip(cell.probs, draws, strict=True)]
+    medians, shares = permutation.changes(cell, "permuted_probs")
+    np.testing.assert_allclose(medians, [np.median(one) if len(one) else np.nan for one in distances], atol=1e-6)
+    np.testing.assert_allclose(shares, [one.mean() if len(one) else np.nan for one in flips])
+
+
 def test_the_table_by_hand(by_hand):
     table = render.frames(permutation.SECTION, split_cells(by_hand))["permutation"].set_index("class")
     assert list(table.index) == ["overall", "0", "1"]

@@ -14,7 +14,7 @@ from attnfaith import record as records
 from attnfaith.reporting import bootstrap_interval, holm, paired_comparison, sign_flip_test
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.comparisons import FACTORS
-from attnfaith.stats import estimate, with_interval
+from attnfaith.stats import _how_often, estimate, with_interval
 
 
 FEW = arrays(np.float64, st.integers(1, 8), elements=st.integers(-4, 4).map(float))
@@ -124,6 +124,26 @@ def test_bootstrap_interval_of_medians_is_that_of_one_draw_after_another(count, 
     medians = [np.median(values[generator.integers(0, count, count)]) for _ in range(100)]
     interval = bootstrap_interval(values, seed=5, draws=100, statistic=np.median)
     assert interval == tuple(np.quantile(medians, (0.025, 0.975)))
+
+
+@pytest.mark.parametrize("most_kept", [0, 1 << 26])
+@pytest.mark.parametrize("statistic", [np.mean, np.median, np.max])
+def test_intervals_over_many_texts_are_those_of_one_draw_after_another(statistic, most_kept, monkeypatch):
+    monkeypatch.setattr("attnfaith.stats.BLOCK", 40_000)
+    monkeypatch.setattr("attnfaith.stats.MOST_KEPT", most_kept)
+    values, generator = np.random.default_rng(1).normal(size=3000), np.random.default_rng(2)
+    drawn = [statistic(values[generator.integers(0, 3000, 3000)]) for _ in range(60)]
+    for _ in range(2):  # drawn, and as it was kept
+        interval = bootstrap_interval(values, seed=2, draws=60, statistic=statistic)
+        assert interval == pytest.approx(tuple(np.quantile(drawn, (0.025, 0.975))), abs=1e-12)
+
+
+@pytest.mark.parametrize("cached", [1, 700, 1 << 15])
+def test_a_thing_can_be_drawn_more_often_than_a_byte_counts(cached, monkeypatch):
+    monkeypatch.setattr("attnfaith.stats.CACHED", cached)
+    drawn = np.array([[4] * 299 + [0], [0] * 150 + [1] * 150, [*range(300)]])
+    expected = [np.bincount(row, minlength=300).tolist() for row in drawn]
+    assert _how_often(drawn.copy()).tolist() == expected
 
 
 # ------------------------------------------------------------------------------------------------ comparisons

@@ -6,6 +6,7 @@ Shapes: T tokens, C classes, D numbers per point, M attentions at once, R ranges
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,15 @@ from attnfaith.experiments._readout import Readout
 
 
 TIE = 1e-6  # nats: attentions closer than this to the best are tied; the first is taken
+AT_ONCE = 1 << 22  # numbers of attentions that a decoder which is not affine is asked about together
 PAIRS = 128  # pairs of tokens tried
 STEPS = 40  # halvings of a segment, to 1e-12
 STEPS_ASKED = 24  # the same where a model is asked: float32 predictions tell no points apart that are closer
 TINY = 1e-12
 GRID = 17  # weights tried on the segment between two tokens
+MOST_CLASSES = 32  # of which each two are asked about; of more classes the most probable
+MOST_NUMBERS = 1 << 23  # of scores, both bounds of each counted, in a linear programme
+MOST_TOKENS = 1000  # whose weights are tried one by one, see `gathered`
 NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, and how often
 
 
@@ -42,12 +47,70 @@ class Ranges(NamedTuple):
 
 
 def implied_ranges(scores: np.ndarray, probs: np.ndarray, epsilon: float) -> Ranges:
-    """Log-odds (T,C) of each two classes, and the intervals that a total variation distance of epsilon implies for them."""
-    first, second = np.array(list(itertools.combinations(range(len(probs)), 2))).T
+    """Log-odds (T,C) of each two classes, and the intervals that a total variation distance of epsilon implies for them.
+
+    Of more than MOST_CLASSES classes those of the most probable ones, for all would be millions. So it is with fewer classes
+    where a text is so long that they would be more than MOST_NUMBERS.
+    """
+    most = next((count for count in range(MOST_CLASSES, 2, -1) if count * (count - 1) * len(scores) <= MOST_NUMBERS), 2)
+    first, second = np.array(list(itertools.combinations(_most_probable(probs, most), 2))).T
     with np.errstate(divide="ignore"):
         rest = np.log(np.maximum(probs - epsilon, 0))
     raised = np.log(probs + epsilon)
     return Ranges((scores[:, first] - scores[:, second]).T, rest[first] - raised[second], raised[first] - rest[second])
+
+
+def _most_probable(probs: np.ndarray, most: int = MOST_CLASSES) -> np.ndarray:
+    """The numbers of the most probable classes, or of all where they are no more, in their order."""
+    return np.sort(np.argsort(-probs, kind="stable")[:most])
+
+
+class Gathered(NamedTuple):
+    """A text of few tokens in place of one of many, T: some stand for themselves, the last for all others together.
+
+    text: of n tokens. tokens (n - 1,): those that stand for themselves. shares (T,): the part that another token has of the
+    weight of them all, 0 of these.
+    """
+
+    text: Readout
+    tokens: np.ndarray
+    shares: np.ndarray
+
+    def told(self, probs: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        """Predictions under attentions over these tokens (M,n), by those under attentions over all tokens (M,T)."""
+
+        def over_these(attentions: np.ndarray) -> np.ndarray:
+            parts = np.array_split(attentions, max(1, -(-len(attentions) * len(self.shares) // AT_ONCE)))
+            return np.concatenate([probs(self.spread(part)) for part in parts])
+
+        return over_these
+
+    def spread(self, attentions: np.ndarray) -> np.ndarray:
+        """Attentions (M,n) over its tokens as those over all tokens (M,T)."""
+        whole = attentions[:, -1:] * self.shares
+        whole[:, self.tokens] = attentions[:, :-1]
+        return whole
+
+
+def gathered(text: Readout) -> Gathered | None:
+    """A text of more than MOST_TOKENS tokens: those with the least attention, and one for all others, whose weights keep
+    their proportions; None for any other text.
+
+    The furthest attention is on tokens that the model attends to little, so others hardly lead further; and what is left out
+    is no error: an attention over the tokens gathered is one over the text, of the same prediction and the same divergence,
+    for weights in one proportion add to a divergence as their sum does.
+    """
+    length = len(text.attention)
+    if length <= MOST_TOKENS:
+        return None
+    tokens = np.sort(np.argsort(text.attention, kind="stable")[: MOST_TOKENS - 1])
+    others = np.ones(length, bool)
+    others[tokens] = False
+    mass = text.attention[others].sum()
+    shares = np.where(others, text.attention / mass, 0.0)
+    attention = np.append(text.attention[tokens], mass)
+    values = None if text.values is None else np.vstack([text.values[tokens], shares @ text.values])
+    return Gathered(replace(text, attention=attention, values=values), tokens, shares)
 
 
 class Climb:
@@ -99,6 +162,8 @@ class Climb:
         reached.append(self.push(np.broadcast_to(self.own, starts.shape), starts))
         if self.linear is not None:
             near, far = self.linear.least(xlogy(1 + self.own, 1 + self.own) - self.entropy)
+            if self.distance(near @ self.decoder.states) > self.epsilon:  # by classes that were not asked about
+                near = self.own[None]
             reached += [near, self.push(near, far), *(self.push(near, start[None]) for start in starts)]
         chosen, divergence = self._furthest(np.concatenate(reached))
         for _ in range(ROUNDS):
@@ -181,6 +246,8 @@ class Linear:
         self.own, self.epsilon = text.attention, epsilon
         self.slopes = (text.probs * (scores - (scores @ text.probs)[:, None])).T  # (C,T), of the prediction by attention
         self.lines = self._principal(text.probs)
+        if len(self.slopes) > MOST_CLASSES:
+            self.slopes = self.slopes[_most_probable(text.probs)]
         # log-odds that all change by `width` or less move the prediction by no more than epsilon
         width = 4 * math.atanh(epsilon)
         ranges = implied_ranges(scores, text.probs, epsilon)

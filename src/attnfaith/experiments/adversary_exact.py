@@ -25,7 +25,7 @@ of a stack of layers: there it costs thousands of readings of each text, and is 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from scipy.special import xlogy
 
-from attnfaith.experiments._climb import Climb, Decoder, Ranges, cheapest, implied_ranges
+from attnfaith.experiments._climb import AT_ONCE, Climb, Decoder, Gathered, Ranges, cheapest, gathered, implied_ranges
 from attnfaith.experiments._readout import Readout, read_out, softmax, under
 from attnfaith.record import Column
 from attnfaith.subjects import asks
@@ -217,28 +217,6 @@ class _Vertices:
             row, column = ((bound <= limit) & (earlier | (bound < best))).nonzero()
             self._add(some[row], near[column], end, pairs)
 
-    def _gather(self, end: float, rows, columns, bounds, least: float, proved: float, pairs: "_Pairs") -> None:
-        """Put into `pairs` those of such vertices that may be chosen. least: that of the vertices of one token; proved: a
-        bound of all.
-        """
-        many, most, limit = len(rows) * len(columns) > BLOCK, 0.5, math.nan
-        for some in _split(rows[bounds <= min(least, pairs.least) + 2 * TIE], len(columns)):
-            near, best = columns, min(least, pairs.least)
-            if many:
-                if limit != best + 2 * TIE:
-                    most = self._most(best + 2 * TIE)
-                far, reach = (self.scores[columns] - end) * (1 / most - 1), end - self.scores[some]
-                far_too = self.scores[columns] - end >= (1 / most - 1) * reach.min()
-                near = columns[(far <= reach.max()) | far_too]
-            limit = best + 2 * TIE
-            bound = self._bound(some, near, end)
-            possible = bound <= limit
-            if many:  # one that is tied whatever follows stands before all that are later in the text
-                earlier = np.minimum(self.order[some, None], self.order[near]) <= pairs.place(proved + 2 * TIE)
-                possible &= earlier | (bound < best)
-            row, column = possible.nonzero()
-            self._add(some[row], near[column], end, pairs)
-
     def _bound(self, left: np.ndarray, right: np.ndarray, end: float) -> np.ndarray:
         """Bounds (M,N) of the losses of vertices of M tokens below an end and N above it."""
         _, _, weight = self._vertex(left[:, None], right, end)
@@ -354,6 +332,10 @@ def measure(subject, batch, *, seed: int = 0, epsilons: Sequence[float] = EPSILO
     that an answer mask bars do not count; where it leaves one class, any attention keeps the prediction. A text of fewer
     than two tokens has one attention and no adversary: its rows are empty and it is "undefined". Nothing is random.
 
+    Where no closed form is known, the weights of the 1,000 tokens with the least attention are tried one by one, and those
+    of the others of a longer text together; of more than 32 classes the most probable are asked about. That leaves every
+    bound and every attention true, only maybe further from each other.
+
     Raises ValueError as `check` says.
     """
     check(epsilons=epsilons)
@@ -408,8 +390,9 @@ def _exact(text, epsilons) -> list[tuple]:
 
 
 def _bounded(text, epsilons) -> list[tuple]:
-    scores = text.values + text.bias
-    decoder = Decoder(scores, softmax)
+    scores, few = text.values + text.bias, gathered(text)
+    alone, tried = softmax(scores), text if few is None else few.text
+    decoder = Decoder(tried.values + tried.bias, softmax)
     single = xlogy(1 + text.attention, 1 + text.attention) - xlogy(text.attention, text.attention)
     results = []
     for epsilon in epsilons:
@@ -419,27 +402,51 @@ def _bounded(text, epsilons) -> list[tuple]:
             math.log(2) - least / 2,
             *(_Vertices(text.attention, line, 0.0).between(low, high).jsd for line, low, high in zip(*ranges, strict=True)),
         )
-        results.append(_climbed(Climb(text, decoder, epsilon), ranges, bound, outer[None]))
+        starts = outer[None]
+        if few is not None:  # of all tokens these ranges and this start are
+            ranges, starts = implied_ranges(decoder.states, text.probs, epsilon), tried.attention[None]
+        results.append(_climbed(Climb(tried, decoder, epsilon), ranges, bound, starts, few, alone))
     return results
 
 
-def _searched(text, decoder: Decoder, epsilons) -> list[tuple]:
-    alone = np.log(np.maximum(decoder.probs(decoder.states), np.finfo(np.float64).tiny))
+def _searched(text, probs: Callable[[np.ndarray], np.ndarray], epsilons) -> list[tuple]:
+    few, alone = gathered(text), _of_each_alone(probs, len(text.attention))
     bound = _Vertices(text.attention, np.zeros(len(text.attention)), 0.0).between(0, 0).jsd
-    starts = text.attention[None]
-    climbs = [Climb(text, decoder, epsilon) for epsilon in epsilons]
-    return [_climbed(climb, implied_ranges(alone, text.probs, climb.epsilon), bound, starts) for climb in climbs]
+    tried, seen = text, alone
+    if few is not None:
+        tried, probs = few.text, few.told(probs)
+        seen = probs(np.eye(len(tried.attention)))
+    decoder = Decoder(np.eye(len(tried.attention)), probs)
+    logits = np.log(np.maximum(seen, np.finfo(np.float64).tiny))
+    climbs = [Climb(tried, decoder, epsilon) for epsilon in epsilons]
+    ranges = [implied_ranges(logits, text.probs, epsilon) for epsilon in epsilons]
+    starts = tried.attention[None]
+    return [_climbed(climb, of_it, bound, starts, few, alone) for climb, of_it in zip(climbs, ranges, strict=True)]
 
 
-def _climbed(climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray) -> tuple:
+def _of_each_alone(probs: Callable[[np.ndarray], np.ndarray], length: int) -> np.ndarray:
+    """Predictions (T,C) where one token has all the weight."""
+    said = []
+    for part in np.array_split(np.arange(length), -(-(length**2) // AT_ONCE)):
+        attentions = np.zeros((len(part), length))
+        attentions[np.arange(len(part)), part] = 1
+        said.append(probs(attentions))
+    return np.concatenate(said)
+
+
+def _climbed(
+    climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray, few: Gathered | None, alone: np.ndarray
+) -> tuple:
+    """few: the tokens that the climb is over, where these are not all. alone (T,C): predictions under each token alone."""
     attention, decoder = climb.best(ranges, starts), climb.decoder
     jsd = min(max(float(climb.divergence(attention[None])[0]), 0.0), bound)
-    one_token = int((climb.distance(decoder.states) <= climb.epsilon).sum())
-    return attention, decoder.probs(attention[None] @ decoder.states)[0], jsd, bound, one_token
+    one_token = int((np.abs(alone - climb.probs).sum(-1) / 2 <= climb.epsilon).sum())
+    reached = decoder.probs(attention[None] @ decoder.states)[0]
+    return attention if few is None else few.spread(attention[None])[0], reached, jsd, bound, one_token
 
 
-def _decoded(subject, batch, row: int, answers: np.ndarray) -> Decoder:
-    """What the subject says of one text, of the classes that it may be given; a point is the attention itself."""
+def _decoded(subject, batch, row: int, answers: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """What the subject says of one text under attentions (M,T): probabilities (M,C) of the classes that it may be given."""
     asked = under(subject, batch, [row])
     dtype = torch.promote_types(asked.dtype, torch.float32)
 
@@ -447,4 +454,4 @@ def _decoded(subject, batch, row: int, answers: np.ndarray) -> Decoder:
         attentions = torch.as_tensor(points, dtype=dtype, device=subject.device)
         return asked(attentions[None])[0].double().softmax(-1).cpu().numpy()[:, answers]
 
-    return Decoder(np.eye(int(subject.attendable(batch)[row].sum())), probs)
+    return probs

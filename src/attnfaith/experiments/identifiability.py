@@ -67,6 +67,7 @@ COLUMN_NEEDS = dict.fromkeys(
     [name for name in COLUMNS if "_layer_" in name or "_double" in name], frozenset({"attention maps"})
 )
 COST = "reading"
+MOST_TOKENS = 4000  # of a text: each two of them have a number
 METRIC: dict[str, str] = {}  # the prediction stays, by construction
 OF = ("context", "logits")
 

@@ -17,6 +17,7 @@ AFTER = True  # the measures whose orders it judges are measured first
 COLUMNS = columns("weight_aopc_limits", "without weight")
 NEEDS = frozenset({"affine read-out"})
 COST = "reading"
+MOST_TOKENS = 4000  # of a text: each two of them have a number
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 ROUNDS = 100  # of Dinkelbach's method, which needs a handful
 
