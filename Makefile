@@ -3,11 +3,17 @@ PYTHON ?= python3.11
 VENV := .venv
 TOOLS := .venv-tools
 TESTS := tests
+# Their modules import no torch, nor do the parts of the package that they test.
+WITHOUT_TORCH := $(filter-out %/test_columns.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
+	tests/data/test_own_files.py tests/data/test_planted_evidence.py tests/data/test_eraser.py tests/test_escaping.py \
+	tests/test_files.py tests/test_stats_over_seeds.py tests/reporting/test_answer.py tests/reporting/test_compare.py \
+	tests/reporting/test_report_permutation.py tests/reporting/test_report_statistics.py \
+	tests/reporting/test_report_tables.py tests/reporting/test_first_screen.py tests/reporting/test_report_page.py
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := src recipes tests docs supply
 
-.PHONY: demo test slow mutation campaigns quality style docs benchmark locks audit package clean
+.PHONY: demo test second slow mutation campaigns quality style docs benchmark locks audit package clean
 
 # torch first and without hashes: each of its builds (for CPUs alone, for GPUs) has its own, and which one is installed is for
 # the index that pip is set up for to say. Of all else, a file with another hash than the lock's is refused.
@@ -31,6 +37,18 @@ test: $(READY)
 slow: $(READY)
 	$(BIN)/python tests/models/fetch_conformance.py
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
+
+# On another Python (PYTHON=python3.13), without torch: those tests that need none of it.
+SECOND := .venv-second
+second: $(SECOND)/.ready
+	OMP_NUM_THREADS=1 $(SECOND)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow' $(WITHOUT_TORCH)
+
+$(SECOND)/.ready: setup.cfg pyproject.toml constraints.txt supply/test.txt
+	$(PYTHON) -m venv $(SECOND)
+	$(SECOND)/bin/python -m pip install --quiet --constraint constraints.txt setuptools
+	$(SECOND)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement supply/test.txt
+	$(SECOND)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
 
 # Plausible bugs, one at a time, each of which some test must notice.
 mutation: $(READY)
@@ -88,4 +106,4 @@ package: $(TOOLS)/.ready
 	$(TOOLS)/bin/python -m twine check --strict build/dist/*
 
 clean:
-	rm -rf $(VENV) $(TOOLS) runs build/docs .conformance
+	rm -rf $(VENV) $(TOOLS) $(SECOND) runs build/docs .conformance

@@ -45,7 +45,8 @@ def changes(cell: Cell, column: str) -> tuple[np.ndarray, np.ndarray]:
     medians, flips = np.full((2, len(cell)), np.nan)
     for number in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == number)
-        for part in np.array_split(rows, -(-len(rows) * number * cell.probs.shape[1] // BLOCK)):
+        parts = -(-len(rows) * number * cell.probs.shape[1] // BLOCK)
+        for part in np.array_split(rows, min(len(rows), parts)):
             others, own = np.concatenate([draws[row] for row in part]), np.repeat(cell.probs[part], number, axis=0)
             medians[part] = np.median(total_variation_distance(own, others).reshape(-1, number), axis=1)
             flips[part] = decision_flips(own, others).reshape(-1, number).mean(axis=1)
