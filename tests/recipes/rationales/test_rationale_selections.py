@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
 from attnfaith.experiments import selection
+from attnfaith.reporting import leakage
 from attnfaith.reporting.analysis import Settings, load_analysis
 from attnfaith.reporting.cells import split_cells
 from attnfaith.stats import over_seeds_and_texts
@@ -131,3 +133,14 @@ def test_texts_without_a_number_are_counted_and_left_out():
     assert analysis.summary(numbers) | {"ci_low": 0, "ci_high": 0} == {
         "n_seeds": 1, "n_texts": 3, "n_undefined": 3, "mean": 0.5, "ci_low": 0, "ci_high": 0,
     }  # fmt: skip
+
+
+def test_what_is_told_of_one_kind_of_texts_does_not_depend_on_how_many_other_kinds_there_are():
+    """With the least p-value of 999 permutations, six models of five seeds can be told; so they can beside others."""
+    kinds = [{"dataset": "planted_evidence", "evidence": kind, "of": of} for kind in "ab" for of in ("label", "class")]
+    rows = pd.DataFrame([kind for kind in kinds for _ in range(6)] + [{"dataset": "sst", "of": "label"}] * 6)
+    least = 1 / (1 + leakage.PERMUTATIONS)
+    of_row = np.where(np.arange(len(rows)) < 6, least, 0.5)
+    tests = pd.DataFrame([(row, p) for row, p in enumerate(of_row) for _ in range(5)], columns=["row", "p_value"])
+    tests.loc[len(tests) - 1, "p_value"] = np.nan
+    assert analysis.told(rows, tests).tolist() == [5] * 6 + [0] * (len(rows) - 6)
