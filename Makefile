@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := src recipes tests docs supply
 
-.PHONY: demo test second slow mutation campaigns quality style docs benchmark locks audit package clean
+.PHONY: demo test second slow campaigns quality style docs benchmark locks audit package clean
 
 # torch first and without hashes: each of its builds (for CPUs alone, for GPUs) has its own, and which one is installed is for
 # the index that pip is set up for to say. Of all else, a file with another hash than the lock's is refused.
@@ -49,10 +49,6 @@ $(SECOND)/.ready: setup.cfg pyproject.toml constraints.txt supply/test.txt
 	$(SECOND)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement supply/test.txt
 	$(SECOND)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
-
-# Plausible bugs, one at a time, each of which some test must notice.
-mutation: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run
 
 # What is hostile, at length: kills at any moment, full disks, two processes at once and what else tests/campaigns holds, in an
 # hour at most of two cores. Stopped, the same command goes on; build/campaigns/table.md says how often there was harm.
