@@ -63,12 +63,10 @@ style: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-# README.md and the pages with numbers from their templates, then the site, where a warning is an error (but one that --quiet
-# hides does not count), then the tests of documents, some of which need what builds them.
+# The site, where a warning is an error, then the numbers in its pages.
 docs: $(VENV)/.docs
-	$(BIN)/python docs/site/pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'not slow' tests/docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/docs
 	@echo "documentation: build/docs/index.html"
 
 $(VENV)/.docs: $(READY) supply/docs.txt
