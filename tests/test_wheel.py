@@ -42,6 +42,7 @@ def test_what_the_wheel_holds(wheel, repository):
     wanted = {file.relative_to(root).as_posix() for file in root.rglob("*.yaml")}
     wanted |= {file.relative_to(root).as_posix() for file in root.glob("*/published*.csv")}
     wanted |= {file.relative_to(root).as_posix() for file in root.glob("*/**/*.py")}
+    wanted.add("shared.py")
     assert names == wanted and "quickstart.yaml" in names and "meister_2021/published.csv" in names
     assert not [name for name in names if "results" in name or "benchmark" in name]
 

@@ -82,3 +82,11 @@ def test_published_numbers_need_somebody_who_shows_them(write):
         analyse({"published": "a.csv"})
     with pytest.raises(StudyError, match="stand_ins without published: name the CSV"):
         analyse({"analysis": write(), "stand_ins": {"mine": "theirs"}})
+
+
+def test_helpers_in_the_folder_above_are_found(write, tmp_path):
+    (tmp_path / "shared.py").write_text("COUNT = 3\n")
+    code = COUNTS.replace("from .words import said", "from ..shared import COUNT\nfrom ..other.words import said")
+    write(folder="other", words=" others")
+    module = load_analysis(write(code, folder="a.study"))
+    assert module.COUNT == 3 and module.tables([], Settings()).texts["summary.md"] == "0  others"

@@ -8,8 +8,8 @@ cells: the measured cells of the study. settings: what the study says beside its
 are made already. It is called twice: before anything runs without any cell, when it must read what it needs, raise where it
 cannot use it, and return an empty `Analysis`; and at the end with the cells.
 
-The modules beside the file are its own: `from . import stability`, `from .sparsity import figures`. Each folder is a package
-by itself, so that modules of two papers may have one name, and no paper can import another.
+Its folder is a package: it can import the modules beside it (`from . import stability`) and, with two dots, what lies
+in the folder above: helpers that several analyses share (`from ..shared import estimate`).
 
 A study file is code: who runs a study runs the analysis that it names. Read the analysis of a study that others wrote, as
 any script, before you run it. Without a study that names it nothing is ever loaded.
@@ -64,7 +64,7 @@ class Analysis:
 
 
 def load_analysis(path: str | Path) -> ModuleType:
-    """The module of an analysis; its folder is its package.
+    """Return the module of an analysis; its folder is its package, in the package of the folder above.
 
     Raises StudyError where there is no such file or it has no function `tables`; what the code itself raises goes on.
     """
@@ -73,11 +73,14 @@ def load_analysis(path: str | Path) -> ModuleType:
         raise StudyError(f"analysis: {path.name!r} is no name of a Python module; give a file such as analysis.py")
     if not path.is_file():
         raise StudyError(f"analysis: no file at {path}; its path is read from the study file")
-    package = f"attnfaith_analysis_{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}"
-    if package not in sys.modules:
-        spec = ModuleSpec(package, None, is_package=True)
-        spec.submodule_search_locations = [str(path.parent)]
-        sys.modules[package] = module_from_spec(spec)
+    package, folders = "", (path.parent.parent, path.parent)
+    names = f"attnfaith_{hashlib.sha256(str(folders[0]).encode()).hexdigest()[:12]}", path.parent.name.replace(".", "%")
+    for name, folder in zip(names, folders, strict=True):
+        package = f"{package}.{name}".lstrip(".")
+        if package not in sys.modules:
+            spec = ModuleSpec(package, None, is_package=True)
+            spec.submodule_search_locations = [str(folder)]
+            sys.modules[package] = module_from_spec(spec)
     importlib.invalidate_caches()  # the file may be younger than what is known of its folder
     module = importlib.import_module(f"{package}.{path.stem}")
     if not callable(getattr(module, "tables", None)):

@@ -1,0 +1,365 @@
+"""Helpers that the analyses of several papers share.
+
+An analysis imports them with two dots, `from ..shared import estimate`; a script in this folder with none.
+
+Cells     `read_cells`: the measured cells below a folder. `kinds`: models that differ in their seed alone.
+          `twins`: models beside plain ones, of the same seeds and texts.
+Numbers   `values`: a number per text, seeds x texts. `estimate`: its mean, interval and p-value over seeds and texts.
+          `summary`: the same as columns of a table. `verdict`: one word for it. `paired_comparison`: every number of models
+          that differ in one factor, over texts and over seeds, with Holm's correction.
+Published `read_published`, `for_stand_ins`; `over_seeds` and `join_published`: ours beside theirs.
+Output    `save`: a table as CSV, and as Markdown beside it. `panels`: the shortest names that tell models apart.
+          `interval_figure`: numbers with their intervals.
+
+Shapes: S seeds, N texts. NaN: undefined.
+"""
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from attnfaith import record
+from attnfaith.escaping import csv_frame
+from attnfaith.files import write_atomically
+from attnfaith.record import Identity
+from attnfaith.reporting import sections
+from attnfaith.reporting.analysis import StudyError
+from attnfaith.reporting.cells import CELL, Cell, split_cells
+from attnfaith.reporting.style import PALETTE, own_style, titled_figure
+from attnfaith.reporting.tables import to_markdown
+from attnfaith.stats import LEVEL, UNKNOWN, Estimate, bootstrap_interval, holm, over_seeds_and_texts, sign_flip_test
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KIND = tuple(name for name in CELL if name != "seed")
+"""Columns that name a kind of model: all of a cell but its seed."""
+UNTOLD, ONE_SEED, UNDEFINED = "cannot be told", "one seed", "undefined"
+Models = Mapping[int, Cell]
+"""The models of one kind, {seed: cell}."""
+Number = Callable[[Cell], "np.ndarray | None"]
+"""A number per text of a cell, [N] float; None where the cell lacks it."""
+
+
+# ---------- cells
+
+
+def read_cells(folder: str | Path) -> list[Cell]:
+    """Return the cells of every record below a folder, such as the `output_dir` of a study."""
+    paths = sorted(Path(folder).rglob("record.parquet"))
+    return [cell for path in paths for cell in split_cells(record.load(path))]
+
+
+def kinds(cells: Sequence[Cell]) -> list[Models]:
+    """Group the cells that differ in their seed alone, in order of first appearance."""
+    groups: dict[Identity, dict[int, Cell]] = {}
+    for cell in cells:
+        groups.setdefault(replace(cell.identity, seed=0), {})[cell.identity.seed] = cell
+    return list(groups.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Twins:
+    """Models that were changed in one thing, such as a penalty of training, and their plain twins of the same seeds.
+
+    Texts are all that one of the models read, in the order of their ids, so that no order of rows matters.
+    """
+
+    plain: Models
+    changed: Models
+
+    @property
+    def identity(self) -> Identity:
+        """That of the changed model of the first seed."""
+        return next(iter(self.changed.values())).identity
+
+    @property
+    def heading(self) -> dict[str, object]:
+        """The labels of the changed models, by KIND."""
+        return {name: self.identity.heading[name] for name in KIND}
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The ids of the texts."""
+        return _texts([*self.plain.values(), *self.changed.values()])
+
+    def values(self, number: Number) -> tuple[np.ndarray, np.ndarray]:
+        """A number per text of the plain and of the changed models, [S, N] each."""
+        return values(self.plain, number, self.texts), values(self.changed, number, self.texts)
+
+
+def twins(cells: Sequence[Cell], plain: Callable[[Identity], Identity]) -> list[Twins]:
+    """Set each kind of model beside its plain twin, in order of first appearance.
+
+    plain: the identity of the twin, of the same seed; of a plain model its own. Models whose twin is not among the cells
+    are left out.
+    """
+    by_identity = {cell.identity: cell for cell in cells}
+    pairs = []
+    for models in kinds(cells):
+        beside = {seed: by_identity.get(plain(cell.identity)) for seed, cell in sorted(models.items())}
+        beside = {seed: twin for seed, twin in beside.items() if twin not in (None, models[seed])}
+        pairs += [Twins(beside, {seed: models[seed] for seed in beside})] if beside else []
+    return pairs
+
+
+def _texts(cells: Sequence[Cell]) -> list[str]:
+    return sorted({name for cell in cells for name in cell.instance_ids})
+
+
+# ---------- numbers
+
+
+def values(models: Models, number: Number, texts: Sequence[str] | None = None) -> np.ndarray:
+    """A number per text of each model, [S, N] float64; NaN where a model lacks it or the text.
+
+    texts: sorted ids, else all that one of the models read.
+    """
+    texts = _texts(list(models.values())) if texts is None else texts
+    table = np.full((len(models), len(texts)), np.nan)
+    for row, cell in zip(table, models.values(), strict=True):
+        numbers = number(cell)
+        if numbers is not None:
+            row[np.searchsorted(texts, cell.instance_ids)] = numbers
+    return table
+
+
+def mean_of_means(numbers: np.ndarray) -> float:
+    """The mean over seeds of the mean over texts of [S, N]; NaN of nothing."""
+    means = [row[~np.isnan(row)].mean() for row in numbers if not np.isnan(row).all()]
+    return float(np.mean(means)) if means else np.nan
+
+
+def estimate(numbers: np.ndarray) -> Estimate:
+    """The mean over seeds of the mean over texts of [S, N], its 95 % interval and the p-value of 0.
+
+    Both are over seeds and texts, with one seed over texts (`stats.over_seeds_and_texts`). Seeds with fewer than two
+    defined texts are left out.
+    """
+    defined = ~np.isnan(numbers)
+    kept = np.flatnonzero(defined.sum(1) >= 2)
+    if not len(kept):
+        return UNKNOWN
+    totals, counts = np.where(defined, numbers, 0)[kept], defined[kept].sum(1, keepdims=True)
+    left_out = (totals.sum(1, keepdims=True) - totals) / (counts - defined[kept])
+    return over_seeds_and_texts(totals.sum(1) / counts[:, 0], left_out.mean(0))
+
+
+def summary(numbers: np.ndarray) -> dict[str, float]:
+    """`estimate` as columns. n_seeds: with two defined texts or more. n_texts, n_undefined: summed over seeds."""
+    defined = ~np.isnan(numbers)
+    counts = {
+        "n_seeds": int((defined.sum(1) >= 2).sum()),
+        "n_texts": int(defined.sum()),
+        "n_undefined": int((~defined).sum()),
+    }
+    return counts | dict(zip(("mean", "ci_low", "ci_high"), estimate(numbers)[:3], strict=True))
+
+
+def verdict(effect: float, p_value: float, n_seeds: int, above: str, below: str) -> str:
+    """`above` or `below` for an effect that stands at p_value <= .05; "undefined"; "one seed", which speaks of two models
+    and not of kinds; else "cannot be told", which is not "equal".
+    """
+    if np.isnan(effect):
+        return UNDEFINED
+    if n_seeds < 2:
+        return ONE_SEED
+    return UNTOLD if p_value > LEVEL else above if effect > 0 else below
+
+
+FEWEST_SEEDS = 6  # for an interval; also the fewest of which a sign-flip test can give p <= 0.05
+COUNTS, MEASURES = ("n", "n_left_out"), ("mean_first", "mean_second", "difference", "ci_low", "ci_high", "p_value", "p_holm")
+
+
+def paired_comparison(cells: Sequence[Cell], factor: str, *, seed: int = 0) -> pd.DataFrame:
+    """Compare every two levels of one factor, such as projection softmax against sparsemax, all else equal.
+
+    factor: a column of KIND. Compared is every number per text that both cells hold (`sections.numbers`): Kendall's tau
+    between attention and each measure, "correct" (1 where the predicted class is the gold label), and what interventions
+    give. Rows, one test each. over = "instances": within one training seed, a pair is one text in both cells. over = "seeds"
+    (seed "all"): a pair is one training seed that both levels have, its difference the mean over the texts matched in it.
+
+    n: pairs. n_left_out: texts that are undefined, or missing, in one of the two cells; seeds that only one level has, or
+    without a defined difference. mean_first, mean_second: means over the pairs. difference: second - first. ci_low, ci_high:
+    its 95 % bootstrap interval, undefined below two texts or six seeds. p_value: `sign_flip_test`; over n seeds at least
+    2 / 2^n. p_holm: corrected by Holm for all tests over instances, and separately for all over seeds. `seed` fixes the
+    draws.
+    """
+    others = [name for name in CELL if name not in (factor, "seed")]
+    groups: dict[tuple, dict[str, dict[int, pd.DataFrame]]] = {}
+    for cell in cells:
+        levels = groups.setdefault(tuple(cell.heading[name] for name in others), {})
+        numbers = pd.DataFrame(sections.numbers(cell), index=cell.instance_ids)
+        levels.setdefault(cell.heading[factor], {})[cell.heading["seed"]] = numbers
+    rows = [
+        {**dict(zip(others, identity, strict=True)), "factor": factor, "first": first, "second": second, **row}
+        for identity, levels in groups.items()
+        for first, second in combinations(levels, 2)
+        for row in _matched(levels[first], levels[second])
+    ]
+    # the smallest p-value that draws can give must pass the correction
+    draws = max(9999, 100 * sum(row["over"] == "instances" for row in rows))
+    rows = [{**row, **_tested(row.pop("pairs"), row["over"], seed, draws), "p_holm": np.nan} for row in rows]
+    names = [*others, "factor", "first", "second", "statistic", "over", "seed", *COUNTS, *MEASURES]
+    table = pd.DataFrame(rows, columns=names)
+    for _, members in table.groupby("over"):
+        table.loc[members.index, "p_holm"] = holm(members["p_value"])
+    return table.astype(dict.fromkeys(MEASURES, np.float64))
+
+
+def _matched(first: Mapping[int, pd.DataFrame], second: Mapping[int, pd.DataFrame]) -> Iterator[dict]:
+    """The pairs [2, N] of two levels: per number the texts of each seed, then the means of the seeds."""
+    pairs: dict[str, dict[int, np.ndarray]] = {}
+    for number in sorted(set(first) & set(second)):
+        sides = first[number], second[number]
+        ids = sides[0].index.union(sides[1].index).sort_values()  # the same draws whatever the order of the rows
+        for name in [name for name in sides[0].columns if name in sides[1].columns]:
+            pairs.setdefault(name, {})[number] = np.stack([side[name].reindex(ids) for side in sides])
+    for name, seeds in pairs.items():
+        means = np.full((2, len(set(first) | set(second))), np.nan)
+        for place, (number, texts) in enumerate(seeds.items()):
+            if (defined := ~np.isnan(texts).any(axis=0)).any():
+                means[:, place] = texts[:, defined].mean(axis=1)
+            yield {"statistic": name, "over": "instances", "seed": str(number), "pairs": texts}
+        yield {"statistic": name, "over": "seeds", "seed": "all", "pairs": means}
+
+
+def _tested(pairs: np.ndarray, over: str, seed: int, draws: int) -> dict[str, float]:
+    defined = pairs[:, ~np.isnan(pairs).any(axis=0)]
+    count, differences = defined.shape[1], defined[1] - defined[0]
+    enough = count >= (FEWEST_SEEDS if over == "seeds" else 2)
+    first, second = defined.mean(axis=1) if count else (np.nan, np.nan)
+    difference = differences.mean() if count else np.nan
+    low, high = bootstrap_interval(differences, seed=seed) if enough else (np.nan, np.nan)
+    numbers = first, second, difference, low, high, sign_flip_test(differences, seed=seed, draws=draws)
+    return {"n": count, "n_left_out": pairs.shape[1] - count} | dict(zip(MEASURES[:-1], numbers, strict=True))
+
+
+# ---------- published numbers
+
+
+def read_published(path: Path, columns: Sequence[str], numbers: Sequence[str] = ()) -> pd.DataFrame:
+    """Read a CSV file of published numbers.
+
+    columns: those it must have. numbers: those of them that must be numeric. Raises StudyError where the file is missing, no
+    CSV table, or not such a table.
+    """
+    try:
+        published = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise StudyError(f"published: no CSV table at {path}: {error}") from error
+    if missing := [name for name in columns if name not in published.columns]:
+        raise StudyError(f"published: {path} lacks the columns {missing}; needed: {', '.join(columns)}")
+    if texts := [name for name in numbers if not pd.api.types.is_numeric_dtype(published[name])]:
+        raise StudyError(f"published: {path} holds a value that is no number in its columns {texts}")
+    return published
+
+
+def for_stand_ins(published: pd.DataFrame, stand_ins: Mapping[str, str]) -> pd.DataFrame:
+    """Repeat published numbers for each data set that stands in for one of the paper; `published_for` names the latter.
+
+    Raises StudyError where nothing is published for a data set that is stood in for.
+    """
+    datasets = published["dataset"].unique()
+    parts = [published.assign(published_for=published["dataset"])]
+    for name, original in stand_ins.items():
+        if original not in datasets or name in datasets:
+            raise StudyError(f"stand_ins: {name}: {original}; only {', '.join(sorted(datasets))} have published numbers")
+        parts.append(published[published["dataset"] == original].assign(dataset=name, published_for=original))
+    return pd.concat(parts, ignore_index=True)
+
+
+def over_seeds(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """The mean over seeds of the column "value", as "measured", and their number "n_seeds", a row for each of the keys."""
+    return rows.groupby(list(keys), as_index=False)["value"].agg(measured="mean", n_seeds="size")
+
+
+def join_published(published: pd.DataFrame, measured: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """A row for each published number and each measured one that agrees in the keys, with difference = measured - published.
+
+    published: column `value`, renamed `published`. measured: column `measured`. Keys but `seed` are compared as texts. A
+    published number that nothing measured keeps its row, with measured NaN.
+    """
+    texts = dict.fromkeys((name for name in keys if name != "seed"), str)
+    published = published.rename(columns={"value": "published"}).astype(texts)
+    joined = published.merge(measured.astype(texts), how="left", on=list(keys))
+    joined["difference"] = joined["measured"] - joined["published"]
+    return joined
+
+
+# ---------- output
+
+
+def save(table: pd.DataFrame, stem: str | Path) -> None:
+    """Write a table as `stem`.csv in full precision, and as `stem`.md for reading. The tables of a study need no call."""
+    for suffix, content in ((".csv", csv_frame(table)), (".md", to_markdown(table))):
+        write_atomically(Path(f"{stem}{suffix}"), content)
+
+
+NAMING = ("encoder", "alignment", "projection", "vectors", "objective", "dataset", "split", "training_texts", "texts")
+"""Which columns name a model, the best first; the last two are fingerprints, for where nothing else differs."""
+
+
+def panels(table: pd.DataFrame, without: Sequence[str] = ()) -> list[tuple[str, pd.DataFrame]]:
+    """The rows of each kind of model under the shortest name that tells it from the others, in order of first appearance.
+
+    A name is made of as few labels as will do, without what stands in their brackets where that will do. without: columns
+    of KIND that name no kind.
+    """
+    keys = [name for name in NAMING if name not in without]
+    parts = [part for _, part in table.groupby(keys, sort=False, dropna=False)]
+    for pool in ([name for name in keys if name not in NAMING[-2:]], keys):
+        for size, bare in product(range(1, len(pool) + 1), (True, False)):
+            for chosen in combinations(pool, size):
+                labels = [[str(part.iloc[0][name]) for name in chosen] for part in parts]
+                names = [" · ".join(label.split("(", 1)[0] or label if bare else label for label in row) for row in labels]
+                if len(set(names)) == len(names):
+                    return list(zip(names, parts, strict=True))
+    return []
+
+
+@own_style
+def interval_figure(
+    parts: Sequence[tuple[str, pd.DataFrame]],
+    title: str,
+    subject: str,
+    count: int,
+    *,
+    reference: float = 0.0,
+    note: str = "",
+) -> "Figure":
+    """Numbers with their intervals: a panel for each part, a line for each label, a colour and a mark for each series.
+
+    parts: (name of the panel, table) with the columns label, series, value, ci_low, ci_high, and stands: True for a full
+    mark, False for a hollow one. count: texts. reference: where a vertical line stands for "nothing".
+    """
+    labels = list(dict.fromkeys(label for _, part in parts for label in part["label"]))
+    names = list(dict.fromkeys(name for _, part in parts for name in part["series"]))
+    figure = titled_figure(title, None, 3.4 + 2.1 * len(parts), 1.6 + 0.3 * len(labels), subject=subject, count=count)
+    axes = figure.subplots(1, len(parts), sharex=True, sharey=True, squeeze=False)[0]
+    styles = {name: (PALETTE[place % len(PALETTE)], "oDs^vPX"[place % 7]) for place, name in enumerate(names)}
+    for panel, (head, part) in zip(axes, parts, strict=True):
+        panel.set_title("\n".join(textwrap.wrap(head, 21)), parse_math=False)
+        panel.axvline(reference, color="#777777", linewidth=1)
+        panel.grid(axis="y", color="#eeeeee", linewidth=0.8)
+        for row in part[part["value"].notna()].to_dict("records"):
+            colour, mark = styles[row["series"]]
+            height = labels.index(row["label"]) + (names.index(row["series"]) - (len(names) - 1) / 2) * 0.5 / len(names)
+            panel.hlines(height, row["ci_low"], row["ci_high"], color=colour, linewidth=1.4, alpha=0.8)
+            face = colour if row["stands"] else "white"
+            panel.plot([row["value"]], [height], mark, markersize=5, color=colour, markerfacecolor=face)
+        panel.set_yticks(range(len(labels)), [label.replace("$", r"\$") for label in labels])
+        panel.set_ylim(len(labels) - 0.5, -0.5)
+    handles = [
+        axes[0].plot([], [], styles[name][1], color=styles[name][0], label=name.replace("$", r"\$"))[0] for name in names
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=1 + len(parts), title=note)
+    return figure

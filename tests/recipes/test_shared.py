@@ -1,0 +1,168 @@
+"""Helpers that the analyses of several papers share: by hand, and by the definitions of the statistics."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnfaith import record as records
+from attnfaith.reporting.analysis import StudyError
+from attnfaith.reporting.cells import split_cells
+from attnfaith.stats import holm, over_seeds_and_texts
+from recipes import shared
+from tests.deception import model
+
+
+TAU = "tau attention–gradient"
+
+
+def honest(identity):
+    return shared.replace(identity, impermissible_mass=0.0, impermissible_heads=None)
+
+
+def test_twins_are_of_one_kind_and_seed():
+    group = [model(1), model(2), model(2, 0.1), model(3, 0.1), model(2, 1.0), model(2, 1.0, encoder="embedding")]
+    pairs = shared.twins(group, honest)
+    assert [(list(pair.plain), pair.identity.impermissible_mass) for pair in pairs] == [([2], 0.1), ([2], 1.0)]
+    assert pairs[0].plain[2] is group[1] and pairs[0].changed[2] is group[2]
+    assert shared.twins(group[:2], honest) == []
+
+
+def test_values_are_placed_by_text_and_estimated_over_seeds_and_texts():
+    cells = [model(1), model(2)]
+    short = type(cells[1])(cells[1].identity, cells[1].table.slice(0, 40))
+    table = shared.values({1: cells[0], 2: short}, lambda cell: cell.probs[:, 0])
+    assert table.shape == (2, 60) and np.isnan(table[1, 40:]).all()
+    np.testing.assert_array_equal(table[0], cells[0].probs[:, 0])
+    means = np.array([table[0].mean(), table[1, :40].mean()])
+    without = [np.nanmean(np.delete(table, text, 1), axis=1).mean() for text in range(60)]
+    assert shared.estimate(table) == pytest.approx(over_seeds_and_texts(means, np.array(without)))
+    assert shared.mean_of_means(table) == pytest.approx(means.mean())
+    columns = shared.summary(table)
+    assert (columns["n_seeds"], columns["n_texts"], columns["n_undefined"]) == (2, 100, 20)
+    assert np.isnan(shared.estimate(np.full((2, 5), np.nan))).all() and np.isnan(shared.mean_of_means(table[:0]))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0.4, 0.05, 3), "up"),
+        ((-0.4, 0.05, 3), "down"),
+        ((0.4, 0.06, 3), "cannot be told"),
+        ((0.4, 0.01, 1), "one seed"),
+        ((np.nan, np.nan, 0), "undefined"),
+    ],
+)
+def test_verdicts(numbers, expected):
+    assert shared.verdict(*numbers, "up", "down") == expected
+
+
+def cell(build_record, taus, *, drop=(), reverse=False, **identity):
+    """A cell whose attention agrees with importance as told: +1 same order, -1 reversed, None one token."""
+    texts = []
+    for number, tau in enumerate(taus):
+        attention = np.array([1.0]) if tau is None else np.array([0.1, 0.2, 0.3, 0.4])
+        texts.append({"id": f"t/{number}", "attention": attention, "gradient": attention[::-1] if tau == -1 else attention})
+        texts[-1] |= {"label": number % 2 if number % 5 else None, "probs": [0.2, 0.8], "tokens": ["w"] * len(attention)}
+    kept = [text for number, text in enumerate(texts) if number not in drop]
+    return split_cells(build_record(kept[::-1] if reverse else kept, measures=("gradient",), **identity))[0]
+
+
+def row(table, **which):
+    (found,) = table[np.logical_and.reduce([table[name] == value for name, value in which.items()])].to_dict("records")
+    return found
+
+
+def test_pairs_are_matched_by_text(build_record):
+    """Two pairs differ by 2, one is equal, one is undefined, one text is missing; rows stand in another order."""
+    first = cell(build_record, [1, -1, -1, None, 1])
+    second = cell(build_record, [1, 1, 1, 1, 1], drop=(4,), reverse=True, projection="sparsemax")
+    table = shared.paired_comparison([first, second], "projection")
+    found = row(table, statistic=TAU, over="instances")
+    assert (found["first"], found["second"], found["seed"], found["n"], found["n_left_out"]) == (
+        *("softmax", "sparsemax", "0"),
+        *(3, 2),
+    )
+    assert (found["mean_first"], found["mean_second"]) == pytest.approx((-1 / 3, 1))
+    assert found["difference"] == pytest.approx(4 / 3) and found["p_value"] == 0.5, "2 / 2^2: one difference is 0"
+    right = row(table, statistic="correct", over="instances")
+    assert (right["n"], right["mean_first"], right["difference"], right["p_holm"]) == (3, pytest.approx(2 / 3), 0, 1)
+
+
+def test_over_seeds_a_pair_is_the_mean_over_the_texts_of_a_seed(build_record):
+    taus = [([1, -1], [1, 1]), ([-1, -1], [1, 1]), ([-1, 1], [1, 1])]
+    cells = [
+        cell(build_record, numbers, seed=seed, projection=name)
+        for seed, pair in enumerate(taus)
+        for name, numbers in zip(("softmax", "sparsemax"), pair, strict=True)
+    ]
+    table = shared.paired_comparison([*cells, cell(build_record, [1, 1], seed=9)], "projection")
+    found = row(table, statistic=TAU, over="seeds")
+    assert (found["seed"], found["n"], found["n_left_out"]) == ("all", 3, 1)
+    assert found["difference"] == pytest.approx(4 / 3) and found["p_value"] == 2 / 2**3 and np.isnan(found["ci_low"])
+    for _, members in table.groupby("over"):
+        np.testing.assert_allclose(members["p_holm"], holm(members["p_value"]))
+    assert shared.paired_comparison(cells, "encoder").empty
+
+
+def test_an_interval_over_six_seeds(build_record):
+    cells = [
+        cell(build_record, [-1 + 2 * (place > seed), sign], seed=seed, projection=name)
+        for seed in range(6)
+        for place, (name, sign) in enumerate([("softmax", -1), ("sparsemax", 1)])
+    ]
+    found = row(shared.paired_comparison(cells, "projection"), statistic=TAU, over="seeds")
+    assert found["n"] == 6 and found["p_value"] == 2 / 2**6
+    assert 0.9 <= found["ci_low"] <= found["difference"] <= found["ci_high"] <= 2
+
+
+def test_published_numbers(tmp_path):
+    path = tmp_path / "published.csv"
+    path.write_text("dataset,seed,value\nsst,1,0.5\nimdb,1,0.7\n")
+    published = shared.for_stand_ins(shared.read_published(path, ["dataset", "value"], ["value"]), {"mine": "sst"})
+    assert published["published_for"].tolist() == ["sst", "imdb", "sst"]
+    measured = shared.over_seeds(pd.DataFrame({"dataset": ["mine", "mine"], "value": [0.5, 0.7]}), ["dataset"])
+    joined = shared.join_published(published, measured, ["dataset"]).set_index("dataset")
+    assert joined.loc["mine", ["published", "measured", "n_seeds"]].tolist() == [0.5, pytest.approx(0.6), 2]
+    assert joined.loc["mine", "difference"] == pytest.approx(0.1) and np.isnan(joined.loc["imdb", "measured"])
+    for stand_ins in ({"mine": "snli"}, {"imdb": "sst"}):
+        with pytest.raises(StudyError, match="stand_ins"):
+            shared.for_stand_ins(shared.read_published(path, []), stand_ins)
+    path.write_text("dataset,value\nsst,high\n")
+    for arguments in ((tmp_path / "none.csv", []), (path, ["source"]), (path, [], ["value"])):
+        with pytest.raises(StudyError, match="published"):
+            shared.read_published(*arguments)
+
+
+def test_models_are_named_by_what_tells_them_apart():
+    def names(*changes):
+        plain = dict.fromkeys(shared.KIND, "x") | {"encoder": "bilstm", "vectors": "random(0.25)"}
+        return [name for name, _ in shared.panels(pd.DataFrame([plain | change for change in changes]))]
+
+    assert names({}) == ["bilstm"]
+    assert names({"encoder": "bert(a)"}, {}) == ["bert", "bilstm"]
+    assert names({}, {"projection": "y"}, {"encoder": "z"}) == ["bilstm · x", "bilstm · y", "z · x"]
+    assert names({"vectors": "pretrained(a)"}, {"vectors": "pretrained(b)"}) == ["pretrained(a)", "pretrained(b)"]
+    assert names({"texts": "a"}, {"texts": "b"}) == ["a", "b"]
+
+
+def test_a_figure_shows_every_interval_and_which_stand():
+    rows = [
+        ("one", "a", 0.9, 0.8, 1.0, True),
+        ("one", "b", 0.4, 0.1, 0.7, False),
+        ("two $x$", "a", np.nan, np.nan, np.nan, False),
+    ]
+    table = pd.DataFrame(rows, columns=["label", "series", "value", "ci_low", "ci_high", "stands"])
+    (axes,) = shared.interval_figure([("a panel", table)], "Title", "subject", 10, reference=0.5).axes
+    points = {line.get_xdata()[0]: line.get_markerfacecolor() for line in axes.lines if len(line.get_xdata()) == 1}
+    assert points[0.4] == "white" and points[0.9] != "white" and len(points) == 2
+    assert [len(part.get_segments()) for part in axes.collections] == [1, 1]
+
+
+def test_records_are_read_and_tables_are_written(tmp_path, draw_record):
+    for seed in (1, 2):
+        (tmp_path / str(seed)).mkdir()
+        records.save(draw_record(4, seed=seed), tmp_path / str(seed) / "record.parquet")
+    assert [cell.identity.seed for cell in shared.read_cells(tmp_path)] == [1, 2]
+    shared.save(pd.DataFrame({"n": [1], "auc": [0.123456]}), tmp_path / "table")
+    assert pd.read_csv(tmp_path / "table.csv")["auc"].item() == 0.123456
+    assert "0.123" in (tmp_path / "table.md").read_text()
