@@ -43,7 +43,6 @@ from benchmark_twins import (
 )
 from scipy.stats import kendalltau
 
-from attnfaith._memory import keep_freed_memory
 from attnfaith.data.collation import pad_batch
 from attnfaith.experiments import adversary_exact, adversary_search, erasure, minimal_flip_set, permutation
 from attnfaith.experiments._readout import read_out
@@ -473,7 +472,6 @@ def main():
     parser.add_argument("--output", type=Path, default=Path("recipes/benchmark_results"))
     known = parser.parse_args()
     torch.set_num_threads(1)
-    keep_freed_memory()  # as every command of the package does; the twin has it, too
     lines = [f"CPU time of one thread, the median of the repetitions and their range. {machine()}."]
     with tempfile.TemporaryDirectory() as folder:
         trained = train(Path(folder))

@@ -13,7 +13,6 @@ import torch
 from benchmark import VOCABULARY
 from datasets import Dataset
 
-from attnfaith._memory import keep_freed_memory
 from attnfaith.measurement import measure
 from attnfaith.models.configuration_attention_classifier import AttentionClassifierConfig
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
@@ -65,7 +64,6 @@ def main():
     parser.add_argument("--run", nargs="+", help=argparse.SUPPRESS)
     known = parser.parse_args()
     torch.set_num_threads(1)
-    keep_freed_memory()  # as every command of the package does
     if known.run:
         texts, tokens, *producers = known.run
         return run(int(texts), int(tokens), producers)

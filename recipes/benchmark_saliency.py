@@ -28,7 +28,6 @@ from captum._utils.models.linear_model import SkLearnLasso
 from captum.attr import FeatureAblation, InputXGradient, IntegratedGradients, KernelShap, Lime, Saliency
 
 import attnfaith.importance
-from attnfaith._memory import keep_freed_memory
 from attnfaith._random import generator
 from attnfaith.importance import gradient_norm, gradient_x_input, integrated_gradients, kernel_shap, lime, lrp
 from attnfaith.importance._explained import explaining
@@ -267,7 +266,6 @@ def main():
     parser.add_argument("--output", type=Path, default=Path("recipes/benchmark_results"))
     known = parser.parse_args()
     torch.set_num_threads(1)
-    keep_freed_memory()  # as every command of the package does; captum has it, too
     beside = (
         gradient_x_input_row,
         gradient_norm_row,

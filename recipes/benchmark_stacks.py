@@ -26,7 +26,6 @@ from scipy.optimize import linprog
 from torch.nn import functional
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertForSequenceClassification
 
-from attnfaith._memory import keep_freed_memory
 from attnfaith.measurement import load_producers
 from attnfaith.subjects import Batch, SelfAttention
 
@@ -267,7 +266,6 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("recipes/benchmark_results/stacks"), help="without ending")
     known = parser.parse_args()
     torch.set_num_threads(1)
-    keep_freed_memory()  # as every command of the package does; the twin has it, too
     subject, said = subject_of(known.model)
     rows = [row for tokens in known.tokens for row in measure_length(subject, tokens, known.repeats)]
     line = f"CPU time of one thread, one text, the median of the repetitions. {machine()}"

@@ -7,7 +7,6 @@ own, and no output of any command may hold the owner's token.
 
 import contextlib
 import hashlib
-import io
 import json
 import os
 import random
@@ -18,8 +17,6 @@ import subprocess
 import sys
 import textwrap
 import time
-import zipfile
-import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 
 ROOT = Path(__file__).parents[1]
-CLEAN = {"commit": "0" * 40, "dirty": False, "command": "train.py", "version": "0.1.0"}
+CLEAN = {"commit": "0" * 40, "dirty": False, "version": "0.1.0"}
 
 
 # ------------------------------------------------------------------------------------------------ runs and a Hub
@@ -557,81 +554,6 @@ def test_a_run_that_changes_while_it_is_read(run, path, monkeypatch):
     monkeypatch.setattr(hub.planning, "write_shards", meanwhile)
     with pytest.raises(hub.HubError, match="changed while the run was pushed.*push it again"):
         hub.plan(run, "alice")
-
-
-def test_secrets_in_a_recipe(run, monkeypatch):
-    token = "a-token-of-something"
-    (run / "recipe.yaml").write_text((run / "recipe.yaml").read_text().replace("note: ''", f"note: {token}"))
-    hub.plan(run, "alice")
-    monkeypatch.setenv("WANDB_API_KEY", token)
-    with pytest.raises(hub.HubError, match=r"recipe.yaml of alice/tiny would hold the value of \$WANDB_API_KEY") as caught:
-        hub.plan(run, "alice")
-    assert token not in str(caught.value)
-    monkeypatch.delenv("WANDB_API_KEY")
-    (run / "recipe.yaml").write_text((run / "recipe.yaml").read_text().replace(token, "hf_" + "a1B2" * 9))
-    with pytest.raises(hub.HubError, match="would hold an access token: take it out") as caught:
-        hub.plan(run, "alice")
-    assert "a1B2" not in str(caught.value)
-
-
-CANARY = "c4n4ry"
-CANARIES = {
-    "MY_HF_TOKEN": f"hf_{CANARY}AbCdEfGhIjKlMnOpQrSt",
-    "DB_PASSWORD": f"{CANARY}-password",
-    "PROXY_AUTH": f"me:{CANARY}",
-    "https_proxy": f"http://me:{CANARY}@localhost:9",
-}
-
-
-def every_byte(content):
-    """A file and all that is packed in it: parquet's columns and notes, pictures' texts, archives."""
-    yield content
-    if content[:4] == b"PAR1":
-        table = pq.read_table(pa.BufferReader(content))
-        yield repr([(field, field.metadata) for field in table.schema]).encode() + repr(table.schema.metadata).encode()
-        yield repr(table.to_pydict()).encode()
-    for start in [place.start() for place in re.finditer(rb"\x78[\x01\x5e\x9c\xda]|\x1f\x8b|PK\x03\x04", content)]:
-        for kind in (15, 31):
-            with contextlib.suppress(zlib.error):
-                yield zlib.decompressobj(kind).decompress(content[start:])
-    if content[:2] == b"PK":
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for name in archive.namelist():
-                yield archive.read(name)
-
-
-def test_no_secret_is_in_any_byte_of_a_run_or_of_the_hub(owner, server, tmp_path, monkeypatch):
-    for name, value in CANARIES.items():
-        monkeypatch.setenv(name, value)
-    words = ["train.py", "--token", CANARY * 2, f"--auth=me:{CANARY}", "--passwd", CANARY * 3, CANARIES["MY_HF_TOKEN"]]
-    words += [f"--data.arguments={{url: 'https://me:{CANARY}@example.org/x', password: {CANARY}}}", f"Bearer {CANARY}.x1-y2"]
-    monkeypatch.setattr(sys, "argv", words)
-    run = make(tmp_path / "run")
-    state = json.loads((run / "run.json").read_text())
-    assert state["provenance"] == CLEAN
-    from attnfaith import provenance
-
-    note(run, provenance={**CLEAN, "command": provenance.command_line(words)}, source=CANARIES["https_proxy"])
-    with pytest.raises(AssertionError):  # what is searched for would be seen
-        assert not [1 for part in every_byte(json.dumps(words).encode()) if CANARY.encode() in part]
-    note(run, source=None)
-    made = {**CLEAN, "command": provenance.command_line(words)}
-    restate(run, lambda settings: settings.update(provenance=made, origin=f"https://me:{CANARY}@example.org"))
-    assert owner.push(run) == 0, owner.output
-    assert CANARY not in owner.output
-    local = {path.relative_to(run).as_posix(): path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
-    pushed = {
-        f"{kind} {name} {path}": server.read(kind, f"{owner.name}/{name}", path)
-        for kind, name in REPOS
-        for path in owner.files(kind, name)
-    }
-    assert len(local) > 30 and len(pushed) > 40
-    assert {Path(name).suffix for name in (*local, *pushed)} >= {".parquet", ".png", ".md", ".json", ".safetensors", ".yaml"}
-    for name, content in {**local, **pushed}.items():
-        for part in every_byte(content):
-            assert CANARY.encode() not in part and owner.token.encode() not in part, name
-    shown = json.loads((run / "run.json").read_text())["provenance"]["command"]
-    assert shown.count("***") >= 6
 
 
 def test_paths_in_free_text_are_refused(run):

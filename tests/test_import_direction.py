@@ -15,10 +15,10 @@ PARTS = {file.parts[1].removesuffix(".py") for file in FILES} - {"__init__"}
 
 # Each layer may import those before it. Parts of one layer may not import one another.
 LAYERS = (
-    ("escaping", "redaction"),
+    ("escaping",),
     ("errors",),
     ("files",),
-    ("_import_hooks", "_memory", "_random", "catalogue", "provenance", "launch", "terminal", "usage"),
+    ("_import_hooks", "_random", "catalogue", "provenance", "launch", "terminal", "usage"),
     ("models", "metrics"),
     ("record",),
     ("data", "outputs"),
@@ -39,7 +39,7 @@ LAYERS = (
     ("__main__",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
-WITHOUT_TORCH = ("escaping", "redaction", "errors", "catalogue", "files", "terminal", "record", "metrics", "stats")
+WITHOUT_TORCH = ("escaping", "errors", "catalogue", "files", "terminal", "record", "metrics", "stats")
 WITHOUT_TORCH += ("reporting",)
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}

@@ -5,7 +5,6 @@ shows its traceback.
 """
 
 from attnfaith.escaping import printable
-from attnfaith.redaction import redacted
 
 
 MOST = 120  # characters of a value in a message
@@ -14,14 +13,14 @@ MOST_SAID, END_SAID = 1200, 300  # characters of a whole message, and of its end
 
 class AttnfaithError(ValueError):
     """Something given, or something on this machine, that the work cannot be done with. The message says what was given,
-    what is allowed and what to do; never a secret (`redaction`).
+    what is allowed and what to do.
 
     As a text it is one line that any terminal and page can show, whatever a file or a library put into it: characters that
     cannot be seen are written as their escapes, and of more than MOST_SAID the middle is left out.
     """
 
     def __init__(self, message: str = ""):
-        super().__init__(redacted(str(message)))
+        super().__init__(str(message))
 
     def __str__(self) -> str:
         said = super().__str__()
@@ -47,6 +46,5 @@ def excerpt(given: object, most: int = MOST) -> str:
 
 
 def cut(text: str, most: int = MOST) -> str:
-    """A text, or its beginning and an ellipsis. Secrets are left out before: a part of one would not be known as one."""
-    text = redacted(text)
+    """Return a text, or its beginning and an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from attnfaith.errors import AttnfaithError
 from attnfaith.files import TemporaryFolder
-from attnfaith.redaction import redacted
 
 
 LAUNCHED = "ATTNFAITH_LAUNCHED"  # to the processes that are started: errors are told by the one that started them
@@ -42,7 +41,7 @@ def launch(command: str, arguments: Sequence[str], processes: int) -> int:
             if isinstance(message := first.error_file_data.get("message"), str) and first.exitcode == 2:
                 raise AttnfaithError(message) from None
             for log in logs.glob(f"**/{first.local_rank}/stderr.log"):
-                print(redacted(log.read_text(encoding="utf-8", errors="replace")), file=sys.stderr)
+                print(log.read_text(encoding="utf-8", errors="replace"), file=sys.stderr)
             return first.exitcode if first.exitcode > 0 else 128 - first.exitcode
         except SignalException as stopped:
             raise KeyboardInterrupt from stopped

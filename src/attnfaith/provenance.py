@@ -1,21 +1,16 @@
-"""Where a model and its numbers come from: code, commit, libraries, command; nothing that names a person or a place.
+"""Where a model and its numbers come from: code, commit, libraries, data.
 
-No path of a machine, host, user or token is ever part of it: an absolute path is cut to its last part, or to what lies
-below the working directory, and the values of options that hold secrets are left out.
+Neither the command line nor the environment is part of it, so no path, host, user or access token can be.
 """
 
 import functools
 import os
 import platform
-import re
 import subprocess
-import sys
-from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import attnfaith
-from attnfaith.redaction import HIDDEN, OPTION, redacted
 
 
 LIBRARIES = (
@@ -33,11 +28,6 @@ LIBRARIES = (
     "pandas",
     "pyarrow",
 )
-SECRET_KEY = re.compile(  # in a value that is YAML
-    r"(\b[\w-]*(?:token|secret|passw(?:or)?d|api[-_]?key|auth)['\"]?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s,}\]]+)", re.I
-)
-SHORT_TOKEN = re.compile(r"\b(?:hf|api_org)_\w{4,}")  # no word of a command begins so
-FOLDER = re.compile(r"(?<![\w.:/~-])~?/[^\s,\]}'\"]*")
 
 
 def collect(code: str, *, seed: int, data: dict | None = None, device: str | None = None) -> dict:
@@ -53,7 +43,6 @@ def collect(code: str, *, seed: int, data: dict | None = None, device: str | Non
         "code": code,
         "commit": commit,
         "dirty": dirty,
-        "command": command_line(sys.argv),
         "libraries": libraries(),
         "data": data or {},
         "seed": seed,
@@ -99,46 +88,3 @@ def _version(library: str) -> str | None:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
         return None
-
-
-def command_line(arguments: Sequence[str]) -> str:
-    """The command as typed, for reading: paths without the machine's folders, no value of an option that holds a secret."""
-    shown, hide = [], False
-    for number, word in enumerate(arguments):
-        if hide and not word.startswith("--"):
-            shown.append(HIDDEN)
-            hide = False
-            continue
-        word = redacted(word)  # before a path is cut: what is left of a URL would not show that it held a password
-        option, separator, value = word.partition("=")
-        hide = word.startswith("--") and not separator and OPTION.search(word) is not None
-        if word.startswith("--") and separator and OPTION.search(option):
-            word = f"{option}={HIDDEN}"
-        elif word.startswith("--") and separator:
-            word = f"{option}={without_folders(value)}"
-        else:
-            word = without_folders(word) if number else _program(word)
-        shown.append(SHORT_TOKEN.sub(HIDDEN, SECRET_KEY.sub(rf"\1{HIDDEN}", word)))
-    return " ".join(_quoted(word) for word in shown)
-
-
-def _program(path: str) -> str:
-    """The command or script: "attnfaith", "recipes/train.py"."""
-    shown = without_folders(path)
-    return shown if shown.endswith(".py") else PurePath(shown).name
-
-
-def without_folders(text: str) -> str:
-    """A text whose absolute paths are as seen from the working directory, or their last part where they lie elsewhere."""
-    if text.startswith(("/", "~/")):  # one path, blanks and all
-        return _shortened(text)
-    return FOLDER.sub(lambda match: _shortened(match[0]), text)
-
-
-def _shortened(path: str) -> str:
-    path, here = Path(path), Path.cwd()
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
-
-
-def _quoted(word: str) -> str:
-    return word if re.fullmatch(r"[\w@%+=:,./\[\]*-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"

@@ -8,5 +8,4 @@ from attnfaith import provenance
 
 time.perf_counter = lambda: 0.0
 provenance.checkout = lambda: ("0" * 40, False)
-provenance.command_line = lambda words: "attnfaith"
 os.fsync = os.fstat  # as in conftest.py; a process is killed here, not the machine

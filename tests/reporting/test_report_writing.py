@@ -96,7 +96,7 @@ def test_facts_come_from_the_record_unless_given(draw_record, tmp_path):
     record = records.with_settings(draw_record(5), [{"training": {"lr": 0.125}}])
     stored = write_report(record, tmp_path / "a").read_text(encoding="utf-8")
     assert "training.lr" in stored and "0.125" in stored
-    given = write_report(record, tmp_path / "a", facts={"command": "measure x.yaml"}).read_text(encoding="utf-8")
+    given = write_report(record, tmp_path / "a", facts={"source": "measure x.yaml"}).read_text(encoding="utf-8")
     assert "measure x.yaml" in given and "training.lr" not in given
 
 

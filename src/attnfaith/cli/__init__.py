@@ -6,19 +6,16 @@ import difflib
 import importlib
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType, TracebackType
+from types import ModuleType
 
 from attnfaith import __version__
-from attnfaith._memory import keep_freed_memory
 from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.escaping import printable
 from attnfaith.files import refusals
 from attnfaith.launch import tell_parent
-from attnfaith.redaction import redacted
 from attnfaith.usage import Parser, UsageError
 
 
@@ -87,8 +84,6 @@ def usage() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; what the user can mend is one line on standard error and exit code 2."""
-    if arguments is None:
-        sys.excepthook = _show_fault
     name, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
     if name in COMMANDS:
         return guarded(COMMANDS[name], rest)
@@ -113,7 +108,6 @@ def guarded(command: Callable, arguments: Sequence[str] | None = None) -> int:
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:  # two processes on two cores must not start two threads each
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ["MPLBACKEND"] = "Agg"  # figures become files; a notebook's own backend may be unknown to this Python
-    keep_freed_memory()
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     try:
         with refusals(getattr(command, "__name__", "the command")):
@@ -131,13 +125,6 @@ def guarded(command: Callable, arguments: Sequence[str] | None = None) -> int:
             print(f"error: {message}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
         return 2
     return 0
-
-
-def _show_fault(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-    """The traceback of a fault of the package, as Python shows it, without secrets: other libraries' errors may hold a URL
-    with its password.
-    """
-    print(redacted("".join(traceback.format_exception(kind, error, where))), end="", file=sys.stderr)
 
 
 def _hint(error: AttnfaithError) -> str:

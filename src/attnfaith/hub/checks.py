@@ -1,23 +1,18 @@
-"""What is refused before a run is pushed: unfinished, of code that nobody has, of several runs, with secrets."""
+"""What is refused before a run is pushed: unfinished, of code that nobody has, of several runs, with local paths."""
 
-import contextlib
-import io
 import json
 import os
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from huggingface_hub import get_token
 
 from attnfaith.files import refuse_links_out
 from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp_of
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.models.modeling_rationale_classifier import RationaleClassifierForSequenceClassification
 from attnfaith.models.registration import CLASSIFIERS, CONFIGS, MODEL_TYPE, MODELS, RATIONALE
-from attnfaith.redaction import TOKEN, known_secrets, secret_in
 from attnfaith.subjects import subject_of
 
 
@@ -38,7 +33,6 @@ TRAINED = (
     "best",
     "base",
 )  # of run.json, by the training
-MOST_INFLATED = 2**20  # bytes of one text in a picture
 TRAVELS = {".json", ".py", ".safetensors"}  # what a checkpoint's folder may hold: nothing that is unpickled
 
 
@@ -141,79 +135,21 @@ def auto_map_of(kind: str) -> dict[str, str]:
     return auto_map | {"AutoModelForSequenceClassification": f"modeling_{kind}.{CLASSIFIERS[kind]}"}
 
 
-def refuse_secrets(repo: Repo, folders: Iterable[str | os.PathLike]) -> None:
-    """Raises HubError where a file holds a secret, or names a folder of this machine; compressed parts are read too."""
-    secrets = known_secrets()
-    secrets |= {token: "the Hub's access token"} if (token := get_token()) else {}
-    places = {str(Path.home()), *(str(Path(folder).resolve()) for folder in folders)}
+def refuse_places(repo: Repo, folders: Iterable[str | os.PathLike]) -> None:
+    """Raise HubError where a text file, or the settings of a record, name a folder of this machine."""
+    places = {f"{place}/" for place in (Path.home(), *(Path(folder).resolve() for folder in folders)) if place != Path("/")}
     for path, content in repo.files.items():
-        for part, of_data in _texts(path, content):
-            if source := next((source for value, source in secrets.items() if value in part), None):
-                raise HubError(f"{path} of {repo.repo_id} would hold the value of {source}: take it out of the recipe")
-            if TOKEN.search(part):
-                raise HubError(
-                    f"{path} of {repo.repo_id} would hold an access token: take it out of the recipe or the texts"
-                )
-            if of_data or path.endswith(".py"):  # texts may speak of anything, and code is of this package
-                continue
-            if kind := secret_in(part):
-                raise HubError(f"{path} of {repo.repo_id} would hold {kind}: take it out of the recipe")
-            if place := next((place for place in sorted(places) if len(place) > 1 and f"{place}/" in part), None):
-                raise HubError(
-                    f"{path} of {repo.repo_id} would name {place}, a folder of this machine: name it relatively in the "
-                    "recipe"
-                )
+        if path.endswith((".py", ".png", ".safetensors")):
+            continue
+        text = _notes_of(content) if path.endswith(".parquet") else bytes_of(content)
+        if place := next((place for place in sorted(places) if place.encode() in text), None):
+            raise HubError(
+                f"{path} of {repo.repo_id} would name {place}, a folder of this machine: name it relatively in the recipe"
+            )
 
 
-def _texts(path: str, content: Path | bytes) -> Iterator[tuple[str, bool]]:
-    """What a file says, in parts: (text, whether it is data that was measured)."""
-    if path.endswith(".parquet"):
-        source = pa.BufferReader(content) if isinstance(content, bytes) else content
-        file = pq.ParquetFile(source)
-        schema = file.schema_arrow
-        told = [schema.metadata or {}, *(field.metadata or {} for field in schema)]
-        yield "\n".join(item.decode("utf-8", "replace") for one in told for pair in one.items() for item in pair), False
-        for batch in file.iter_batches():
-            for column in batch.columns:
-                yield "\n".join(_strings(column)), True
-    elif path.endswith(".safetensors"):
-        with open(content, "rb") if isinstance(content, Path) else io.BytesIO(content) as stream:
-            yield stream.read(int.from_bytes(stream.read(8), "little")).decode("utf-8", "replace"), False  # names and notes
-    elif path.endswith(".png"):
-        yield _words_of_png(bytes_of(content)), False
-    else:
-        yield bytes_of(content).decode("utf-8", "replace"), False
-
-
-def _words_of_png(content: bytes) -> str:
-    """What a PNG says beside its pixels: its text chunks, compressed or not, and whatever follows its end."""
-    place, said = 8, []
-    while place + 12 <= len(content):
-        size, kind = int.from_bytes(content[place : place + 4]), content[place + 4 : place + 8]
-        chunk = content[place + 8 : place + 8 + size]
-        if kind not in (b"IHDR", b"PLTE", b"IDAT"):
-            _, _, packed = chunk.partition(b"\0")
-            starts = (start for start in range(len(packed)) if packed[start : start + 1] == b"\x78")
-            said += [chunk, *(_inflated(packed[start:]) for start in starts)]
-        place += 12 + size
-        if kind == b"IEND":
-            break
-    return b"\n".join([*said, content[place:]]).decode("utf-8", "replace")
-
-
-def _inflated(packed: bytes) -> bytes:
-    """What zlib gives of the bytes; nothing where they are none of its."""
-    with contextlib.suppress(zlib.error):
-        return zlib.decompressobj().decompress(packed, MOST_INFLATED)
-    return b""
-
-
-def _strings(column: pa.Array) -> list[str]:
-    """The different texts of a column, however deep its lists."""
-    while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        column = column.flatten()
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return []
-    return [text for text in column.unique().to_pylist() if text is not None]
+def _notes_of(content: Path | bytes) -> bytes:
+    """The metadata of a parquet file and of its columns."""
+    schema = pq.read_schema(pa.BufferReader(content) if isinstance(content, bytes) else content)
+    notes = [schema.metadata or {}, *(field.metadata or {} for field in schema)]
+    return b"\n".join(text for note in notes for pair in note.items() for text in pair)

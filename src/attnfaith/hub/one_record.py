@@ -7,7 +7,7 @@ import pyarrow as pa
 from attnfaith import record as records
 from attnfaith.errors import excerpt
 from attnfaith.files import TemporaryFolder
-from attnfaith.hub.checks import refuse_secrets
+from attnfaith.hub.checks import refuse_places
 from attnfaith.hub.planning import SHARD_BYTES, records_files, without_places, write_shards
 from attnfaith.hub.repo import HubError, Plan, Repo, repo_id_of
 from attnfaith.reporting import cards
@@ -24,8 +24,8 @@ def plan_record(
 
     config: its configuration there; one of that name is replaced, others stay.
 
-    Raises HubError for a name that the Hub does not allow, a record of several models, and one that holds an access token or
-    a path of this machine.
+    Raises HubError for a name that the Hub does not allow, a record of several models, and one whose settings name a
+    folder of this machine.
     """
     repo_id = repo_id_of(*str(repo_id).split("/", 1)) if "/" in str(repo_id) else repo_id_of("", str(repo_id))
     if not isinstance(config, str) or not CONFIG.fullmatch(config):
@@ -40,5 +40,5 @@ def plan_record(
     shards = write_shards(table, kept.path / config, f"{config}/{split}", shard_bytes)
     facts = {**cards.cell_facts({}, table, model_repo=None), "split": split}
     repo = Repo("dataset", repo_id, {**shards, **records_files(repo_id, {config: facts})}, "records")
-    refuse_secrets(repo, [])
+    refuse_places(repo, [])
     return Plan([repo], private, kept=kept)

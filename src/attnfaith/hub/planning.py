@@ -17,7 +17,7 @@ from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
 from attnfaith.errors import excerpt
 from attnfaith.files import TemporaryFolder, read_object
-from attnfaith.hub.checks import check_clean, check_finished, check_model, check_one_run, refuse_secrets, stamps_of
+from attnfaith.hub.checks import check_clean, check_finished, check_model, check_one_run, refuse_places, stamps_of
 from attnfaith.hub.repo import (
     CARD,
     CELLS,
@@ -62,7 +62,7 @@ def plan(
 
     Raises HubError for a name that the Hub does not allow, and for a run that is not complete, was made by code that no
     commit holds, has a checkpoint of another kind or with other weights than were measured, changes while it is read, or
-    holds an access token or a path of this machine where it would be read by others; RecordError for a broken record.
+    names a folder of this machine where others would read it; RecordError for a broken record.
     """
     folders = [Path(run)] if isinstance(run, str | os.PathLike) else [Path(one) for one in run]
     if name is not None and len(folders) > 1:
@@ -87,7 +87,7 @@ def plan(
         repos.append(repo_of_results(results_repo, tables, tuple(names)))
     repos += [_model_repo(one, records_repo, results_repo) for one in read]
     for repo in repos:
-        refuse_secrets(repo, folders if repo.role != "metric" else [])
+        refuse_places(repo, folders if repo.role != "metric" else [])
     return Plan(repos, private, revision, create_pr, sources, kept)
 
 
@@ -114,7 +114,7 @@ def plan_results(
         identities[repo_id_of(owner, name)] = records.Identity(**json.loads(made)[0]["identity"]).heading
     results = {path.stem: with_checkpoint(pq.read_table(path, partitioning=None), identities) for path in sources}
     repo = repo_of_results(repo_id_of(owner, RESULTS), results, tuple(identities))
-    refuse_secrets(repo, runs.values())
+    refuse_places(repo, runs.values())
     return Plan([repo], private, revision, create_pr, sources)
 
 

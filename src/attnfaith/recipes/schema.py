@@ -22,7 +22,6 @@ from attnfaith.recipes.sections import (
     RecipeError,
     Seed,
     Share,
-    check_no_secret,
     section,
 )
 from attnfaith.recipes.selector import Selection
@@ -432,7 +431,6 @@ class Recipe:
     report: Report = field(default_factory=Report)
 
     def __post_init__(self):
-        check_no_secret(self)
         pretrained, pairs = self.model.pretrained is not None, self.model.type is not None
         object.__setattr__(self, "training", completed(self.training, pretrained, pairs))  # so that the recipe is complete
         check_sequences(self)

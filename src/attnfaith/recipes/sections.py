@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from functools import partial
 from typing import Annotated
 
@@ -10,7 +10,6 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from attnfaith.errors import AttnfaithError, cut, excerpt
-from attnfaith.redaction import secret_of
 
 
 class RecipeError(AttnfaithError):
@@ -59,16 +58,6 @@ def make_section(kind: type, values: Mapping, place: str):
         return kind(**values)
     except ValidationError as refusal:
         raise _mistake(refusal, place) from refusal
-
-
-def check_no_secret(recipe) -> None:
-    """Raises RecipeError where a value of a recipe holds a secret: run, record and card would all repeat it."""
-    if told := secret_of(asdict(recipe)):
-        place, kind = told
-        raise RecipeError(
-            f"recipe.{place} holds {kind}, and a recipe is copied into what others read: take it out; log in with `hf auth "
-            "login`, or set HF_TOKEN"
-        )
 
 
 # what a value must be, by pydantic's name of the mistake

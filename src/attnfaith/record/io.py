@@ -23,7 +23,6 @@ from attnfaith.record.schema import (
     validate,
     whole,
 )
-from attnfaith.redaction import redacted_tree
 
 
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
@@ -195,9 +194,8 @@ def plain(table: pa.Table) -> pa.Table:
 
 
 def with_settings(table: pa.Table, parts: list[dict]) -> pa.Table:
-    """The record with the settings that made it (one dict per cell) stored in its schema, secrets left out."""
-    told = json.dumps(redacted_tree(parts)).encode()
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": told})
+    """The record with the settings that made it (one dict per cell) stored in its schema."""
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), b"attnfaith": json.dumps(parts).encode()})
 
 
 def settings(table: pa.Table) -> list[dict]:

@@ -24,7 +24,6 @@ from attnfaith.errors import AttnfaithError, FileError
 from attnfaith.files import LOCK, folder_lock, is_locked, read_object, refuse_links_out, write_atomically
 from attnfaith.planned_identity import RECIPE
 from attnfaith.recipes import Recipe
-from attnfaith.redaction import redacted_tree
 
 
 STATE, MODEL, RECORD, REPORT, OUTPUTS = "run.json", "model", "record.parquet", "report", "outputs"
@@ -222,7 +221,7 @@ def note(folder: Path, **facts) -> None:
 
 
 def _write_state(folder: Path, facts: dict) -> None:
-    write_atomically(folder / STATE, json.dumps(redacted_tree(facts), indent=1))
+    write_atomically(folder / STATE, json.dumps(facts, indent=1))
 
 
 def origin(seed: int, code: str, state: PartialState, data: dict) -> dict:

@@ -13,23 +13,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
-from threading import Thread
-from typing import BinaryIO
 
 from attnfaith.errors import FileError
 from attnfaith.files import folder_lock, is_locked, write_atomically
-from attnfaith.redaction import redacted
 
 
 # What a launcher tells the processes that it starts: to a run of its own it would be a lie.
 LAUNCHER = ("ACCELERATE_", "FSDP_", "TORCHELASTIC_", "ROLE_", "GROUP_", "KMP_", "PMI", "OMPI_", "MV2_")
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 OUTCOME = "outcome.json"
-LAST_WORDS = 5  # seconds
-LONGEST_LINE = 2**16  # bytes that are held back until the line ends
 # Windows has no SIGHUP
 STOPS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -51,40 +46,18 @@ def main(plan_path: str, name: str) -> int:
         note(place, status="running", started=started, study=plan["study"])
         log = Path(given["log"])
         with open(log, "wb", buffering=0) as stream:
-            process = subprocess.Popen(
+            code = subprocess.call(
                 given["command"],
-                stdout=subprocess.PIPE,
+                stdout=stream,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 env=environment(gpu),
                 preexec_fn=end_with_parent,
             )
-            keeper = Thread(target=keep_log, args=(process.stdout, stream), daemon=True)
-            keeper.start()
-            code = process.wait()
-            keeper.join(LAST_WORDS)  # a process that the cell left behind may hold its output open
         status = "complete" if code == 0 else "stopped" if stops else "failed"
         why = why_failed(log, code) if status == "failed" else ""
         note(place, status=status, seconds=round(time.time() - started, 1), why=why, study=plan["study"])
     return int(code != 0)
-
-
-def keep_log(output: BinaryIO, log: BinaryIO) -> None:
-    """Write what a process says into its log as it comes, line by line, a progress bar's too, without secrets: whatever
-    library printed them. What a full disk does not take is lost; the process goes on.
-    """
-    rest = b""
-    while new := output.read1(LONGEST_LINE):
-        *lines, rest = re.split(rb"(?<=[\r\n])", rest + new)
-        if len(rest) > LONGEST_LINE:
-            lines, rest = [*lines, rest], b""
-        _write(log, b"".join(lines))
-    _write(log, rest)
-
-
-def _write(log: BinaryIO, output: bytes) -> None:
-    with suppress(OSError, ValueError):  # closed: the cell has ended, and what it left behind speaks on
-        log.write(redacted(output.decode("utf-8", "replace")).encode())
 
 
 def end_with_parent() -> None:

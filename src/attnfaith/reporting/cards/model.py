@@ -327,7 +327,6 @@ def _provenance(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         "attnfaith": known.get("version") or run.get("versions", {}).get("attnfaith"),
         "commit": commit,
         "code (digest of its files)": known.get("code") or run.get("code"),
-        "command": known.get("command"),
         "libraries": ", ".join(f"{name} {version}" for name, version in libraries.items()),
         "Python": known.get("python"),
         "platform": known.get("platform"),
