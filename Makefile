@@ -63,10 +63,15 @@ style: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-# The site, where a warning is an error, then the numbers in its pages.
+# The notebooks, the site, where a warning is an error, the tests of pages, and the pages' blocks of Python.
 docs: $(VENV)/.docs
+	rm -rf build/notebooks && mkdir -p build && cp -r docs/notebooks build/notebooks
+	PATH="$(CURDIR)/$(BIN):$$PATH" TQDM_DISABLE=1 OMP_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -n 2 -W default --nbmake --nbmake-timeout=600 --overwrite build/notebooks
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p tests.docs.quickstart --ignore docs/generate.py \
+		--markdown-docs --markdown-docs-syntax superfences README.md docs
 	@echo "documentation: build/docs/index.html"
 
 $(VENV)/.docs: $(READY) supply/docs.txt

@@ -1051,7 +1051,7 @@ def test_round_trip(run, owner, tmp_path, blocked, warm_python):
     if not blocked:
         environment["PYTHONPATH"] = str(ROOT / "src")
     published = (ROOT / "docs" / "how_to" / "publish.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"^```py\n(.*?)^```", published, re.M | re.S)
+    (shown,) = re.findall(r"^```\{.python notest\}\n(.*?)^```", published, re.M | re.S)
     shown = shown.replace("OWNER", owner.name).replace("sst-bilstm-additive-sparsemax", "tiny")
     script = STRANGER.replace("BLOCKED", repr(blocked)).replace("OWNER", repr(owner.name)).replace("# README", shown)
     done = subprocess.run(
