@@ -1,59 +1,74 @@
-# Everything runs in .venv, made from the locks of supply/; what happens to be installed elsewhere is never used.
+# Everything runs in .venv, made from the lock supply/test.txt; what happens to be installed elsewhere is never used.
 PYTHON ?= python3.11
+SECOND_PYTHON ?= python3.13
 VENV := .venv
 TOOLS := .venv-tools
+SECOND := .venv-second
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SOURCES := src recipes tests docs
 TESTS := tests
-# Their modules import no torch, nor do the parts of the package that they test.
+# Tests of numbers: they pass whichever instructions of the processor torch uses.
+NUMERIC := $(wildcard tests/golden) tests/experiments tests/importance tests/metrics tests/models tests/sequences tests/subjects
+# These import no torch, nor do the parts of the package that they test.
 WITHOUT_TORCH := $(filter-out %/test_columns.py, $(wildcard tests/metrics/test_*.py)) tests/data/test_registry.py \
 	tests/data/test_own_files.py tests/data/test_planted_evidence.py tests/data/test_eraser.py tests/test_escaping.py \
 	tests/test_files.py tests/test_stats_over_seeds.py tests/reporting/test_answer.py tests/reporting/test_compare.py \
 	tests/reporting/test_report_permutation.py tests/reporting/test_report_statistics.py \
 	tests/reporting/test_report_tables.py tests/reporting/test_first_screen.py tests/reporting/test_report_page.py
-BIN := $(VENV)/bin
-READY := $(VENV)/.ready
-SOURCES := src recipes tests docs supply
+# Bytecode of tests is kept, so that the next run need not compile them.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+INSTALL := -m pip install --quiet
+LOCKED := --no-deps --require-hashes --requirement
 
-.PHONY: demo test second slow campaigns quality style docs benchmark locks audit package clean
+.PHONY: demo test numeric gate slow campaigns second nightly quality style docs benchmark locks audit package clean
 
-# torch first and without hashes: each of its builds (for CPUs alone, for GPUs) has its own, and which one is installed is for
-# the index that pip is set up for to say. Of all else, a file with another hash than the lock's is refused.
-$(READY): setup.cfg pyproject.toml constraints.txt supply/base.txt supply/test.txt
+# torch comes first and without hashes: its builds for CPUs and for GPUs have hashes of their own, and the index that pip is
+# set up for decides which one is installed.
+$(READY): setup.cfg pyproject.toml constraints.txt supply/test.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch setuptools
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement supply/test.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python $(INSTALL) --constraint constraints.txt torch setuptools
+	$(BIN)/python $(INSTALL) $(LOCKED) supply/test.txt
+	$(BIN)/python $(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
 demo: $(READY)
 	$(BIN)/accelerate launch --quiet recipes/train.py --config recipes/quickstart.yaml --overwrite_output_dir
 
-# The tests that are not marked slow: a few minutes of two cores. What pytest makes of a test file is written to __pycache__,
-# also where Python is told to write nothing there: the next run need not make it.
+# The fast tests: a few minutes on two cores.
 test: $(READY)
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' $(TESTS)
+	$(PYTEST) -m 'not slow' $(TESTS)
 
-# The others, which take long: trainings, whole measurements and studies, processes, servers, compiling, and transformers' own
-# model tests, which are fetched once, at the pinned version: they are run, not kept here. A change needs both to pass.
+# The fast tests of numbers again, with the plainest instructions of the processor in place of its newest.
+numeric: $(READY)
+	ATEN_CPU_CAPABILITY=default $(PYTEST) -m 'not slow' $(NUMERIC)
+
+# The slow tests that a change must pass at once: training to push, a resumed training, the Hub, one study.
+gate: $(READY)
+	$(PYTEST) -m gate $(TESTS)
+
+# All slow tests, and transformers' own model tests, which are fetched once at the pinned version.
 slow: $(READY)
 	$(BIN)/python tests/models/fetch_conformance.py
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
+	$(PYTEST) -m slow $(TESTS)
 
-# On another Python (PYTHON=python3.13), without torch: those tests that need none of it.
-SECOND := .venv-second
+# Commands that are killed, find the disk full, meet another process or get hostile input, and how often that does harm.
+campaigns: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.campaigns
+
+# What needs no torch, on another Python.
 second: $(SECOND)/.ready
 	OMP_NUM_THREADS=1 $(SECOND)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow' $(WITHOUT_TORCH)
 
 $(SECOND)/.ready: setup.cfg pyproject.toml constraints.txt supply/test.txt
-	$(PYTHON) -m venv $(SECOND)
-	$(SECOND)/bin/python -m pip install --quiet --constraint constraints.txt setuptools
-	$(SECOND)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement supply/test.txt
-	$(SECOND)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(SECOND_PYTHON) -m venv $(SECOND)
+	$(SECOND)/bin/python $(INSTALL) --constraint constraints.txt setuptools
+	$(SECOND)/bin/python $(INSTALL) $(LOCKED) supply/test.txt
+	$(SECOND)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
-# What is hostile, at length: kills at any moment, full disks, two processes at once and what else tests/campaigns holds, in an
-# hour at most of two cores. Stopped, the same command goes on; build/campaigns/table.md says how often there was harm.
-campaigns: $(READY)
-	$(BIN)/python -m tests.campaigns
+# What takes too long for every change. The audit asks an advisory service, so it comes last.
+nightly: slow campaigns second package audit
 
 quality: $(READY)
 	$(BIN)/ruff check $(SOURCES)
@@ -63,40 +78,39 @@ style: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-# The notebooks, the site, where a warning is an error, the tests of pages, and the pages' blocks of Python.
-docs: $(VENV)/.docs
+# The notebooks, the site, where a warning is an error, and the pages' blocks of Python.
+docs: $(READY)
 	rm -rf build/notebooks && mkdir -p build && cp -r docs/notebooks build/notebooks
 	PATH="$(CURDIR)/$(BIN):$$PATH" TQDM_DISABLE=1 OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n 2 -W default --nbmake --nbmake-timeout=600 --overwrite build/notebooks
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p tests.docs.quickstart --ignore docs/generate.py \
 		--markdown-docs --markdown-docs-syntax superfences README.md docs
 	@echo "documentation: build/docs/index.html"
-
-$(VENV)/.docs: $(READY) supply/docs.txt
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement supply/docs.txt
-	touch $@
 
 benchmark: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark.py
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_saliency.py
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_stacks.py
 
-# What looks at the packages, in an environment of its own.
 $(TOOLS)/.ready: supply/tools.txt
 	$(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement supply/tools.txt
+	$(TOOLS)/bin/python $(INSTALL) $(LOCKED) supply/tools.txt
 	touch $@
 
-# After setup.cfg or constraints.txt were changed: the locks of supply/, anew.
+# The locks anew, after a change of setup.cfg, constraints.txt or supply/tools.in. They name no index and hold no torch.
+COMPILE := $(TOOLS)/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header --no-annotate --no-emit-index-url \
+	--no-emit-find-links --no-emit-trusted-host
 locks: $(TOOLS)/.ready
-	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" $(TOOLS)/bin/python supply/locks.py
+	$(COMPILE) --unsafe-package torch --unsafe-package setuptools --constraint constraints.txt --extra test --extra docs \
+		--output-file supply/test.txt setup.cfg
+	sed -i -e '/^attnfaith @/d' -e '/^#/d' supply/test.txt  # the extra `test` asks for others of the package itself
+	$(COMPILE) --allow-unsafe --constraint constraints.txt --output-file supply/tools.txt supply/tools.in
 
-# Known vulnerabilities, and a bill of materials. make fails where some are known, and where that could not be looked up, which
-# the last line then says (NOT AUDITED); the exit codes of supply/audit.py tell the two apart.
+# Known vulnerabilities of every pinned version, torch among them.
 audit: $(TOOLS)/.ready
-	$(TOOLS)/bin/python supply/audit.py
+	$(TOOLS)/bin/pip-audit --disable-pip --no-deps --requirement constraints.txt
+	$(TOOLS)/bin/pip-audit --disable-pip --require-hashes --requirement supply/tools.txt
 
 # The source distribution and the wheel made from it, in build/dist, as an index would check them.
 package: $(TOOLS)/.ready
@@ -105,4 +119,4 @@ package: $(TOOLS)/.ready
 	$(TOOLS)/bin/python -m twine check --strict build/dist/*
 
 clean:
-	rm -rf $(VENV) $(TOOLS) $(SECOND) runs build/docs .conformance
+	rm -rf $(VENV) $(TOOLS) $(SECOND) runs build .conformance

@@ -23,7 +23,7 @@ from tests.tiny_trainings import settings
 
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("src", "recipes", "docs", "supply")
+FOLDERS = ("src", "recipes", "docs")
 FILES = sorted(path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 TEXT_METHODS = {"read_text", "write_text"}
 PROCESSES = {"run", "Popen", "check_output", "check_call"}
