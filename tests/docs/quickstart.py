@@ -1,6 +1,6 @@
 """A plugin of pytest: Python blocks of pages run in a folder where a small quickstart was run."""
 
-import contextlib
+import functools
 import io
 
 import pytest
@@ -25,5 +25,7 @@ def quickstart(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _in_the_folder(quickstart, monkeypatch):
     monkeypatch.chdir(quickstart)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        yield
+
+
+def pytest_markdown_docs_globals():
+    return {"print": functools.partial(print, file=io.StringIO())}  # pytest captures nothing of a block
