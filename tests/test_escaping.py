@@ -23,11 +23,9 @@ from attnfaith.escaping import csv_frame, csv_text, csv_value, file_name, html, 
 from attnfaith.metrics.attention_faithfulness import drawing
 from attnfaith.reporting import cards, write_report
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.compare import compare
+from attnfaith.reporting.compare import compare, comparison_page
 from attnfaith.reporting.notebook import Overview, Shown
-from attnfaith.reporting.page.compare_page import comparison_page
 from attnfaith.reporting.page.instrument import instrument
-from attnfaith.reporting.survey import write_survey
 from attnfaith.reporting.wide import overview
 from attnfaith.study.page import Made, write_page
 from tests.records import draw
@@ -316,7 +314,6 @@ def outputs(kind, folder):
     write_report(first, folder / "report", title=text(), facts=facts, n_examples=2)
     sides = [made(kind), made(kind, projection="sparsemax")]
     compared = compare(sides, [text(), text()])
-    write_survey([cell], [text()], folder / "survey", texts=4, questions=[text()])
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
     study = {"results": str(folder / "study"), "output_dir": str(folder)}
     write_page(study, pd.DataFrame(rows), {}, Made([text()], [text()], [text()], [cell, other]))
@@ -327,7 +324,7 @@ def outputs(kind, folder):
         "shown.html": Shown(cell, 3).html(),
         "overview.html": Overview([cell]).html(),
         "compared.html": compared.html(),
-        "compare_page.html": comparison_page(compared, n_examples=2),
+        "compare_page.html": comparison_page(compared),
         "instrument.html": str(instrument(cell, 0).html),
         "view.html": view.page,
         "view_frame.html": view._repr_html_(),

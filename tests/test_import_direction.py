@@ -18,7 +18,7 @@ LAYERS = (
     ("escaping",),
     ("errors",),
     ("files",),
-    ("_import_hooks", "_random", "catalogue", "provenance", "launch", "terminal", "usage"),
+    ("_import_hooks", "_random", "catalogue", "provenance", "launch", "usage"),
     ("models", "metrics"),
     ("record",),
     ("data", "outputs"),
@@ -39,7 +39,7 @@ LAYERS = (
     ("__main__",),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
-WITHOUT_TORCH = ("escaping", "errors", "catalogue", "files", "terminal", "record", "metrics", "stats")
+WITHOUT_TORCH = ("escaping", "errors", "catalogue", "files", "record", "metrics", "stats")
 WITHOUT_TORCH += ("reporting",)
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}

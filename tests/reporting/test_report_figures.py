@@ -11,7 +11,7 @@ from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import drawings
 
 
-KINDS = ("png", "svg", "pdf", "csv")
+KINDS = ("png", "svg", "pdf")
 
 
 def figures_of(record):

@@ -31,7 +31,7 @@ def test_what_a_report_holds(draw_record, tmp_path):
     tables = ("agreement", "performance", "plausibility", "dispersion")
     assert set(contents(index.parent)) == {
         "index.html",
-        *(f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg", "pdf", "csv")),
+        *(f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg", "pdf")),
         *(f"tables/{name}.{kind}" for name in tables for kind in ("csv", "md", "parquet")),
     }
     saved = pd.read_parquet(index.parent / "tables" / "agreement.parquet")

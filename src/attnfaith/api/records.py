@@ -155,7 +155,7 @@ class Record:
         return frames.summary_frame(self.cells)
 
     def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> Shown | ShownPair:
-        """One text as a heat map, in a notebook or printed: every token's attention and importance. One pair of sentences as
+        """One text, as a heat map in a notebook and as a table of scores where it is printed. One pair of sentences as
         text: what each target word reads of the source, the links that this makes, and gold.
 
         text: its row, from 0 (negative from the end), or its instance id. measures: those to show beside attention; None

@@ -54,7 +54,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("space"),
         Command("compare"),
         Command("table"),
-        Command("survey"),
     ),
     "Many runs": (Command("study"), Command("release"), Command("roar")),
     "On the Hub": (Command("push"), Command("cards"), Command("reproduce"), Command("eraser")),

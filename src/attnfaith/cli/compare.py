@@ -25,7 +25,7 @@ def parser() -> Parser:
     )
     made.add_argument("run", nargs="+", metavar="RUN", help="two or more: run, record, Hub id, or a folder of runs")
     made.add_argument("--output", type=Path, help="a file for all numbers, CSV")
-    made.add_argument("--page", type=Path, help="a file for one page: what differs, and the same texts under each model")
+    made.add_argument("--page", type=Path, help="a file for one page: a chart and the table")
     made.add_argument("--mix-versions", action="store_true", help="compare also what different code measured")
     return made
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> object:
     known = parser().parse_args(arguments)
     from attnfaith.files import write_atomically
     from attnfaith.locate import locate_each
-    from attnfaith.reporting.compare import compare
+    from attnfaith.reporting.compare import compare, comparison_page
 
     sources = locate_each(known.run)
     made = compare(
@@ -45,8 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> object:
         write_atomically(known.output, csv_frame(made.frame))
         print(f"\nnumbers: {known.output}")
     if known.page:
-        from attnfaith.reporting.page.compare_page import comparison_page
-
         write_atomically(known.page, comparison_page(made))
         print(f"\npage: {known.page}")
     return made

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -95,12 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not chosen:
             raise AttnfaithError(f"no line of {known.kind} holds {known.word!r}; `attnfaith list {known.kind}` shows all")
         lines = chosen
-    from attnfaith import terminal
-
-    width = max(terminal.width(name) for name, _ in lines)
+    width = max(len(name) for name, _ in lines)
     for name, what in lines:
-        line = name if known.names else f"{terminal.pad(name, width)}  {what}".rstrip()
-        print(terminal.fit(line, terminal.columns()) if sys.stdout.isatty() and not known.names else line)
+        print(name if known.names else f"{name:{width}}  {what}".rstrip())
 
 
 def _sentence(text: str) -> str:

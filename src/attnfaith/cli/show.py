@@ -15,9 +15,8 @@ EXAMPLES = (
 def parser() -> Parser:
     made = Parser(
         "show",
-        "Show a text with the scores of attention and of every measure side by side; of a pair of sentences what each "
-        "target word reads of the source. Colours go away with NO_COLOR, in a pipe and on a dumb terminal; FORCE_COLOR "
-        "keeps them.",
+        "Show a text as a table: its tokens, with the scores of attention and of every measure. Of a pair of sentences: "
+        "what each target word reads of the source.",
         examples=EXAMPLES,
     )
     made.add_argument("run", metavar="RUN", help="run, record or Hub id")
@@ -30,7 +29,6 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> str:
     known = parser().parse_args(arguments)
-    from attnfaith import terminal
     from attnfaith.locate import locate
     from attnfaith.reporting.cells import one_cell
     from attnfaith.reporting.page.heatmap import choose
@@ -43,13 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> str:
     if cell.of_sequences:
         ways = readings_of(cell, known.measures)
         rows = rows or [row for _, group in choose_pairs(cell, 1) for row in group]
-        parts = [show_pair(cell, row, ways, columns=terminal.columns()) for row in rows]
+        parts = [show_pair(cell, row, ways) for row in rows]
     else:
         if not rows:
             best, worst, _ = choose(cell, 1)
             rows = [*best, *worst]
-        how = {"columns": terminal.columns(), "colour": terminal.coloured()}
-        parts = [show(cell, row, known.measures, **how) for row in rows]
+        parts = [show(cell, row, known.measures) for row in rows]
     shown = "\n".join(parts)
     print(shown, end="")
     return shown

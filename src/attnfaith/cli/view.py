@@ -41,7 +41,7 @@ def parser() -> Parser:
     made.add_argument(
         "--figures",
         action="store_true",
-        help="write figures too, as PNG, SVG and PDF, and what they show as CSV, next to the page",
+        help="write figures too, as PNG, SVG and PDF, next to the page",
     )
     return made
 

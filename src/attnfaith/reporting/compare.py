@@ -1,21 +1,24 @@
 """Records side by side, over what all of them hold: the same texts, the same numbers, and how sure a difference is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from markupsafe import Markup
 
+from attnfaith import __version__
 from attnfaith import record as records
-from attnfaith import terminal
 from attnfaith.errors import cut
-from attnfaith.escaping import html
+from attnfaith.escaping import html, printable
 from attnfaith.reporting import sections
+from attnfaith.reporting.blocks import Grid, template
 from attnfaith.reporting.cells import CELL, Cell, describe, quantity_label, split_cells
 from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.tables import format_number, short_number
+from attnfaith.reporting.page.chart import OTHER, Bar, Chart, svg
+from attnfaith.reporting.page.heatmap import PAPER
+from attnfaith.reporting.tables import as_text, format_number, short_number
 from attnfaith.stats import Panel, holm, sign_flip_tests
 
 
@@ -24,27 +27,16 @@ FEWEST_DRAWS = 1000
 MOST_NAMED = 6  # quantities, seeds or texts that a note names
 UNTOLD = "cannot be told"
 UNNAMED = ("seed", "texts", "training_texts")  # of a heading: what names no kind of model
-FRAME = (
-    *("quantity", "first", "second", "over", "n_texts", "n_left_out", "mean_first", "mean_second", "difference"),
-    *("ci_low", "ci_high", "p_value", "p_holm", "verdict"),
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """One kind of model that is compared: its name, and its cells by seed."""
-
-    name: str
-    cells: Mapping[int, Cell]
+Seeds = Mapping[int, Cell]
+"""The cells of one side by seed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What is to be said of two sides or more; in a notebook and at a prompt it shows itself.
+    """Two sides or more, every other one held against the first; in a notebook and at a prompt it shows itself.
 
-    sides: names in order; every other one is compared with the first. notes: what was compared and what was left out, a
-    sentence each. texts: the ids of those that all sides have. cells: of each side the cell of its first seed. frame: a row
-    for each number and each side but the first:
+    sides: names in order. texts: the ids of those that all sides have. notes: what was compared and what was left out, a
+    sentence each. frame: a row for each number and each side but the first:
 
     * quantity: the number, one per text: "tau attention–gradient", "correct" (1 where the predicted class is the gold one),
       "permutation_tvd" and what else the records hold
@@ -59,7 +51,6 @@ class Comparison:
 
     sides: tuple[str, ...]
     texts: tuple[str, ...]
-    cells: tuple[Cell, ...]
     notes: tuple[str, ...]
     frame: pd.DataFrame
 
@@ -68,37 +59,32 @@ class Comparison:
         """How many texts all sides have."""
         return len(self.texts)
 
-    @cached_property
-    def blocks(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-        """(what is compared, headings, rows) for reading, of each side but the first."""
-        made = []
-        for other, rows in self.frame.groupby("second", sort=False):
-            headings = ("", "first", "second", "difference", "95 % interval", "p (Holm)", "second is")
-            lines = [_line(row) for row in rows.to_dict("records")]
-            made.append((f"first: {self.sides[0]}; second: {other}", headings, lines))
-        return made
+    @property
+    def grid(self) -> Grid:
+        """The table for reading."""
+        columns = ("", "second", "mean of first", "of second", "difference", "95 % interval", "p (Holm)", "second is")
+        lines = [(quantity_label(row["quantity"]), row["second"], *_numbers(row)) for row in self.frame.to_dict("records")]
+        return Grid(f"first: {self.sides[0]}", columns, tuple(lines), 2)
 
     def __str__(self) -> str:
-        parts = [terminal.printable(note) for note in self.notes]
-        for title, headings, lines in self.blocks:
-            parts += ["", terminal.printable(title), terminal.table(headings, lines)]
-        return "\n".join(parts)
+        table = pd.DataFrame(self.grid.rows, columns=self.grid.columns).set_index("").rename_axis(None)
+        return "\n".join([*map(printable, (*self.notes, "", self.grid.caption)), as_text(table, None)])
 
     __repr__ = __str__
 
     def html(self) -> str:
         """The same as HTML, all text in it escaped."""
-        parts = [f"<p>{html(note)}</p>" for note in self.notes]
-        for title, headings, lines in self.blocks:
-            head = "".join(f"<th>{html(text)}</th>" for text in headings)
-            body = ["".join(f"<td>{html(text)}</td>" for text in line) for line in lines]
-            parts.append(f"<h4>{html(title)}</h4>")
-            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
-            parts += [*(f"<tr>{line}</tr>" for line in body), "</tbody></table>"]
-        return "\n".join(parts)
+        return "\n".join([*(f"<p>{html(note)}</p>" for note in self.notes), template("grid.html.j2").render(grid=self.grid)])
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def _numbers(row: Mapping) -> tuple[str, ...]:
+    low, high = (short_number(row[name], "+") for name in ("ci_low", "ci_high"))
+    interval = low if np.isnan(row["ci_low"]) else f"{low} to {high}"
+    means = (short_number(row[name]) for name in ("mean_first", "mean_second"))
+    return *means, short_number(row["difference"], "+"), interval, format_number(row["p_holm"]), row["verdict"]
 
 
 def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: bool = False) -> Comparison:
@@ -115,92 +101,74 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     """
     if len(tables) != len(names):
         raise ReportError(f"{len(tables)} records have {len(names)} names: give one for each")
-    cells = [(name, cell) for name, table in zip(names, tables, strict=True) for cell in split_cells(table)]
+    cells = [(str(name), cell) for name, table in zip(names, tables, strict=True) for cell in split_cells(table)]
     if len(cells) < 2:
         raise ReportError(f"a comparison needs two models or more; given: {', '.join(map(str, names)) or 'none'}")
-    sides = _sides(cells)
-    used = {name for section in sections.reported() if section.compared for name in section.columns(_columns(tables))}
     if not mix_versions:
-        record_of = [table.select(_columns(tables)) for table in tables]
-        records.check_one_code(record_of, used, remedy="measure them anew with one, or give --mix-versions")
-    texts = _shared_texts(cells)
+        shared = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
+        used = {name for section in sections.reported() if section.compared for name in section.columns(shared)}
+        remedy = "measure them anew with one, or give --mix-versions"
+        records.check_one_code([table.select(shared) for table in tables], used, remedy=remedy)
+    sides, texts = _sides(cells), _shared_texts(cells)
     numbers, alone = _shared_numbers(cells, texts)
-    pairs = [(sides[0], other, *_paired_seeds(sides[0], other)) for other in sides[1:]]
-    family = len(pairs) * len(next(iter(numbers.values())).columns)
-    rows = [row for pair in pairs for row in _rows(*pair, numbers, family)]
-    frame = pd.DataFrame(rows)
+    (first, own), *others = sides.items()
+    family = len(others) * len(next(iter(numbers.values())).columns)
+    rows = [_rows(own, seeds, numbers, family).assign(first=first, second=name) for name, seeds in others]
+    frame = pd.concat(rows, ignore_index=True)
     frame["p_holm"] = holm(frame["p_value"])
     frame["verdict"] = [_verdict(row) for row in frame.to_dict("records")]
-    notes = _notes(sides, pairs, cells, texts, alone)
-    shown = tuple(next(iter(side.cells.values())) for side in sides)
-    return Comparison(tuple(side.name for side in sides), tuple(texts), shown, notes, frame[list(FRAME)])
+    front = ["quantity", "first", "second", "over"]
+    frame = frame[[*front, *(name for name in frame.columns if name not in front)]]
+    return Comparison(tuple(sides), tuple(texts), _notes(sides, cells, texts, alone), frame)
 
 
-# ------------------------------------------------------------------------------------------------ what is compared
-
-
-def _columns(tables: Sequence[pa.Table]) -> list[str]:
-    """The columns that all records have."""
-    return [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
-
-
-def _sides(cells: Sequence[tuple[str, Cell]]) -> list[Side]:
-    """Cells that differ in nothing but their seed, together."""
-    groups: dict[tuple, list[tuple[str, Cell]]] = {}
+def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
+    """Cells that differ in nothing but their seed together, by the name of the side: that of the record; of several seeds,
+    what tells this kind of model from the others.
+    """
+    groups: dict[records.Identity, list[tuple[str, Cell]]] = {}
     for name, cell in cells:
-        kind = {key: value for key, value in asdict(cell.identity).items() if key != "seed"}
-        groups.setdefault(tuple(kind.items()), []).append((name, cell))
+        groups.setdefault(replace(cell.identity, seed=0), []).append((name, cell))
     parts = []
     for group in groups.values():
-        seeds = {cell.identity.seed for _, cell in group}
-        together = len(groups) > 1 and len(seeds) == len(group)
-        parts += [group] if together else [[one] for one in group]
+        together = len(groups) > 1 and len({cell.identity.seed for _, cell in group}) == len(group)
+        parts += [sorted(group, key=lambda pair: pair[1].identity.seed)] if together else [[pair] for pair in group]
     differing = [key for key in CELL if key not in UNNAMED and len({str(cell.heading[key]) for _, cell in cells}) > 1]
-    names = [_name(part, differing) for part in parts]
-    numbered = [f"{name} ({names[:place].count(name) + 1})" for place, name in enumerate(names)]
-    names = [alone if names.count(alone) == 1 else number for alone, number in zip(names, numbered, strict=True)]
-    return [
-        Side(name, {cell.identity.seed: cell for _, cell in sorted(part, key=lambda named: named[1].identity.seed)})
-        for name, part in zip(names, parts, strict=True)
-    ]
-
-
-def _name(part: Sequence[tuple[str, Cell]], differing: Sequence[str]) -> str:
-    """That of the record; of several seeds, what tells this kind of model from the others."""
-    name, cell = part[0]
-    if len(part) == 1:
-        return str(name)
-    return " ".join(str(cell.heading[key]) for key in differing) or f"{name} and {len(part) - 1} more seeds"
+    kinds = [" ".join(str(part[0][1].heading[key]) for key in differing) for part in parts]
+    names = [kind if len(part) > 1 and kind else part[0][0] for part, kind in zip(parts, kinds, strict=True)]
+    places = [f" ({names[:place].count(name) + 1})" * (names.count(name) > 1) for place, name in enumerate(names)]
+    return {
+        name + place: {cell.identity.seed: cell for _, cell in part}
+        for name, place, part in zip(names, places, parts, strict=True)
+    }
 
 
 def _text_of(cell: Cell) -> dict[str, tuple[str, str]]:
     """What each instance reads: its words, and those of its second text. A sentence is the words in it."""
-    queries = cell.queries or [[]] * len(cell)
-    tokens = cell.table.column("tokens").to_pylist()
-    read = (" ".join(words) for words in tokens), (" ".join(words or []) for words in queries)
-    return dict(zip(cell.instance_ids, zip(*read, strict=True), strict=True))
+    tokens, queries = cell.table.column("tokens").to_pylist(), cell.queries or [()] * len(cell)
+    read = [(" ".join(words), " ".join(more or ())) for words, more in zip(tokens, queries, strict=True)]
+    return dict(zip(cell.instance_ids, read, strict=True))
 
 
 def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
-    """The ids of the instances that all cells have, and read alike."""
+    """The ids of the instances that all cells have, and read alike, in order: the draws do not depend on that of rows."""
     name, first = cells[0]
     shared = _text_of(first)
     for other, cell in cells[1:]:
         texts = _text_of(cell)
-        known = [key for key in shared if key in texts]
-        if not known:
-            mine, theirs = next(iter(shared), "none"), next(iter(texts), "none")
+        if not shared.keys() & texts.keys():
+            ids = (cut(repr(next(iter(side), None)), 40) for side in (shared, texts))
             raise ReportError(
-                f"{name} and {other} have no text in common (such as {cut(mine, 40)!r} and {cut(theirs, 40)!r}): "
-                "measure both on the same split of one data set"
+                f"{name} and {other} have no text in common (such as {' and '.join(ids)}): measure both on the same split "
+                "of one data set"
             )
-        shared = {key: shared[key] for key in known if shared[key] == texts[key]}
+        shared = {key: words for key, words in shared.items() if texts.get(key) == words}
         if not shared:
             raise ReportError(
-                f"{name} and {other} have {len(known)} instance ids in common, but read other words under each of them: "
-                "measure both on the same texts, read by the same tokenizer"
+                f"{name} and {other} have instance ids in common, but read other words under each of them: measure both on "
+                "the same texts, read by the same tokenizer"
             )
-    return sorted(shared)  # the same draws whatever the order of the rows
+    return sorted(shared)
 
 
 def _shared_numbers(cells: Sequence[tuple[str, Cell]], texts: Sequence[str]) -> tuple[dict[int, pd.DataFrame], list[str]]:
@@ -214,25 +182,19 @@ def _shared_numbers(cells: Sequence[tuple[str, Cell]], texts: Sequence[str]) -> 
     return {key: table[names] for key, table in tables.items()}, [name for name in order if name not in names]
 
 
-def _paired_seeds(first: Side, second: Side) -> tuple[list[int], list[int]]:
+def _paired_seeds(first: Seeds, second: Seeds) -> tuple[list[int], list[int]]:
     """Which seed is held against which."""
-    shared = sorted(set(first.cells) & set(second.cells))
-    if shared:
+    if shared := sorted(set(first) & set(second)):
         return shared, shared
-    count = min(len(first.cells), len(second.cells))
-    return sorted(first.cells)[:count], sorted(second.cells)[:count]
+    count = min(len(first), len(second))
+    return sorted(first)[:count], sorted(second)[:count]
 
 
-# ------------------------------------------------------------------------------------------------ the numbers
-
-
-def _rows(
-    first: Side, second: Side, seeds: Sequence[int], others: Sequence[int], numbers: Mapping[int, pd.DataFrame], family: int
-) -> list[dict]:
+def _rows(first: Seeds, second: Seeds, numbers: Mapping[int, pd.DataFrame], family: int) -> pd.DataFrame:
     """A row for each number of two sides, without what depends on other rows. family: rows that are corrected together."""
-    left, right = (
-        _panel([numbers[id(side.cells[seed])] for seed in of], family) for side, of in ((first, seeds), (second, others))
-    )
+    seeds, others = _paired_seeds(first, second)
+    left = _panel([numbers[id(first[seed])] for seed in seeds], family)
+    right = _panel([numbers[id(second[seed])] for seed in others], family)
     left, right = left.where(right), right.where(left)
     difference = right.minus(left)
     low, high = difference.intervals()
@@ -241,24 +203,21 @@ def _rows(
         p_values = np.where(difference.n < 2, np.nan, p_values)
     else:
         p_values = difference.p_values()
-    texts = (~np.isnan(difference.values)).any(axis=1).sum(axis=1)
-    return [
+    n_texts = (~np.isnan(difference.values)).any(axis=1).sum(axis=1)
+    return pd.DataFrame(
         {
-            "quantity": name,
-            "first": first.name,
-            "second": second.name,
+            "quantity": next(iter(numbers.values())).columns,
             "over": "texts" if len(seeds) == 1 else "seeds and texts",
-            "n_texts": int(texts[place]),
-            "n_left_out": int(difference.values.shape[2] - texts[place]),
-            "mean_first": left.means[place],
-            "mean_second": right.means[place],
-            "difference": difference.means[place],
-            "ci_low": low[place],
-            "ci_high": high[place],
-            "p_value": p_values[place],
+            "n_texts": n_texts,
+            "n_left_out": difference.values.shape[2] - n_texts,
+            "mean_first": left.means,
+            "mean_second": right.means,
+            "difference": difference.means,
+            "ci_low": low,
+            "ci_high": high,
+            "p_value": p_values,
         }
-        for place, name in enumerate(next(iter(numbers.values())).columns)
-    ]
+    )
 
 
 def _panel(tables: Sequence[pd.DataFrame], family: int) -> Panel:
@@ -274,45 +233,56 @@ def _verdict(row: Mapping) -> str:
     return UNTOLD if not sure else "higher" if row["difference"] > 0 else "lower"
 
 
-# ------------------------------------------------------------------------------------------------ the words
-
-
-def _line(row: Mapping) -> tuple[str, ...]:
-    low, high = (short_number(row[name], "+") for name in ("ci_low", "ci_high"))
-    interval = low if np.isnan(row["ci_low"]) else f"{low} to {high}"
-    means = (short_number(row[name]) for name in ("mean_first", "mean_second"))
-    difference, p_value = short_number(row["difference"], "+"), format_number(row["p_holm"])
-    return quantity_label(row["quantity"]), *means, difference, interval, p_value, row["verdict"]
-
-
-def _notes(sides, pairs, cells, texts, alone) -> tuple[str, ...]:
-    several = [pair for pair in pairs if len(pair[2]) > 1]
-    over = "seeds and texts" if len(several) == len(pairs) else "texts" if not several else "texts, and seeds where several"
-    notes = [f"{len(sides)} sides over the {len(texts)} texts that all have; intervals are over {over}, paired by text."]
-    for side in sides:
-        cell = next(iter(side.cells.values()))
-        said = describe(cell.heading)
-        if len(side.cells) > 1:
-            said = f"{said.rpartition(' · seed ')[0]} · seeds {_named(side.cells)}"
-        notes.append(f"{side.name}: {said}")
-    if over.startswith("texts"):
-        notes.append("A difference over texts is one of these trained models; of kinds of models several seeds tell.")
+def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts: list, alone: list) -> tuple[str, ...]:
+    notes = [f"{len(sides)} sides over the {len(texts)} texts that all have; intervals are paired by text."]
+    for name, seeds in sides.items():
+        model, _, seed = describe(next(iter(seeds.values())).heading).rpartition(" · seed ")
+        notes.append(f"{name}: {model} · {f'seeds {_named(seeds)}' if len(seeds) > 1 else f'seed {seed}'}")
     if longer := [f"{name} {len(cell) - len(texts)}" for name, cell in cells if len(cell) > len(texts)]:
         notes.append(f"Texts left out, which not all have or read alike: {_named(longer)}.")
-    for first, second, seeds, others in pairs:
-        if seeds != others and len(first.cells) + len(second.cells) > 2:
-            notes.append(
-                f"No seed is on both sides: {_named(seeds)} of {first.name} with {_named(others)} of {second.name}."
-            )
-        for side, of in ((first, seeds), (second, others)):
-            if left := [seed for seed in side.cells if seed not in of]:
-                notes.append(f"Seeds of {side.name} left out, without a partner in the other side: {_named(left)}.")
+    (_, own), *others = sides.items()
+    for name, seeds in others:
+        pairs = [f"{seed} and {other}" for seed, other in zip(*_paired_seeds(own, seeds), strict=True)]
+        if len(own) + len(seeds) > 2:
+            notes.append(f"Seeds of the first side and of {name} that are paired: {_named(pairs)}.")
     if alone:
         notes.append(f"Not compared, as not all have them: {_named(alone)}.")
-    return tuple(dict.fromkeys(notes))
+    return tuple(notes)
 
 
-def _named(things) -> str:
-    things = list(map(str, things))
-    more = f" and {len(things) - MOST_NAMED} more" if len(things) > MOST_NAMED else ""
-    return ", ".join(things[:MOST_NAMED]) + more
+def _named(values) -> str:
+    values = list(map(str, values))
+    return ", ".join(values[:MOST_NAMED]) + (f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else "")
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """The HTML of one page: a chart of how far the orders of tokens differ, and the table."""
+    name = " and ".join(comparison.sides) if len(comparison.sides) == 2 else f"{len(comparison.sides)} models"
+    return template("compare.html.j2").render(
+        title=f"{name}: what differs?",
+        version=__version__,
+        contents=[("answer", "Answer"), ("tables", "Table"), ("made", "How it was made")],
+        chart=_chart(comparison),
+        grid=comparison.grid,
+        notes=comparison.notes,
+        scripts=(),
+        themes={"light": [], "dark": []},
+        paper=PAPER,
+        negative=0,
+    )
+
+
+def _chart(comparison: Comparison) -> Markup | None:
+    rows = comparison.frame[comparison.frame["quantity"].str.startswith("tau ") & comparison.frame["difference"].notna()]
+    several = len(comparison.sides) > 2
+    bars = tuple(
+        Bar(
+            quantity_label(row["quantity"].removeprefix("tau ")) + (f", {row['second']}" if several else ""),
+            *(row[name] for name in ("difference", "ci_low", "ci_high")),
+            OTHER,
+        )
+        for row in rows.to_dict("records")
+    )
+    axis = f"Difference of τ from {comparison.sides[0]}"
+    title = "Which orders of tokens are more alike?"
+    return svg(Chart(title, axis, bars, 0.0, 0, mark="no difference"), "chart") if bars else None

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from attnfaith import terminal
+from attnfaith.escaping import printable
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cards.verdicts import verdicts
@@ -114,8 +114,7 @@ class Shown:
     _repr_html_ = html
 
     def __str__(self) -> str:
-        names = self.names[1:] or ["attention"]
-        return show(self.cell, self.row, names, columns=terminal.columns(), colour=terminal.coloured()).rstrip()
+        return show(self.cell, self.row, self.names[1:] or ["attention"]).rstrip()
 
     __repr__ = __str__
 
@@ -180,7 +179,7 @@ class Overview:
 
     def __str__(self) -> str:
         parts = [*self.heads, *self.lead, *(f"{words}: {'; '.join(uses)}." for words, uses in self.verdicts), *self.remarks]
-        return "\n".join(map(terminal.printable, parts))
+        return "\n".join(map(printable, parts))
 
 
 def _place(measure: str) -> int:

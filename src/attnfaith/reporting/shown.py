@@ -1,33 +1,20 @@
-"""One text in a terminal: its tokens, and below each what every measure says of it, in colour where colours are seen."""
+"""One text as a plain table: its tokens, and the score that every measure gives each."""
 
 import difflib
-import os
 from collections.abc import Sequence
 
+import numpy as np
+import pandas as pd
+
 from attnfaith.errors import AttnfaithError, cut, excerpt
-from attnfaith.reporting.cells import Cell, describe, name_class
-from attnfaith.reporting.explained import explained
-from attnfaith.reporting.page.heatmap import (
-    HUES,
-    OTHER_HUE,
-    Example,
-    Score,
-    example,
-    shades,
-    shown_measures,
-)
-from attnfaith.terminal import fit, pad, width
+from attnfaith.escaping import printable
+from attnfaith.reporting.cells import Cell, describe
+from attnfaith.reporting.explained import class_label, explained
+from attnfaith.reporting.page.heatmap import example, shown_measures
+from attnfaith.reporting.tables import as_text
 
 
-BOLD, FAINT, END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
-LONGEST_TOKEN = 24  # columns
-NEGATIVE = "#e5383b"  # red: on a dark ground the grey of the page would look like a small score
-STEPS = (0, 95, 135, 175, 215, 255)
-CODES = {
-    (r, g, b): 16 + 36 * i + 6 * j + k for i, r in enumerate(STEPS) for j, g in enumerate(STEPS) for k, b in enumerate(STEPS)
-}
-CODES |= {(8 + 10 * step,) * 3: 232 + step for step in range(24)}
-"""The 256 colours that every terminal knows but for its own sixteen: (red, green, blue): number."""
+LONGEST_TOKEN, LONGEST_SENTENCE = 24, 60  # characters
 
 
 def row_of(cell: Cell, word: str) -> int:
@@ -62,104 +49,32 @@ def measures_of(cell: Cell, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(["attention", *names])) if names else list(shown_measures(cell))
 
 
-def show(cell: Cell, row: int, measures: Sequence[str] = (), *, columns: int = 100, colour: bool = False) -> str:
-    """One text of a cell for reading, at most so many columns wide.
-
-    Each score is in percent of the largest absolute one of its measure in the text; a negative one, evidence against the
-    class, has a sign and, in colour, another hue.
-    """
+def show(cell: Cell, row: int, measures: Sequence[str] = ()) -> str:
+    """Return one text of a cell as lines of text: prediction, label, agreement, and a table of tokens and their scores."""
     names = measures_of(cell, measures)
     text = example(cell, row, names)
-    hues = [HUES.get(name, OTHER_HUE) for name in names]
-    lines = [_bold(f"{text.instance_id}  (text {row} of {len(cell):,})", colour), fit(describe(cell.heading), columns)]
-    lines += _classes(cell, text)
-    own = {label: explained(cell, row, name) for label, name in zip(text.measures, names, strict=True)}
-    lines += [f"{label}: {said}" for label, said in own.items() if said and not said.endswith("(predicted)")]
+    label = "unknown" if text.label is None else class_label(cell, text.label)
+    lines = [
+        f"{text.instance_id}  (text {row} of {len(cell):,})",
+        describe(cell.heading),
+        f"predicted: {class_label(cell, text.predicted)} ({text.probability:.2f})   label: {label}",
+    ]
+    targets = {label: explained(cell, row, name) for label, name in zip(text.measures, names, strict=True)}
+    lines += [f"{label}: {target}" for label, target in targets.items() if target]
     if text.query is not None:
-        lines += ["second text, which nothing attends to: " + fit(" ".join(text.query), columns - 39)]
-    if text.taus:
-        lines.append("τ " + ", ".join(f"{pair} {value}" for pair, value in text.taus))
+        lines.append(f"second text, which nothing attends to: {' '.join(text.query)}")
+    lines += [f"τ {pair}: {value}" for pair, value in text.taus]
     if text.truncated:
         lines.append("The text was longer than the model reads, and was cut.")
-    lines += ["", *(_sentences if text.of_sentences else _tokens)(text, hues, columns, colour), ""]
     if len(text.tokens) < text.length:
-        unit = "sentences" if text.of_sentences else "tokens"
-        lines.append(f"The first {len(text.tokens)} of {text.length} {unit}.")
-    said = "Numbers: percent of the largest of each measure in this text"
-    if any(score.negative for token in text.tokens for score in token.scores):
-        said += f"; below 0: against the class{', in red' if colour else ''}"
-    if any(token.gold for token in text.tokens):
-        said += "; *: gold evidence"
-    return "\n".join([*lines, f"{said}."]) + "\n"
+        lines.append(f"The first {len(text.tokens)} of {text.length} {'sentences' if text.of_sentences else 'tokens'}.")
+    most = LONGEST_SENTENCE if text.of_sentences else LONGEST_TOKEN
+    scores = np.stack([cell.scores(name)[row][: len(text.tokens)] for name in names], axis=1)
+    gold = {"gold": ["*" if token.gold else "" for token in text.tokens]} if text.has_rationale else {}
+    columns = {name: [_rounded(value) for value in scores[:, place]] for place, name in enumerate(text.measures)}
+    table = pd.DataFrame(columns | gold, index=[cut(token.text, most) for token in text.tokens])
+    return "\n".join([*map(printable, lines), "", as_text(table) if text.tokens else "(no token)"]) + "\n"
 
 
-def _classes(cell: Cell, text: Example) -> list[str]:
-    def named(number: int | None) -> str:
-        return "unknown" if number is None else name_class(str(number), cell.class_names)
-
-    right = "" if text.label is None else ", right" if text.label == text.predicted else ", wrong"
-    said = f"predicted: {named(text.predicted)} ({text.probability:.2f}){right}   label: {named(text.label)}"
-    return [said, f"measures explain: {named(text.predicted)}, the predicted class"]
-
-
-def _bold(text: str, colour: bool) -> str:
-    return f"{BOLD}{text}{END}" if colour else text
-
-
-def _token_text(token) -> str:
-    return ("*" if token.gold else "") + token.text
-
-
-def _tokens(text: Example, hues: Sequence[str], columns: int, colour: bool) -> list[str]:
-    """Tokens in lines, and below each line a line for every measure."""
-    if not text.tokens:
-        return ["(no token)"]
-    side = max(map(width, text.measures))
-    lines, block, used = [], [], 0
-    room = max(12, columns - side - 2)
-    for token in text.tokens:
-        shown = fit(_token_text(token), min(LONGEST_TOKEN, room))
-        size = max(width(shown), *(width(score.percent) for score in token.scores))
-        if block and used + size + 1 > room:
-            lines += [*_block(block, text.measures, hues, side, colour), ""]
-            block, used = [], 0
-        block.append((shown, size, token.scores))
-        used += size + 1
-    return lines + _block(block, text.measures, hues, side, colour)
-
-
-def _block(block: Sequence[tuple], measures: Sequence[str], hues: Sequence[str], side: int, colour: bool) -> list[str]:
-    head = " ".join(_bold(pad(shown, size), colour) for shown, size, _ in block)
-    made = [f"{' ' * side}  {head}".rstrip()]
-    for place, (name, hue) in enumerate(zip(measures, hues, strict=True)):
-        cells = " ".join(_shaded(pad(scores[place].percent, size), scores[place], hue, colour) for _, size, scores in block)
-        made.append(f"{pad(name, side)}  {cells}".rstrip())
-    return made
-
-
-def _sentences(text: Example, hues: Sequence[str], columns: int, colour: bool) -> list[str]:
-    """A line for each sentence, the scores of every measure before it."""
-    sizes = [max(5, width(name)) for name in text.measures]
-    lines = ["  ".join(pad(name, size, right=True) for name, size in zip(text.measures, sizes, strict=True))]
-    for token in text.tokens:
-        scores = zip(token.scores, sizes, hues, strict=True)
-        cells = "  ".join(_shaded(pad(score.percent, size, right=True), score, hue, colour) for score, size, hue in scores)
-        lines.append(f"{cells}  {fit(_token_text(token), max(20, columns - sum(sizes) - 2 * len(sizes)))}")
-    return lines
-
-
-def _shaded(text: str, score: Score, hue: str, colour: bool) -> str:
-    if not colour or not score.shade:
-        return text
-    theme = "light" if os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15") else "dark"
-    back, front = shades(NEGATIVE if score.negative else hue, theme)[score.shade]
-    return f"\x1b[48;{_code(back)};38;{_code(front)}m{text}{END}"
-
-
-def _code(colour: str) -> str:
-    """A colour "#rrggbb" as the terminal takes it: as it is where it says that it can, else the nearest of 256."""
-    channels = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
-    if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
-        return f"2;{channels[0]};{channels[1]};{channels[2]}"
-    near = min(CODES, key=lambda known: sum((one - other) ** 2 for one, other in zip(known, channels, strict=True)))
-    return f"5;{CODES[near]}"
+def _rounded(score: float) -> str:
+    return "–" if np.isnan(score) else f"{score:.3g}"

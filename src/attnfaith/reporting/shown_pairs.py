@@ -3,18 +3,17 @@
 import difflib
 from collections.abc import Sequence
 
-from attnfaith import terminal
+import pandas as pd
+
 from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.escaping import html, printable
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.pairs import Pair, Target, pair, reading_label, shown_reading
 from attnfaith.reporting.readings import Reading, columns, has_gold, reading_of
-from attnfaith.reporting.tables import short_number
-from attnfaith.terminal import fit, pad, width
+from attnfaith.reporting.tables import as_text, short_number
 
 
 HEAVIEST = 3  # source words that are named of each target word
-LONGEST_WORD = 24  # columns
 
 
 class ShownPair:
@@ -28,7 +27,7 @@ class ShownPair:
         self.cell, self.row, self.readings = cell, row, readings_of(cell, measures or ())
 
     def __str__(self) -> str:
-        return show_pair(self.cell, self.row, self.readings, columns=terminal.columns()).rstrip()
+        return show_pair(self.cell, self.row, self.readings).rstrip()
 
     __repr__ = __str__
 
@@ -48,8 +47,8 @@ def readings_of(cell: Cell, measures: Sequence[str]) -> list[Reading]:
     return [reading_of(cell, name) for name in measures] or ([] if one is None else [one])
 
 
-def show_pair(cell: Cell, row: int, shown: Sequence[Reading], *, columns: int = 100) -> str:
-    """One pair for reading, at most so many columns wide: the HEAVIEST source words of each target word, with weights."""
+def show_pair(cell: Cell, row: int, shown: Sequence[Reading]) -> str:
+    """Return one pair as lines of text: the HEAVIEST source words of each target word, with their weights."""
     source, target = (" ".join(cell.table.column(name)[row].as_py()) for name in ("tokens", "target_tokens"))
     lines = [f"{cell.instance_ids[row]}  (pair {row} of {len(cell):,})", describe(cell.heading)]
     lines += [f"source: {source}", f"target: {target}"]
@@ -58,7 +57,7 @@ def show_pair(cell: Cell, row: int, shown: Sequence[Reading], *, columns: int = 
     for reading in shown:
         made = pair(cell, row, reading)
         lines += ["", reading_label(reading), *([f"error rate of this pair: {made.error}"] if made.error else [])]
-        lines += _table(made, has_gold(cell))
+        lines += _table(made, has_gold(cell)).split("\n")
         if len(made.targets) < made.sizes[1] or len(made.source) < made.sizes[0]:
             lines.append(f"The first {len(made.source)} source and {len(made.targets)} target words.")
     lines += (
@@ -66,18 +65,17 @@ def show_pair(cell: Cell, row: int, shown: Sequence[Reading], *, columns: int = 
         if shown
         else ["Nothing was measured that links their words."]
     )
-    return "\n".join(fit(printable(line), columns) for line in lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
-def _table(made: Pair, gold: bool) -> list[str]:
-    rows = [(target.word, target.probability, _heaviest(made, target), _linked(made, target)) for target in made.targets]
-    size = min(LONGEST_WORD, max(width(row[0]) for row in rows))
-    reads = max(width(row[2]) for row in rows)
-    head = [f"{pad('', size)}  {pad('p', 4)}  {pad('reads most of', reads)}  {'gold' if gold else ''}".rstrip()]
-    return head + [
-        f"{pad(fit(word, size), size)}  {chance}  {pad(read, max(reads, 13))}  {links if gold else ''}".rstrip()
-        for word, chance, read, links in rows
-    ]
+def _table(made: Pair, gold: bool) -> str:
+    columns = {
+        "p": [target.probability for target in made.targets],
+        "reads most of": [_heaviest(made, target) for target in made.targets],
+    }
+    if gold:
+        columns["gold"] = [_linked(made, target) for target in made.targets]
+    return as_text(pd.DataFrame(columns, index=[target.word for target in made.targets]))
 
 
 def _heaviest(made: Pair, target: Target) -> str:

@@ -1,19 +1,17 @@
 """The tables and figures of a study: many cells, of which not all hold the same columns. Needs no model."""
 
-import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from attnfaith.files import write_atomically
 from attnfaith.record import Identity, RecordError
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.comparisons import FACTORS, paired_comparison
-from attnfaith.reporting.style import laid_out, own_style
+from attnfaith.reporting.style import save_figure
 from attnfaith.reporting.tables import seed_summary
 
 
@@ -124,10 +122,7 @@ def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.
     return Analysis({name: table for name, table in made.tables.items() if len(table)}, made.texts, made.figures)
 
 
-@own_style
 def save_png(figure: "Figure", path: str | os.PathLike) -> Path:  # noqa: F821
     """Write a figure whole or not at all, as PNG of 90 dpi: small enough for a repository to keep."""
-    buffer = io.BytesIO()
-    with laid_out(figure, 90):
-        figure.savefig(buffer, format="png", dpi=90, facecolor="white", metadata={"Software": None})
-    return write_atomically(path, buffer.getvalue())
+    (written,) = save_figure(figure, Path(path).with_suffix(""), ["png"], dpi=90)
+    return written

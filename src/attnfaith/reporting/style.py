@@ -4,25 +4,19 @@ matplotlib is an optional extra and is imported where a figure is drawn. Figures
 pyplot, so a report changes no setting of the program that asks for it.
 """
 
-import contextlib
 import functools
 import io
 import os
-import re
 import textwrap
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnfaith.escaping import csv_frame
 from attnfaith.files import write_atomically
 from attnfaith.reporting.cells import Cell, describe, name_class
-from attnfaith.reporting.drawn import drawn_data
 from attnfaith.reporting.errors import PlotsError
-from attnfaith.reporting.fonts import cover
 
 
 if TYPE_CHECKING:
@@ -45,12 +39,8 @@ _STYLE = {
     "legend.fontsize": 10,
     "pdf.fonttype": 42,  # letters stay letters, as publishers ask
 }
-_DPI = 150
-KINDS = ("png", "svg", "pdf")
-COLUMN_WIDTH, PAGE_WIDTH = 3.3, 6.9
-"""Width of a vector figure in inches, as papers of two columns print it: in one column, or across the page."""
-WIDEST_OF_A_COLUMN = 4.5
-"""Figures that are drawn up to this wide, in inches, go into a column, where letters of 11 pt have 8."""
+KINDS = {"png": ("Software",), "svg": ("Date", "Creator"), "pdf": ("Creator", "Producer", "CreationDate")}
+"""Kinds of files, and what of their metadata would differ from one time to the next."""
 TEXT_COLOUR, QUIET_COLOUR = "#1a1a1a", "#555555"
 
 
@@ -150,84 +140,23 @@ def class_groups(cell: Cell) -> list[tuple[str, np.ndarray]]:
     return [*groups, (f"{len(classes) - len(largest)} others", ~np.isin(predicted, largest))]
 
 
-@contextlib.contextmanager
-def laid_out(figure: "Figure", dpi: float) -> Iterator[None]:
-    """Within it `savefig` draws a figure as it is laid out for `dpi`, under our style. By itself it would do the layout for
-    each kind of file, and draw all of the figure one more time to that end.
-    """
-    engine, own_dpi = figure.get_layout_engine(), figure.dpi
-    try:
-        if engine is not None and figure.axes:
-            figure.dpi = dpi
-            engine.execute(figure)
-            figure.set_layout_engine(None)  # under our style that is none at all
-        yield
-    finally:
-        figure.dpi = own_dpi
-        figure.set_layout_engine(engine)
-
-
-def printed_width(figure: "Figure") -> float:
-    """Width in inches of the figure in a paper: COLUMN_WIDTH or PAGE_WIDTH."""
-    return COLUMN_WIDTH if figure.get_figwidth() <= WIDEST_OF_A_COLUMN else PAGE_WIDTH
-
-
 @own_style
-def _rendered(figure: "Figure", kinds: Sequence[str] = KINDS) -> dict[str, bytes]:
-    """The figure as "png", "svg" and "pdf", without dates or versions: the same figure gives the same bytes.
-
-    SVG and PDF have the width of a paper's column or page, all of the drawing made smaller alike.
-    """
-    made = {}
-    scale = printed_width(figure) / figure.get_figwidth()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # `cover` has said it
-        with laid_out(figure, _DPI):
-            for kind in kinds:
-                buffer = io.BytesIO()
-                if kind == "pdf":
-                    _draw_pdf(figure, buffer, scale)
-                else:
-                    unset = dict.fromkeys(("Software",) if kind == "png" else ("Date", "Creator"))
-                    figure.savefig(buffer, format=kind, dpi=_DPI, facecolor="white", metadata=unset)
-                made[kind] = buffer.getvalue() if kind != "svg" else _sized(buffer.getvalue(), scale)
-    return made
+def _rendered(figure: "Figure", kinds: Sequence[str], dpi: int) -> dict[str, bytes]:
+    """The files of a figure, without dates or versions: the same figure gives the same bytes."""
+    files = {}
+    for kind in kinds:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=dpi, facecolor="white", metadata=dict.fromkeys(KINDS[kind]))
+        files[kind] = buffer.getvalue()
+    return files
 
 
-def _sized(svg: bytes, scale: float) -> bytes:
-    """The same drawing in another size, which its head says; all that follows is in units of the head's view box."""
-    size = rb'(width|height)="([\d.]+)pt"'
-    return re.sub(size, lambda side: b'%s="%.6gpt"' % (side[1], float(side[2]) * scale), svg, count=2)
-
-
-def _draw_pdf(figure: "Figure", file: io.BytesIO, scale: float) -> None:
-    """A PDF whose page has `scale` times the figure's size, with all that is drawn made that much smaller."""
-    from matplotlib.backends.backend_mixed import MixedModeRenderer
-    from matplotlib.backends.backend_pdf import Op, PdfFile, RendererPdf
-
-    width, height = figure.get_size_inches()
-    pdf, dpi = PdfFile(file, metadata=dict.fromkeys(("Creator", "Producer", "CreationDate"))), figure.dpi
-    figure.dpi = 72  # a point of the page
-    try:
-        pdf.newPage(width * scale, height * scale)
-        pdf.output(scale, 0, 0, scale, 0, 0, Op.concat_matrix)
-        renderer = MixedModeRenderer(figure, width, height, _DPI, RendererPdf(pdf, _DPI, height, width))
-        figure.draw(renderer)
-        renderer.finalize()
-        pdf.finalize()
-    finally:
-        figure.dpi = dpi
-        pdf.close()
-
-
-def save_figure(figure: "Figure", stem: str | os.PathLike, kinds: Sequence[str] = KINDS) -> list[Path]:
-    """Write a figure as `stem`.png (150 dpi), `stem`.svg and `stem`.pdf, and what it shows as `stem`.csv, each whole or not
-    at all; returns the paths. SVG and PDF are 3.3 inches wide or 6.9: those of a paper's column and page.
-
-    kinds: those of the figure to write. Letters that our font lacks are drawn in others that are installed; one
-    MissingGlyphs warning, and a line in the figure, say which letters none has.
+def save_figure(
+    figure: "Figure", stem: str | os.PathLike, kinds: Sequence[str] = tuple(KINDS), dpi: int = 150
+) -> list[Path]:
+    """Write a figure as `stem`.png, `stem`.svg and `stem`.pdf, or the kinds of these that are named, each whole or not at
+    all; returns the paths.
     """
     stem = Path(stem)
-    cover(figure)
-    made = _rendered(figure, kinds) | {"csv": csv_frame(drawn_data(figure), undefined="").encode()}
-    return [write_atomically(stem.with_name(f"{stem.name}.{kind}"), content) for kind, content in made.items()]
+    files = _rendered(figure, kinds, dpi)
+    return [write_atomically(stem.with_name(f"{stem.name}.{kind}"), content) for kind, content in files.items()]

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnfaith.escaping import csv_frame, markdown_table
+from attnfaith.escaping import csv_frame, markdown_table, printable
 from attnfaith.files import write_atomically
 from attnfaith.reporting.errors import ReportError
 
@@ -57,6 +57,13 @@ def short_number(value: float, sign: str = "-") -> str:
     if np.isnan(value):
         return "undefined"
     return f"{value:{sign}.1e}" if 0 < abs(value) < 0.0005 else f"{value + 0.0:{sign}.3f}"
+
+
+def as_text(table: pd.DataFrame, width: int | None = 100) -> str:
+    """Aligned columns for a terminal, the index to the left. width: characters after which columns go on below."""
+    with pd.option_context("display.unicode.east_asian_width", True):
+        lines = table.to_string(line_width=width, sparsify=False).split("\n")
+    return "\n".join(map(printable, lines))
 
 
 def to_markdown(df: pd.DataFrame) -> str:

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnfaith import terminal
 from attnfaith.errors import cut
 from attnfaith.escaping import csv_frame, latex, markdown, markdown_table
 from attnfaith.reporting import render, sections
@@ -17,7 +16,7 @@ from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import CELL, Cell, measure_label, quantity_label
 from attnfaith.reporting.errors import ReportError
 from attnfaith.reporting.study import over_seeds
-from attnfaith.reporting.tables import short_number
+from attnfaith.reporting.tables import as_text, short_number
 
 
 NUMBERS = "numbers"
@@ -112,7 +111,8 @@ class Wide:
         return Grid(self.title, tuple(self.headings), tuple(map(tuple, self.lines)), len(self.rows), self.note)
 
     def text(self) -> str:
-        return f"{terminal.table(self.headings, self.lines, left=len(self.rows))}\n\n{self.note}\n"
+        table = pd.DataFrame(self.lines, columns=self.headings).set_index(list(self.rows))
+        return f"{as_text(table, None)}\n\n{self.note}\n"
 
     def markdown(self) -> str:
         numeric = [False] * len(self.rows) + [True] * len(self.names)

@@ -52,7 +52,6 @@ show it.parquet 1 2 --measures gradient
 table it.parquet --rows encoder --columns measure
 table it.parquet --rows dataset --columns quantity --where encoder=bilstm --output new.csv
 compare it.parquet it.parquet --output new.csv
-survey it.parquet --output new --texts 3
 eraser it.parquet --output new --share 0.2
 train --data.path mine.csv --seed 3 --encoder cnn
 train --config mine.yaml --training.learning_rate 1e-3 --producers gradient lime

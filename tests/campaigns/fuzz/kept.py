@@ -128,7 +128,7 @@ FILES = (
 )
 RUN_COMMANDS = (
     ("show", "run"), ("table", "run"), ("compare", "run", "run"), ("push", "run", "--to", "me", "--dry-run"),
-    ("cards", "run", "--to", "me"), ("eraser", "run", "--output", "new"), ("survey", "run", "--output", "new"),
+    ("cards", "run", "--to", "me"), ("eraser", "run", "--output", "new"),
     ("measure", "run", "--output", "new.parquet"), ("view", "run", "a text", "--output", "new.html"),
     ("train", "--config", "run/recipe.yaml", "--resume_from_checkpoint"),
 )  # fmt: skip

@@ -23,7 +23,7 @@ from attnfaith.reporting.tables import save_table
 
 
 MARK = '<meta name="generator" content="attnfaith report'
-_KINDS = {"tables": {".csv", ".md", ".parquet"}, "figures": {".png", ".svg", ".pdf", ".csv"}}
+_KINDS = {"tables": {".csv", ".md", ".parquet"}, "figures": {".png", ".svg", ".pdf"}}
 
 
 def write_report(
@@ -37,7 +37,7 @@ def write_report(
     """Write a record's report into `out_dir` and return the path of its index.html.
 
     The folder holds index.html (one page that needs nothing beside it), tables/*.csv, *.md and *.parquet, and
-    figures/*.png, *.svg, *.pdf and *.csv (what is drawn). The same record gives the same bytes. facts: what the page says
+    figures/*.png, *.svg and *.pdf. The same record gives the same bytes. facts: what the page says
     of the run, by name; without it `run_facts`, or the settings stored in a record of several runs. n_examples: texts shown
     of highest and of lowest agreement per cell.
 
