@@ -84,7 +84,7 @@ docs: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" TQDM_DISABLE=1 OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n 2 -W default --nbmake --nbmake-timeout=600 --overwrite build/notebooks
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p tests.docs.quickstart --ignore docs/generate.py \
+	TQDM_DISABLE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p tests.docs.quickstart --ignore docs/generate.py \
 		--markdown-docs --markdown-docs-syntax superfences README.md docs
 	@echo "documentation: build/docs/index.html"
 

@@ -5,7 +5,7 @@ import io
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 
@@ -34,24 +34,19 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 def columns(described: Mapping[str, record.Column]) -> str:
     """A table of a record's columns."""
-
-    def limits(column: record.Column) -> str:
-        low, high = (0, 1) if column.distribution else column.range or (None, None)
-        bounds = "" if low is high is None else f"{'' if low is None else low} … {'' if high is None else high}"
-        return ", ".join(filter(None, (bounds, "sums to 1" * column.distribution, column.unit, "signed" * column.signed)))
-
-    rows = (
-        (f"`{name}`", one.doc, "".join(f"[{axis}]" for axis in one.axes), one.dtype, limits(one), one.undefined)
-        for name, one in described.items()
-    )
+    rows = []
+    for name, column in described.items():
+        axes = "".join(f"[{axis}]" for axis in column.axes)
+        low, high = ("" if bound is None else bound for bound in column.range or (None, None))
+        bounds = f"{low} … {high}" if column.range else "sums to 1" * column.distribution
+        limits = ", ".join(filter(None, (bounds, column.unit, "signed" * column.signed)))
+        rows.append((f"`{name}`", column.doc, axes, column.dtype, limits, column.undefined))
     return table(("column", "meaning", "axes", "type", "range, unit, sign", "undefined"), rows)
 
 
 def producers_page(title: str, of: str, needs: Mapping[str, str]) -> str:
     """Every measure and experiment of texts or of sentence pairs, with the columns that it adds to a record."""
-    explained = (
-        "All that `--measure.producers` may name. A model that lacks what one needs is refused with a line that says so."
-    )
+    explained = "Names for `--measure.producers`. A model that lacks what a producer needs is refused."
     parts = [f"# {title}", explained, table(("need", "meaning"), sorted(needs.items()))]
     for entry in catalogue.entries(of):
         facts = (
@@ -64,16 +59,14 @@ def producers_page(title: str, of: str, needs: Mapping[str, str]) -> str:
 
 
 def record_page() -> str:
-    parts = {
+    tables = {
         "Which model, on which texts": record.IDENTITY_COLUMNS,
         "Every record of texts": record.COLUMNS,
         "Every record of sentence pairs": record.SEQUENCE_COLUMNS,
         "Some data or models": record.OPTIONAL_COLUMNS,
     }
-    listed = [f"## {title}\n\n{columns(described)}" for title, described in parts.items()]
-    return "\n\n".join(
-        ["# Columns of a record", f"Version {record.VERSION}. [How to read it](../how_to/record.md).", *listed]
-    )
+    parts = [f"# Columns of a record\n\nVersion {record.VERSION}. [How to read it](../how_to/record.md)."]
+    return "\n\n".join([*parts, *(f"## {title}\n\n{columns(described)}" for title, described in tables.items())])
 
 
 def command_line_page() -> str:
@@ -86,17 +79,13 @@ def command_line_page() -> str:
 
 
 def data_sets_page() -> str:
-    texts = (
-        (f"`{name}`", ", ".join(map(str, one.label_names)) or "the answers", one.licence, one.citation, one.notes)
-        for name, one in DATASETS.items()
-    )
-    pairs = (
-        (f"`{name}`", "exact" if one.built_in else one.gold, one.licence, one.citation, one.notes)
-        for name, one in PAIRS.items()
-    )
-    heads = ("licence", "from", "notes")
-    parts = ["# Data sets", "All that `--data.name` may name.", table(("name", "classes", *heads), texts)]
-    return "\n\n".join([*parts, "Sentence pairs, of recipes with `model.type`:", table(("name", "links", *heads), pairs)])
+    def listed(second: str, entries: Mapping, value: Callable) -> str:
+        rows = ((f"`{name}`", value(entry), entry.licence, entry.citation, entry.notes) for name, entry in entries.items())
+        return table(("name", second, "licence", "from", "notes"), rows)
+
+    texts = listed("classes", DATASETS, lambda entry: ", ".join(map(str, entry.label_names)) or "the answers")
+    pairs = listed("links", PAIRS, lambda entry: "exact" if entry.built_in else entry.gold)
+    return f"# Data sets\n\nNames for `--data.name`.\n\n{texts}\n\nSentence pairs, with `model.type`:\n\n{pairs}"
 
 
 def python_page() -> str:
@@ -132,10 +121,12 @@ def on_files(files: Files, config) -> Files:
         "reference/command_line.md": command_line_page(),
         "reference/python.md": python_page(),
     }
-    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
-        run = ROOT / "build" / "notebooks" / path.name  # with outputs, once `make docs` ran it
-        text, made = MarkdownExporter().from_filename(str(run if run.exists() else path), {"output_files_dir": path.stem})
-        generated |= {f"notebooks/{name}": content for name, content in {f"{path.stem}.md": text, **made["outputs"]}.items()}
+    for path in (ROOT / "docs" / "notebooks").glob("*.ipynb"):
+        executed = ROOT / "build" / "notebooks" / path.name
+        source = executed if executed.exists() else path
+        text, resources = MarkdownExporter().from_filename(str(source), {"output_files_dir": path.stem})
+        generated[f"notebooks/{path.stem}.md"] = text
+        generated |= {f"notebooks/{name}": content for name, content in resources["outputs"].items()}
     for uri, content in generated.items():
         files.append(File.generated(config, uri, content=content))
     pages = list(files.documentation_pages())
@@ -143,9 +134,9 @@ def on_files(files: Files, config) -> Files:
         page = pages.pop()
         for link in LINK.findall(FENCED.sub("", page.content_string)):
             if (uri := place(link, page)) and files.get_file_from_path(str(uri)) is None:
-                added = File.generated(config, str(uri), abs_src_path=str(ROOT / uri.relative_to(ELSEWHERE)))
-                files.append(added)
-                pages += [added] if added.is_documentation_page() else []
+                file = File.generated(config, str(uri), abs_src_path=str(ROOT / uri.relative_to(ELSEWHERE)))
+                files.append(file)
+                pages += [file] if file.is_documentation_page() else []
     return files
 
 
