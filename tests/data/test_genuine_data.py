@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from attnfaith.data.loading import load_splits
-from attnfaith.data.original_formats import read_babi
 from attnfaith.data.pairs.loading import load_pairs
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.data.vectors import load_vectors
-from attnfaith.errors import DatasetError
 
 
 pytestmark = pytest.mark.slow  # they read whole data sets
@@ -99,7 +97,7 @@ def test_snli_test_split_is_the_papers():
     assert loaded.empty == loaded.empty_pair == {"train": 0, "validation": 0, "test": 0}
 
 
-@needs("facebook/babi_qa/en-10k")
+@needs("facebook/babi_qa/en-10k-qa1")
 @pytest.mark.parametrize(
     ("name", "train", "supported"),
     [
@@ -123,21 +121,6 @@ def test_babi_is_the_published_one(name, train, supported):
         ends = [mark for word, mark in zip(row["text"].split(), row["rationale"], strict=True) if word == "."]
         assert sum(ends) == supported
         assert row["text_pair"].endswith(" ?")
-
-
-@needs("facebook/babi_qa/en-10k")
-@pytest.mark.parametrize("name", ["babi_qa_3", "babi_qa_3_valid"])
-def test_babi_3_of_10000_lacks_training(name):
-    if not list(Path(ROOT).glob(DATASETS[name].original_files["train"])):
-        with pytest.raises(DatasetError, match=f"'{name}' has no train split: nothing is called facebook/babi_qa/"):
-            genuine(name)
-
-
-@needs("facebook/babi_qa/en-valid-10k/qa3_valid.txt")
-def test_babi_validation_file_is_read():
-    path = Path(ROOT) / "facebook/babi_qa/en-valid-10k/qa3_valid.txt"
-    rows = read_babi([path], DATASETS["babi_qa_3_valid"])
-    assert {column: len(values) for column, values in rows.items()} == dict.fromkeys(rows, 1000)
 
 
 @needs("deceptive/pronoun")
@@ -214,9 +197,6 @@ def readable(entry):
     """Whether the root holds a train and a test split of the entry."""
     if ROOT is None:
         return False
-    originals = [entry.original_files[split] for split in ("train", "test") if entry.original_files]
-    if any(list(Path(ROOT).glob(pattern)) for pattern in originals):
-        return all(list(Path(ROOT).glob(pattern)) for pattern in originals)
     folder = Path(ROOT) / entry.folder / (entry.hub_data_dir or "")
     return folder.is_dir() and (entry.pooled or {"train", "test"} <= {path.name.split(".")[0] for path in folder.iterdir()})
 

@@ -117,14 +117,21 @@ def publish_snli(folder):
     return {"train": 3, "validation": 1, "test": 2}
 
 
-STORY = """1 Mary went to the office.
-2 John got the milk there.
-3 Where is Mary? \toffice\t1
-4 Mary moved to the hallway.
-5 Where is Mary?\thallway\t4 1
-1 John went back to the garden.
-2 Where is John? \tgarden\t1
-"""
+STORY = ("id", "type", "text", "supporting_ids", "answer")
+
+
+def story(first, second, name):
+    """Two stories with three questions, as the Hub has them."""
+    lines = [
+        (0, f"{first} went to the office.", [], ""),
+        (0, f"{second} got the milk there.", [], ""),
+        (1, f"Where is {first}? ", ["1"], "office"),
+        (0, f"{first} moved to the hallway.", [], ""),
+        (1, f"Where is {first}?", ["4", "1"], "hallway"),
+    ]
+    more = [(0, f"{second} went back to the garden.", [], ""), (1, f"Where is {second}? ", ["1"], name)]
+    parts = [[(str(number), *line) for number, line in enumerate(part, start=1)] for part in (lines, more)]
+    return [dict(zip(STORY, map(list, zip(*part, strict=True)), strict=True)) for part in parts]
 
 
 def write(path, text):
@@ -132,45 +139,34 @@ def write(path, text):
     path.write_text(text, encoding="utf-8")
 
 
-def stories(n):
+def stories(n, garden="garden"):
     """2n stories, no two the same, with 3n questions."""
-    return "".join(STORY.replace("Mary", f"Mary{i}").replace("John", f"John{i}") for i in range(n))
+    return [part for i in range(n) for part in story(f"Mary{i}", f"John{i}", garden)]
 
 
 def publish_babi_qa(folder, entry):
-    """In the original text, which lies beside that of other tasks and variants."""
-    root = folder.parent.parent
     for split, n in {"train": 4, "validation": 1, "test": 2}.items():
-        if split in entry.original_files:
-            write(root / entry.original_files[split].replace("*", "x_" if split == "test" else ""), stories(n))
-    write(folder / "en-10k/qa10_indefinite-knowledge_train.txt", "not read")
-    return {"train": 12, "validation": 3, "test": 6} if "validation" in entry.original_files else None
-
-
-def question(text, asked, answer):
-    names = "".join(f"{name}:Name {name}\n" for name in sorted(set(text.split())) if name.startswith("@entity"))
-    return f"http://example.org/a.html\n\n{text}\n\n{asked}\n\n{answer}\n\n{names}"
+        if split != "validation" or entry.name.endswith("_valid"):
+            parquet(folder / entry.hub_data_dir / split, "0000", story=stories(n))
+    parquet(folder / "en-10k-qa10" / "train", "0000", other=[1])
+    return {"train": 12, "validation": 3, "test": 6} if entry.name.endswith("_valid") else None
 
 
 def publish_questions(folder):
-    for published, n in {"training": 4, "validation": 1, "test": 2}.items():
-        for i in range(n):
-            text = f"( @entity{i} ) it saw @entity10 , @entity{i} 's friend"
-            write(folder / f"questions/{published}/{i:040x}.question", question(text, "@placeholder saw it", f"@entity{i}"))
+    for split, n in {"train": 4, "validation": 1, "test": 2}.items():
+        rows = [
+            (f"( @entity{i} ) it saw @entity10 , @entity{i} 's friend", "@placeholder saw it", f"@entity{i}")
+            for i in range(n)
+        ]
+        jsonl(folder, split, [dict(zip(("passage", "question", "answer"), row, strict=True)) for row in rows])
     return {"train": 4, "validation": 1, "test": 2}
 
 
 def publish_reviews(folder, entry):
-    """In the original form, without a header, where there is one on the Hub too."""
-    root = folder if entry.hub_id is None else folder.parent.parent
-    root = root.parent if entry.hub_id is None else root
+    (texts,), (label,) = entry.columns["text"], entry.columns["label"]
     for split in ("train", "test"):
-        lines = [
-            f"{1 + i % entry.published_labels},"
-            + ",".join(['"Is ""8/10"" good, or\\nbad?"'] * (len(entry.original_columns) - 1))
-            for i in range(20)
-        ]
-        write(root / entry.original_files[split], "\n".join(lines) + "\n")
+        labels = [i % entry.published_labels for i in range(20)]
+        parquet(folder, split, **{label: labels}, **dict.fromkeys(texts, ['Is "8/10" good, or\\nbad?'] * 20))
     return {"train": 18, "validation": 2, "test": 20}
 
 
@@ -352,44 +348,6 @@ def test_movie_rationales_from_quotes(root):
     assert rows["rationale"][:] == [[0, 1, 1, 0, 1, 1], [0]]
 
 
-def publish_eraser_movies(folder, label="NEG", evidences=((1, 2), (1, 3), (4, 6))):
-    """ERASER's own files: a document each, spans over its tokens; one token holds a no-break space."""
-    (folder / "docs").mkdir(parents=True)
-    for name, text in {"negR_1.txt": "a dull\u00a0bad film .\nquite dull\n", "posR_2.txt": "fine \n"}.items():
-        (folder / "docs" / name).write_text(text, encoding="utf-8")
-    spans = [{"docid": "negR_1.txt", "start_token": start, "end_token": stop} for start, stop in evidences]
-    lines = [
-        {"annotation_id": "negR_1.txt", "classification": label, "evidences": [spans], "query": "good or bad ?"},
-        {"annotation_id": "posR_2.txt", "classification": "POS", "evidences": [], "query": "good or bad ?"},
-    ]
-    for split in ("train", "val", "test"):
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def test_movie_rationales_from_erasers_files(root):
-    """Read rather than the Hub's copy, with the marks on the very tokens; spans that overlap mark their union."""
-    publish_movie_reviews(root / "eraser-benchmark/movie_rationales")
-    publish_eraser_movies(root / "movies")
-    loaded = load_splits("movie_reviews", root=root)
-    rows = loaded.splits["test"]
-    assert rows["text"][:] == ["a dull\u00a0bad film .\nquite dull", "fine"] and rows["label"][:] == [0, 1]
-    assert rows["rationale"][:] == [[0, 1, 1, 1, 0, 1, 1], [0]]
-    assert "text_pair" not in rows.column_names and loaded.revision.startswith("local-")
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"label": "MEH"}, r"train.jsonl, annotation 'negR_1.txt': the class 'MEH' is not one of NEG, POS"),
-        ({"evidences": [(3, 9)]}, r"train.jsonl, line 1: the span \[3, 9\) is empty or lies outside its 6 tokens"),
-    ],
-)
-def test_broken_eraser_files(root, given, says):
-    publish_eraser_movies(root / "movies", **given)
-    with pytest.raises(DatasetError, match=says):
-        load_splits("movie_reviews", root=root)
-
-
 @pytest.mark.parametrize("marks", [[0, 1, 1, 0], [0], [0, 2]])
 def test_marks_that_do_not_fit_the_text(root, marks):
     for split in SPLITS:
@@ -452,7 +410,7 @@ def test_a_premise_is_held_out_with_all_its_hypotheses(root):
 
 def test_questions_of_one_story_stay_together(root):
     publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
-    write(root / "facebook/babi_qa/en-10k/qa1_train.txt", stories(30))
+    parquet(root / "facebook/babi_qa/en-10k-qa1/train", "0000", story=stories(30))
     loaded = load_splits("babi_qa_1", root=root)
     train, validation = ([text.split()[0] for text in loaded.splits[split]["text"]] for split in ("train", "validation"))
     assert not set(train) & set(validation) and len(set(validation)) == 9
@@ -477,17 +435,11 @@ def test_missing_second_text(root):
         load_splits("snli", root=root)
 
 
-def test_reviews_have_one_text_from_either_form(root):
-    """Title, question and answer are joined, an empty one without a trace; the class counts from 0."""
-    write(root / "yahoo_answers_csv/train.csv", '5,"why ""so""?","","do\\nthis"\n10,a,b,c\n' * 10)
-    write(root / "yahoo_answers_csv/test.csv", "1,a,b,c\n")
-    original = load_splits("yahoo_answers", root=root)
-    texts = ['why "so"? do\nthis', "a b c"]
-    assert set(original.splits["train"]["text"]) == set(texts)
-    assert {(row["text"], row["label"]) for row in original.splits["train"]} == {(texts[0], 4), (texts[1], 9)}
+def test_reviews_have_one_text(root):
+    """Title, question and answer are joined, an empty one without a trace."""
     for split in ("train", "test"):
         parquet(
-            root / "hub/community-datasets/yahoo_answers_topics",
+            root / "community-datasets/yahoo_answers_topics",
             split,
             id=[0, 1],
             topic=[4, 9],
@@ -495,8 +447,8 @@ def test_reviews_have_one_text_from_either_form(root):
             question_content=["", "b"],
             best_answer=["do\\nthis", "c"],
         )
-    hub = load_splits("yahoo_answers", root=root / "hub")
-    assert hub.splits["test"]["text"][:] == texts and hub.splits["test"]["label"][:] == [4, 9]
+    rows = load_splits("yahoo_answers", root=root).splits["test"]
+    assert rows["text"][:] == ['why "so"? do\nthis', "a b c"] and rows["label"][:] == [4, 9]
 
 
 def test_columns_to_be_joined_must_all_be_there(root):
@@ -619,8 +571,7 @@ def test_one_answer_is_no_choice(root):
 def test_answers_of_babi_are_those_of_training(root):
     """The test file has the answer garden, training has not; a later validation cut does not change the labels."""
     publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
-    train = root / "facebook/babi_qa/en-10k/qa1_train.txt"
-    write(train, stories(4).replace("garden", "office"))
+    parquet(root / "facebook/babi_qa/en-10k-qa1/train", "0000", story=stories(4, "office"))
     loaded = load_splits("babi_qa_1", root=root)
     assert loaded.label_names == ["hallway", "office"]
     assert loaded.dropped["source"] == {"answer_not_in_training": 2}
@@ -642,16 +593,6 @@ def test_revision_is_a_digest_of_names_and_contents(root):
     for name in ("test.csv", "train.csv"):
         found.update(name.encode() + hashlib.sha256((root / "adr" / name).read_bytes()).digest())
     assert load_splits("adr", root=root).revision == f"local-{found.hexdigest()[:12]}"
-
-
-def test_original_files_name_the_revision(root):
-    """Only those that are read: another task or variant beside them does not matter."""
-    publish_babi_qa(root / "facebook/babi_qa", DATASETS["babi_qa_1"])
-    before = load_splits("babi_qa_1", root=root).revision
-    write(root / "facebook/babi_qa/en-10k/qa2_train.txt", STORY)
-    assert load_splits("babi_qa_1", root=root).revision == before
-    write(root / "facebook/babi_qa/en-10k/qa1_train.txt", STORY * 5)
-    assert load_splits("babi_qa_1", root=root).revision != before
 
 
 def hub_story(answer, name="Mary"):
@@ -693,13 +634,6 @@ def test_copy_of_babi_on_the_hub(root, monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     assert load_splits("babi_qa_1", root=root / "none").revision == "refs/convert/parquet"
     assert asked == [(("facebook/babi_qa", None), {"data_dir": "en-10k-qa1", "revision": "refs/convert/parquet"})]
-
-
-def test_original_files_without_training(root):
-    write(root / "facebook/babi_qa/en-10k/qa3_x_test.txt", STORY)
-    message = r"'babi_qa_3' has no train split: nothing is called facebook/babi_qa/en-10k/qa3_\*train.txt under"
-    with pytest.raises(DatasetError, match=message):
-        load_splits("babi_qa_3", root=root)
 
 
 def test_root_is_taken_from_the_environment(root, monkeypatch):

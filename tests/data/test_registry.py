@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from attnfaith.data.original_formats import FORMATS
 from attnfaith.data.registry import DATASETS, DatasetEntry, get_entry, read_entries
 from attnfaith.data.tokenization import PREPROCESSING
 from attnfaith.errors import DatasetError
@@ -50,11 +49,6 @@ def test_entry_has_one_source(entry: DatasetEntry):
     assert (entry.folder is None) == entry.built_in
     if entry.hub_id is not None:
         assert entry.folder == entry.hub_id and entry.revision
-    assert bool(entry.original_format) == bool(entry.original_files)
-    if entry.original_format:
-        assert entry.original_format in FORMATS
-        assert {"train", "test"} <= set(entry.original_files) <= {"train", "validation", "test"}
-    assert (entry.original_format == "csv") == bool(entry.original_columns)
 
 
 @entries
@@ -147,7 +141,7 @@ def test_entries_cannot_be_changed():
 def test_importing_the_data_layer_is_light():
     """The heavy libraries are imported on use, so that a reader of records never pays for them."""
     names = (
-        "registry, loading, sources, columns, cutting, original_formats, tokenization, collation, vectors, babi, "
+        "registry, loading, sources, columns, cutting, stories, tokenization, collation, vectors, babi, "
         "planted_evidence, counting"
     )
     code = (

@@ -137,16 +137,15 @@ def load_splits(
         seed: draws the subsets of `limits` and the rows of generated data. The published splits, and the cuts the
             papers make from them, do not depend on it.
         root: folder of local data; default the environment variable ATTNFAITH_DATA. If it holds the data set's folder
-            (a Hub data set: the Hub id) or its original files, they are read, else the Hub.
+            (a Hub data set: the Hub id), that is read, else the Hub.
         limits: greatest number of rows of a split, {"train": 1000}; a random subset in file order, never the head. A
             split that is not larger stays whole.
         impermissible_removed: read texts without their impermissible words, as the data set `DatasetEntry.permissible`.
         generator_args: for built-in data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
 
     Raises DatasetError for an unknown data set, split or argument, data that cannot be found, wrong column names, a
-    missing text or label and a label out of range (with the row), a broken line of an original file (with file and
-    line), marks that are not 0 or 1 per word or mark nothing, impermissible words to be removed where none are named, and a
-    split that the filter leaves empty.
+    missing text or label and a label out of range (with the row), a broken story, marks that are not 0 or 1 per word or
+    mark nothing, impermissible words to be removed where none are named, and a split that the filter leaves empty.
     """
     sources.check_sizes("limits", limits or {})
     how = {"seed": seed, "root": root, "impermissible_removed": impermissible_removed}

@@ -42,11 +42,7 @@ class DatasetEntry:
         hub_config: configuration of the Hub repository, or None for its default.
         hub_data_dir: folder inside the repository (and inside `folder`) that holds the data set, or None for all of it.
         revision: branch, tag or commit of the Hub repository.
-        original_format: name in `attnfaith.data.original_formats.FORMATS` of the form of the first publication, or "".
-        original_files: split -> its files in that form, as a pattern under the data root. They are read where there
-            are any, else the folder, else the Hub.
-        original_columns: names of the columns of files without a header, the class first.
-        original_labels: the words for our labels in files whose labels are words, in the order of our labels.
+        stories: whether a published row is a story of bAbI, of which each question becomes a row (`attnfaith.data.stories`).
         columns: our column ("text", "text_pair", "label", "impermissible") -> the accepted published names, in order of
             preference; a tuple of names stands for their texts joined by a blank.
         published_labels: number of labels as published; one outside first_label..first_label+published_labels-1 is an
@@ -94,10 +90,7 @@ class DatasetEntry:
     hub_config: str | None = None
     hub_data_dir: str | None = None
     revision: str = "main"
-    original_format: str = ""
-    original_files: Mapping[str, str] = field(default_factory=dict)
-    original_columns: tuple[str, ...] = ()
-    original_labels: tuple[str, ...] = ()
+    stories: bool = False
     columns: Mapping[str, tuple[str | tuple[str, ...], ...]] = field(
         default_factory=lambda: {"text": ("text",), "label": ("label",)}
     )

@@ -1,4 +1,4 @@
-"""Where the rows of a data set come from: its original files, the folder or the Hub, or a generator of this package."""
+"""Where the rows of a data set come from: a folder, the Hub, or a generator of this package."""
 
 import hashlib
 import inspect
@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from attnfaith.data.original_formats import FORMATS, TABLES
 from attnfaith.data.registry import SPLITS, DatasetEntry
+from attnfaith.data.stories import rows_of_stories
 from attnfaith.errors import DatasetError
 
 
@@ -51,16 +51,6 @@ def read(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str
     import pyarrow as pa
 
     root = root if root is not None else os.environ.get(ROOT_VARIABLE) or None
-    if root is not None:
-        files = {split: sorted(Path(root).glob(pattern)) for split, pattern in entry.original_files.items()}
-        if any(files.values()):
-            for split in ("train", "test"):
-                if not files[split]:
-                    raise DatasetError(
-                        f"{entry.name!r} has no {split} split: nothing is called {entry.original_files[split]} under {root}."
-                    )
-            rows = {split: FORMATS[entry.original_format](paths, entry) for split, paths in files.items() if paths}
-            return rows, _digest(Path(root), [path for paths in files.values() for path in paths])
     folder = Path(root) / entry.folder / (entry.hub_data_dir or "") if root is not None else None
     where = f"the folder {folder}" if folder is not None else f"{ROOT_VARIABLE} is not set"
     try:
@@ -91,8 +81,9 @@ def read(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str
         )
         raise DatasetError(f"Cannot read {entry.name!r} from {where}: {type(error).__name__}: {error} {advice}") from error
     tables = {split: loaded[split].with_format("arrow")[:] for split in SPLITS if split in loaded}
-    rows_of = TABLES.get(entry.original_format)
-    return tables if rows_of is None else {s: rows_of(t, entry, s) for s, t in tables.items()}, revision
+    if entry.stories:
+        tables = {split: rows_of_stories(table, entry, split) for split, table in tables.items()}
+    return tables, revision
 
 
 def _digest(folder: Path, files: list[Path]) -> str:

@@ -18,7 +18,7 @@ def doors() -> dict[str, type]:
     """{name: what makes its inputs} of all that takes what others give."""
     from tests.campaigns.fuzz.asked import Measure, Space
     from tests.campaigns.fuzz.command_line import Arguments
-    from tests.campaigns.fuzz.data_files import Originals, OwnFiles, Pairs
+    from tests.campaigns.fuzz.data_files import OwnFiles, Pairs, Published
     from tests.campaigns.fuzz.kept import Checkpoints, Records, Runs
     from tests.campaigns.fuzz.metric import Metric, MetricPage
     from tests.campaigns.fuzz.plans import Recipes, Studies
@@ -30,7 +30,7 @@ def doors() -> dict[str, type]:
         Runs,
         Checkpoints,
         OwnFiles,
-        Originals,
+        Published,
         Pairs,
         Metric,
         MetricPage,

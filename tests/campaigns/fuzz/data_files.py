@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from attnfaith import recipes
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.data.eraser import read_annotations, read_results, write_annotations, write_results
-from attnfaith.data.original_formats import FORMATS, babi_table
 from attnfaith.data.own_data import read_own
 from attnfaith.data.own_data import read_texts as read_own_texts
 from attnfaith.data.own_files import read_file
 from attnfaith.data.pairs.links import read_links
 from attnfaith.data.pairs.loading import load_pairs
 from attnfaith.data.registry import DATASETS
+from attnfaith.data.stories import rows_of_stories
 from attnfaith.data.vectors import load_vectors
 from tests.campaigns.fuzz.hostile import as_json, changed, damaged, displaced, value
 from tests.campaigns.fuzz.probe import Case
@@ -157,31 +157,22 @@ RESULTS = [
 ]
 
 
-class Originals:
-    """Data sets in the form of their first publication, ERASER's among them, and bAbI's table of the Hub."""
+class Published:
+    """ERASER's files, and bAbI's table of the Hub."""
 
-    name, inputs, batch = "original formats", 1200, 300
+    name, inputs, batch = "published forms", 1200, 300
 
     def __init__(self, folder: Path):
         folder.mkdir(exist_ok=True)
         write_annotations(folder, "val", TEXTS)
         write_results(folder / "results.jsonl", RESULTS)
         self.lines = {name: (folder / name).read_bytes() for name in ("val.jsonl", "docs.jsonl", "results.jsonl")}
-        self.entry = {entry.original_format: entry for entry in DATASETS.values() if entry.original_format}
 
     def case(self, chance: Random, folder: Path) -> Case:
-        kind = chance.choice(("babi", "news_questions", "csv", "eraser", "eraser", "eraser", "results", "table"))
+        kind = chance.choice(("eraser", "eraser", "results", "table"))
         if kind == "table":
             rows, said = changed(chance, STORIES)
-            return Case(lambda: babi_table(_stories(rows), DATASETS["babi_1"], "train"), said)
-        texts = {"babi": ("qa1.txt", BABI), "news_questions": ("a.question", NEWS), "csv": ("train.csv", ZHANG)}
-        if kind in texts:
-            path = folder / texts[kind][0]
-            content, said = damaged(chance, texts[kind][1].encode())
-            path.write_bytes(content)
-            if chance.random() < 0.05:
-                said = displaced(chance, path)
-            return Case(lambda: FORMATS[kind]([path], self.entry[kind]), f"{kind}: {said}", path)
+            return Case(lambda: rows_of_stories(_stories(rows), DATASETS["babi_qa_1"], "train"), said)
         for name, content in self.lines.items():
             (folder / name).write_bytes(content)
         path = folder / ("results.jsonl" if kind == "results" else chance.choice(("val.jsonl", "docs.jsonl")))
@@ -195,10 +186,7 @@ class Originals:
             path.write_bytes(content)
         if kind == "results":
             return Case(lambda: read_results(path, {"a": 5, "b": 2}), f"{path.name}: {said}", path)
-        if chance.random() < 0.5:
-            return Case(lambda: read_annotations(folder, "val"), f"{path.name}: {said}", path)
-        files = [folder / "val.jsonl"]
-        return Case(lambda: FORMATS["eraser"](files, self.entry["eraser"]), f"{path.name}, by its entry: {said}", path)
+        return Case(lambda: read_annotations(folder, "val"), f"{path.name}: {said}", path)
 
 
 def _stories(rows) -> pa.Table:
