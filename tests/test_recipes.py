@@ -89,7 +89,7 @@ def test_recipe_builds(path):
 @pytest.mark.parametrize("path", STUDIES, ids=name_of)
 def test_study_builds(path):
     study = plan.read_study(path)
-    check_names(study.get("tables", DEFAULT), study.get("compare", ()))
+    check_names(study.get("tables", DEFAULT))
     cells = plan.cells(study)
     assert cells
     for cell in cells:

@@ -10,8 +10,8 @@ import pandas as pd
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.published import for_stand_ins, join_published, read_published
 
+from ..shared import for_stand_ins, join_published, paired_comparison, read_published
 from . import figures, ranking
 from .ranking import KIND
 
@@ -20,7 +20,7 @@ PUBLISHED = ("dataset", "model", "measure", "published_measure", "test", "value"
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "measures_ranking" and "measures_pairs", see `ranking.tables`; "measures_published" and "quantities", see below.
+    """ "measures_ranking" and "measures_pairs", see `ranking.tables`; "comparisons" of projections; others see below.
 
     Raises StudyError for published numbers that are no such table, or stand-ins without any.
     """
@@ -29,7 +29,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         published = for_stand_ins(read_published(settings.published, PUBLISHED, ("value",)), settings.stand_ins)
     if not cells:
         return Analysis()
-    made = {"quantities": quantities(cells), **ranking.tables(cells)}
+    made = {"quantities": quantities(cells), "comparisons": paired_comparison(cells, "projection"), **ranking.tables(cells)}
     ranked = made["measures_ranking"]
     if published is not None and len(ranked):
         made["measures_published"] = beside_published(published, ranked)

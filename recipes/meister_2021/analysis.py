@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.published import read_published
 
+from ..shared import read_published
 from .sparsity import figures, question_figures, questions, summary
 from .sparsity import tables as of_the_paper
 

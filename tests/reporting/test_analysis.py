@@ -16,7 +16,7 @@ from .words import said
 def tables(cells, settings):
     rows = [{"n": len(cell), "published": str(settings.published), **settings.stand_ins} for cell in cells]
     made = {"counts": pd.DataFrame(rows), "of_nothing": pd.DataFrame()}
-    return Analysis(made, {"summary.md": said(cells)}, {"drawn": (settings.names, settings.tables)})
+    return Analysis(made, {"summary.md": said(cells)}, {"drawn": settings.tables})
 """
 
 
@@ -41,7 +41,7 @@ def test_it_gets_cells_settings_and_tables_and_may_make_more(write, draw_record)
     assert made.tables.keys() == {"counts"}, "a table without rows is left out"
     assert made.tables["counts"].to_dict("list") == {"n": [8, 8], "published": ["a.csv"] * 2, "mine": ["theirs"] * 2}
     assert made.texts == {"summary.md": "2 cells"}
-    assert made.figures == {"drawn": (("performance",), {"performance": performance})}
+    assert made.figures == {"drawn": {"performance": performance}}
 
 
 def test_it_is_called_without_cells_to_check_the_study(write):

@@ -279,7 +279,7 @@ def test_a_cell_without_a_defined_text(build_record):
 
 def test_the_page_holds_it(drawn):
     cells = [one_cell(table) for table in (drawn(), drawn(seed=1))]
-    assert adversary.SECTION in sections.reported()
+    assert adversary.SECTION in sections.known().values()
     made = sections.frames(cells)
     assert list(made["adversary"]["seed"].unique()) == [0, 1] and isinstance(made["adversary"], pd.DataFrame)
     (grid,) = render.grids(adversary.SECTION, made, cells)

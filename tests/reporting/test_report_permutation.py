@@ -1,14 +1,12 @@
 """What a report says of permuted attention, against numbers worked out one text at a time."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import paired_comparison, render, sections, write_report
+from attnfaith.reporting import render, sections, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.sections import permutation
 from tests.sections import check_columns
@@ -195,10 +193,6 @@ def test_models_trained_for_something_else(draw_record, tmp_path):
     saved = pd.read_parquet(index.parent / "tables" / "permutation.parquet")
     assert set(saved["objective"]) == set(objectives)
     assert (index.parent / "figures" / "02_adversarial-kl-0.001_permutation_by_max_attention.png").is_file()
-    compared = paired_comparison(records.concatenate(parts), "objective")
-    assert set(zip(compared["first"], compared["second"], strict=True)) == set(itertools.combinations(objectives, 2))
-    found = compared[(compared["statistic"] == "permutation_tvd") & (compared["over"] == "instances")]
-    assert (found["n"] == 28).all() and (found["n_left_out"] == 2).all()
 
 
 @pytest.mark.parametrize(("count", "classes"), [(9, 2), (200, 2), (300, 9)])

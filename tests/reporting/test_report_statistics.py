@@ -3,17 +3,13 @@
 import itertools
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from attnfaith import record as records
-from attnfaith.reporting import bootstrap_interval, holm, paired_comparison, sign_flip_test
-from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.comparisons import FACTORS
+from attnfaith.reporting import bootstrap_interval, holm, sign_flip_test
 from attnfaith.stats import _how_often, estimate, with_interval
 
 
@@ -144,167 +140,6 @@ def test_a_thing_can_be_drawn_more_often_than_a_byte_counts(cached, monkeypatch)
     drawn = np.array([[4] * 299 + [0], [0] * 150 + [1] * 150, [*range(300)]])
     expected = [np.bincount(row, minlength=300).tolist() for row in drawn]
     assert _how_often(drawn.copy()).tolist() == expected
-
-
-# ------------------------------------------------------------------------------------------------ comparisons
-
-
-def cell(build_record, taus, *, order=None, drop=(), **identity):
-    """A record whose attention agrees with importance as told: +1 same order, -1 reversed, None one token."""
-    instances = []
-    for number, tau in enumerate(taus):
-        length = 1 if tau is None else 4
-        attention = np.array([1.0]) if tau is None else np.array([0.1, 0.2, 0.3, 0.4])
-        instances.append(
-            {
-                "id": f"t/{number:03d}",
-                "attention": attention,
-                "gradient": attention if tau != -1 else attention[::-1],
-                "label": number % 2 if number % 5 else None,
-                "probs": [0.2, 0.8],
-                "tokens": [f"w{i}" for i in range(length)],
-            }
-        )
-    keep = [number for number in (order if order is not None else range(len(taus))) if number not in drop]
-    return build_record([instances[number] for number in keep], measures=("gradient",), **identity)
-
-
-def row(table, **which):
-    for name, value in which.items():
-        table = table[table[name] == value]
-    assert len(table) == 1
-    return table.iloc[0]
-
-
-TAU = "tau attention–gradient"
-
-
-def test_pairs_are_matched_by_instance_id(build_record):
-    """Two pairs differ by 2, one is equal, one is undefined, one instance is missing; rows stand in another order."""
-    first = cell(build_record, [1, -1, -1, None, 1])
-    second = cell(build_record, [1, 1, 1, 1, 1], order=[3, 1, 4, 0, 2], drop=(4,), projection="sparsemax")
-    table = paired_comparison(records.concatenate([first, second]), "projection")
-    found = row(table, statistic=TAU, over="instances")
-    assert (found["first"], found["second"], found["seed"]) == ("softmax", "sparsemax", "0")
-    assert (found["n"], found["n_left_out"]) == (3, 2)
-    assert found["mean_first"] == pytest.approx(-1 / 3) and found["mean_second"] == 1
-    assert found["difference"] == pytest.approx(4 / 3) and found["p_value"] == 0.5  # 2 / 2^2: one difference is 0
-    # labels 0, 1, 0, 1 without the first: predicted is 1 everywhere
-    right = row(table, statistic="correct", over="instances")
-    assert (right["n"], right["n_left_out"], right["mean_first"], right["difference"]) == (3, 2, pytest.approx(2 / 3), 0)
-    assert right["p_value"] == 1 and right["p_holm"] == 1 and found["p_holm"] == 1
-
-
-def test_over_seeds_one_difference_per_seed(build_record):
-    cells = []
-    for seed, (before, after) in enumerate([([1, -1], [1, 1]), ([-1, -1], [1, 1]), ([-1, 1], [1, 1])]):
-        cells += [cell(build_record, before, seed=seed), cell(build_record, after, seed=seed, projection="sparsemax")]
-    cells.append(cell(build_record, [1, 1], seed=9))  # a seed that one level alone has
-    table = paired_comparison(records.concatenate(cells), "projection")
-    found = row(table, statistic=TAU, over="seeds")
-    assert (found["seed"], found["n"], found["n_left_out"]) == ("all", 3, 1)
-    assert found["difference"] == pytest.approx(np.mean([1, 2, 1])) and found["p_value"] == 2 / 2**3
-    assert np.isnan(found["ci_low"])  # of three values
-    assert sorted(table[(table["over"] == "instances") & (table["statistic"] == TAU)]["seed"]) == ["0", "1", "2"]
-
-
-def test_a_seed_counts_by_the_mean_over_its_pairs(build_record):
-    """Not by its median text; and every seed alike, however many texts it has."""
-    seeds = {0: ([-1, -1, 1], [1, 1, 1]), 1: ([-1, 1, 1, 1, 1], [-1, -1, -1, -1, 1])}
-    cells = [
-        cell(build_record, taus, seed=seed, projection=projection)
-        for seed, levels in seeds.items()
-        for projection, taus in zip(("softmax", "sparsemax"), levels, strict=True)
-    ]
-    found = row(paired_comparison(records.concatenate(cells), "projection"), statistic=TAU, over="seeds")
-    assert found["n"] == 2
-    assert found["mean_first"] == pytest.approx((-1 / 3 + 3 / 5) / 2)
-    assert found["mean_second"] == pytest.approx((1 - 3 / 5) / 2)
-    assert found["difference"] == pytest.approx((4 / 3 - 6 / 5) / 2)
-
-
-def test_an_interval_and_a_small_p_over_six_seeds(build_record):
-    cells = [
-        cell(build_record, [-1 + 2 * (number > seed), sign], seed=seed, projection=name)
-        for seed in range(6)
-        for number, (name, sign) in enumerate([("softmax", -1), ("sparsemax", 1)])
-    ]
-    found = row(paired_comparison(records.concatenate(cells), "projection"), statistic=TAU, over="seeds")
-    assert found["n"] == 6 and found["p_value"] == 2 / 2**6
-    assert 0.9 <= found["ci_low"] <= found["difference"] <= found["ci_high"] <= 2
-
-
-def test_all_else_is_equal(build_record):
-    """Data sets are never compared with one another, and three levels make three pairs."""
-    cells = [
-        cell(build_record, [1, -1, 1], dataset=dataset, projection=projection)
-        for dataset in ("sst", "imdb")
-        for projection in ("softmax", "sparsemax", "entmax(1.5)")
-    ]
-    table = paired_comparison(records.concatenate(cells), "projection")
-    part = table[(table["statistic"] == TAU) & (table["over"] == "instances")]
-    assert sorted(zip(part["dataset"], part["first"], part["second"], strict=True)) == sorted(
-        (dataset, *pair)
-        for dataset in ("sst", "imdb")
-        for pair in [("softmax", "sparsemax"), ("softmax", "entmax(1.5)"), ("sparsemax", "entmax(1.5)")]
-    )
-    assert paired_comparison(records.concatenate(cells), "encoder").empty
-
-
-def draw_pair(draw_record, shift=0.0, count=120):
-    """Two cells of the same texts; the second's gradient follows attention the more, the larger shift is."""
-    first = draw_record(count, seed=1)
-    second = draw_record(count, seed=1, projection="sparsemax")
-    generator = np.random.default_rng(7)
-    mixed = []
-    for attention in records.rows(second, "attention"):
-        noise = generator.exponential(size=len(attention))
-        mixed.append((shift * attention * len(attention) + (1 - shift) * noise).tolist())
-    place = second.schema.get_field_index("importance_gradient")
-    field = second.schema.field(place)
-    first_noise = [generator.exponential(size=len(a)).tolist() for a in records.rows(first, "attention")]
-    first = first.set_column(place, field, pa.array(first_noise, field.type))
-    return first, second.set_column(place, field, pa.array(mixed, field.type))
-
-
-def test_a_planted_difference_is_found_and_none_is_not(draw_record):
-    differs = paired_comparison(records.concatenate(draw_pair(draw_record, 0.8)), "projection")
-    found = row(differs, statistic=TAU, over="instances")
-    assert found["p_holm"] < 0.01 and found["ci_low"] > 0.2 and found["n"] + found["n_left_out"] == 120
-    alike = paired_comparison(records.concatenate(draw_pair(draw_record, 0.0)), "projection")
-    found = row(alike, statistic=TAU, over="instances")
-    assert found["p_value"] > 0.05 and found["ci_low"] < 0 < found["ci_high"]
-
-
-def test_the_order_of_rows_changes_nothing_and_exchange_turns_the_sign(draw_record):
-    first, second = draw_pair(draw_record, 0.3)
-    table = paired_comparison(records.concatenate([first, second]), "projection")
-    order = np.random.default_rng(0).permutation(first.num_rows)
-    for other in (second, second.take(order)):
-        again = paired_comparison(records.concatenate([first.take(order), other]), "projection")
-        np.testing.assert_allclose(again.iloc[:, -9:].astype(float), table.iloc[:, -9:].astype(float), rtol=1e-12)
-    turned = paired_comparison(records.concatenate([second, first]), "projection")
-    np.testing.assert_allclose(turned["difference"], -table["difference"], rtol=1e-12)
-    np.testing.assert_allclose(turned["p_value"], table["p_value"])
-
-
-def test_the_family_is_corrected_together(draw_record):
-    table = paired_comparison(records.concatenate(draw_pair(draw_record, 0.3)), "projection")
-    for _, members in table.groupby("over"):
-        np.testing.assert_allclose(members["p_holm"], holm(members["p_value"]))
-    assert (table["p_holm"] >= table["p_value"]).all()
-
-
-@pytest.mark.parametrize("factor", ["seed", "dataset", "instance_id", "colour"])
-def test_what_cannot_be_compared(build_record, factor):
-    with pytest.raises(ValueError, match=f"factor='{factor}'.*{FACTORS[0]}"):
-        paired_comparison(cell(build_record, [1, -1]), factor)
-
-
-def test_two_cells_of_one_identity(build_record):
-    (one,) = split_cells(cell(build_record, [1, -1]))
-    with pytest.raises(ValueError, match="two cells are of one identity.*softmax.*seed 0"):
-        paired_comparison([one, one], "projection")
 
 
 def test_an_estimate_has_the_interval_of_its_own_statistic():

@@ -42,18 +42,9 @@ def test_numbers_that_name_a_row_are_no_statistics(cells, monkeypatch):
     assert set(table["statistic"]) == {"n", "jsd"}
 
 
-def test_comparisons_are_made_where_they_are_asked_for(draw_record):
-    pair = [split_cells(draw_record(20, seed=1, projection=name))[0] for name in ("softmax", "sparsemax")]
-    assert "comparisons" not in study.study_tables(pair)
-    found = study.study_tables(pair, ["performance"], ["projection"])["comparisons"]
-    assert set(found["first"]) == {"softmax"} and set(found["second"]) == {"sparsemax"}
-
-
 def test_names_that_do_not_exist(cells):
     with pytest.raises(ValueError, match=r"tables \['x'\] are not known; choose from sentence_pairs, .*, agreement, "):
         study.study_tables(cells, ["x"])
-    with pytest.raises(ValueError, match=r"compare \['seed'\]: cells can be compared by encoder"):
-        study.study_tables(cells, compare=["seed"])
 
 
 def test_figures_are_of_the_first_cell_of_a_data_set(cells, draw_record, tmp_path):

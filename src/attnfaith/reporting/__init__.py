@@ -1,6 +1,5 @@
 """From a record to tables, figures and an HTML page. Needs no model: torch is never imported here."""
 
-from attnfaith.reporting.comparisons import paired_comparison
 from attnfaith.reporting.page.report import run_facts, write_report
 from attnfaith.reporting.sections import drawings, frames, numbers
 from attnfaith.reporting.sections.agreement import (
@@ -29,7 +28,6 @@ __all__ = [
     "gradient_vs_leave_one_out",
     "holm",
     "numbers",
-    "paired_comparison",
     "performance_table",
     "plausibility_table",
     "run_facts",

@@ -43,12 +43,10 @@ class StudyError(AttnfaithError):
 class Settings:
     """What a study says to its analysis.
 
-    names: the tables of single cells that it asks for. published: the file of published numbers, None without one.
-    stand_ins: data set measured -> data set of the paper that it stands in for. tables: the tables asked for, by file name;
-    {} where there are no cells yet.
+    published: the file of published numbers, None without one. stand_ins: data set measured -> data set of the paper that it
+    stands in for. tables: those of single cells that the study asks for, by file name; {} where there are no cells yet.
     """
 
-    names: tuple[str, ...] = ()
     published: Path | None = None
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)

@@ -5,8 +5,6 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from pathlib import Path
 
 import jinja2
 import numpy as np
@@ -55,34 +53,6 @@ def differing(df: pd.DataFrame, names: Sequence[str]) -> list[str]:
     return [name for name in names if name in df.columns and df[name].nunique(dropna=False) > 1]
 
 
-NAMING = ("encoder", "alignment", "projection", "vectors", "objective", "dataset", "split", "training_texts", "texts")
-"""Which columns name a model in a heading, the best first; the last two are fingerprints, for where nothing else differs."""
-
-
-def short_names(headings: Sequence[Mapping[str, object]], keys: Sequence[str]) -> list[str]:
-    """Names that tell models from one another, and no longer than that needs: "embedding", "bilstm", "bert".
-
-    headings: of each model its labels, of which no two are alike in all of `keys`, columns of NAMING. A name is made of as
-    few labels as will do, without what stands in their brackets where that will do; a fingerprint comes last. One model
-    is called by its first key.
-    """
-    readable = [name for name in NAMING[:-2] if name in keys]
-    for pool in (readable, [name for name in NAMING if name in keys]):
-        for size in range(1, len(pool) + 1):
-            for bare in (True, False):
-                for chosen in combinations(pool, size):
-                    labels = [[str(heading[name]) for name in chosen] for heading in headings]
-                    names = [" · ".join(map(_bare, parts) if bare else parts) for parts in labels]
-                    if len(set(names)) == len(names):
-                        return names
-    raise ValueError(f"two headings are alike in {', '.join(keys)}")
-
-
-def _bare(label: str) -> str:
-    """A label without what stands in brackets: "bert(tokenizer 0123456789ab)" -> "bert"."""
-    return label.split("(", 1)[0] or label
-
-
 def number_with_interval(row: Mapping[str, object], name: str) -> str:
     """ "0.123 [0.100, 0.150]" of a row with ci_low and ci_high; "undefined" where the number is."""
     if np.isnan(row[name]):
@@ -92,10 +62,10 @@ def number_with_interval(row: Mapping[str, object], name: str) -> str:
 
 
 @functools.cache
-def template(name: str, folder: Path | None = None) -> jinja2.Template:
-    """A template of this package, or of another folder, by its file name: what it writes into a page is escaped."""
+def template(name: str) -> jinja2.Template:
+    """A template of this package by its file name: what it writes into a page is escaped."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder) if folder else jinja2.PackageLoader("attnfaith.reporting"),
+        loader=jinja2.PackageLoader("attnfaith.reporting"),
         autoescape=True,
         finalize=html,
         undefined=jinja2.StrictUndefined,

@@ -22,8 +22,6 @@ from attnfaith.stats import estimate
 
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from attnfaith.reporting.figures import Kind
 
 Row = Mapping[str, object]
@@ -235,8 +233,7 @@ class Table:
     caption: on the page; "" of a table that only files have. note: below it on the page, or what says it of the frame.
     page_rows: which rows of the frame the page shows. page_order: names of the columns there, where it is not that of the
     files. frame, grid: what makes the frame of the cells, or the page's form of it, where no declaration does.
-    studies: False where a study makes it in its own way. over_seeds: True where its rows are over seeds already, so that a
-    study adds no spread over them.
+    studies: False where a study makes it in its own way.
     """
 
     name: str
@@ -250,7 +247,6 @@ class Table:
     frame: Callable[[Sequence[Cell]], pd.DataFrame] | None = None
     grid: Callable[[pd.DataFrame, Sequence[Cell]], Grid] | None = None
     studies: bool = True
-    over_seeds: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -281,9 +277,8 @@ class Section:
     needs: columns that a cell must hold; one_of: of these one at least. uses: patterns of all others that it reads.
     per_text: numbers per text, {name: [N] float64}, NaN undefined. compared: whether cells are compared by them.
     figures: its kinds of figures, or those of a cell. sentences: on a cell, of one table's first row, or what says them.
-    across: sentences on several cells, from the first table's frame. across_figures: figures of a study's tables, both by
-    file name. conventions: words on how sentences are put.
-    part: HTML that is safe, of a cell and a number of examples; "" for none. reported: False where only studies have it.
+    across: sentences on several cells, from the first table's frame. conventions: words on how sentences are put.
+    part: HTML that is safe, of a cell and a number of examples; "" for none.
     """
 
     name: str
@@ -299,10 +294,8 @@ class Section:
     figures: "tuple[Kind, ...] | Callable[[Cell], Sequence[Kind]]" = ()
     sentences: "Sentence | Callable[[Cell], Sequence[str]] | None" = None
     across: Callable[[pd.DataFrame], Sequence[str]] | None = None
-    across_figures: "Callable[[Mapping[str, pd.DataFrame]], Mapping[str, Figure]] | None" = None
     conventions: str = ""
     part: Callable[[Cell, int], str] | None = None
-    reported: bool = True
 
     def applies(self, cell: Cell) -> bool:
         """Whether the cell holds what the section needs."""

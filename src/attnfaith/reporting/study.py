@@ -10,13 +10,12 @@ from attnfaith.record import Identity, RecordError
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
 from attnfaith.reporting.cells import Cell, describe
-from attnfaith.reporting.comparisons import FACTORS, paired_comparison
 from attnfaith.reporting.style import save_figure
-from attnfaith.reporting.tables import seed_summary
+from attnfaith.reporting.tables import over_seeds
 
 
-DEFAULT = tuple(section.name for section in sections.reported())
-"""Names of the sections that a study has unless it says otherwise; `sections.known` has all that it may ask for."""
+DEFAULT = tuple(sections.known())
+"""Names of the sections that a study has unless it says otherwise."""
 
 
 def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
@@ -34,52 +33,31 @@ def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
             owners[key] = name
 
 
-def study_tables(
-    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, compare: Sequence[str] = ()
-) -> dict[str, pd.DataFrame]:
+def study_tables(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> dict[str, pd.DataFrame]:
     """The named tables (see DEFAULT) of those cells that hold what a table needs; tables without rows are left out.
 
-    compare: identity columns; the cells that differ in that column alone are compared in pairs ("comparisons"). Where cells
-    have several seeds, each table of single cells has a twin "<name>_over_seeds".
-
-    Raises StudyError for a name that is not known, or a column that is none of the identity's.
+    Where cells have several seeds, each table has a twin "<name>_over_seeds". Raises StudyError for an unknown name.
     """
-    check_names(names, compare)
+    check_names(names)
     tables = {}
     for name in names:
         tables |= render.frames(sections.known()[name], cells, study=True)
     if len({cell.heading["seed"] for cell in cells}) > 1:
-        already = {table.name for section in sections.known().values() for table in section.tables if table.over_seeds}
-        tables |= {f"{name}_over_seeds": over_seeds(table) for name, table in list(tables.items()) if name not in already}
-    compared = [table for factor in compare if len(table := paired_comparison(cells, factor))]
-    if compared:
-        tables["comparisons"] = pd.concat(compared, ignore_index=True)
+        tables |= {f"{name}_over_seeds": over_seeds(table) for name, table in tables.items()}
     return tables
 
 
-def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """`seed_summary` of a table in which what names a row stands before `n`, numbers such as an epsilon too."""
-    names = table.columns[: table.columns.get_loc("n")].drop("seed")
-    return seed_summary(table.astype(dict.fromkeys(names, str)))
-
-
-def check_names(names: Sequence[str], compare: Sequence[str]) -> None:
-    """Raises StudyError for the name of a table, or of a column to compare by, that does not exist."""
+def check_names(names: Sequence[str]) -> None:
+    """Raises StudyError for the name of a table that does not exist."""
     if unknown := [name for name in names if name not in sections.known()]:
         raise StudyError(f"tables {unknown} are not known; choose from {', '.join(sections.known())}")
-    if unknown := [name for name in compare if name not in FACTORS]:
-        raise StudyError(f"compare {unknown}: cells can be compared by {', '.join(FACTORS)}")
 
 
-def study_figures(
-    cells: Sequence[Cell], names: Sequence[str] = DEFAULT, tables: Mapping[str, pd.DataFrame] | None = None
-) -> "dict[str, Figure]":  # noqa: F821
-    """Figures of the first cell of each data set, and those that a section makes of a study's tables, by file name.
+def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":  # noqa: F821
+    """Figures of the first cell of each data set, by file name.
 
-    The figures of a cell are those of the sections that are named, and with "agreement" that of dispersion; neither of these
-    where a cell has no measure. tables: those that `study_tables` made.
-
-    Raises ReportError for a data set or a measure of a name that no file can have.
+    They are those of the sections that are named, and with "agreement" that of dispersion; neither of these where a cell has
+    no measure. Raises ReportError for a data set or a measure of a name that no file can have.
     """
     figures = {}
     named = dict.fromkeys((*names, "dispersion") if "agreement" in names else names)
@@ -89,17 +67,14 @@ def study_figures(
         for section in (sections.known()[name] for name in named if name not in of_measures):
             drawn = render.drawings(section, cell)
             figures |= {render.file_name(f"{dataset}-{drawing.name}"): drawing.figure for drawing in drawn}
-    for section in (sections.known()[name] for name in named):
-        if section.across_figures:
-            figures |= {render.file_name(name): figure for name, figure in section.across_figures(tables or {}).items()}
     return figures
 
 
 def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.DataFrame] | None = None) -> Analysis:
     """What the analysis that a study names makes of its cells, tables without rows left out; nothing where it names none.
 
-    study: its keys analysis (a path), published (a path), stand_ins and tables, each optional. tables: those that
-    `study_tables` made. Without cells, the analysis checks what the study says.
+    study: its keys analysis (a path), published (a path) and stand_ins, each optional. tables: those that `study_tables`
+    made. Without cells, the analysis checks what the study says.
 
     Raises StudyError for an analysis that cannot be loaded, returns something else than an Analysis, makes a table that the
     study makes itself, or refuses what the study says; for stand-ins without published numbers, and for published numbers
@@ -112,8 +87,7 @@ def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.
         if published:
             raise StudyError("published without analysis: name the analysis that shows them, or leave published out")
         return Analysis()
-    names = tuple(study.get("tables", DEFAULT))
-    settings = Settings(names, Path(published) if published else None, study.get("stand_ins", {}), tables)
+    settings = Settings(Path(published) if published else None, study.get("stand_ins", {}), tables)
     made = load_analysis(path).tables(cells, settings)
     if not isinstance(made, Analysis):
         raise StudyError(f"analysis: tables(cells, settings) of {path} returned {type(made).__name__}; return an Analysis")

@@ -38,6 +38,12 @@ def seed_summary(table: pd.DataFrame) -> pd.DataFrame:
     return summary.drop(columns="n_defined")
 
 
+def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Return `seed_summary` of a table in which what names a row stands before `n`, numbers such as an epsilon too."""
+    names = table.columns[: table.columns.get_loc("n")].drop("seed")
+    return seed_summary(table.astype(dict.fromkeys(names, str)))
+
+
 def format_number(value: object) -> str:
     """A value for reading: floats with three decimals, NaN as "undefined", integers with no decimals."""
     if isinstance(value, bool | np.bool_):

@@ -15,8 +15,7 @@ from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import Grid
 from attnfaith.reporting.cells import CELL, Cell, measure_label, quantity_label
 from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.study import over_seeds
-from attnfaith.reporting.tables import as_text, short_number
+from attnfaith.reporting.tables import as_text, over_seeds, short_number
 
 
 NUMBERS = "numbers"
@@ -177,7 +176,7 @@ def numbers_table(cells: Sequence[Cell]) -> pd.DataFrame:
 def statistics(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     """Every table that a wide one can be made of, by name."""
     made = {NUMBERS: numbers_table(cells)}
-    for section in sections.reported():
+    for section in sections.known().values():
         made |= {name: table for name, table in render.frames(section, cells).items() if {"n", "seed"} <= set(table.columns)}
     return made
 
@@ -273,7 +272,7 @@ def overview(cells: Sequence[Cell]) -> list[Wide]:
     """The tables of a study or of a few seeds, a row for each kind of model: agreement by measure, then others."""
     rows = [name for name in KINDS if len({str(cell.heading[name]) for cell in cells}) > 1] or ["dataset", "encoder"]
     if cells and all(cell.of_sequences for cell in cells):
-        aligned = any(ALIGNED.partition(".")[0] in render.frames(section, cells) for section in sections.reported())
+        aligned = any(ALIGNED.partition(".")[0] in render.frames(section, cells) for section in sections.known().values())
         return [wide_table(cells, rows, column) for column in (*(["measure"] if aligned else []), "quantity")]
     table, made = numbers_table(cells), []
     varied = [name for name in ("texts", "training_texts") if len({cell.heading[name] for cell in cells}) > 1]

@@ -86,7 +86,7 @@ def prepare(study: Mapping) -> tuple[list[Cell], dict[str, Recipe]]:
     """The cells of a study and their recipes by name. Raises RecipeError or StudyError for what could not be run or
     tabulated.
     """
-    check_names(study.get("tables", DEFAULT), study.get("compare", ()))
+    check_names(study.get("tables", DEFAULT))
     analyse(study)
     planned = cells(study)
     wanted = {cell.name: load_recipe(cell) for cell in planned}

@@ -20,7 +20,7 @@ from attnfaith import recipes, record
 from attnfaith.errors import cut, excerpt
 from attnfaith.files import read_object
 from attnfaith.planned_identity import model_fields, objective_fields
-from attnfaith.recipes import Recipe, RecipeError, section
+from attnfaith.recipes import Recipe, RecipeError, library, section
 
 
 MOST_CELLS, LONGEST_NAME = 10_000, 200
@@ -45,15 +45,14 @@ class Study:
     blocks: list[Any]
     """the cells: see `Block`"""
     analysis: str | None = None
-    """the paper's own tables and figures: a Python file, by its path from the study's. It is run: a study file is code"""
+    """the paper's own tables and figures: a Python file, by its path from the study's or among those of the package. It
+    is run: a study file is code"""
     published: str | None = None
     """CSV of published numbers, for the analysis to show beside the measured ones"""
     stand_ins: dict[str, str] = field(default_factory=dict)
     """data set: the one of the paper that it stands in for, whose published numbers are shown beside it"""
     tables: list[str] = field(default_factory=list)
     """which tables; where not given, all that single cells allow"""
-    compare: list[str] = field(default_factory=list)
-    """identity columns; cells that differ in one of them are compared in pairs"""
     mix_versions: bool = False
     """tabulate records together that different code measured"""
 
@@ -100,7 +99,9 @@ def read_study(path: Path) -> dict:
     with recipes.named(str(path)):
         recipes.make_section(Study, study, "study")
         if study.get("analysis") is not None:
-            study["analysis"] = str(path.parent / study["analysis"])
+            own = path.parent / study["analysis"]
+            shipped = library.folder() / study["analysis"].removeprefix("recipes/")
+            study["analysis"] = str(shipped if shipped.is_file() and not own.is_file() else own)
         if not study["blocks"]:
             raise RecipeError("blocks is empty, so there is nothing to run; give a list of blocks with a recipe each")
         cells(study)

@@ -33,14 +33,14 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     check_identities(parts)
     measured = [cell for of_one in parts.values() for cell in of_one]
     names, output = study.get("tables", DEFAULT), Path(study["results"])
-    tables = study_tables(measured, names, study.get("compare", ()))
+    tables = study_tables(measured, names)
     analysis = analyse(study, measured, tables)
     tables = tables | analysis.tables
     for name, table in tables.items():
         save_table(table, output / name)
     for name, text in analysis.texts.items():
         write_atomically(output / name, text)
-    figures = study_figures(measured, names, tables) | analysis.figures
+    figures = study_figures(measured, names) | analysis.figures
     for name, figure in figures.items():
         save_png(figure, output / "figures" / f"{name}.png")
         save_figure(figure, output / "figures" / name, ["pdf"])

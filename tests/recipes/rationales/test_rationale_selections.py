@@ -1,7 +1,5 @@
 """Selections over seeds beside attention of the same size, on records whose numbers are known."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,13 +8,13 @@ import pytest
 from attnfaith import record as records
 from attnfaith.experiments import selection
 from attnfaith.reporting import leakage
-from attnfaith.reporting.analysis import Settings, load_analysis
+from attnfaith.reporting.analysis import Settings
 from attnfaith.reporting.cells import split_cells
 from attnfaith.stats import over_seeds_and_texts
+from recipes.rationales import analysis
 from tests import records as made
 
 
-analysis = load_analysis(Path(__file__).parents[3] / "recipes" / "rationales" / "analysis.py")
 TEXTS = 30
 HIT = {"attention": 0.2, "hardkuma": 0.9}
 SEEDS = (1, 2, 3, 4, 5)
@@ -126,13 +124,6 @@ def test_what_places_tell_is_of_the_section_and_counted_over_seeds(measured):
     assert label["difference"] == pytest.approx(label["places"] - label["lengths"])
     assert 0 < label["p_least"] <= label["p_most"] <= 1
     assert predicted["n_texts"] == 0 and np.isnan(predicted["difference"]) and predicted["told"] == 0  # one class alone
-
-
-def test_texts_without_a_number_are_counted_and_left_out():
-    numbers = np.array([[1.0, np.nan, 0.0], [np.nan, np.nan, 1.0]])
-    assert analysis.summary(numbers) | {"ci_low": 0, "ci_high": 0} == {
-        "n_seeds": 1, "n_texts": 3, "n_undefined": 3, "mean": 0.5, "ci_low": 0, "ci_high": 0,
-    }  # fmt: skip
 
 
 def test_what_is_told_of_one_kind_of_texts_does_not_depend_on_how_many_other_kinds_there_are():

@@ -104,7 +104,7 @@ def render_page(
     parts = tuple(_cell_part(cell, of_cell, n_examples, one) for (cell, of_cell), one in zip(shown, tried, strict=True))
     known = {cell.class_names for cell in cells}
     names = known.pop() if len(known) == 1 else ()
-    grids = [grid for section in sections.reported() for grid in render.grids(section, tables, cells)]
+    grids = [grid for section in sections.known().values() for grid in render.grids(section, tables, cells)]
     hues = [(place, hue) for place, hue in enumerate((*HUES.values(), OTHER_HUE, NEGATIVE_HUE))]
     return template("report.html.j2").render(
         title=title,
@@ -148,13 +148,13 @@ def _lead(part: CellPart) -> list[str]:
 
 def _conventions(tables: Mapping[str, pd.DataFrame]) -> list[str]:
     """How the sentences of those sections are put that have rows."""
-    spoken = [section for section in sections.reported() if any(table.name in tables for table in section.tables)]
+    spoken = [section for section in sections.known().values() if any(table.name in tables for table in section.tables)]
     return [section.conventions for section in spoken if section.conventions]
 
 
 def _across(tables: Mapping[str, pd.DataFrame], count: int) -> list[str]:
     """What the numbers of several cells say side by side."""
-    spoken = [section for section in sections.reported() if section.across]
+    spoken = [section for section in sections.known().values() if section.across]
     said = [sentence for section in spoken for sentence in section.across(tables.get(section.tables[0].name))]
     return [f"{count} cells are compared; the sentences on each stand above its figures.", *said]
 

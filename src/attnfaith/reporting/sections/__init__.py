@@ -22,14 +22,9 @@ def known() -> dict[str, Section]:
     return {section.name: section for section in sorted(declared, key=lambda section: (section.place, section.name))}
 
 
-def reported() -> list[Section]:
-    """The sections of the report of a record."""
-    return [section for section in known().values() if section.reported]
-
-
 def of_cell(cell: Cell) -> list[Section]:
-    """Those of them whose columns the cell holds."""
-    return [section for section in reported() if section.applies(cell)]
+    """Those whose columns the cell holds."""
+    return [section for section in known().values() if section.applies(cell)]
 
 
 def numbers(cell: Cell) -> dict[str, np.ndarray]:
@@ -40,7 +35,7 @@ def numbers(cell: Cell) -> dict[str, np.ndarray]:
 
 def frames(cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
     """Every table that at least one of the cells has rows in, by file name."""
-    return {name: df for section in reported() for name, df in render.frames(section, cells).items()}
+    return {name: df for section in known().values() for name, df in render.frames(section, cells).items()}
 
 
 def drawings(cell: Cell) -> Iterator[Drawing]:

@@ -1,27 +1,21 @@
-"""The page over models and data sets, on records whose truth is known."""
+"""Ranking of measures, twins trained with tokens erased, and whether parts add up: on records whose truth is known."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
 from attnfaith import record as records
-from attnfaith.reporting.analysis import Analysis, Settings, load_analysis
+from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import split_cells
+from recipes.bastings_filippova_2020 import analysis
 from tests.identities import typed
-
-
-saliency_page = load_analysis(Path(__file__).parents[3] / "recipes" / "bastings_filippova_2020" / "analysis.py")
+from tests.records import with_columns
 
 
 SHARES = (0.1, 0.5)
 NAMES = ("attention", "good", "random")
-
-
-def analyse(cells):
-    return saliency_page.tables(cells, Settings())
 
 
 def one(dataset="sst", projection="softmax", seed=0, objective="classification", falls=(0.3, 0.6, 0.1), texts=30):
@@ -53,7 +47,7 @@ def one(dataset="sst", projection="softmax", seed=0, objective="classification",
 
 def test_ranking_over_seeds():
     cells = [one(seed=0), one(seed=1, falls=(0.6, 0.3, 0.1)), one(projection="sparsemax")]
-    table = analyse(cells).tables["saliency_ranking"].set_index(["projection", "measure"])
+    table = analysis.tables(cells, Settings()).tables["saliency_ranking"].set_index(["projection", "measure"])
     assert len(table) == 6
     softmax = table.loc["softmax"]
     assert softmax["n_seeds"].tolist() == [2, 2, 2] and softmax["n_tests"].tolist() == [4, 4, 4]
@@ -64,45 +58,35 @@ def test_ranking_over_seeds():
 def test_twins_trained_with_tokens_erased():
     erased = "classification(tokens erased 0.5)"
     cells = [one(), one(objective=erased, falls=(0.6, 0.3, 0.1)), one(seed=1)]
-    table = analyse(cells).tables["saliency_training"]
+    table = analysis.tables(cells, Settings()).tables["saliency_training"]
     assert len(table) == 4 and set(table["objective"]) == {erased} and set(table["seed"]) == {0}
     row = table.set_index("test").loc["comprehensiveness"]
     assert (row["first_plain"], row["first_erased"], row["n_measures"]) == ("good", "attention", 3)
     assert row["tau"] == pytest.approx(kendalltau([0.3, 0.6, 0.1], [0.6, 0.3, 0.1]).statistic)
     assert (row["attention_rank_plain"], row["attention_rank_erased"]) == (2, 1)
     assert row["attention_mean_erased"] == pytest.approx(0.6, abs=0.02)
-    page = analyse(cells).texts[saliency_page.PAGE]
-    assert "Erasure in a model that is used to it" in page and "No model here has a twin" not in page
-
-
-def test_the_answer_in_one_sentence():
-    good, own, none = {"falls": (0.3, 0.6, 0.1)}, {"falls": (0.6, 0.3, 0.1)}, {"falls": (0.1, 0.1, 0.3)}
-    assert saliency_page.lead([one(**good)]) == (
-        "To see which inputs mattered, use good: recommended for 1 of 1 model; attention is recommended for 0, and is among "
-        "the best measures in 0 of 4 tests."
-    )
-    both = [one(**good), one(seed=1, **own)]
-    assert saliency_page.lead(both).startswith("To see which inputs mattered, use good or attention: recommended for 1 of 2")
-    assert "use attention: recommended for 2 of 3 models." in saliency_page.lead([*both, one(seed=2, **own)])
-    assert "; for 1 no measure is better than chance" in saliency_page.lead([one(**good), one(seed=1, **none)])
-    assert saliency_page.lead([one(**none)]).startswith("Of 1 model, none has a measure that orders its tokens better")
-
-
-def test_the_page():
-    cells = [one(), one(seed=1), one(projection="sparsemax"), one(dataset="a <b>")]
-    texts = analyse(cells).texts
-    assert list(texts) == ["attention_or_saliency.html"]
-    page = texts["attention_or_saliency.html"]
-    assert "use good: recommended for 4 of 4 models" in page
-    assert "Of 2 training seeds the tests recommend good in 2." in page
-    assert "a &lt;b&gt;" in page and "a <b>" not in page
-    assert page.count("Ranking of measures by each test</caption>") == 2
-    assert "No model here has a twin" in page
-    assert "0.600" in page or "(1)*" in page
-    assert page == analyse(cells).texts[saliency_page.PAGE]  # the same bytes
 
 
 def test_records_without_tests():
     cell = one()
     bare = split_cells(cell.table.drop_columns(["rationale_erasure_kept_probs"]))
-    assert analyse(bare) == Analysis()
+    assert analysis.tables(bare, Settings()) == Analysis()
+
+
+def test_what_is_left_of_the_number_handed_out(build_record):
+    """Parts that sum to 2, 2, 4 and to what cannot be divided by: of 2.2 and 2 and 4.01 and 0."""
+    texts = [{"attention": [0.5, 0.5], "integrated_gradients": row} for row in ([1, 1], [3, -1], [2, 2], [1, -1])]
+    for text, relevance in zip(texts, ([1, 1], [1, 2], [0, 4], [np.nan, 1]), strict=True):
+        text["lrp"] = relevance
+    columns = {
+        "integrated_gradients_residual": [-0.2, 0.0, -0.01, 0.0],
+        "integrated_gradients_steps": [540, 20, 60, 20],
+        "lrp_residual": [2.0, 1.0, 0.0, np.nan],
+        "lrp_unaccounted": [0.4, 0.0, 0.0, np.nan],
+    }
+    table = with_columns(build_record(texts, measures=("integrated_gradients", "lrp")), columns, dict.fromkeys(columns, ()))
+    rows = analysis.completeness(split_cells(table)).set_index("measure")
+    names = ["n", "n_undefined", "left_median", "left_max", "share_incomplete", "steps_median", "steps_max"]
+    gradients, relevance = (rows.loc[name, names].astype(float) for name in ("integrated_gradients", "lrp"))
+    np.testing.assert_allclose(gradients, [3, 1, 0.01 / 4.01, 0.2 / 2.2, 1 / 3, 40, 540], rtol=1e-6)
+    np.testing.assert_allclose(relevance, [3, 1, 0, 0.1, 1 / 3, np.nan, np.nan], rtol=1e-6)

@@ -1,0 +1,126 @@
+"""What makes attention more faithful, by which test, and at what price in accuracy?
+
+An intervention is what training or the model was given beyond a plain one: a penalty, an orthogonal encoder, a sparse or
+uniform projection, an attention learning rate of its own, erased words. Each model is set beside its plain twin of the same
+seed, which has none of these. Compared is what every test of attention says of the same texts (`attention_tests`): better is
+away from what the test was declared to suspect. The price is the difference in accuracy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+import pandas as pd
+
+from attnfaith.record import PENALTY_FIELDS, Identity
+from attnfaith.record.identity import projection_label
+from attnfaith.reporting.analysis import Analysis, Settings
+from attnfaith.reporting.cells import Cell
+from attnfaith.reporting.sections.performance import per_text as correctness
+from attnfaith.stats import holm
+
+from .. import shared
+from ..shared import Twins, interval_figure, panels, twins
+from . import attention_tests
+
+
+BETTER, WORSE, PRICE = "better", "worse", "accuracy"
+PLAIN = {
+    stated.name: stated.default
+    for stated in fields(Identity)
+    if stated.name in (*PENALTY_FIELDS, "attention_rate", "random_erasure", "score_scale")
+}
+COLUMNS = (
+    *(*shared.KIND, "intervention", "test", "label", "kind", "n_seeds", "n_texts", "n_left_out", "mean_plain"),
+    *("mean_changed", "difference", "ci_low", "ci_high", "p_value", "p_holm", "verdict"),
+)
+
+
+def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
+    """ "interventions", see `interventions_table`, and its figure of each data set."""
+    table = interventions_table(cells)
+    return Analysis({"interventions": table}, figures=figures(table))
+
+
+def plain_twin(identity: Identity) -> Identity:
+    """The model without any intervention. A model that was trained for something else than its task is its own."""
+    if identity.objective != "classification":
+        return identity
+    encoder = "lstm" if identity.encoder == "orthogonal_lstm" else identity.encoder
+    return replace(identity, **PLAIN, encoder=encoder, projection="softmax", projection_parameter=None)
+
+
+def intervention_label(identity: Identity) -> str:
+    """Such as "sparsemax", "orthogonal_lstm", "diversity 0.5, sparsegen(0.5)"; "" of a plain model."""
+    twin = plain_twin(identity)
+    parts = [identity.encoder] if identity.encoder != twin.encoder else []
+    _, _, trained = identity.objective_label.partition("(")
+    parts += [trained.removesuffix(")")] if identity.objective == "classification" and trained else []
+    if identity.projection != twin.projection:
+        parts.append(projection_label(identity.projection, identity.projection_parameter))
+    parts += [str(identity.heading["alignment"])] if identity.score_scale is not None else []
+    return ", ".join(parts)
+
+
+def interventions_table(cells: Sequence[Cell]) -> pd.DataFrame:
+    """What each intervention changes, a row per kind of model, intervention and test; the last row of each is the price.
+
+    n_texts: texts with a number in both models, summed over seeds; n_left_out: those that only one of them has, or that are
+    undefined. mean_plain, mean_changed: over these texts and then seeds. difference: changed - plain, in the unit of the
+    test, with its 95 % interval over seeds and texts and the p_value of no difference (`shared.estimate`). p_holm: corrected
+    by Holm for all tests of the intervention; the price is no test. verdict: "better" or "worse" where p_holm (of the price,
+    p_value) is at most .05, else `shared.verdict`. Models whose plain twin is not among the cells are in no row.
+    """
+    rows = [row for pair in twins(cells, plain_twin) for row in _rows(pair)]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _rows(pair: Twins) -> list[dict[str, object]]:
+    heading = {**pair.heading, "intervention": intervention_label(pair.identity)}
+    tests = {name: test for name, test in attention_tests.shared_tests(pair).items() if test.kind == "test"}
+    rows = [
+        {**heading, "test": name, "label": test.label, "kind": "test"}
+        | _difference(pair, *attention_tests.values(pair, name))
+        for name, test in tests.items()
+    ]
+    p_holm = [*holm([row["p_value"] for row in rows]), np.nan]
+    price = {**heading, "test": PRICE, "label": f"price: {PRICE}", "kind": "price"}
+    rows.append(price | _difference(pair, *pair.values(lambda cell: correctness(cell)["correct"])))
+    for row, corrected in zip(rows, p_holm, strict=True):
+        good = -tests[row["test"]].suspect if row["kind"] == "test" else 1
+        p_value = corrected if row["kind"] == "test" else row["p_value"]
+        row |= {"p_holm": corrected}
+        row |= {"verdict": shared.verdict(good * row["difference"], p_value, row["n_seeds"], BETTER, WORSE)}
+    return rows
+
+
+def _difference(pair: Twins, plain: np.ndarray, changed: np.ndarray) -> dict[str, float]:
+    """The paired difference of a number per text, plain and changed [S, N], NaN undefined."""
+    defined = ~np.isnan(changed - plain)
+    held = np.logical_or(*(~np.isnan(side) for side in pair.values(lambda cell: np.zeros(len(cell)))))
+    estimate = shared.estimate(changed - plain)
+    return {
+        "n_seeds": int((defined.sum(1) >= 2).sum()),
+        "n_texts": int(defined.sum()),
+        "n_left_out": int((held & ~defined).sum()),
+        "mean_plain": shared.mean_of_means(np.where(defined, plain, np.nan)),
+        "mean_changed": shared.mean_of_means(np.where(defined, changed, np.nan)),
+        **dict(zip(("difference", "ci_low", "ci_high", "p_value"), estimate, strict=True)),
+    }
+
+
+def figures(table: pd.DataFrame) -> dict:
+    """Of each data set, what each intervention changes in each test, a panel for each kind of plain model."""
+    table = table.assign(
+        series=table["intervention"], value=table["difference"], stands=table["verdict"].isin([BETTER, WORSE])
+    )
+    return {
+        f"{dataset}-interventions": interval_figure(
+            panels(part, ("objective", "projection")),
+            "What makes attention more faithful, by which test?",
+            f"{dataset} · changed − plain model, 95 % intervals over seeds and texts",
+            int((part["n_texts"] / part["n_seeds"].clip(lower=1)).max()),
+            note="full: better or worse; hollow: cannot be told",
+        )
+        for dataset, part in table.groupby("dataset", sort=False)
+    }
