@@ -90,8 +90,6 @@ docs: $(READY)
 
 benchmark: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark.py
-	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_saliency.py
-	OMP_NUM_THREADS=1 $(BIN)/python recipes/benchmark_stacks.py
 
 $(TOOLS)/.ready: supply/tools.txt
 	$(PYTHON) -m venv $(TOOLS)

@@ -1,8 +1,8 @@
 """What DiffMask costs a text, beside a reading, integrated gradients and occlusion; and what a step of its training costs.
 
-python recipes/diffmask/cost.py RUN [--texts 32] [--repeats 5] [--output recipes/diffmask/results]: of a run whose gates are
-trained, on texts of its test split. CPU seconds of this process, the median of the repeats, the sides taking turns. The log
-of the gates' training is put beside it.
+python recipes/diffmask/cost.py RUN [--texts 32] [--seconds 10] [--output recipes/diffmask/results]: of a run whose gates are
+trained, on texts of its test split. CPU time of this process, medians, the sides taking turns. The log of the gates' training
+is put beside it.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from attnfaith.runs.prepare import load_data
 from attnfaith.subjects import subject_of
 
 
-def costs(subject, rows: Dataset, gates: str, repeats: int, by: str = "delete") -> list[dict]:
+def costs(subject, rows: Dataset, gates: str, seconds: float, by: str = "delete") -> list[dict]:
     """Milliseconds a text of each measure on encoded texts, and of a step of training on all of them as one batch."""
     instances = rows.to_list()
 
@@ -47,7 +47,7 @@ def costs(subject, rows: Dataset, gates: str, repeats: int, by: str = "delete") 
         ),
     }
     with subject.evaluating():
-        spent = take_turns(list(sides.values()), repeats)
+        spent = [side.median for side in take_turns([*sides.values()], seconds)]
     lengths = float(np.mean([len(tokens) for tokens in rows["tokens"]]))
     return [
         {
@@ -65,7 +65,7 @@ def main(arguments=None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--texts", type=int, default=32)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10, help="the least that each side is timed for")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     known = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -77,7 +77,7 @@ def main(arguments=None) -> None:
     subject.tokenizer = load_tokenizer(known.run)
     rows = subject.rows(load_data(recipe, {"test": known.texts}).splits["test"])
     by = recipe.measure.options.get("occlusion", {}).get("by", "delete")
-    save(costs(subject, rows, str(made[0]), known.repeats, by), known.output / f"cost_{known.run.name}", machine())
+    save(costs(subject, rows, str(made[0]), known.seconds, by), known.output / f"cost_{known.run.name}", machine())
     shutil.copyfile(made[0].with_suffix(".csv"), known.output / f"training_{known.run.name}.csv")
 
 

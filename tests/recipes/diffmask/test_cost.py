@@ -15,7 +15,7 @@ def test_costs_of_a_run(tiny_recipe, quick_report, tmp_path, monkeypatch):
     options = {"diffmask": {"epochs": 1, "train_texts": 8, "validation_texts": 4}}
     recipe = tiny_recipe(measure={"producers": ["diffmask"], "options": options})
     runs.run(recipe)
-    cost.main([recipe.output_dir, "--texts", "4", "--repeats", "1", "--output", str(tmp_path / "costs")])
+    cost.main([recipe.output_dir, "--texts", "4", "--seconds", "0.001", "--output", str(tmp_path / "costs")])
     table = pd.read_csv(tmp_path / "costs" / "cost_run.csv")
     assert list(table["what"][:4]) == ["reading", "diffmask", "integrated gradients", "occlusion"] and len(table) == 5
     assert (table["texts"] == 4).all() and (table["ms_per_text"] > 0).all() and table["readings"][0] == 1
