@@ -1,8 +1,8 @@
 """What DiffMask costs a text, beside a reading, integrated gradients and occlusion; and what a step of its training costs.
 
 python recipes/diffmask/cost.py RUN [--texts 32] [--seconds 10] [--output recipes/diffmask/results]: of a run whose gates are
-trained, on texts of its test split. CPU time of this process, medians, the sides taking turns. The log of the gates' training
-is put beside it.
+trained, on texts of its test split. CPU time of this process, medians, the sides taking turns. The log of the gates'
+training is put beside it.
 """
 
 import argparse
