@@ -9,6 +9,8 @@ from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.errors import AttnfaithError
 from attnfaith.subjects import Batch, SelfAttention, SubjectError, self_attention, subject_of
 from attnfaith.subjects.attention_hook import Edit
+from attnfaith.subjects.reading import rows_that_matter
+from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 
 
@@ -47,7 +49,7 @@ def close(one, other, within=2e-6):
     ],
 )  # fmt: skip
 def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
-    """Found by slopes, and seen by changing the outputs of one row alone."""
+    """Found by paths, and seen by changing the outputs of one row alone: by more than rounding does."""
     of = subject(kind)
     some = batch(of)
     matter = of.read(some, rows=True).rows
@@ -68,9 +70,24 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
             )
 
     one = some.alone(1)
-    plain = of.predict(one)
-    changed = [bool((of.read(one, Other(place)).logits != plain).any()) for place in range(LENGTHS[1])]
-    assert changed == expected[1, : LENGTHS[1]].tolist()
+    with torch.no_grad():
+        plain = of.predict(one)
+        changes = [float((of.read(one, Other(place)).logits - plain).abs().max()) for place in range(LENGTHS[1])]
+    rounding = tolerances.of(plain, depth=of.sites.maps)
+    assert [change > rounding for change in changes] == expected[1, : LENGTHS[1]].tolist()
+
+
+def test_what_rounding_does_is_no_path_and_does_not_hide_one():
+    """Of four rows: one through a tanh that gives exactly 1; one that is masked; one whose slope is lost; one beside it."""
+    output = torch.ones(1, 1, 4, 2, requires_grad=True)
+    attended = torch.tensor([[1, 0, 1, 0]])
+    first, masked, lost, _unread = output.sum((1, 3)).unbind(1)
+    logits = torch.stack([(first + 100).tanh() + 0 * masked, first * 1e-30 * (lost * 1e-30)], 1)
+    (slope,) = torch.autograd.grad(logits.sum(), [output], retain_graph=True)
+    assert not slope.any()
+    assert rows_that_matter(logits, [output], attended)[0].tolist() == [[True, False, True, False]]
+    unmasked = torch.stack([first.tanh() + masked], 1)
+    assert rows_that_matter(unmasked, [output], attended)[0].tolist() == [[True, True, False, False]]
 
 
 # ---------------------------------------------------------------------------------------------- batches
@@ -208,10 +225,18 @@ def test_the_digest_is_of_weights_and_reduction():
     assert of.digest() != first
 
 
-def test_a_logit_that_nothing_changes_has_no_attention():
+def test_a_logit_that_a_saturated_tanh_hides_has_the_attention_of_its_row():
     of = subject("bert")
+    plain = of.attention(batch(of))
     with torch.no_grad():
         of.model.bert.pooler.dense.bias += 100  # tanh gives 1
+    assert torch.equal(of.attention(batch(of)), plain)
+
+
+def test_a_logit_that_nothing_changes_has_no_attention():
+    of = subject("distilbert")
+    with torch.no_grad():
+        of.model.pre_classifier.bias -= 100  # ReLU gives 0
     with pytest.raises(SubjectError, match="^the logits of 2 of 2 texts depend on nothing that the last layer says"):
         of.attention(batch(of, (5, 4)))
 

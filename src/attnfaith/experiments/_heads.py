@@ -16,6 +16,7 @@ from attnfaith.experiments._polytope import DOUBLE, Polytope
 from attnfaith.experiments._walks import far
 from attnfaith.subjects import Batch
 from attnfaith.subjects.attention_hook import Edit, Map
+from attnfaith.subjects.reading import rows_that_matter
 
 
 NO_DOUBLE = (RuntimeError, TypeError, ValueError)  # what models raise that have kernels of one precision alone
@@ -87,8 +88,9 @@ class Heads:
         """Maps, and of each layer the rows (L,) bool that logits depend on."""
         watching = _Watching(self.subject.sites.layers)
         with torch.enable_grad():
-            read = (self.twin or self.subject).read(text, watching)
-            return read, watching.rows(read.logits)
+            subject = self.twin or self.subject
+            read = subject.read(text, watching)
+            return read, watching.rows(read.logits, subject.given(text)["attention_mask"])
 
     @property
     def rounding(self) -> float:
@@ -176,10 +178,7 @@ class _Watching(Edit):
         self.outputs[number] = output if output.requires_grad else output.detach().requires_grad_()
         return self.outputs[number]
 
-    def rows(self, logits: torch.Tensor) -> list[np.ndarray]:
+    def rows(self, logits: torch.Tensor, attended: torch.Tensor) -> list[np.ndarray]:
         """Of each layer the rows (L,) bool whose output the logits depend on."""
-        weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
         outputs = [self.outputs[number] for number in self.layers]
-        slopes = torch.autograd.grad([logits], outputs, [weights.expand_as(logits)], allow_unused=True)
-        none = torch.zeros(1, 1, outputs[0].shape[2], 1)
-        return [((none if one is None else one) != 0).any(3).any(1)[0].cpu().numpy() for one in slopes]
+        return [rows[0].cpu().numpy() for rows in rows_that_matter(logits, outputs, attended)]

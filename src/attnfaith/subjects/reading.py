@@ -3,6 +3,7 @@
 Shapes: B instances, L input positions, H heads, C classes, D the size of a head's values.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -82,11 +83,30 @@ class Watched(Edit):
         self.leaf = output if output.requires_grad else output.detach().requires_grad_()
         return self.leaf
 
-    def rows(self, logits: torch.Tensor) -> torch.Tensor:
-        """(B,Q) bool: the rows whose output the logits depend on."""
-        weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
-        (slope,) = torch.autograd.grad([logits], [self.leaf], [weights.expand_as(logits)], retain_graph=True)
-        return (slope != 0).any(3).any(1)
+    def rows(self, logits: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """(B,Q) bool: the rows whose output the logits depend on, see `rows_that_matter`."""
+        return rows_that_matter(logits, [self.leaf], attended)[0]
+
+
+def rows_that_matter(logits: torch.Tensor, outputs: Sequence[torch.Tensor], attended: torch.Tensor) -> list[torch.Tensor]:
+    """The rows (B,Q) bool of each layer's output (B,H,Q,D) that the logits (B,C) depend on, first layer first.
+
+    attended (B,Q): the mask that the model was given. Of the last layer a row matters by structure, whatever the numbers:
+    slopes of NaN go back from the logits. NaN times anything is NaN, so it reaches every row with a path to the logits, and
+    no rounding, no cancelling sum and no tanh that gives exactly 1 stops it; a row without a path keeps an exact 0. Where a
+    model multiplies what is not attended to by 0 NaN would pass, so such a row's own slope must not be 0 either. Before the
+    last layer NaN would pass the weights of 0 that a mask leaves in attention: a row matters whose slope is not 0.
+    """
+    weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
+    own, nan = weights.expand_as(logits), torch.full_like(logits, torch.nan)
+    slopes = _slopes(logits, outputs, own)
+    *rows, last = [(slope != 0).any(3).any(1) for slope in slopes]
+    reached = _slopes(logits, outputs[-1:], nan)[0].isnan().any(3).any(1)
+    return [*rows, reached & (attended.bool() | last)]
+
+
+def _slopes(logits: torch.Tensor, outputs: Sequence[torch.Tensor], seed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.autograd.grad([logits], outputs, [seed], retain_graph=True, allow_unused=True, materialize_grads=True)
 
 
 def joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:

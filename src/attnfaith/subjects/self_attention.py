@@ -285,7 +285,7 @@ class SelfAttention(TokenStates):
         if bool((nothing := ~read.rows.any(1)).any()):
             raise SubjectError(
                 f"the logits of {int(nothing.sum())} of {len(nothing)} texts depend on nothing that the last layer says ("
-                "such as where a tanh gives exactly 1): no row of its attention can be shown"
+                "such as where a ReLU gives 0 alone): no row of its attention can be shown"
             )
         inside = self.attendable(batch)
         on_text = torch.where(inside, weights, 0.0)
@@ -459,7 +459,7 @@ class SelfAttention(TokenStates):
                 f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
             )
         self.read_whole.add(length)
-        matter = watched.rows(logits) if rows else None
+        matter = watched.rows(logits, given["attention_mask"]) if rows else None
         return Read(logits, hook.maps, matter)
 
     def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
