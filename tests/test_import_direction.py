@@ -43,8 +43,8 @@ WITHOUT_TORCH = ("escaping", "errors", "catalogue", "files", "record", "metrics"
 WITHOUT_TORCH += ("reporting",)
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
 METRIC = {"numpy", "scipy", "datasets", "evaluate"}
-DEMO = {"gradio", "pyarrow"}  # what the page of a Space runs on
-PAGE = {"app.py", "reading.py", "drawing.py"}
+DEMO = {"gradio", "pandas"}  # what the page of a Space runs on
+PAGE = {"app.py"}
 
 
 def imports(file):

@@ -1,7 +1,4 @@
-"""What the Space answers, without gradio: predictions, other attentions, records and their page, and what it refuses.
-
-The page itself is opened by `browse_space.py`.
-"""
+"""What the Space answers, without gradio: predictions, other attentions, records and their page, and what it refuses."""
 
 import re
 from html import unescape
@@ -13,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnfaith
-from attnfaith.escaping import html
-from attnfaith.space import answers, drawing
-from attnfaith.space.answers import Desk, Prediction, called, checked, page_of, predictions, weights_of
+from attnfaith.space import answers
+from attnfaith.space.answers import Desk, called, checked, page_of, predictions, table, weights_of
+from attnfaith.space.app import framed
 from attnfaith.space.errors import SpaceError
 from tests.toy_subject import Toy
 
@@ -227,27 +224,19 @@ def test_the_record_is_that_of_measure_and_is_kept(desk, names, affine, monkeypa
 def test_the_page_is_the_report_s_and_stands_in_a_frame(desk, names, place):
     page = page_of(desk.measured(names[place], TEXT), "a title")
     assert page.lower().startswith("<!doctype html>") and "a title" in page and "Content-Security-Policy" in page
-    frame = drawing.framed(page)
+    frame = framed(page)
     assert frame.count("<") == 2 and 'sandbox="allow-scripts"' in frame and "allow-same-origin" not in frame
     (source,) = re.findall(r'srcdoc="([^"]*)"', frame)
     assert unescape(source) == page
 
 
-# ---------------------------------------------------------------------------------------------------------- drawing
-
-
-def test_what_readers_write_stays_text():
-    rows = [Prediction(HOSTILE, np.array([0.7, 0.3]), 0.0, False), Prediction("b\ud800", np.array([0.2, 0.8]), 0.5, True)]
-    for shown in (drawing.table(rows, [HOSTILE, "good"], HOSTILE), drawing.problem(HOSTILE), drawing.framed(HOSTILE)):
-        assert "<img" not in shown and "<script" not in shown and "onerror='" not in shown
-        shown.encode()
-    table = drawing.table(rows, [HOSTILE, "good"], "text")
-    assert html(HOSTILE) in table and table.count("(flips)") == 1 and "0.700" in table and "0.500" in table
+def test_what_readers_write_stays_text_in_the_frame():
+    assert "<img" not in framed(HOSTILE) and "<script" not in framed(HOSTILE)
 
 
 def test_of_many_classes_the_most_probable_are_shown():
     probs = np.full((2, 20), 0.01)
     probs[0, 3], probs[1, 17] = 0.81, 0.81
-    shown = drawing.table(predictions(["a", "b"], probs), [f"class-{number}." for number in range(20)], "text")
-    heads = re.findall(r'<th scope="col">class-(\d+)\.', shown)
-    assert len(heads) == 8 and {"3", "17"} <= set(heads) and "The 8 most probable of 20 classes." in shown
+    shown = table(predictions(["a", "b"], probs), [f"class {number}" for number in range(20)], "text")
+    assert shown.shape == (2, 1 + 8 + 2) and {"class 3", "class 17"} <= set(shown) and shown["text"].tolist() == ["a", "b"]
+    assert shown["decision"].tolist() == ["class 3", "class 17 (flips)"] and shown["class 3"].tolist() == [0.81, 0.01]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 
 from attnfaith.api.measuring import measure
@@ -37,6 +38,7 @@ MOST_EDITS = 64
 """Edited texts that are read at once."""
 MOST_BYTES = 2 * 10**9
 """Weights of a model that is fetched because a reader named it."""
+MOST_CLASSES = 8
 KEPT = 16
 """Records that are kept for the next question on the same text."""
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -246,6 +248,15 @@ def classes_of(cell: Cell) -> tuple[str, ...]:
     """The names of a cell's classes for reading."""
     count = len(cell.table.column("probs")[0])
     return tuple(name_class(str(number), cell.class_names) for number in range(count))
+
+
+def table(rows: Sequence[Prediction], classes: Sequence[str], heading: str) -> pd.DataFrame:
+    """Predictions beside one another; of many classes the MOST_CLASSES that are most probable anywhere."""
+    probs = np.stack([row.probs for row in rows])
+    shown = sorted(np.argsort(-probs.max(0), kind="stable")[:MOST_CLASSES])
+    decided = [classes[int(row.probs.argmax())] + (" (flips)" if row.flips else "") for row in rows]
+    columns = {heading: [row.name for row in rows]} | {classes[number]: probs[:, number].round(3) for number in shown}
+    return pd.DataFrame(columns | {"TVD from the first": [round(row.tvd, 3) for row in rows], "decision": decided})
 
 
 def page_of(record: Record, title: str) -> str:

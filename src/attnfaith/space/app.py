@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attnfaith.errors import AttnfaithError
+from attnfaith.escaping import html
 from attnfaith.files import TemporaryFolder
-from attnfaith.space.answers import MOST_LETTERS, MOST_TOKENS, Desk, page_of
-from attnfaith.space.drawing import CSS, framed, problem, table
+from attnfaith.space.answers import MOST_LETTERS, MOST_TOKENS, Desk, page_of, table
 from attnfaith.space.errors import GradioError
 
 
@@ -21,6 +21,7 @@ HEAD = (
     "work; whether attention explains a model takes many: `attnfaith measure`."
 )
 MOST_FILES = 50
+CSS = ".space-frame { width: 100%; height: 85vh; min-height: 30rem; border: 1px solid #8886; background: #fff; }"
 
 
 def require_gradio() -> None:
@@ -31,15 +32,17 @@ def require_gradio() -> None:
         raise GradioError("the Space needs gradio, an optional extra: pip install 'attnfaith[space]'") from error
 
 
-def answered(answer: Callable[[], str]) -> str:
-    """HTML of the answer, or what was wrong with the question; a fault of the package is logged and not shown."""
-    try:
-        return answer()
-    except AttnfaithError as error:
-        return problem(" ".join(str(error).split()))
-    except Exception:
-        logging.exception("a question could not be answered")
-        return problem("the page failed on this input, and its log says where; try another text")
+def framed(page: str) -> str:
+    """A whole page in a frame: its own scripts run, and reach neither this page nor its origin, cookies or windows."""
+    return f'<iframe class="space-frame" title="Report" sandbox="allow-scripts" srcdoc="{html(page)}"></iframe>'
+
+
+def words_of(error: Exception) -> str:
+    """What the page says of an error, as HTML; a fault of the package is logged and not shown."""
+    if isinstance(error, AttnfaithError):
+        return html(" ".join(str(error).split()))
+    logging.error("a question could not be answered", exc_info=error)
+    return "the page failed on this input, and its log says where; try another text"
 
 
 class Exports:
@@ -66,16 +69,16 @@ def build(desk: Desk):
 
     exports = Exports()
 
+    def answered(answer: Callable) -> object:
+        try:
+            return answer()
+        except Exception as error:
+            raise gradio.Error(words_of(error)) from None
+
     def measured(model, text):
-        files = []
-
-        def answer():
-            record = desk.measured(model, text)
-            files.append(exports.save(record))
-            return framed(page_of(record, "Does attention explain this prediction?"))
-
-        shown = answered(answer)
-        return shown, gradio.DownloadButton(value=files[0] if files else None, interactive=bool(files))
+        record = answered(lambda: desk.measured(model, text))
+        shown = answered(lambda: framed(page_of(record, "Does attention explain this prediction?")))
+        return shown, gradio.DownloadButton(value=exports.save(record), interactive=True)
 
     def edited(model, text, edits):
         return answered(lambda: table(*desk.edited(model, text, edits), "text"))
@@ -109,11 +112,11 @@ def build(desk: Desk):
             with gradio.Row():
                 ask_edits = gradio.Button("Predict", variant="primary")
                 ask_words = gradio.Button("Leave out each word")
-            of_edits = gradio.HTML(label="predictions of edited texts")
+            of_edits = gradio.Dataframe(label="predictions of edited texts", wrap=True)
         with gradio.Tab("Other attention"):
             weights = gradio.Textbox(label="weights", lines=2, max_lines=6, info="one number for each token; may stay empty")
             ask_under = gradio.Button("Ask", variant="primary")
-            of_weights = gradio.HTML(label="predictions under other attention")
+            of_weights = gradio.Dataframe(label="predictions under other attention", wrap=True)
         ask.click(measured, [model, text], [report, record], api_name="measure")
         ask_edits.click(edited, [model, text, edits], of_edits, api_name="edit")
         ask_words.click(without_words, [model, text], of_edits, api_name="without_words")

@@ -20,7 +20,7 @@ def doors() -> dict[str, type]:
     from tests.campaigns.fuzz.command_line import Arguments
     from tests.campaigns.fuzz.data_files import OwnFiles, Pairs, Published
     from tests.campaigns.fuzz.kept import Checkpoints, Records, Runs
-    from tests.campaigns.fuzz.metric import Metric, MetricPage
+    from tests.campaigns.fuzz.metric import Metric
     from tests.campaigns.fuzz.plans import Recipes, Studies
 
     kinds = (
@@ -33,7 +33,6 @@ def doors() -> dict[str, type]:
         Published,
         Pairs,
         Metric,
-        MetricPage,
         Space,
         Arguments,
         Measure,

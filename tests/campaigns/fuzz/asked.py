@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import attnfaith
 from attnfaith.space.answers import Desk
-from attnfaith.space.drawing import table
 from tests.campaigns.fuzz.hostile import NUMBERS, OTHERS, WORDS, damaged
 from tests.campaigns.fuzz.models import affine, stack
 from tests.campaigns.fuzz.probe import Case, Unclean
@@ -137,9 +136,9 @@ class Space:
             _typed(chance, one) for one in ("the old ship sank", "the ship\nthe old film", "0.25 0.25 0.25 0.25")
         )
         ways = {
-            "edited": lambda: table(*desk.edited(model, text, edits), "text"),
-            "without_words": lambda: table(*desk.without_words(model, text), "text"),
-            "under": lambda: table(*desk.under(model, text, weights), "attention"),
+            "edited": lambda: repr(desk.edited(model, text, edits)),
+            "without_words": lambda: repr(desk.without_words(model, text)),
+            "under": lambda: repr(desk.under(model, text, weights)),
             "measured": lambda: repr(desk.measured(model, text)),
         }
         way = chance.choice(("edited", "without_words", "under", "under", "measured"))

@@ -1,20 +1,14 @@
-"""The metric, its alignment among it, and the page of its Space: columns of whoever calls `compute`, files of readers."""
+"""The metric, its alignment among it: columns of whoever calls `compute`."""
 
-import json
 from functools import cache
 from pathlib import Path
-from random import Random
 
 import numpy as np
 from hypothesis import strategies as st
 
-from attnfaith import record
-from attnfaith.metrics.attention_faithfulness import app, reading
-from attnfaith.metrics.attention_faithfulness.drawing import bars_html
 from attnfaith.metrics.registration import METRIC_DIR
-from tests import records
-from tests.campaigns.fuzz.hostile import NUMBERS, OTHERS, WORDS, as_json, changed, damaged
-from tests.campaigns.fuzz.probe import REFUSED, Case, Unclean
+from tests.campaigns.fuzz.hostile import NUMBERS, OTHERS, WORDS
+from tests.campaigns.fuzz.probe import Case, Unclean
 
 
 ANYTHING = st.sampled_from((*WORDS, *NUMBERS, *OTHERS)) | st.binary(max_size=4) | st.text(max_size=6)
@@ -120,79 +114,3 @@ def _shown(one: object) -> str:
         return repr(one)[:400]
     except ValueError:  # a number of too many digits
         return f"a {type(one).__name__} with a number of many digits"
-
-
-GIVEN = {
-    "attention": [[0.1, 0.2, 0.7], [0.0, 0.0, 1.0], [], [0.4, 0.1, 0.1, 0.4]],
-    "importance": [[1.0, 3.0, 2.0], [0.1, 0.2, 0.3], [], [5.0, 1.0, 2.0, 4.0]],
-    "probs": [[0.5, 0.5]] * 4,
-    "counterfactual_probs": [[0.25, 0.75]] * 4,
-    "tokens": [["a", "b", "c"], ["d", "e", "f"], [], ["g", "h", "i", "j"]],
-}
-CSV = 'attention,importance\n"0.1 0.9","1 2"\n"[0.5, 0.5]","3 1"\nnull,null\n'
-TALL = "instance,token,attention,importance\na,the,0.2,1\na,film,0.8,2\nb,good,1,3\n"
-
-
-class MetricPage:
-    """The page of the metric's Space: what is typed into its boxes, and files of JSON, CSV and parquet."""
-
-    name, inputs, batch = "page of the metric", 900, 150
-
-    def __init__(self, folder: Path):
-        folder.mkdir(exist_ok=True)
-        record.save(records.draw(4), folder / "it.parquet")
-        self.record = (folder / "it.parquet").read_bytes()
-
-    def case(self, chance: Random, folder: Path) -> Case:
-        kind = chance.choice(("json", "json", "rows", "csv", "tall", "typed", "typed", "typed", "record"))
-        if kind == "record" and chance.random() > 0.3:  # each is tried in a process of its own, which takes a second
-            kind = "csv"
-        if kind == "typed":
-            boxes = dict.fromkeys(app.EXAMPLE, "") | {name: app.EXAMPLE[name] for name in ("attention", "importance")}
-            said = []
-            for name in chance.sample([*boxes], 2):
-                content, how = damaged(chance, boxes[name].encode() or b"0.5 0.5")
-                boxes[name] = content.decode("utf-8", chance.choice(("replace", "surrogateescape")))
-                said.append(f"{name}: {boxes[name][:100]!r}")
-            return Case(lambda: _answered(lambda: _typed(boxes)), f"typed {said}")
-        if kind in ("json", "rows"):
-            given = (
-                GIVEN
-                if kind == "json"
-                else [dict(zip(GIVEN, row, strict=True)) for row in zip(*GIVEN.values(), strict=True)]
-            )
-            tree, said = changed(chance, given)
-            content = as_json(tree)
-            if chance.random() < 0.3:
-                content, said = damaged(chance, content)
-        elif kind == "record":
-            content, said = damaged(chance, self.record)
-        else:
-            content, said = damaged(chance, (CSV if kind == "csv" else TALL).encode())
-        path = folder / "given"
-        path.write_bytes(content)
-        chosen = {
-            name: chance.choice((None, None, None, "gradient", "importance_gradient", "")) for name in ("importance", "cell")
-        }
-        read = lambda: reading.columns_of_file(path.read_bytes(), **chosen)  # noqa: E731
-        return Case(lambda: _answered(read), f"{kind} {chosen}: {said}", None if kind == "record" else path)
-
-
-def _typed(boxes):
-    columns = reading.columns_of_texts(boxes)
-    return columns, reading.choices_of(columns, list(columns))
-
-
-def _answered(read) -> str:
-    """Ask the page; gives REFUSED or "". Raises Unclean where it says that it failed, and not why."""
-    answer, _ = app.answer(read)
-    if "the page failed" in answer.message:
-        columns, _ = read()  # raises what the page caught
-        reading.check(columns)
-        app.measured(columns)
-        raise Unclean(answer.message)
-    answer.message.encode(), answer.numbers.encode(), answer.bars.encode(), answer.histogram.encode()
-    json.dumps(answer.results, allow_nan=False)
-    if answer.n:
-        bars_html(answer.columns, answer.n - 1).encode()
-    return REFUSED if "error" in answer.results else ""
