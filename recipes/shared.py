@@ -49,9 +49,6 @@ Number = Callable[[Cell], "np.ndarray | None"]
 """A number per text of a cell, [N] float; None where the cell lacks it."""
 
 
-# ---------- cells
-
-
 def read_cells(folder: str | Path) -> list[Cell]:
     """Return the cells of every record below a folder, such as the `output_dir` of a study."""
     paths = sorted(Path(folder).rglob("record.parquet"))
@@ -115,9 +112,6 @@ def _texts(cells: Sequence[Cell]) -> list[str]:
     return sorted({name for cell in cells for name in cell.instance_ids})
 
 
-# ---------- numbers
-
-
 def values(models: Models, number: Number, texts: Sequence[str] | None = None) -> np.ndarray:
     """A number per text of each model, [S, N] float64; NaN where a model lacks it or the text.
 
@@ -145,11 +139,11 @@ def estimate(numbers: np.ndarray) -> Estimate:
     defined texts are left out.
     """
     defined = ~np.isnan(numbers)
-    kept = np.flatnonzero(defined.sum(1) >= 2)
-    if not len(kept):
+    enough = np.flatnonzero(defined.sum(1) >= 2)
+    if not len(enough):
         return UNKNOWN
-    totals, counts = np.where(defined, numbers, 0)[kept], defined[kept].sum(1, keepdims=True)
-    left_out = (totals.sum(1, keepdims=True) - totals) / (counts - defined[kept])
+    totals, counts = np.where(defined, numbers, 0)[enough], defined[enough].sum(1, keepdims=True)
+    left_out = (totals.sum(1, keepdims=True) - totals) / (counts - defined[enough])
     return over_seeds_and_texts(totals.sum(1) / counts[:, 0], left_out.mean(0))
 
 
@@ -243,9 +237,6 @@ def _tested(pairs: np.ndarray, over: str, seed: int, draws: int) -> dict[str, fl
     return {"n": count, "n_left_out": pairs.shape[1] - count} | dict(zip(MEASURES[:-1], numbers, strict=True))
 
 
-# ---------- published numbers
-
-
 def read_published(path: Path, columns: Sequence[str], numbers: Sequence[str] = ()) -> pd.DataFrame:
     """Read a CSV file of published numbers.
 
@@ -295,9 +286,6 @@ def join_published(published: pd.DataFrame, measured: pd.DataFrame, keys: Sequen
     return joined
 
 
-# ---------- output
-
-
 def save(table: pd.DataFrame, stem: str | Path) -> None:
     """Write a table as `stem`.csv in full precision, and as `stem`.md for reading. The tables of a study need no call."""
     for suffix, content in ((".csv", csv_frame(table)), (".md", to_markdown(table))):
@@ -305,7 +293,7 @@ def save(table: pd.DataFrame, stem: str | Path) -> None:
 
 
 NAMING = ("encoder", "alignment", "projection", "vectors", "objective", "dataset", "split", "training_texts", "texts")
-"""Which columns name a model, the best first; the last two are fingerprints, for where nothing else differs."""
+"""Which columns name a model, the best first; the last two are fingerprints."""
 
 
 def panels(table: pd.DataFrame, without: Sequence[str] = ()) -> list[tuple[str, pd.DataFrame]]:
@@ -316,13 +304,12 @@ def panels(table: pd.DataFrame, without: Sequence[str] = ()) -> list[tuple[str, 
     """
     keys = [name for name in NAMING if name not in without]
     parts = [part for _, part in table.groupby(keys, sort=False, dropna=False)]
-    for pool in ([name for name in keys if name not in NAMING[-2:]], keys):
-        for size, bare in product(range(1, len(pool) + 1), (True, False)):
-            for chosen in combinations(pool, size):
-                labels = [[str(part.iloc[0][name]) for name in chosen] for part in parts]
-                names = [" · ".join(label.split("(", 1)[0] or label if bare else label for label in row) for row in labels]
-                if len(set(names)) == len(names):
-                    return list(zip(names, parts, strict=True))
+    for size, bare in product(range(1, len(keys) + 1), (True, False)):
+        for chosen in combinations(keys, size):
+            labels = [[str(part.iloc[0][name]) for name in chosen] for part in parts]
+            names = [" · ".join(label.split("(", 1)[0] or label if bare else label for label in row) for row in labels]
+            if len(set(names)) == len(names):
+                return list(zip(names, parts, strict=True))
     return []
 
 
@@ -343,23 +330,25 @@ def interval_figure(
     """
     labels = list(dict.fromkeys(label for _, part in parts for label in part["label"]))
     names = list(dict.fromkeys(name for _, part in parts for name in part["series"]))
-    figure = titled_figure(title, None, 3.4 + 2.1 * len(parts), 1.6 + 0.3 * len(labels), subject=subject, count=count)
+    width, height = 3.4 + max(5.0, 2.1 * len(parts)), 1.6 + len(labels) * max(0.3, 0.08 * len(names))
+    figure = titled_figure(title, None, width, height, subject=subject, count=count)
     axes = figure.subplots(1, len(parts), sharex=True, sharey=True, squeeze=False)[0]
     styles = {name: (PALETTE[place % len(PALETTE)], "oDs^vPX"[place % 7]) for place, name in enumerate(names)}
     for panel, (head, part) in zip(axes, parts, strict=True):
+        own = list(dict.fromkeys(part["series"]))
         panel.set_title("\n".join(textwrap.wrap(head, 21)), parse_math=False)
         panel.axvline(reference, color="#777777", linewidth=1)
         panel.grid(axis="y", color="#eeeeee", linewidth=0.8)
         for row in part[part["value"].notna()].to_dict("records"):
             colour, mark = styles[row["series"]]
-            height = labels.index(row["label"]) + (names.index(row["series"]) - (len(names) - 1) / 2) * 0.5 / len(names)
-            panel.hlines(height, row["ci_low"], row["ci_high"], color=colour, linewidth=1.4, alpha=0.8)
+            place = labels.index(row["label"]) + 0.7 * (own.index(row["series"]) / len(own) - 0.5 + 0.5 / len(own))
+            panel.hlines(place, row["ci_low"], row["ci_high"], color=colour, linewidth=1.4, alpha=0.8)
             face = colour if row["stands"] else "white"
-            panel.plot([row["value"]], [height], mark, markersize=5, color=colour, markerfacecolor=face)
+            panel.plot([row["value"]], [place], mark, markersize=5, color=colour, markerfacecolor=face)
         panel.set_yticks(range(len(labels)), [label.replace("$", r"\$") for label in labels])
         panel.set_ylim(len(labels) - 0.5, -0.5)
     handles = [
         axes[0].plot([], [], styles[name][1], color=styles[name][0], label=name.replace("$", r"\$"))[0] for name in names
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=1 + len(parts), title=note)
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, title=note)
     return figure

@@ -32,8 +32,14 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         return Analysis()
     chosen = frame(WHOLE, cells)
     published = published[published["dataset"].isin(set(chosen["dataset"]))]
-    made = {"carried_over": carried_over(cells), "beside_translation": beside_translation(cells)}
-    return Analysis(made | {"beside_published": beside_published(cells, published), "aligners": aligners(chosen, published)})
+    return Analysis(
+        {
+            "carried_over": carried_over(cells),
+            "beside_translation": beside_translation(cells),
+            "beside_published": beside_published(cells, published),
+            "aligners": aligners(chosen, published),
+        }
+    )
 
 
 def carried_over(cells: Sequence[Cell]) -> pd.DataFrame:

@@ -38,8 +38,13 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     tests = frames(saliency.SECTION, cells)["saliency_tests"]
-    made = {"saliency_ranking": ranking(cells, tests), "saliency_training": training(cells, tests)}
-    return Analysis(made | {"saliency_completeness": completeness(cells)})
+    return Analysis(
+        {
+            "saliency_ranking": ranking(cells, tests),
+            "saliency_training": training(cells, tests),
+            "saliency_completeness": completeness(cells),
+        }
+    )
 
 
 def ranking(cells: Sequence[Cell], tests: pd.DataFrame) -> pd.DataFrame:

@@ -51,8 +51,8 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     every = interventions.tables(cells, settings)
-    made = {"beside_published": beside_published(cells, published), "claims": claims(every.tables["interventions"])}
-    return Analysis({**every.tables, **made}, figures=every.figures)
+    own = {"beside_published": beside_published(cells, published), "claims": claims(every.tables["interventions"])}
+    return Analysis({**every.tables, **own}, figures=every.figures)
 
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:
@@ -77,8 +77,8 @@ def _verdict(row: Mapping[str, object]) -> str:
     effect = row["difference"]
     if row["kind"] == "test":
         return verdict(-effect * named(row["test"]).suspect, row["p_holm"], row["n_seeds"], HOLDS, AGAINST)
-    told = HOLDS if row["ci_low"] > -MARGIN else AGAINST if row["ci_high"] < -MARGIN else UNTOLD
-    return verdict(effect, 0, row["n_seeds"], told, told)
+    word = HOLDS if row["ci_low"] > -MARGIN else AGAINST if row["ci_high"] < -MARGIN else UNTOLD
+    return verdict(effect, 0, row["n_seeds"], word, word)
 
 
 def beside_published(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:

@@ -56,7 +56,7 @@ def instance_statistics(cell: Cell) -> dict[str, np.ndarray]:
     tau of attention with gradient and leave-one-out (and with each other); the share of attention on the planted words and
     the average precision of attention and of each importance measure against them; the numbers of all sections.
     """
-    statistics = {f"tau {measure_label(one)}–{measure_label(other)}": cell.tau(one, other) for one, other in cell.pairs}
+    statistics = {f"tau {measure_label(a)}–{measure_label(b)}": cell.tau(a, b) for a, b in cell.pairs}
     if "rationale" in cell.table.column_names:
         gold = records.rows(cell.table, "rationale")
         mass = [np.dot(row, marks) if marks.any() else np.nan for row, marks in zip(cell.attention, gold, strict=True)]

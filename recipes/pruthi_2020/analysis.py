@@ -31,11 +31,11 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     published = published.fillna({"impermissible_heads": "none"})
     measured = over_seeds(pd.DataFrame([row for cell in cells for row in _measured(cell)]), [*KEYS, "model"])
     tests = uncovered.tables(cells, settings)
-    made = {
+    own = {
         "beside_published": beside_published(measured, published),
         "accuracy_and_mass": accuracy_and_mass(measured, published),
     }
-    return Analysis({**made, **tests.tables}, figures=tests.figures)
+    return Analysis({**own, **tests.tables}, figures=tests.figures)
 
 
 def beside_published(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:

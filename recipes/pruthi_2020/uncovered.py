@@ -173,7 +173,7 @@ def _gaps(deceiving: np.ndarray, honest: np.ndarray, *strata: np.ndarray) -> tup
     matched = pairs & (strata[0][:, None] == strata[1][None])
     spread = np.sqrt((np.nanvar(deceiving) + np.nanvar(honest)) / 2)
     differences = np.nan_to_num(deceiving[:, None] - honest[None])
-    return tuple(ratio((differences * kept).sum(), kept.sum() * spread).item() for kept in (pairs, matched))
+    return tuple(ratio((differences * part).sum(), part.sum() * spread).item() for part in (pairs, matched))
 
 
 def figures(table: pd.DataFrame) -> dict:

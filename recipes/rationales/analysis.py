@@ -109,10 +109,10 @@ def places(groups: Sequence[Models]) -> pd.DataFrame:
             rows.append(row | {"p_least": np.fmin.reduce(p_values), "p_most": np.fmax.reduce(p_values)})
             tests += [{"row": len(rows) - 1, "p_value": p_value} for p_value in p_values]
     table = pd.DataFrame(rows)
-    return table.assign(told=told(table, pd.DataFrame(tests))) if rows else table
+    return table.assign(told=tests_that_stand(table, pd.DataFrame(tests))) if rows else table
 
 
-def told(rows: pd.DataFrame, tests: pd.DataFrame) -> np.ndarray:
+def tests_that_stand(rows: pd.DataFrame, tests: pd.DataFrame) -> np.ndarray:
     """In how many of its tests (their number of the row, and p-value) a row is told, int64 per row."""
     family = rows[[*FAMILY, "of"]].fillna("").agg(tuple, axis=1)
     adjusted = tests["p_value"].groupby(tests["row"].map(family)).transform(holm)

@@ -134,4 +134,4 @@ def test_what_is_told_of_one_kind_of_texts_does_not_depend_on_how_many_other_kin
     of_row = np.where(np.arange(len(rows)) < 6, least, 0.5)
     tests = pd.DataFrame([(row, p) for row, p in enumerate(of_row) for _ in range(5)], columns=["row", "p_value"])
     tests.loc[len(tests) - 1, "p_value"] = np.nan
-    assert analysis.told(rows, tests).tolist() == [5] * 6 + [0] * (len(rows) - 6)
+    assert analysis.tests_that_stand(rows, tests).tolist() == [5] * 6 + [0] * (len(rows) - 6)
