@@ -959,9 +959,9 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
     assert done.stdout.splitlines()[-1:] == ["False False"], done.stdout + done.stderr
     table = (path.parent / "results" / "performance.csv").read_bytes()
     assert all((tmp_path / name / "performance.csv").read_bytes() == table for name in analyses)
-    made = {"meister": "meister_table6", "wiegreffe": "models_by_kind", "jain": "side_by_side"}
+    made = {"meister": "projections", "wiegreffe": "models_by_kind", "jain": "side_by_side"}
     assert all((tmp_path / name / f"{table}.csv").is_file() for name, table in made.items())
-    assert (tmp_path / "meister" / "summary.md").is_file()
+    assert (tmp_path / "meister" / "side_by_side.md").is_file()
 
 
 # ------------------------------------------------------------------------------------------------ real runs
