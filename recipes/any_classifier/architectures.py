@@ -1,79 +1,62 @@
-"""Which text classifiers of transformers can be measured: every type, made small, with random weights.
+"""Which models of transformers can be measured: every type, made small, with random weights.
 
-    python recipes/any_classifier/architectures.py [TYPE ...] [--output FOLDER] [--seconds 60]
+    python recipes/any_classifier/architectures.py [TYPE ...] [--sequences] [--output FOLDER] [--seconds 60]
 
-Of each type of `AutoModelForSequenceClassification` a small model is made from its configuration, without a download, and
-`SelfAttention` is asked to take it, with all the checks that a large one has to pass. FOLDER gets architectures.csv, a row
-per type, written as soon as a type is done, and architectures.md. Types that are in the file already are not tried again,
-unless they are named; a type that takes longer than the limit, or ends its process, is said to be "not built".
+Of each type of `AutoModelForSequenceClassification`, or with --sequences of `AutoModelForSeq2SeqLM`, a small model is made
+from its configuration, without a download, and opened with all the checks that a large one has to pass. FOLDER gets
+architectures.csv or sequence_architectures.csv, a row per type, written as soon as a type is done, and the same as .md.
+Types that are in the file already are not tried again, unless they are named; a type that takes longer than the limit, or
+ends its process, is "not built".
 
 verdict: "works"; "refused", the model was made and a check says why its attention cannot be measured; "not built", the small
 model could not be made or could not read a text, which says nothing of a large one. layers: attentions over input positions
-of all attentions (encoder–decoders show the decoder's over the encoder). heads: of each. rows: which rows of the last layer
-the logits depend on. together: how several texts are read at once. embeddings: whether these can be given, with a gradient.
-difference: the largest of logits read by the hook and by the model alone, under "eager"; own_difference: and in the
-implementation that transformers chooses, over the logits' size. change: the largest of a logit when all weights of the last
-layer are 0.
+of all attentions, `maps` (encoder–decoders show the decoder's over the encoder). heads: of each. rows: which rows of the
+last layer the logits depend on. together: how several texts are read at once. embeddings: whether these can be given, with a
+gradient. lacks: what measures cannot ask of it. difference: the largest of logits read by the hook and by the model alone,
+under "eager"; own_difference: and in the implementation that transformers chooses, over the logits' size. change: the
+largest of a logit when all weights of the last layer are 0.
 """
 
 import argparse
 import multiprocessing
 import sys
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 import torch
 import transformers
-from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification
-from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers.models.auto import modeling_auto
 
 from attnfaith import AttnfaithError
 from attnfaith.errors import excerpt
 from attnfaith.subjects import Batch, SelfAttention
 from attnfaith.subjects.self_checks import Silence, eager
+from attnfaith.subjects.sequences import sequence_subject
 
 
-COLUMNS = (
-    *("type", "class", "verdict", "reason", "layers", "maps", "heads", "rows", "together", "embeddings"),
-    *("difference", "own_difference", "change"),
-)
-ONE_OF = {  # how large a part of a small model is, under every name that transformers has for it
-    100: ("vocab_size",),
-    64: (
-        *("intermediate_size", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim", "hidden_dim", "ffn_dim", "d_inner", "n_inner"),
-        *("max_position_embeddings", "n_positions"),
-    ),
-    32: (
-        *("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embedding_size", "word_embed_proj_dim"),
-        *("moe_intermediate_size", "shared_expert_intermediate_size"),
-    ),
-    16: ("q_lora_rank", "kv_lora_rank"),
-    8: (
-        *("head_dim", "d_kv", "d_head", "attention_head_size", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
-        *("linear_key_head_dim", "linear_value_head_dim"),
-    ),
-    4: (
-        *("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads"),
-        *("num_experts", "num_local_experts", "n_routed_experts", "linear_num_key_heads", "linear_num_value_heads"),
-    ),
-    2: (
-        *(
-            "num_hidden_layers",
-            "num_layers",
-            "n_layer",
-            "n_layers",
-            "encoder_layers",
-            "decoder_layers",
-            "num_decoder_layers",
-        ),
-        *("num_key_value_heads", "num_experts_per_tok", "eos_token_id"),
-    ),
-    1: ("bos_token_id",),
-    0: ("pad_token_id",),
-    0.2: ("initializer_range", "init_std", "embed_init_std"),  # attention that is far from uniform
+FACTS = ("type", "class", "verdict", "reason")
+SIZES = {  # how large a part of a small model is, under every name that transformers has for it
+    100: "vocab_size",
+    64: "intermediate_size d_ff encoder_ffn_dim decoder_ffn_dim hidden_dim ffn_dim d_inner n_inner max_position_embeddings "
+    "n_positions",
+    32: "hidden_size d_model n_embd dim emb_dim embedding_size word_embed_proj_dim moe_intermediate_size "
+    "shared_expert_intermediate_size",
+    16: "q_lora_rank kv_lora_rank",
+    8: "head_dim d_kv d_head attention_head_size qk_nope_head_dim qk_rope_head_dim v_head_dim linear_key_head_dim "
+    "linear_value_head_dim",
+    4: "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads num_experts "
+    "num_local_experts n_routed_experts linear_num_key_heads linear_num_value_heads",
+    2: "num_hidden_layers num_layers n_layer n_layers encoder_layers decoder_layers num_decoder_layers num_key_value_heads "
+    "num_experts_per_tok eos_token_id",
+    1: "bos_token_id",
+    0: "pad_token_id",
+    0.2: "initializer_range init_std embed_init_std",  # attention that is far from uniform
 }
-SMALL = {name: size for size, names in ONE_OF.items() for name in names}
+SMALL = {name: size for size, names in SIZES.items() for name in names.split()}
 LATENT = {"num_key_value_heads": 4}
 HYBRID = {"layer_types": ["linear_attention", "full_attention"]}
 SHARED = LATENT | {"num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2}
@@ -109,13 +92,17 @@ OWN = {  # what a type needs besides
     "zamba": SHARED,
     "zamba2": SHARED,
 }
-
-
-def types() -> dict[str, str]:
-    """The class of each type that transformers itself has."""
-    return {
-        name: made for name, made in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.items() if hasattr(transformers, made)
-    }
+SEQUENCES_OWN = {
+    "encoder-decoder": {
+        "encoder": {"model_type": "bert"},
+        "decoder": {"model_type": "bert", "is_decoder": True, "add_cross_attention": True},
+    },
+    "fsmt": {"src_vocab_size": 100, "tgt_vocab_size": 100, "langs": ["en", "de"]},
+    "led": {"attention_window": 8, "max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64},
+    "bigbird_pegasus": {"attention_type": "original_full"},
+    "prophetnet": {"num_encoder_layers": 2, "num_decoder_layers": 2, "num_encoder_attention_heads": 4}
+    | {"num_decoder_attention_heads": 4, "decoder_start_token_id": 1},
+}
 
 
 def small_fields(kind: str) -> dict[str, object]:
@@ -135,21 +122,6 @@ def small_classifier(kind: str, seed: int = 0, **fields):
     config = CONFIG_MAPPING[kind](**{**small_fields(kind), "num_labels": 3, **fields})
     torch.manual_seed(seed)
     return AutoModelForSequenceClassification.from_config(config).eval()
-
-
-def tried(kind: str) -> dict[str, object]:
-    """The row of a type."""
-    row = {"type": kind, "class": types()[kind]}
-    try:
-        model = small_classifier(kind)
-    except Exception as error:  # configurations and models raise many kinds
-        return row | {"verdict": "not built", "reason": f"{type(error).__name__}: {excerpt(error, 200)}"}
-    try:
-        subject = SelfAttention(model)
-        return row | {"verdict": "works", "reason": ""} | measured(subject)
-    except AttnfaithError as error:
-        built = "fails the check 'reading'" not in str(error)
-        return row | {"verdict": "refused" if built else "not built", "reason": excerpt(error, 300)}
 
 
 @torch.no_grad()
@@ -180,18 +152,83 @@ def measured(subject) -> dict[str, object]:
     }
 
 
-def tried_within(kind: str, seconds: float, tried=tried, types=types) -> dict[str, object]:
+def small_translator(kind: str, seed: int = 0):
+    """A small model of a type with random weights, in eval mode."""
+    own = SEQUENCES_OWN.get(kind, {})
+    if kind == "encoder-decoder":
+        fields = {name: small_fields(part["model_type"]) | part for name, part in own.items()}
+    else:
+        forced = {"forced_eos_token_id", "forced_bos_token_id"} & set(vars(CONFIG_MAPPING[kind]()))
+        fields = small_fields(kind) | own | dict.fromkeys(forced)
+    fields = {"decoder_start_token_id": 0, "pad_token_id": 0, **fields}
+    torch.manual_seed(seed)
+    return AutoModelForSeq2SeqLM.from_config(CONFIG_MAPPING[kind](**fields)).eval()
+
+
+def read_sequences(model) -> dict[str, object]:
+    """What the table says of a small model from sequences to sequences."""
+    sites = sequence_subject(model).sites
+    lacks = "; ".join(sorted(sites.lacks)) or "nothing"
+    facts = {"layers": len(sites.cross), "heads": sites.heads, "together": sites.together, "lacks": lacks}
+    return facts | {"own_difference": sites.difference}
+
+
+@dataclass(frozen=True)
+class Models:
+    """The types of one Auto class, and how their small models are made and read."""
+
+    name: str
+    stem: str
+    columns: tuple[str, ...]
+    mapping: str
+    make: Callable
+    read: Callable
+
+    def types(self) -> dict[str, str]:
+        """The class of each type that transformers itself has."""
+        names = getattr(modeling_auto, f"MODEL_FOR_{self.mapping}_MAPPING_NAMES")
+        return {kind: name for kind, name in names.items() if isinstance(name, str) and hasattr(transformers, name)}
+
+
+CLASSIFIERS = Models(
+    "text classifiers",
+    "architectures",
+    ("layers", "maps", "heads", "rows", "together", "embeddings", "difference", "own_difference", "change"),
+    "SEQUENCE_CLASSIFICATION",
+    lambda kind: small_classifier(kind),
+    lambda model: measured(SelfAttention(model)),
+)
+SEQUENCES = Models(
+    "models from sequences to sequences",
+    "sequence_architectures",
+    ("layers", "heads", "together", "lacks", "own_difference"),
+    "SEQ_TO_SEQ_CAUSAL_LM",
+    small_translator,
+    read_sequences,
+)
+
+
+def tried(kind: str, models: Models = CLASSIFIERS) -> dict[str, object]:
+    """The row of a type."""
+    row = {"type": kind, "class": models.types()[kind]}
+    try:
+        model = models.make(kind)
+    except Exception as error:  # configurations and models raise many kinds
+        return row | {"verdict": "not built", "reason": f"{type(error).__name__}: {excerpt(error, 200)}"}
+    try:
+        return row | {"verdict": "works", "reason": ""} | models.read(model)
+    except AttnfaithError as error:
+        built = "fails the check 'reading'" not in str(error)
+        return row | {"verdict": "refused" if built else "not built", "reason": excerpt(error, 300)}
+
+
+def tried_within(kind: str, seconds: float, models: Models = CLASSIFIERS, tried=tried) -> dict[str, object]:
     """`tried`, in a process of its own, which a model cannot leave and which has an end."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(tried(kind)), daemon=True)
+    process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(tried(kind, models)), daemon=True)
     process.start()
     sender.close()  # so that the end of the process is seen
-    row = {
-        "type": kind,
-        "class": types()[kind],
-        "verdict": "not built",
-        "reason": f"nothing came of it within {seconds:g} s",
-    }
+    row = {"type": kind, "class": models.types()[kind], "verdict": "not built", "reason": f"no result within {seconds:g} s"}
     try:
         if receiver.poll(seconds):
             row = receiver.recv()
@@ -202,48 +239,50 @@ def tried_within(kind: str, seconds: float, tried=tried, types=types) -> dict[st
     return row
 
 
-def page(table: pd.DataFrame) -> str:
+def page(table: pd.DataFrame, models: Models) -> str:
     """The table in Markdown, below what it counts."""
-    counts = table["verdict"].value_counts()
-    lines = [
-        f"# Text classifiers of transformers {transformers.__version__}",
+    counts, works = table["verdict"].value_counts(), table[table["verdict"] == "works"].drop(columns=["verdict", "reason"])
+    alone = ""
+    if "difference" in works:
+        alone = f"the model's own by at most {works['difference'].max():.1g} under the same attention, and by at most "
+    parts = [
+        f"# {models.name.capitalize()} of transformers {transformers.__version__}",
         f"{counts.get('works', 0)} of {len(table)} types work, {counts.get('refused', 0)} are refused and "
-        f"{counts.get('not built', 0)} could not be built small. Where they work, logits read by the hook differ from the "
-        f"model's own by at most {table['difference'].max():.1g} under the same attention, and by "
-        f"{table['own_difference'].max():.1g} of their size from what transformers chooses by itself.",
+        f"{counts.get('not built', 0)} could not be built small. Where they work, logits read by the hook differ from "
+        f"{alone}{works['own_difference'].max():.1g} of their size from those of the implementation that transformers "
+        "chooses by itself.",
+        works.to_markdown(index=False, floatfmt=".2g", intfmt="d"),
     ]
-    works = table[table["verdict"] == "works"].drop(columns=["verdict", "reason"])
-    parts = [works.to_markdown(index=False, floatfmt=".2g", intfmt="d")]
     for verdict in ("refused", "not built"):
         some = table[table["verdict"] == verdict][["type", "class", "reason"]]
-        if len(some):
-            parts += [f"## {verdict.capitalize()}", some.to_markdown(index=False)]
-    return "\n\n".join([*lines, *parts]) + "\n"
+        parts += [f"## {verdict.capitalize()}", some.to_markdown(index=False)] if len(some) else []
+    return "\n\n".join(parts) + "\n"
 
 
 def main(arguments=None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("types", nargs="*", metavar="TYPE", help="those to try, again if need be; default: all")
+    parser.add_argument("--sequences", action="store_true", help="models from sequences to sequences, not classifiers")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="folder of the table")
     parser.add_argument("--seconds", type=float, default=60, help="limit for one type")
     options = parser.parse_args(arguments)
-    known = types()
-    if unknown := sorted(set(options.types) - set(known)):
-        parser.error(f"transformers has no text classifier of type {', '.join(unknown)}")
+    models = SEQUENCES if options.sequences else CLASSIFIERS
+    every = models.types()
+    if unknown := sorted(set(options.types) - set(every)):
+        parser.error(f"transformers has no {models.name} of type {', '.join(unknown)}")
     warnings.simplefilter("ignore")
-    path = options.output / "architectures.csv"
-    rows = {}
+    path, rows = options.output / f"{models.stem}.csv", {}
     if path.is_file():
         rows = {row["type"]: row for row in pd.read_csv(path, keep_default_na=False, na_values=[""]).to_dict("records")}
-    for kind in options.types or [name for name in known if name not in rows]:
-        rows[kind] = tried_within(kind, options.seconds)
+    for kind in options.types or [name for name in every if name not in rows]:
+        rows[kind] = tried_within(kind, options.seconds, models)
         print(kind, rows[kind]["verdict"], rows[kind].get("reason") or "", flush=True)
-        table = pd.DataFrame([rows[name] for name in known if name in rows], columns=COLUMNS)
-        whole = {name: "Int64" for name in ("layers", "maps", "heads")}
-        table = table.astype(whole | {"difference": float, "own_difference": float, "change": float})
+        table = pd.DataFrame([rows[name] for name in every if name in rows], columns=[*FACTS, *models.columns])
+        whole = {name: "Int64" for name in ("layers", "maps", "heads") if name in table}
+        table = table.astype(whole | {name: float for name in ("difference", "own_difference", "change") if name in table})
         options.output.mkdir(parents=True, exist_ok=True)
         table.to_csv(path, index=False)
-        path.with_suffix(".md").write_text(page(table), encoding="utf-8")
+        path.with_suffix(".md").write_text(page(table, models), encoding="utf-8")
 
 
 if __name__ == "__main__":
