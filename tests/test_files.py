@@ -123,3 +123,11 @@ def test_other_errors_go_on_as_they_are(error):
     with pytest.raises(type(error)) as raised, files.refusals("train"):
         raise error
     assert raised.value is error
+
+
+def test_a_file_that_is_a_link_is_replaced_and_not_written_through(tmp_path):
+    (tmp_path / "other").write_text("precious")
+    (tmp_path / "file").symlink_to(tmp_path / "other")
+    files.write_atomically(tmp_path / "file", "new")
+    assert not (tmp_path / "file").is_symlink() and (tmp_path / "file").read_text() == "new"
+    assert (tmp_path / "other").read_text() == "precious"

@@ -315,15 +315,6 @@ def test_weights_that_rounding_changed_agree(finished, tmp_path, quick_report):
     assert NOT not in agreements.values()
 
 
-def test_the_tolerances_that_the_documentation_states(repository):
-    text = (repository / "docs" / "how_to" / "publish.md").read_text()
-    column, scale = record.Column().tolerance, reproduction.ON_A_SCALE
-    assert f"{column * 100:g} % of the spread of a record's column" in text
-    assert f"{scale:g} for correlations, accuracies and others on a fixed scale" in text
-    assert reproduction.FEW_TEXTS == 2 and f"{reproduction.SHARE * 100:g} % or two texts for shares of texts" in text
-    assert f"{reproduction.RELATIVE * 100:g} % for distances and losses" in text
-
-
 # ---------------------------------------------------------------------------------------------- from a folder
 
 

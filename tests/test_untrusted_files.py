@@ -1,4 +1,4 @@
-"""Files of strangers: pickles and code in them are never run, and links in an output folder lead nobody out of it."""
+"""Files of strangers: pickles and code in them are never run."""
 
 import gzip
 import io
@@ -6,7 +6,6 @@ import json
 import pickle
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,18 +15,11 @@ import attnfaith
 from attnfaith import recipes, record, runs
 from attnfaith.api.models import open_model
 from attnfaith.data import sources
-from attnfaith.data.eraser import write_results
 from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.vectors import load_vectors
-from attnfaith.errors import AttnfaithError, FileError
-from attnfaith.files import folder_lock, refuse_links_out, write_atomically
-from attnfaith.hub.checks import stamps_of
+from attnfaith.errors import AttnfaithError
 from attnfaith.importance._gates import about_gates, load_gates
-from attnfaith.reporting import write_report
-from attnfaith.runs.folder import held, opened
-from attnfaith.study.execute import run_cells
-from tests.records import draw
 from tests.small_classifiers import classifier, tokenizer
 
 
@@ -189,104 +181,3 @@ def test_a_data_set_that_is_a_script_is_refused(place):
     (folder / f"{folder.name}.py").write_text(CODE)
     with pytest.raises(AttnfaithError, match="Cannot read 'sst' from the folder"):
         sources.read(entry, place)
-
-
-# ------------------------------------------------------------------------------------------------ links
-
-
-@pytest.fixture
-def outside(tmp_path):
-    """A folder that is none of ours, with a file."""
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "precious.txt").write_text("precious")
-    yield folder
-    assert [path.name for path in folder.iterdir()] == ["precious.txt"]
-    assert (folder / "precious.txt").read_text() == "precious"
-
-
-def test_links_that_stay_inside_are_no_matter_and_others_are_named(tmp_path, outside):
-    folder = tmp_path / "run"
-    (folder / "a").mkdir(parents=True)
-    (folder / "a" / "file").write_text("x")
-    (folder / "b").symlink_to("a")
-    (tmp_path / "link").symlink_to(folder)
-    refuse_links_out(folder)
-    refuse_links_out(tmp_path / "link")  # the folder itself is what the user names
-    refuse_links_out(tmp_path / "nowhere")
-    for number, target in enumerate((outside, outside / "precious.txt", "../../outside", "/nowhere/at/all", "../../run2")):
-        link = folder / "a" / f"link{number}"
-        link.symlink_to(target)
-        with pytest.raises(FileError, match=rf"link{number} is a link to .*, out of .*run, where nothing is written"):
-            refuse_links_out(folder)
-        link.unlink()
-    (folder / "loop").symlink_to("loop")
-    refuse_links_out(folder)
-
-
-def test_a_file_that_is_a_link_is_replaced_and_not_written_through(tmp_path, outside):
-    (tmp_path / "file").symlink_to(outside / "precious.txt")
-    write_atomically(tmp_path / "file", "new")
-    assert not (tmp_path / "file").is_symlink() and (tmp_path / "file").read_text() == "new"
-
-
-@pytest.mark.parametrize("name", [".lock", ".lock.holder"])
-def test_a_lock_that_is_a_link_is_refused(name, tmp_path, outside):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / name).symlink_to(outside / "precious.txt")
-    with pytest.raises(FileError, match=f"{name} is a link"), folder_lock(tmp_path / "run", "x"):
-        pass
-
-
-LINKS = ("run.json", "model", "checkpoints", ".model.tmp", "outputs", "report", "record.parquet.shards")
-
-
-@pytest.mark.parametrize("name", LINKS)
-@pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"resume": True}])
-def test_no_run_is_opened_whose_links_lead_out(name, how, tmp_path, outside, tiny_recipe):
-    from accelerate import PartialState
-
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "recipe.yaml").write_text(recipes.dump(tiny_recipe()))
-    (folder / "run.json").write_text('{"status": "trained", "versions": {}}')
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).symlink_to(outside)
-    state = PartialState(cpu=True)
-    with pytest.raises(FileError, match="is a link to"), opened(folder, tiny_recipe(), state, **how):
-        pass
-    with pytest.raises(FileError, match="is a link to"), held(folder, "a report", state):
-        pass
-    with pytest.raises(FileError, match="is a link to"):
-        stamps_of(folder)
-    assert sorted(path.name for path in folder.iterdir()) == sorted({"recipe.yaml", "run.json", name})
-
-
-def test_no_report_is_replaced_whose_links_lead_out(tmp_path, outside, quick_figures):
-    table = draw(6)
-    write_report(table, tmp_path / "report")
-    shutil.rmtree(tmp_path / "report" / "tables")
-    (tmp_path / "report" / "tables").symlink_to(outside)
-    with pytest.raises(FileError, match="tables is a link to"):
-        write_report(table, tmp_path / "report")
-
-
-def test_results_are_not_written_through_a_link(tmp_path, outside):
-    folder = tmp_path / "out"
-    folder.mkdir()
-    (folder / ".results.jsonl.tmp").symlink_to(
-        outside / "precious.txt"
-    )  # what was written first, under a name that all know
-    write_results(folder / "results.jsonl", [{"instance_id": "a", "scores": [0.5, 0.5], "chosen": [1, 0]}])
-    assert "annotation_id" in (folder / "results.jsonl").read_text()
-
-
-def test_no_study_writes_through_a_link(tmp_path, outside):
-    pytest.importorskip("snakemake")
-    root = tmp_path / "runs"
-    for link in (root / ".study", root / "results" / "wide", root / "a", root / "a.log"):
-        shutil.rmtree(root, ignore_errors=True)
-        link.parent.mkdir(parents=True)
-        link.symlink_to(outside / "precious.txt" if link.suffix else outside)
-        with pytest.raises(FileError, match="is a link"):
-            run_cells({"output_dir": str(root), "results": str(root / "results")}, [SimpleNamespace(name="a")], {})

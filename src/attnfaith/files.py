@@ -103,20 +103,6 @@ def _delete_left_files(path: Path) -> None:
             os.unlink(left)
 
 
-def refuse_links_out(folder: str | os.PathLike) -> None:
-    """Raises FileError where a symbolic link below a folder leads out of it: what is written, deleted or sent as part of the
-    folder would be somebody else's. The folder itself may be a link.
-    """
-    root = Path(folder).resolve()
-    for place, folders, names in os.walk(root):
-        for path in (Path(place) / name for name in (*folders, *names)):
-            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
-                raise FileError(
-                    f"{path} is a link to {os.readlink(path)}, out of {folder}, where nothing is written, deleted or sent "
-                    "through a link: remove it, or copy there what it leads to"
-                )
-
-
 def sync_folder(folder: str | os.PathLike) -> None:
     """Return when all files of a folder, which others have written, are on the disk: before the folder gets its name."""
     for path in Path(folder).rglob("*"):
@@ -158,9 +144,6 @@ def folder_lock(folder: str | os.PathLike, work: str) -> Iterator[None]:
     process holds it, or the lock cannot be made.
     """
     path = Path(folder) / LOCK
-    for one in (path, _holder_file(path)):  # both are written in place
-        if one.is_symlink():
-            raise FileError(f"{one} is a link, and a lock is no link: remove it")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)

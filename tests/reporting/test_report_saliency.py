@@ -10,7 +10,7 @@ from scipy.stats import kendalltau
 
 from attnfaith import cli
 from attnfaith import record as records
-from attnfaith.data.eraser import read_annotations, read_results, write_results
+from attnfaith.data.eraser import write_results
 from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results, token_f1
 from attnfaith.reporting import eraser, explanation_tests, render, sections
 from attnfaith.reporting.cells import split_cells
@@ -270,10 +270,20 @@ def test_instances_tested_in_two_ways(record):
         tables(split_cells(mixed))
 
 
+def marks(spans, length):
+    """0 or 1 for each token, from spans as ERASER writes them."""
+    ends = [(span["start_token"], span["end_token"]) for span in spans]
+    return [int(any(start <= place < stop for start, stop in ends)) for place in range(length)]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def test_written_for_erasers_evaluation(cell, tmp_path):
     """Their AOPC, by the loop of their code's definition, of the file is our mean over texts; their F1 our token F1."""
     path = write_results(tmp_path / "good.jsonl", eraser.results(cell, "good"))
-    instances = [json.loads(line) for line in path.read_text().splitlines()]
+    instances = lines(path)
     assert len(instances) == 39  # all but the empty text
     found = explanation_tests.scores(cell)
     for test in ("comprehensiveness", "sufficiency"):
@@ -284,9 +294,9 @@ def test_written_for_erasers_evaluation(cell, tmp_path):
             falls += [one["classification_scores"][name] - of[share] for share in (0.01, 0.05, 0.1, 0.2, 0.5)]
         assert np.mean(falls) == pytest.approx(np.nanmean(found[test]["good"]))
     lengths = dict(zip(cell.instance_ids, cell.lengths.tolist(), strict=True))
-    rows = read_results(path, lengths)
+    chosen = [marks(one["rationales"][0]["hard_rationale_predictions"], lengths[one["annotation_id"]]) for one in instances]
     gold = dict(zip(cell.instance_ids, records.rows(cell.table, "rationale"), strict=True))
-    f1 = token_f1([row["chosen"] for row in rows], [gold[row["instance_id"]] for row in rows])[2]
+    f1 = token_f1(chosen, [gold[one["annotation_id"]] for one in instances])[2]
     assert np.nanmean(f1) == pytest.approx(np.nanmean(found["token_f1"]["good"]))
     with pytest.raises(ValueError, match="no tests of 'other'; the cell holds those of attention, good, random"):
         eraser.results(cell, "other")
@@ -297,19 +307,23 @@ def test_the_command_writes_erasers_files(record, draw_record, tmp_path, capsys)
     records.save(record, tmp_path / "record.parquet")
     assert cli.main(["eraser", str(tmp_path / "record.parquet"), "--output", str(tmp_path / "out"), "--share", "0.5"]) == 0
     (cell,) = split_cells(record)
-    rows = read_annotations(tmp_path / "out", cell.heading["split"])
+    rows = lines(tmp_path / "out" / f"{cell.heading['split']}.jsonl")
     known = [row for row in record.to_pylist() if row["label"] is not None]
-    assert [row["text"].split() for row in rows] == [row["tokens"] for row in known]
-    assert [row["rationale"] for row in rows] == [row["rationale"] for row in known]
-    assert [row["label"] for row in rows] == [str(row["label"]) for row in known]
+    texts = {line["docid"]: line["document"].split() for line in lines(tmp_path / "out" / "docs.jsonl")}
+    assert [texts[row["annotation_id"]] for row in rows] == [row["tokens"] for row in known]
+    for row, of_record in zip(rows, known, strict=True):
+        evidence = [span for group in row["evidences"] for span in group]
+        assert marks(evidence, len(of_record["tokens"])) == of_record["rationale"]
+    assert [row["classification"] for row in rows] == [str(row["label"]) for row in known]
     for name in NAMES:
         lengths = {row["instance_id"]: len(row["tokens"]) for row in known}
-        found = read_results(tmp_path / "out" / "results" / f"{name}.jsonl", lengths)
-        assert [row["instance_id"] for row in found] == [one for one, length in lengths.items() if length]
+        results = lines(tmp_path / "out" / "results" / f"{name}.jsonl")
+        assert [row["annotation_id"] for row in results] == [one for one, length in lengths.items() if length]
         scores = dict(zip(cell.instance_ids, cell.scores(name), strict=True))
-        for row in found:
-            np.testing.assert_array_equal(row["scores"], scores[row["instance_id"]])
-            assert sum(row["chosen"]) == -(-len(row["chosen"]) // 2)
+        for row in results:
+            (rationale,), length = row["rationales"], lengths[row["annotation_id"]]
+            np.testing.assert_array_equal(rationale["soft_rationale_predictions"], scores[row["annotation_id"]])
+            assert sum(marks(rationale["hard_rationale_predictions"], length)) == -(-length // 2)
     records.save(draw_record(5), tmp_path / "untested.parquet")
     for given, says in (("untested", "no measure was tested by erasure; measure"), ("absent", "absent.parquet")):
         assert cli.main(["eraser", str(tmp_path / f"{given}.parquet"), "--output", str(tmp_path / "no")]) == 2

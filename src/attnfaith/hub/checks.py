@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnfaith.files import refuse_links_out
 from attnfaith.hub.repo import HubError, Repo, bytes_of, stamp_of
 from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 from attnfaith.models.modeling_rationale_classifier import RationaleClassifierForSequenceClassification
@@ -38,7 +37,6 @@ TRAVELS = {".json", ".py", ".safetensors"}  # what a checkpoint's folder may hol
 
 def stamps_of(folder: Path) -> dict[Path, tuple]:
     """The stamps of all that a push reads of a run; its folders are named too, so that a new file is seen."""
-    refuse_links_out(folder)
     if not (folder / "run.json").is_file() or not (folder / "recipe.yaml").is_file():
         raise HubError(f"{folder} is no run (run.json, recipe.yaml): give the output_dir of one")
     named = [folder / name for name in ("run.json", "recipe.yaml", "model", "report")] + sorted(folder.glob("*.parquet"))

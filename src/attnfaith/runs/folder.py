@@ -21,7 +21,7 @@ from accelerate.utils import broadcast_object_list
 import attnfaith
 from attnfaith import provenance, recipes
 from attnfaith.errors import AttnfaithError, FileError
-from attnfaith.files import LOCK, folder_lock, is_locked, read_object, refuse_links_out, write_atomically
+from attnfaith.files import LOCK, folder_lock, is_locked, read_object, write_atomically
 from attnfaith.planned_identity import RECIPE
 from attnfaith.recipes import Recipe
 
@@ -63,7 +63,6 @@ def held(folder: Path, work: str, state: PartialState, check: Callable[[], objec
     """
 
     def hold():
-        refuse_links_out(folder)
         lock.enter_context(folder_lock(folder, work))
         check()
         _sweep(folder)
@@ -107,7 +106,6 @@ def _check_usable(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
     """Keys in which the recipe differs from that of the run to go on with. Raises RunError where the folder is not free."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
-    refuse_links_out(folder)
     if _is_unstarted(folder):
         return []
     if not ((folder / RECIPE).is_file() and (folder / STATE).is_file()):

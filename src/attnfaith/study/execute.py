@@ -22,8 +22,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.errors import FileError
-from attnfaith.files import folder_lock, refuse_links_out, write_atomically
+from attnfaith.files import folder_lock, write_atomically
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study import status
@@ -86,11 +85,6 @@ def run_cells(
         raise StudyError(MISSING)
     root = Path(study["output_dir"])
     control = root / status.CONTROL
-    for place in (control, study["results"]):
-        refuse_links_out(place)
-    own = [path for cell in chosen for path in (root / cell.name, status.log_of(root, cell.name))]
-    if link := next((path for path in (control, *own) if path.is_symlink()), None):
-        raise FileError(f"{link} is a link, and a study writes through none: remove it, or give another output_dir")
     with folder_lock(control, "a study"), _caught_stops() as stops:
         pending = _pending(chosen, wanted, remeasure=remeasure)
         gpus = [] if executor else available_gpus()

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.escaping import file_name
-from attnfaith.files import folder_lock, real_path, refuse_links_out, write_atomically
+from attnfaith.files import folder_lock, real_path, write_atomically
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import picture
 from attnfaith.reporting.cells import CELL, Cell, describe, split_cells
@@ -216,7 +216,6 @@ def _refuse_foreign(target: Path) -> None:
     """Raises FolderError unless `target` is absent, an empty folder, or a report and nothing else."""
     if not target.exists():
         return
-    refuse_links_out(target)
     if not target.is_dir():
         raise FolderError(f"{target} is a file; a report is a folder: give another path")
     entries = sorted(path.relative_to(target) for path in target.rglob("*"))
