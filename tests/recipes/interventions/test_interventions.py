@@ -1,99 +1,21 @@
-"""Tests of attention as numbers per text, and interventions beside their plain twins: by hand, and where truth is known."""
+"""Interventions beside their plain twins: what they change in each test, and at what price."""
 
-import datasets
 import numpy as np
 import pandas as pd
 import pytest
 
-from attnfaith import record as records
-from attnfaith.measurement import measure
 from attnfaith.reporting.analysis import Settings
-from attnfaith.reporting.cells import Cell, split_cells
-from attnfaith.reporting.explanation_tests import scores
 from attnfaith.stats import holm
-from recipes.interventions import analysis, attention_tests
+from recipes.interventions import analysis
 from tests.deception import model, shuffled
 from tests.identities import typed
-from tests.records import build, with_columns
 
 
 SEEDS = (1, 2, 3)
-NAN = np.nan
-PRODUCERS = (
-    "gradient",
-    "random_scores",
-    "permutation",
-    "adversary_exact",
-    "erasure",
-    "minimal_flip_set",
-    "rationale_erasure",
-)
 
 
 def pair(**changed):
     return [model(seed) for seed in SEEDS] + [model(seed, **changed) for seed in SEEDS]
-
-
-@pytest.mark.slow
-def test_a_measured_model_has_the_tests_that_its_columns_allow(tiny_model, tiny_rows, tmp_path):
-    rows = datasets.Dataset.from_list(tiny_rows([0, 1, 2, 7, 9]))
-    options = {"adversary_exact": {"epsilons": [0.05, 0.01]}, "permutation": {"draws": 3}}
-    path = tmp_path / "record.parquet"
-    measure(tiny_model(), rows, typed(seed=1), [*PRODUCERS, "identifiability"], path, options=options, progress=False)
-    (cell,) = split_cells(records.load(path))
-    every = attention_tests.numbers(cell)
-    assert set(every) == {
-        *("tau_gradient", "first_gradient", "tau_gradient_hidden", "from_uniform", "permutation", "adversary_exact"),
-        *("erasure_flip", "erasure_jsd", "minimal_flip_set", "comprehensiveness", "sufficiency", "identifiability"),
-        "confidence",
-    }
-    for name, values in every.items():
-        assert (name == "confidence") != np.isnan(values[0]), f"{name} of an empty text"
-        assert attention_tests.named(name).suspect in (1, -1) and not np.isnan(values[3:]).all()
-    epsilons, jsd = (records.rows(cell.table, f"adversary_exact_{name}") for name in ("epsilon", "jsd"))
-    assert every["adversary_exact"][4] == jsd[4][list(epsilons[4]).index(0.01)], "at the smallest epsilon"
-    erased = scores(cell)["sufficiency"]
-    np.testing.assert_array_equal(every["sufficiency"], erased["attention"] - erased["random"])
-    kept = [name for name in cell.table.column_names if not name.startswith(("permuted", "importance_gradient"))]
-    left = set(attention_tests.tests_of(Cell(cell.identity, cell.table.select(kept))))
-    assert left == set(every) - {"permutation", "tau_gradient", "first_gradient", "tau_gradient_hidden"}
-
-
-def test_numbers_by_hand():
-    texts = [
-        {"attention": [0.7, 0.2, 0.1], "gradient": [1, 3, 3], "probs": [0.2, 0.8]},
-        {"attention": [0.5, 0.5], "gradient": [2, 2], "probs": [0.5, 0.5]},
-        {"attention": [1.0], "gradient": [2], "probs": [0.0, 1.0]},
-        {"attention": [], "gradient": [], "probs": [0.9, 0.1]},
-        {"attention": [0.25, 0.75], "gradient": [NAN, 1], "probs": [0.3, 0.7]},
-    ]
-    columns = {
-        "impermissible": [[1, 0, 0], [0, 0], [1], [], [1, 0]],
-        "minimal_flip_size": [1, NAN, NAN, NAN, 2],
-        "permissible_only_probs": [[0.7, 0.3], [NAN] * 2, [NAN] * 2, [NAN] * 2, [0.3, 0.7]],
-        "conicity_absolute": [0.9, 0.1, NAN, NAN, 0.5],
-        "group_mass_names": [["punctuation", "NOUN"]] * 5,
-        "group_mass": [[0.3, 0.7], *[[NAN] * 2] * 4],
-        "group_mass_tokens": [[1, 1], *[[0, 2]] * 4],
-    }
-    axes = {"impermissible": ("T",), "permissible_only_probs": ("C",)} | {
-        name: ("G",) for name in columns if "group" in name
-    }
-    table = with_columns(build(texts, measures=("gradient",)), columns, {name: axes.get(name, ()) for name in columns})
-    expected = {
-        "first_gradient": [0.2, NAN, NAN, NAN, NAN],
-        "from_uniform": [0.7 - 1 / 3, 0, NAN, NAN, 0.25],
-        "minimal_flip_set": [1 / 3, 1, NAN, NAN, 1],
-        "impermissible": [0.7, NAN, NAN, NAN, 0.25],
-        "hidden_influence": [0.5 - 0.7, NAN, NAN, NAN, 0 - 0.25],
-        "conicity": [0.9, 0.1, NAN, NAN, 0.5],
-        "punctuation": [0.3, NAN, NAN, NAN, NAN],
-        "confidence": [np.log(4), 0, attention_tests.LARGEST_ODDS, np.log(9), np.log(7 / 3)],
-    }
-    every = attention_tests.numbers(split_cells(table)[0])
-    for name, values in expected.items():
-        np.testing.assert_allclose(every[name], values, atol=1e-6, err_msg=name)
-    assert set(every) == {*expected, "tau_gradient"}
 
 
 @pytest.mark.parametrize(
