@@ -2,14 +2,12 @@
 
 An analysis imports them with two dots, `from ..shared import estimate`; a script in this folder with none.
 
-Cells     `read_cells`: the measured cells below a folder. `kinds`: models that differ in their seed alone.
-          `twins`: models beside plain ones, of the same seeds and texts.
+Cells     `kinds`: models that differ in their seed alone. `twins`: models beside plain ones, of the same seeds and texts.
 Numbers   `values`: a number per text, seeds x texts. `estimate`: its mean, interval and p-value over seeds and texts.
           `summary`: the same as columns of a table. `verdict`: one word for it. `paired_comparison`: every number of models
           that differ in one factor, over texts and over seeds, with Holm's correction.
 Published `read_published`, `for_stand_ins`; `over_seeds` and `join_published`: ours beside theirs.
-Output    `save`: a table as CSV, and as Markdown beside it. `panels`: the shortest names that tell models apart.
-          `interval_figure`: numbers with their intervals.
+Figures   `interval_figure`: numbers with their intervals. `panels`: the shortest names that tell models apart.
 
 Shapes: S seeds, N texts. NaN: undefined.
 """
@@ -25,15 +23,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from attnfaith import record
-from attnfaith.escaping import csv_frame
-from attnfaith.files import write_atomically
 from attnfaith.record import Identity
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import StudyError
-from attnfaith.reporting.cells import CELL, Cell, split_cells
+from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure
-from attnfaith.reporting.tables import to_markdown
 from attnfaith.stats import LEVEL, UNKNOWN, Estimate, bootstrap_interval, holm, over_seeds_and_texts, sign_flip_test
 
 
@@ -47,12 +41,6 @@ Models = Mapping[int, Cell]
 """The models of one kind, {seed: cell}."""
 Number = Callable[[Cell], "np.ndarray | None"]
 """A number per text of a cell, [N] float; None where the cell lacks it."""
-
-
-def read_cells(folder: str | Path) -> list[Cell]:
-    """Return the cells of every record below a folder, such as the `output_dir` of a study."""
-    paths = sorted(Path(folder).rglob("record.parquet"))
-    return [cell for path in paths for cell in split_cells(record.load(path))]
 
 
 def kinds(cells: Sequence[Cell]) -> list[Models]:
@@ -284,12 +272,6 @@ def join_published(published: pd.DataFrame, measured: pd.DataFrame, keys: Sequen
     joined = published.merge(measured.astype(texts), how="left", on=list(keys))
     joined["difference"] = joined["measured"] - joined["published"]
     return joined
-
-
-def save(table: pd.DataFrame, stem: str | Path) -> None:
-    """Write a table as `stem`.csv in full precision, and as `stem`.md for reading. The tables of a study need no call."""
-    for suffix, content in ((".csv", csv_frame(table)), (".md", to_markdown(table))):
-        write_atomically(Path(f"{stem}{suffix}"), content)
 
 
 NAMING = ("encoder", "alignment", "projection", "vectors", "objective", "dataset", "split", "training_texts", "texts")

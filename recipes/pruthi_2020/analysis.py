@@ -12,7 +12,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.group_mass import IMPERMISSIBLE, by_group
 from attnfaith.reporting.sections.performance import performance_table
 
-from ..shared import join_published, over_seeds, read_published
+from ..shared import over_seeds, read_published
 from . import uncovered
 
 
@@ -24,32 +24,22 @@ PRETRAINED = "bert-base-uncased"  # the authors' pretrained encoder; ours is nam
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "beside_published", "accuracy_and_mass", and what `uncovered` makes."""
+    """ "accuracy_and_mass", see the function of this name, and what `uncovered` makes."""
     published = read_published(settings.published, (*KEYS, "value", "bound", "by", "source"), ["value", "penalty"])
     if not cells:
         return Analysis()
     published = published.fillna({"impermissible_heads": "none"})
     measured = over_seeds(pd.DataFrame([row for cell in cells for row in _measured(cell)]), [*KEYS, "model"])
     tests = uncovered.tables(cells, settings)
-    own = {
-        "beside_published": beside_published(measured, published),
-        "accuracy_and_mass": accuracy_and_mass(measured, published),
-    }
-    return Analysis({**own, **tests.tables}, figures=tests.figures)
-
-
-def beside_published(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """A row for each published number of a data set that was measured: our mean over n_seeds seeds, and the difference.
-
-    impermissible_mass: mean over all texts, as published, 0..1; with impermissible_heads "max" that of the head with most. A
-    published number with bound "below" is the most it can be. Measured is NaN where nothing was.
-    """
-    joined = join_published(published[published["dataset"].isin(set(measured["dataset"]))], measured, KEYS)
-    return joined[[*KEYS, "model", "published", "bound", "measured", "difference", "n_seeds", "by", "source"]]
+    return Analysis({"accuracy_and_mass": accuracy_and_mass(measured, published), **tests.tables}, figures=tests.figures)
 
 
 def accuracy_and_mass(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """A row for each kind of model that was measured: both numbers, mean over n_seeds seeds, and the authors'."""
+    """A row for each kind of model that was measured: both numbers, mean over n_seeds seeds, and the authors'.
+
+    impermissible_mass: mean over all texts, as published, 0..1; with impermissible_heads "max" that of the head with most.
+    ..._bound "below": the published number is the most that it can be. NaN: not measured, or not published.
+    """
     wide = measured.pivot(index=[*CASE, "model"], columns="statistic", values="measured").reindex(columns=STATISTICS)
     wide["n_seeds"] = measured.groupby([*CASE, "model"])["n_seeds"].max()
     for statistic in STATISTICS:

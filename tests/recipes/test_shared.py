@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnfaith import record as records
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cells import split_cells
 from attnfaith.stats import holm, over_seeds_and_texts
@@ -156,13 +155,3 @@ def test_a_figure_shows_every_interval_and_which_stand():
     points = {line.get_xdata()[0]: line.get_markerfacecolor() for line in axes.lines if len(line.get_xdata()) == 1}
     assert points[0.4] == "white" and points[0.9] != "white" and len(points) == 2
     assert [len(part.get_segments()) for part in axes.collections] == [1, 1]
-
-
-def test_records_are_read_and_tables_are_written(tmp_path, draw_record):
-    for seed in (1, 2):
-        (tmp_path / str(seed)).mkdir()
-        records.save(draw_record(4, seed=seed), tmp_path / str(seed) / "record.parquet")
-    assert [cell.identity.seed for cell in shared.read_cells(tmp_path)] == [1, 2]
-    shared.save(pd.DataFrame({"n": [1], "auc": [0.123456]}), tmp_path / "table")
-    assert pd.read_csv(tmp_path / "table.csv")["auc"].item() == 0.123456
-    assert "0.123" in (tmp_path / "table.md").read_text()

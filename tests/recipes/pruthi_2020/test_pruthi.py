@@ -47,15 +47,10 @@ PRONOUN = [
 
 def test_seeds_are_averaged_and_stand_beside_the_number_of_their_task_encoder_and_penalty():
     made = analysis.tables(PRONOUN, SETTINGS).tables
-    table = made["beside_published"].query("encoder == 'bilstm'").astype({"penalty": float})
-    assert set(table["dataset"]) == {"pronoun"} and table[table["penalty"] == 1]["measured"].isna().all()
-    hidden = table[(table["penalty"] == 0.1) & (table["statistic"] == "impermissible_mass")]
-    np.testing.assert_allclose(hidden["measured"], 0.4)
-    np.testing.assert_allclose(hidden["difference"], hidden["measured"] - hidden["published"])
     models = made["accuracy_and_mass"].set_index(["penalty", "impermissible_removed"])
     row = models.loc[(0.1, False)]
     assert (row["accuracy"], row["n_seeds"], row["impermissible_mass_bound"]) == (0.75, 2, "below")
-    assert row["impermissible_mass_published"] == 1e-8
+    assert (row["impermissible_mass"], row["impermissible_mass_published"]) == pytest.approx((0.4, 1e-8))
     honest, without = models.loc[(0.0, False)], models.loc[(0.0, True)]
     assert honest["accuracy"] == 1 and np.isnan(honest["accuracy_published"]) and honest["impermissible_mass"] == 0.8
     assert (without["accuracy"], without["accuracy_published"]) == (0.5, 0.633) and np.isnan(without["impermissible_mass"])
