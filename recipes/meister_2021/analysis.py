@@ -46,9 +46,9 @@ def over_lambda(full: dict[str, pd.DataFrame], prefix: str, title: str, label: s
     """Means of a statistic of both measures of inputs with their 95 % intervals against lambda, a panel for each data set
     and model; softmax stands at the left. Diamonds are published. None without a lambda.
     """
-    rows = full.get("projections", pd.DataFrame(columns=["statistic", "lambda", "projection"]))
+    rows = full.get("projections", pd.DataFrame(columns=["statistic", "lambda", "projection", *page.MODEL]))
     rows = rows[(rows["lambda"].notna() | (rows["projection"] == "softmax"))]
-    rows = rows.assign(measure=rows["statistic"].str.removeprefix(prefix).str.strip())
+    rows = rows.assign(measure=rows["statistic"].astype(str).str.removeprefix(prefix).str.strip())
     rows = rows[rows["measure"].isin(INPUTS)]
     groups = [(names, part) for names, part in rows.groupby(page.MODEL, sort=False) if part["lambda"].notna().any()]
     if not groups:

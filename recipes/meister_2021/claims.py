@@ -41,6 +41,7 @@ MARGIN, ACCURACY_MARGIN, HALF, FAR = 0.05, 0.02, 0.5, float(np.log(2) / 2)
 STATES_AND_INPUTS = {"gradient_norm_hidden": "gradient_norm", "leave_one_out_reproject_hidden": "leave_one_out"}
 CASE = ["claim", "dataset", "model", "vectors", "projection", "measure"]
 
+NOTHING = {"statistic": "", "n_seeds": 0, "n": 0}
 Finding = tuple[str, str, str, str, list[dict]]
 """Claim, projection, measure, verdict, and the numbers that decide it: first the one that the rule names."""
 
@@ -176,9 +177,9 @@ def claims(groups: Sequence[Model], published: Published) -> pd.DataFrame:
     rows = []
     for claim in CLAIMS:
         for names, cases in findings.items():
-            mine = [case for case in cases if case[0] == claim] or [(claim, "", "", MISSING, [{}])]
+            mine = [case for case in cases if case[0] == claim] or [(claim, "", "", MISSING, [NOTHING])]
             for _, projection, measure, verdict, numbers in mine:
                 head = dict(zip(CASE, (claim, *names, projection, measure), strict=True))
                 rows += [head | {"verdict": verdict} | number for number in numbers]
     columns = [*CASE, "verdict", "statistic", "value", "ci_low", "ci_high", "n_seeds", "n"]
-    return pd.DataFrame(rows).reindex(columns=columns).fillna({"statistic": "", "n_seeds": 0, "n": 0})
+    return pd.DataFrame(rows).reindex(columns=columns)

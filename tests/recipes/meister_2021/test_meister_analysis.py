@@ -222,6 +222,8 @@ def test_a_study_end_to_end():
     assert "a\\|b&lt;c" in made.texts["side_by_side.md"] and " / .82 |" in made.texts["side_by_side.md"]
     again = analysis.tables(study()[::-1], Settings()).tables["ties"]
     pd.testing.assert_frame_equal(again, made.tables["ties"], atol=1e-9)
+    little = analysis.tables([draw_sparse("softmax", objective="untrained", texts=5)], Settings())
+    assert set(little.tables) == {"claims", "verdicts"} and not little.figures
 
 
 @pytest.mark.parametrize("column", ["importance_gradient_norm", "random_support_attention"])
