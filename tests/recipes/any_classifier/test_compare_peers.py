@@ -17,7 +17,7 @@ def peers(monkeypatch):
     return importlib.import_module("compare_peers")
 
 
-def test_the_table_has_values_times_and_versions(peers, monkeypatch, tmp_path, capsys):
+def test_the_table_has_values_times_and_versions(peers, monkeypatch, tmp_path):
     classifier("bert").save_pretrained(tmp_path / "model")
     tokenizer().save_pretrained(tmp_path / "model")
     texts = [" ".join(WORDS[start : start + 6]) for start in range(4)]
@@ -34,7 +34,7 @@ def test_the_table_has_values_times_and_versions(peers, monkeypatch, tmp_path, c
     finally:
         torch.set_num_threads(threads)
     page, table = (tmp_path / "peers.md").read_text(), pd.read_csv(tmp_path / "peers.csv")
-    assert "; captum " in page and "Model: a small one. 3 texts as they are, and 1 of each length" in page
+    assert ". captum " in page and "Model: a small one. 3 texts as they are, and 1 of each length" in page
     assert str(tmp_path) not in page and page.startswith("CPU time of one thread")
     missing = table[table["definition"] == "not installed"]
     assert set(missing["peer"]) == {"interpreto", "autolrp", "autolrp by our rules", "explainkit"} and len(missing) == 12
@@ -42,8 +42,4 @@ def test_the_table_has_values_times_and_versions(peers, monkeypatch, tmp_path, c
     assert made.index.tolist() == ["those of the texts", "7"] and made["texts"].tolist() == [3, 1]
     assert (made["largest_difference"] < 1e-5).all() and (made["largest_value"] > 1e-3).all()
     assert (made["times_faster"] == made["theirs_ms"] / made["ours_ms"]).all() and (made["forward_passes"] > 1).all()
-    # of 20 points, of the text, and in ours of the baseline
     assert (made["ours_reads"] == 22).all() and (made["theirs_reads"] == 21).all()
-    each = (made["theirs_ms"] / 21) / (made["ours_ms"] / 22)
-    assert made["times_faster_a_read"].to_numpy() == pytest.approx(each.to_numpy())
-    assert "captum" in capsys.readouterr().out
