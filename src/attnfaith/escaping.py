@@ -14,8 +14,6 @@ folder.
 | LaTeX | `latex` |
 | a terminal, a log | `printable` |
 | a file name | `file_name` |
-
-The folder of the metric travels to the Hub alone and has its own `safe`, which does what `html` does.
 """
 
 import csv

@@ -115,13 +115,11 @@ def test_what_cannot_be_compared_is_one_line():
     table = one([1] * 4)
     with pytest.raises(ReportError, match="needs two models or more; given: a"):
         compare([table], ["a"])
-    with pytest.raises(ReportError, match="2 records have 1 names"):
-        compare([table, table], ["a"])
     other = build([{"id": "x/1", "attention": [1.0]}], projection="sparsemax")
-    with pytest.raises(ReportError, match=r"a and b have no text in common \(such as 't/000' and 'x/1'\)"):
+    with pytest.raises(ReportError, match="a and b have no text in common"):
         compare([table, other], ["a", "b"])
     other = build([{"id": "t/000", "attention": [1.0], "tokens": ["x"]}], projection="sparsemax")
-    with pytest.raises(ReportError, match="instance ids in common, but read other words"):
+    with pytest.raises(ReportError, match="no text in common"):
         compare([table, other], ["a", "b"])
     made = [
         records.with_settings(t, [{"columns": {"attention": {"code": c}}}])

@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from attnfaith import __version__
 from attnfaith import record as records
-from attnfaith.errors import cut
 from attnfaith.escaping import html, printable
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import Grid, template
@@ -26,6 +25,7 @@ LEVEL = 0.05
 FEWEST_DRAWS = 1000
 MOST_NAMED = 6  # quantities, seeds or texts that a note names
 UNTOLD = "cannot be told"
+KEYS = ("quantity", "first", "second", "over")
 UNNAMED = ("seed", "texts", "training_texts")  # of a heading: what names no kind of model
 Seeds = Mapping[int, Cell]
 """The cells of one side by seed."""
@@ -99,8 +99,6 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     Raises ReportError for fewer than two records, no text in common, or no number that all hold; RecordError where different
     code made one that is compared.
     """
-    if len(tables) != len(names):
-        raise ReportError(f"{len(tables)} records have {len(names)} names: give one for each")
     cells = [(str(name), cell) for name, table in zip(names, tables, strict=True) for cell in split_cells(table)]
     if len(cells) < 2:
         raise ReportError(f"a comparison needs two models or more; given: {', '.join(map(str, names)) or 'none'}")
@@ -113,12 +111,13 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     numbers, alone = _shared_numbers(cells, texts)
     (first, own), *others = sides.items()
     family = len(others) * len(next(iter(numbers.values())).columns)
-    rows = [_rows(own, seeds, numbers, family).assign(first=first, second=name) for name, seeds in others]
-    frame = pd.concat(rows, ignore_index=True)
-    frame["p_holm"] = holm(frame["p_value"])
-    frame["verdict"] = [_verdict(row) for row in frame.to_dict("records")]
-    front = ["quantity", "first", "second", "over"]
-    frame = frame[[*front, *(name for name in frame.columns if name not in front)]]
+    rows = [_rows(own, seeds, numbers, family) for _, seeds in others]
+    frame = pd.concat(rows, keys=[name for name, _ in others], names=["second", None]).reset_index("second")
+    frame = frame.reset_index(drop=True).assign(first=first, p_holm=holm(frame["p_value"]))
+    sure = (frame["p_holm"] <= LEVEL) & ((frame["ci_low"] > 0) | (frame["ci_high"] < 0))
+    told = np.where(frame["difference"] > 0, "higher", "lower")
+    frame["verdict"] = np.where(frame["difference"].isna(), "undefined", np.where(sure, told, UNTOLD))
+    frame = frame[[*KEYS, *(name for name in frame if name not in KEYS)]]
     return Comparison(tuple(sides), tuple(texts), _notes(sides, cells, texts, alone), frame)
 
 
@@ -143,6 +142,21 @@ def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
     }
 
 
+def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
+    """The ids of the instances that all cells have, and read alike, in order: the draws do not depend on that of rows."""
+    name, first = cells[0]
+    shared = _text_of(first)
+    for other, cell in cells[1:]:
+        texts = _text_of(cell)
+        shared = {key: words for key, words in shared.items() if texts.get(key) == words}
+        if not shared:
+            raise ReportError(
+                f"{name} and {other} have no text in common (one id with the same words): measure both on the "
+                "same split of one data set, read by the same tokenizer"
+            )
+    return sorted(shared)
+
+
 def _text_of(cell: Cell) -> dict[str, tuple[str, str]]:
     """What each instance reads: its words, and those of its second text. A sentence is the words in it."""
     tokens, queries = cell.table.column("tokens").to_pylist(), cell.queries or [()] * len(cell)
@@ -150,36 +164,14 @@ def _text_of(cell: Cell) -> dict[str, tuple[str, str]]:
     return dict(zip(cell.instance_ids, read, strict=True))
 
 
-def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
-    """The ids of the instances that all cells have, and read alike, in order: the draws do not depend on that of rows."""
-    name, first = cells[0]
-    shared = _text_of(first)
-    for other, cell in cells[1:]:
-        texts = _text_of(cell)
-        if not shared.keys() & texts.keys():
-            ids = (cut(repr(next(iter(side), None)), 40) for side in (shared, texts))
-            raise ReportError(
-                f"{name} and {other} have no text in common (such as {' and '.join(ids)}): measure both on the same split "
-                "of one data set"
-            )
-        shared = {key: words for key, words in shared.items() if texts.get(key) == words}
-        if not shared:
-            raise ReportError(
-                f"{name} and {other} have instance ids in common, but read other words under each of them: measure both on "
-                "the same texts, read by the same tokenizer"
-            )
-    return sorted(shared)
-
-
 def _shared_numbers(cells: Sequence[tuple[str, Cell]], texts: Sequence[str]) -> tuple[dict[int, pd.DataFrame], list[str]]:
     """Every number per text that all cells hold, by id() of the cell; and those that only some hold."""
     tables = {id(cell): pd.DataFrame(sections.numbers(cell), index=cell.instance_ids).loc[texts] for _, cell in cells}
-    order = list(dict.fromkeys(name for table in tables.values() for name in table.columns))
-    names = [name for name in order if all(name in table.columns for table in tables.values())]
+    every = list(dict.fromkeys(name for table in tables.values() for name in table.columns))
+    names = [name for name in every if all(name in table.columns for table in tables.values())]
     if not names:
-        held = "; ".join(f"{name}: {', '.join(tables[id(cell)].columns[:MOST_NAMED]) or 'none'}" for name, cell in cells[:4])
-        raise ReportError(f"the records hold no number in common ({held}): measure them with the same producers")
-    return {key: table[names] for key, table in tables.items()}, [name for name in order if name not in names]
+        raise ReportError(f"no number is in all records (some hold {_named(every)}): measure them with the same producers")
+    return {key: table[names] for key, table in tables.items()}, [name for name in every if name not in names]
 
 
 def _paired_seeds(first: Seeds, second: Seeds) -> tuple[list[int], list[int]]:
@@ -226,13 +218,6 @@ def _panel(tables: Sequence[pd.DataFrame], family: int) -> Panel:
     return Panel(values, np.ones(values.shape, bool), max(FEWEST_DRAWS, round(4 * family / LEVEL)))
 
 
-def _verdict(row: Mapping) -> str:
-    if np.isnan(row["difference"]):
-        return "undefined"
-    sure = row["p_holm"] <= LEVEL and (row["ci_low"] > 0 or row["ci_high"] < 0)
-    return UNTOLD if not sure else "higher" if row["difference"] > 0 else "lower"
-
-
 def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts: list, alone: list) -> tuple[str, ...]:
     notes = [f"{len(sides)} sides over the {len(texts)} texts that all have; intervals are paired by text."]
     for name, seeds in sides.items():
@@ -274,15 +259,9 @@ def comparison_page(comparison: Comparison) -> str:
 
 def _chart(comparison: Comparison) -> Markup | None:
     rows = comparison.frame[comparison.frame["quantity"].str.startswith("tau ") & comparison.frame["difference"].notna()]
-    several = len(comparison.sides) > 2
-    bars = tuple(
-        Bar(
-            quantity_label(row["quantity"].removeprefix("tau ")) + (f", {row['second']}" if several else ""),
-            *(row[name] for name in ("difference", "ci_low", "ci_high")),
-            OTHER,
-        )
-        for row in rows.to_dict("records")
-    )
+    measures = rows["quantity"].str.removeprefix("tau ").map(quantity_label)
+    labels = measures + (", " + rows["second"] if len(comparison.sides) > 2 else "")
+    numbers = zip(labels, rows["difference"], rows["ci_low"], rows["ci_high"], strict=True)
+    bars = tuple(Bar(*row, OTHER) for row in numbers)
     axis = f"Difference of τ from {comparison.sides[0]}"
-    title = "Which orders of tokens are more alike?"
-    return svg(Chart(title, axis, bars, 0.0, 0, mark="no difference"), "chart") if bars else None
+    return svg(Chart("Which orders are more alike?", axis, bars, 0.0, 0, mark="no difference"), "chart") if bars else None
