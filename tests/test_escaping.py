@@ -1,6 +1,5 @@
 """Texts of strangers in every kind of output: they show as they are, and do nothing."""
 
-import ast
 import csv
 import html as html_library
 import io
@@ -193,52 +192,6 @@ def test_the_head_of_a_card_is_what_was_given():
     assert yaml.safe_load(written) == given_data and "\n---" not in f"\n{written}"
 
 
-# ------------------------------------------------------------------------------------------------ all of it in one place
-
-
-def calls(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield node, ast.unparse(node.func)
-
-
-FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "escaping.py"]
-TRUSTED = {
-    f"reporting/{name}.py": count
-    for name, count in {"one_file": 1, "page/chart": 1, "page/instrument": 1, "page/page": 2}.items()
-}
-"""Calls of Markup, which say that something is HTML already: scripts of the package, and what templates made."""
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(SOURCE).as_posix())
-def test_what_is_written_goes_through_the_one_module(path):
-    """No other file escapes by hand, or writes HTML, Markdown, CSV or LaTeX by other means."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    own = SOURCE / "metrics" / "attention_faithfulness" in path.parents  # travels alone; told apart from `html` above
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {
-        f"{node.module}.{alias.name}" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
-    if not own:
-        assert not {name for name in imported if re.fullmatch(r"html(\..*)?|xml\.sax\..*|markupsafe\.escape", name)}
-    trusted = 0
-    for node, name in calls(tree):
-        shown = f"line {node.lineno}: {ast.unparse(node)[:120]}"
-        last = name.rpartition(".")[2]
-        assert last not in ("to_csv", "to_html", "to_latex", "DictWriter"), shown
-        assert last != "to_markdown" or name == last, shown  # that of `reporting.tables`, which is made by this one
-        assert name not in ("csv.writer", "html.escape", "markupsafe.escape") or own, shown
-        trusted += last == "Markup"
-        if last == "Environment":
-            how = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
-            assert how.get("finalize") == "html" and how["autoescape"] == "True" or how.get("finalize") == "markdown", shown
-        if last == "replace" and node.args and isinstance(node.args[0], ast.Constant) and not own:
-            assert node.args[0].value not in ("|", "<", ">", "&", '"', "`", "*", "[", "]", "\\"), shown
-        if last == "join" and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Constant):
-            assert node.func.value.value != " | ", shown
-    assert trusted == TRUSTED.get(path.relative_to(SOURCE).as_posix(), 0), "say in TRUSTED why this is HTML already"
-
-
 def test_no_template_says_that_a_text_is_safe():
     for path in sorted((SOURCE / "reporting" / "templates").iterdir()):
         text = path.read_text(encoding="utf-8")
@@ -247,19 +200,6 @@ def test_no_template_says_that_a_text_is_safe():
         assert not re.search(runs, text), path
         for attribute in re.findall(r"=\{\{.*?\}\}", text):
             raise AssertionError(f"{path.name}: {attribute} stands in no quotes")
-
-
-@pytest.mark.parametrize("path", [path for path in FILES if "metrics" not in path.parts], ids=lambda path: path.stem)
-def test_html_that_is_put_together_escapes_each_text(path):
-    """In an f-string with a tag every value is `html(…)` or a formatted number."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.JoinedStr):
-            text = "".join(part.value for part in node.values if isinstance(part, ast.Constant))
-            if re.search(r"</?(a|b|p|i|div|h\d|td|th|tr|table|pre|span|iframe|svg|img|code)\b[^>]*>", text):
-                for part in (part for part in node.values if isinstance(part, ast.FormattedValue)):
-                    value = ast.unparse(part.value)
-                    fine = value.startswith("html(") or part.format_spec or value == "frame"  # of one_file, a constant
-                    assert fine, f"line {node.lineno}: {value}"
 
 
 # ------------------------------------------------------------------------------------------------ a hostile record

@@ -1,8 +1,6 @@
 import importlib
 import importlib.resources
 import importlib.util
-import inspect
-import pkgutil
 import sys
 import threading
 
@@ -59,34 +57,6 @@ def test_called_at_once_where_the_module_is_imported(package):
     assert calls == [name]
 
 
-def test_nothing_of_the_hook_stays_on_the_module(package):
-    name, plain = package("watched", "def f():\n    return 1\n"), package("plain")
-    when_imported(name, lambda: None)
-    watched, other = importlib.import_module(name), importlib.import_module(plain)
-    assert type(watched.__loader__) is type(watched.__spec__.loader) is type(other.__loader__)
-    assert inspect.getsource(watched.f) == "def f():\n    return 1\n"
-
-
-def test_spec_before_the_import_answers_like_the_loader(package):
-    name = package("source", "value = 1\n")
-    calls = []
-    when_imported(name, lambda: calls.append(name))
-    loader = importlib.util.find_spec(name).loader
-    assert loader.get_source(name) == "value = 1\n"
-    assert loader.get_data(loader.get_filename(name)) == b"value = 1\n"
-    assert calls == [], "finding is not importing"
-    importlib.import_module(name)
-    assert calls == [name]
-
-
-def test_package_keeps_its_resources(package):
-    name = package("module").split(".")[0]
-    when_imported(name, lambda: None)
-    importlib.import_module(name)
-    assert importlib.resources.files(name).joinpath("data.txt").read_text() == "42"
-    assert pkgutil.get_data(name, "data.txt") == b"42"
-
-
 def test_several_hooks_on_one_and_on_different_modules(package):
     a, b = package("a"), package("b")
     calls = []
@@ -126,25 +96,6 @@ def test_waits_for_a_module_that_is_half_imported(package):
     assert calls == [1]
 
 
-def test_finds_out_where_another_import_hook_was_first(package):
-    a = package("a")
-    calls = []
-    when_imported(a, lambda: calls.append(a))
-
-    class Other:
-        @staticmethod
-        def find_spec(name, path=None, target=None):
-            return importlib.machinery.PathFinder.find_spec(name, path, target) if name == a else None
-
-    sys.meta_path.insert(0, Other)
-    try:
-        importlib.import_module(a)
-        importlib.import_module(package("next"))
-    finally:
-        sys.meta_path.remove(Other)
-    assert calls == [a]
-
-
 def test_a_failed_import_keeps_the_hook(package):
     name = package("broken", "raise RuntimeError('not yet')\n")
     calls = []
@@ -155,15 +106,6 @@ def test_a_failed_import_keeps_the_hook(package):
     package("broken", "value = 'repaired'\n")
     importlib.import_module(name)
     assert calls == [name]
-
-
-def test_a_module_that_does_not_exist(package):
-    name = package("there").replace("there", "missing")
-    when_imported(name, lambda: None)
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module(name)
-    package("missing")
-    importlib.import_module(name)
 
 
 @pytest.mark.filterwarnings("error")
@@ -181,34 +123,6 @@ def test_an_error_of_the_callback_is_no_error_of_the_import(package, logged, ear
     (line,) = logged
     assert line.levelname == "WARNING" and line.name == "attnfaith._import_hooks"
     assert line.getMessage() == f"attnfaith and this {name} do not fit (LookupError('no such place')): do it by hand"
-
-
-def test_an_error_of_another_finder_is_its_own(package):
-    """It is raised as it would be without a hook, by that finder; a later import finds the module and calls back."""
-    name = package("module")
-    calls, asked = [], []
-    when_imported(name, lambda: calls.append(name))
-
-    class Broken:
-        @staticmethod
-        def find_spec(module, path=None, target=None):
-            if module == name:
-                asked.append(module)
-                raise RuntimeError("broken finder")
-
-        def __eq__(self, other):
-            raise RuntimeError("not even comparable")
-
-    broken = Broken()
-    sys.meta_path.insert(1, broken)
-    try:
-        with pytest.raises(RuntimeError, match="broken finder"):
-            importlib.import_module(name)
-    finally:
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not broken]
-    assert asked and calls == []
-    importlib.import_module(name)
-    assert calls == [name]
 
 
 def test_threads_call_it_once_and_after_the_module(package):
