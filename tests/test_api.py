@@ -75,6 +75,7 @@ def made(run, some):
 # ------------------------------------------------------------------------------------------------ the same numbers
 
 
+@pytest.mark.gate
 def test_the_numbers_are_those_of_the_command_line(run, texts, tmp_path):
     """Every column of the record, identity included, to the bit."""
     options = {"lime": {"samples": 8}}

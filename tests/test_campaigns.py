@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
+@pytest.mark.gate
 def test_a_few_attempts_do_no_harm(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "tests.campaigns", "--small", "--only", "kill", "disk", "input"],

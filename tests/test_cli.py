@@ -127,6 +127,7 @@ def test_the_installed_command(words):
 # ------------------------------------------------------------------------------------------------ a whole round
 
 
+@pytest.mark.gate
 def test_train_measure_report(tmp_path, capsys):
     assert (
         cli.main(["train", "--config", "tiny.yaml", "--encoder", "average", "--training.arguments.disable_tqdm=true"]) == 0
@@ -471,6 +472,7 @@ finally:
 """
 
 
+@pytest.mark.gate
 def test_two_processes_train_one_model(tmp_path, repository, warm_attnfaith):
     """Told nothing about the CPU, they still are one training; with dropout, each text is seen once in every epoch."""
     (tmp_path / "spy.py").write_text(IN_A_PROCESS + SPY.format(script=str(repository / "recipes" / "train.py")))
@@ -532,6 +534,7 @@ def test_an_error_of_several_processes_is_one_line(tmp_path, warm_attnfaith):
     assert line.startswith("error: tiny.yaml: data.arguments=") and line.endswith("cannot unpack non-iterable int object")
 
 
+@pytest.mark.gate
 def test_interrupted_and_gone_on(tmp_path, repository, warm_attnfaith):
     """Ctrl-C while training: code 130 and a hint; then the same weights as without it."""
     arguments = ["--config", "tiny.yaml", "--num_train_epochs", "30"]

@@ -125,6 +125,7 @@ def finished(request, encoder, texts, tmp_path_factory):
 # ------------------------------------------------------------------------------------------------ a run
 
 
+@pytest.mark.gate
 def test_what_a_run_leaves(finished, encoder):
     folder, recipe = finished
     model, projection = AutoModelForSequenceClassification.from_pretrained(folder / "model"), recipe.model.projection
@@ -185,6 +186,7 @@ def test_a_run_is_measured_anew_and_gone_on_with(finished, tmp_path):
     assert (folder / "model" / "model.safetensors").read_bytes() == weights
 
 
+@pytest.mark.gate
 def test_stopped_it_goes_on_to_the_same_weights(encoder, texts, tmp_path, monkeypatch):
     class Stop(TrainerCallback):
         def on_save(self, args, state, control, **kwargs):

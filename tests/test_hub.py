@@ -616,6 +616,7 @@ def test_options_of_train_that_are_refused(options, says, capsys, tmp_path, monk
 # ------------------------------------------------------------------------------------------------ a push
 
 
+@pytest.mark.gate
 def test_push(run, owner):
     assert owner.push(run) == 0, owner.output
     expected = digests(hub.plan(run, owner.name))
@@ -918,6 +919,7 @@ def test_a_file_that_changes_while_it_is_pushed(run, owner):
     assert held[REPOS[1]] == expected[REPOS[1]] and not held[REPOS[2]] and not held[REPOS[3]]
 
 
+@pytest.mark.gate
 def test_a_push_that_is_killed(run, owner):
     """At twenty moments, each soon after one of its requests: each repository is whole or as it was; run again, it is
     complete, and the same every time. Another push sends nothing, as is seen after every fifth.
@@ -1042,6 +1044,7 @@ print(json.dumps({
 
 
 @pytest.mark.parametrize("blocked", [("attnfaith",), ()], ids=["without the package", "with it"])
+@pytest.mark.gate
 def test_round_trip(run, owner, tmp_path, blocked, warm_python):
     """What a stranger loads is what was measured: weights, attention, records, tables, metric."""
     assert owner.push(run) == 0, owner.output

@@ -49,6 +49,7 @@ SIZES = {"train": 48, "validation": 8, "test": 8}
     ],
     ids=["gru", "marian"],
 )
+@pytest.mark.gate
 def test_a_run_ends_with_a_record_and_a_report(recipe, model):
     made = recipe(model=model)
     page = runs.run(made)

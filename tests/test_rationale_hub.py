@@ -58,6 +58,7 @@ print(json.dumps([type(model).__module__, max(apart), all(same), len(same)]))
 """
 
 
+@pytest.mark.gate
 def test_pushed_and_loaded_by_a_stranger(finished, hub_of_alice, tmp_path):
     """What is loaded with its own code is what was measured."""
     server, environment = hub_of_alice

@@ -89,6 +89,7 @@ def killed(*_given, **_more):
 # ------------------------------------------------------------------------------------------------ a whole run
 
 
+@pytest.mark.gate
 def test_what_a_run_leaves(finished):
     folder, recipe = finished
     assert entries(folder) == ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
@@ -131,6 +132,7 @@ def test_the_tokenizer_of_a_run_knows_rare_answers(finished):
     ]
 
 
+@pytest.mark.gate
 def test_the_record_of_a_run(finished):
     folder, recipe = finished
     table = record.load(folder / "record.parquet")
@@ -147,6 +149,7 @@ def test_the_record_of_a_run(finished):
     assert Path(folder / "record.parquet").stat().st_mode & 0o044 == 0o044
 
 
+@pytest.mark.gate
 def test_the_saved_model_is_the_one_measured(finished):
     folder, _ = finished
     table = record.load(folder / "record.parquet")
@@ -161,6 +164,7 @@ def test_the_saved_model_is_the_one_measured(finished):
         np.testing.assert_allclose(record.rows(table, "attention")[row], output.attention[0, 1:-1], atol=1e-6)
 
 
+@pytest.mark.gate
 def test_scores_are_those_of_the_metric(finished):
     from scipy.stats import kendalltau
 
@@ -221,6 +225,7 @@ def test_an_experiment_without_draws_is_scored_too(tmp_path, monkeypatch):
     assert (scores["n"], scores["tvd"], scores["flip_fraction"]) == (2, pytest.approx(0.2), 0.5)
 
 
+@pytest.mark.gate
 def test_a_run_is_reproduced(finished, tiny_recipe, tmp_path):
     folder, recipe = finished
     runs.run(recipes.build({**recipes.dataclasses.asdict(recipe), "output_dir": str(tmp_path / "again")}))
@@ -389,6 +394,7 @@ def test_a_record_of_another_measurement_is_measured_again(copied):
     assert "importance_leave_one_out" in record.load(folder / "record.parquet").column_names
 
 
+@pytest.mark.gate
 def test_stopped_while_measuring(tiny_recipe, finished, tmp_path, monkeypatch, capsys):
     recipe = recipes.build({**recipes.dataclasses.asdict(finished[1]), "output_dir": str(tmp_path / "run")})
     inner = measurement._measure_batch
@@ -714,6 +720,7 @@ def killed_after_an_epoch(recipe, monkeypatch):
             runs.run(recipe)
 
 
+@pytest.mark.gate
 def test_a_killed_adversary_goes_on_to_the_same_weights(family, against, monkeypatch):
     _, make = against
 

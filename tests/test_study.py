@@ -967,6 +967,7 @@ def test_tables_are_rebuilt_without_torch(planned, tmp_path):
 # ------------------------------------------------------------------------------------------------ real runs
 
 
+@pytest.mark.gate
 def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monkeypatch, capsys, warm_engine):
     monkeypatch.chdir(ROOT)
     assert TRAIN == (PYTHON, "-m", "attnfaith", "train")
