@@ -111,11 +111,9 @@ def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamesp
     columns |= {"labels": [0] * texts, "tokens": [["w"] * tokens] * texts, "length": [tokens + 2] * texts}
     rows, output = datasets.Dataset.from_dict({**columns, "truncated": [False] * texts}), folder / "suite.parquet"
     cell, rng, noise = Identity("benchmark", "benchmark", "test", 0), np.random.default_rng(0), torch.randn(texts, 5, tokens)
-    calls = (
-        lambda: measure(model, rows, cell, TESTS, output, progress=False),
-        lambda: naive.suite(twin, ids[:texts], lengths[:texts], rng, noise),
-    )
-    bench.add("all of Jain & Wallace's tests, to the record", tokens, *calls, texts)
+    ours = lambda: measure(model, rows, cell, TESTS, output, progress=False)  # noqa: E731
+    theirs = lambda: naive.suite(twin, ids[:texts], lengths[:texts], rng, noise)  # noqa: E731
+    bench.add("all of Jain & Wallace's tests, to the record", tokens, ours, theirs, texts)
 
 
 def add_tests(bench: Benchmark, model, twin, batch: dict, lengths: torch.Tensor) -> None:
@@ -148,15 +146,13 @@ def add_tests(bench: Benchmark, model, twin, batch: dict, lengths: torch.Tensor)
         if not np.max(distances, initial=0.0, where=keep) <= most[0] + 1e-6:
             raise ValueError("the naive search finds more than the exact adversary; nothing is timed")
     each = list(orders.numpy())
-    calls = (
-        (lambda: permutation.permuted(subject, ready, each)),
-        (lambda: naive.permutation(twin, hidden, attention, orders)),
-    )
-    bench.add("permutation, 100 orders", tokens, *calls, count, within=1e-5)
+    ours = lambda: permutation.permuted(subject, ready, each)  # noqa: E731
+    theirs = lambda: naive.permutation(twin, hidden, attention, orders)  # noqa: E731
+    bench.add("permutation, 100 orders", tokens, ours, theirs, count, within=1e-5)
     bench.add("adversary, search", tokens, lambda: adversary_search.measure(subject, ready), search, count)
     bench.add("adversary, exact", tokens, exact, search, count)
-    naive_flips = lambda: [naive.minimal_flip_set(twin, hidden, attention).nan_to_num()]  # noqa: E731
-    bench.add("minimal flip set", tokens, flips, naive_flips, count, within=0)
+    theirs = lambda: [naive.minimal_flip_set(twin, hidden, attention).nan_to_num()]  # noqa: E731
+    bench.add("minimal flip set", tokens, flips, theirs, count, within=0)
 
 
 def training_step(trainer_class, model, batch: dict, folder: Path, **how):
@@ -189,8 +185,7 @@ def add_training(bench: Benchmark, plain: Benchmark, vocabulary: int, tokens: in
     def made(kind=Classifier, **fields):
         return kind(kind.config_class(**sizes, **fields))
 
-    model = made()
-    twin, vectors = naive.NaiveTwin(model).train(), model.get_input_embeddings().weight
+    twin, vectors = naive.NaiveTwin(model := made()).train(), model.get_input_embeddings().weight
     losses = [classification_loss(logits, labels).sum() for logits in (model(ids).logits, twin(ids, lengths))]
     check_same(*(torch.autograd.grad(loss, vectors)[0] for loss in losses), "training step", 1e-6)
     optimizer = torch.optim.Adam(twin.parameters(), lr=1e-3, weight_decay=1e-5, amsgrad=True, foreach=False)
@@ -200,12 +195,17 @@ def add_training(bench: Benchmark, plain: Benchmark, vocabulary: int, tokens: in
     plain.add("orthogonal_lstm", tokens, *encoders, size.texts, twin="lstm")
     beside = training_step(AttentionTrainer, made(), batch, folder)
     steps = {"diversity": training_step(AttentionTrainer, made(), batch, folder, penalties=Penalties(diversity=0.1))}
-    constrained = SelectionLoss(constraints=(Constraint("share", 0.2),))
-    losses = {"bernoulli": SelectionLoss(prices=Prices()), "hardkuma": constrained, "budget": SelectionLoss()}
-    for sampler, loss in losses.items():
-        model = made(Selector, sampler=sampler, **({"budget": 0.2} if sampler == "budget" else {}))
+    constrained, sparse = SelectionLoss(constraints=(Constraint("share", 0.2),)), {"sampler": "budget", "budget": 0.2}
+    selections = {
+        "bernoulli": (SelectionLoss(prices=Prices()), {"sampler": "bernoulli"}),
+        "hardkuma": (constrained, {"sampler": "hardkuma"}),
+        "budget": (SelectionLoss(), sparse),
+        "budget, transition": (SelectionLoss(), {**sparse, "transition": 0.01}),
+    }
+    for name, (loss, fields) in selections.items():
+        model = made(Selector, **fields)
         torch.nn.init.normal_(model.selector.score.weight, std=0.1)  # as after some training: scores that differ
-        steps[sampler] = training_step(SelectionTrainer, model, batch, folder, selection=loss)
+        steps[name] = training_step(SelectionTrainer, model, batch, folder, selection=loss)
     for what, step in steps.items():
         plain.add(what, tokens, step, beside, size.texts, twin="plain classifier")
 

@@ -23,23 +23,19 @@ END = "<|endoftext|>"
 
 def tokenizer_of(texts) -> PreTrainedTokenizerFast:
     """Byte-level BPE of these texts."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=[END], initial_alphabet=alphabet, show_progress=False),
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made, bos_token=END, eos_token=END, pad_token=END, model_max_length=POSITIONS
-    )
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    how = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "special_tokens": [END], "show_progress": False}
+    backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=VOCABULARY, **how))
+    marks = dict.fromkeys(("bos_token", "eos_token", "pad_token"), END)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=POSITIONS, **marks)
 
 
 def model_of(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> GPT2ForSequenceClassification:
     """Two layers of four heads."""
     torch.manual_seed(seed)
     sizes = {"n_layer": 2, "n_head": 4, "n_embd": 128, "n_positions": POSITIONS}
-    ids = {name: tokenizer.eos_token_id for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    ids = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), tokenizer.eos_token_id)
     return GPT2ForSequenceClassification(GPT2Config(vocab_size=len(tokenizer), num_labels=2, **sizes, **ids))
 
 
