@@ -1,6 +1,5 @@
 """What is made of records and checkpoints: report tables, a card's metadata, predictions."""
 
-import csv
 import functools
 import json
 import shutil
@@ -8,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 import yaml
 
@@ -38,21 +38,13 @@ def frames() -> dict:
 
 
 def tables() -> dict:
-    """Every table of the report, as its CSV file has it: column -> values; texts as they are, numbers parsed."""
-
-    def number(value: str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-
-    read = {}
+    """Every table of the report, as its CSV file has it: column -> values."""
+    as_written = {"keep_default_na": False, "na_values": ["NaN"]}
     with tempfile.TemporaryDirectory() as folder:
         quickstart().report(Path(folder) / "report")
-        for path in sorted((Path(folder) / "report" / "tables").glob("*.csv")):
-            names, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
-            read[path.stem] = {name: [number(row[place]) for row in rows] for place, name in enumerate(names)}
-    return read
+        paths = sorted((Path(folder) / "report" / "tables").glob("*.csv"))
+        read = {path.stem: pd.read_csv(path, **as_written) for path in paths}
+    return {name: {column: frame[column].tolist() for column in frame} for name, frame in read.items()}
 
 
 def card() -> dict:

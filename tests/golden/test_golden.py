@@ -10,7 +10,18 @@ from tests.golden import reports, subjects, values
 
 
 read = functools.cache(values.read)
-CASES = [(subject, group) for subject in subjects.SUBJECTS for group in read(f"record_{subject}")["groups"]]
+SLOW = {("hierarchical_words", "searches")}
+CASES = [
+    pytest.param(subject, group, marks=pytest.mark.slow if (subject, group) in SLOW else ())
+    for subject in subjects.SUBJECTS
+    for group in read(f"record_{subject}")["groups"]
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported():
+    """What measures import on use takes longer than to measure."""
+    subjects.measured("bilstm", ["deeplift", "lime"])
 
 
 @pytest.mark.parametrize(("subject", "group"), CASES)

@@ -24,8 +24,8 @@ RELATIVE = 1e-6
 FLOOR = 2**12 * np.finfo(np.float64).eps
 """9e-13 of the largest number of a column, or of 1. Values are differences of probabilities, logits and weights near 1, sums
 of up to 2**6 rounded terms, and a network takes the rounding of its first layer to at most 2**6 of it at its last."""
-ABSOLUTE: dict[str, float] = {}
-"""Start of a column's name -> a larger floor, of the largest number or of 1."""
+ABSOLUTE = {"importance_diffmask": 2**-17, "diffmask_layers": 2**-17}
+"""Column -> a larger floor. Gates are float32: the rounding of one step, 2**-24, after two steps and 2**6 rounded terms."""
 
 
 def read(name: str) -> dict:
@@ -98,7 +98,7 @@ def changes(golden: dict, today: dict) -> dict[str, float]:
     old, new, apart = leaves(golden), leaves(today), {}
     for path, value in old.items():
         group, name = path.rsplit("/", 1)
-        floor = next((floor for start, floor in ABSOLUTE.items() if name.startswith(start)), FLOOR) * largest(value)
+        floor = ABSOLUTE.get(name, FLOOR) * largest(value)
         apart[path] = difference(value, new.get(f"{group}/{COLUMNS.get(name, name)}"), floor)
     return {path: times for path, times in apart.items() if times}
 

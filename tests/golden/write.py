@@ -46,7 +46,12 @@ def main() -> int:
     given, status = parser.parse_args(), 0
     write_checkpoints()
     makers = {f"record_{subject}": lambda subject=subject: record(subject) for subject in subjects.SUBJECTS}
-    makers |= {"report_tables": reports.tables, "report_frames": reports.frames, "card": reports.card}
+    makers |= {
+        "report_tables": reports.tables,
+        "report_frames": reports.frames,
+        "card": reports.card,
+        "diffmask": reports.diffmask,
+    }
     for name, make in (makers | {"predictions": reports.predictions}).items():
         if given.name and name not in given.name:
             continue
