@@ -18,7 +18,7 @@ from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceC
 from attnfaith.errors import FileError
 from attnfaith.importance import diffmask
 from attnfaith.importance._concrete import log_open, sampled
-from attnfaith.importance._gate_training import LOG, Lookahead, Settings, divergence, train_gates
+from attnfaith.importance._gate_training import FIRST_MULTIPLIER, LOG, Lookahead, Settings, divergence, train_gates
 from attnfaith.importance._gates import Gates, about_gates, load_gates, of_positions, save_gates, states_of
 from attnfaith.measurement import MeasurementError, check_options, load_producers
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
@@ -209,60 +209,85 @@ def decided_by_one_word(words=(7, 9), seed=0):
     return model, Dataset.from_list([{**row, "length": 8, "truncated": False} for row in rows])
 
 
-SHORT = {"epochs": 25, "batch_size": 16, "warmup_steps": 200, "learning_rate": 0.01, "placeholder": "zeros", "margin": 0.5}
+SHORT = {"epochs": 3, "batch_size": 16, "warmup_steps": 200, "learning_rate": 0.01, "placeholder": "zeros"}
+LONG = SHORT | {"epochs": 50, "valid_constraint": 0.2, "valid_agreement": 0.9}
 
 
-@pytest.fixture(scope="module")
-def trained_gates(tmp_path_factory):
-    """A model that one word decides, texts, and gates trained on them."""
+def trained_on_one_word(folder, perturbed=0, seed=0, **settings):
+    """A model that one word decides, texts, and gates trained on them; perturbed: draws a change of weights by one ulp."""
     model, rows = decided_by_one_word()
-    path = tmp_path_factory.mktemp("gates") / "gates.safetensors"
-    subject = subject_of(model)
+    if perturbed:
+        noise = torch.Generator().manual_seed(perturbed)
+        with torch.no_grad():
+            for weights in model.parameters():
+                weights *= 1 + (torch.randint(3, weights.shape, generator=noise) - 1) * torch.finfo(weights.dtype).eps
+    path, subject = folder / "gates.safetensors", subject_of(model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    made = diffmask.train(subject, rows.select(range(200)), rows.select(range(200, 240)), path, say=quiet, **SHORT)
+    made = diffmask.train(
+        subject, rows.select(range(200)), rows.select(range(200, 240)), path, seed=seed, say=quiet, **settings
+    )
     assert made == path and all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(one.requires_grad and one.grad is None for one in model.parameters())
     return subject, rows, path
 
 
-def test_it_finds_the_word_that_decides(trained_gates):
-    subject, rows, path = trained_gates
+@pytest.fixture(scope="module")
+def trained_gates(tmp_path_factory):
+    """Gates of a training so short that they find nothing."""
+    return trained_on_one_word(tmp_path_factory.mktemp("gates"), margin=0.5, **SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "perturbed"), [(0, 0), (1, 1), (3, 2)])
+def test_it_finds_the_word_that_decides(seed, perturbed, tmp_path):
+    """Whatever the seed, and whatever rounding does. Of 6 words one decides: .167 of gates should be open."""
+    subject, rows, path = trained_on_one_word(tmp_path, perturbed, seed, **LONG)
     batch = subject.collate(rows.select(range(200, 240)).to_list())
     made = diffmask.measure(subject, batch, gates=str(path))
     scores = np.stack(made["importance_diffmask"])
     decides = np.array([[token in ("w7", "w9") for token in rows[row]["tokens"]] for row in range(200, 240)])
-    assert (scores.argmax(1) == decides.argmax(1)).mean() > 0.95
-    assert scores[decides].mean() > 0.8 and scores[~decides].mean() < 0.1
-    for one, layers in zip(scores, made["diffmask_layers"], strict=True):
-        assert (np.diff(layers, axis=0) <= 1e-6).all()  # gates of more layers are multiplied
-        np.testing.assert_allclose(layers[-1], one)
+    assert (scores.argmax(1) == decides.argmax(1)).mean() > 0.9
+    assert scores[decides].mean() > 0.8 and scores[~decides].mean() < 0.2
+    chosen = [row for row in log_of(path) if row["chosen"] == "1"][0]
+    assert float(chosen["validation_constraint"]) <= 0.2 and float(chosen["validation_open"]) < 0.3
+
+
+def log_of(path):
+    return list(csv.DictReader(io.StringIO(path.with_suffix(".csv").read_text())))
+
+
+def test_gates_of_more_layers_are_multiplied(trained_gates):
+    subject, rows, path = trained_gates
+    made = diffmask.measure(subject, subject.collate(rows.select(range(9)).to_list()), gates=str(path))
+    for scores, layers in zip(made["importance_diffmask"], made["diffmask_layers"], strict=True):
+        assert (np.diff(layers, axis=0) <= 0).all()
+        np.testing.assert_array_equal(layers[-1], scores)
 
 
 def test_the_log_shows_constraint_and_multiplier(trained_gates):
-    log = list(csv.DictReader(io.StringIO(trained_gates[2].with_suffix(".csv").read_text())))
+    log = log_of(trained_gates[2])
     assert list(log[0]) == list(LOG) and len(log) == 2 * SHORT["epochs"]
     multipliers = np.array([float(row["multiplier"]) for row in log])
-    assert (multipliers >= 0).all() and (multipliers <= 200).all() and len(set(multipliers)) > 10
+    assert (multipliers > 0).all() and (multipliers <= 200).all() and len(set(multipliers)) > 4
     assert sum(int(row["chosen"]) for row in log) == 2
     (chosen,) = {row["epoch"] for row in log if row["chosen"] == "1"}
-    last = [row for row in log if row["epoch"] == chosen]
-    assert float(last[0]["validation_constraint"]) < 0.8 and float(last[0]["validation_open"]) < 0.3
     valid = [row for row in log if float(row["validation_constraint"]) <= 0.8 and float(row["validation_agreement"]) >= 0.75]
     opened = {row["epoch"]: float(row["validation_open"]) for row in valid}
     assert opened[chosen] == min(opened.values())
     by_layer = [sum(int(row["steps"]) for row in log if row["layer"] == layer) for layer in "01"]
-    assert sum(by_layer) == SHORT["epochs"] * 13 and min(by_layer) > 100
+    assert sum(by_layer) == SHORT["epochs"] * 13 and min(by_layer) > 9
 
 
 @pytest.mark.parametrize(("margin", "up"), [(1e-6, True), (50.0, False)])
-def test_the_multiplier_rises_above_the_margin_and_falls_to_zero_below_it(margin, up):
+def test_the_multiplier_rises_above_the_margin_and_falls_below_it(margin, up):
+    """By exp(rate (KL - margin)), no more than 1 nat down at a step."""
     model, rows = decided_by_one_word()
-    settings = Settings(epochs=6, batch_size=32, warmup_steps=0, learning_rate=0.01, margin=margin)
+    settings = Settings(epochs=4, batch_size=32, warmup_steps=0, learning_rate=0.01, margin=margin)
     trained = train_gates(subject_of(model), rows, rows.select(range(20)), settings, 0)
-    last = [row["multiplier"] for row in trained.log[-2:]]
-    assert min(last) > 2 if up else max(last) == 0
-    if not up:  # nothing holds the gates open
-        assert trained.log[-1]["open"] < 0.2
+    for layer in (0, 1):
+        of_layer = [row for row in trained.log if row["layer"] == layer]
+        steps, last = sum(row["steps"] for row in of_layer), of_layer[-1]["multiplier"]
+        assert last > FIRST_MULTIPLIER if up else last == pytest.approx(FIRST_MULTIPLIER * np.exp(-0.1 * steps), rel=1e-4)
 
 
 def test_the_same_seed_gives_the_same_gates_and_another_others():
@@ -427,7 +452,7 @@ def test_options_have_the_defaults_of_the_training():
     ("options", "message"),
     [
         ({"kind": "hidden"}, "kind='hidden' is not known; choose one of inputs, states"),
-        ({"penalty": "l1"}, "penalty='l1' is not known; choose one of log, l0"),
+        ({"penalty": "l1"}, "penalty='l1' is not known; choose one of l0, log"),
         ({"placeholder": "mask"}, "choose one of learned, zeros"),
         ({"epochs": 0}, "epochs=0; give a whole number from 1 on"),
         ({"batch_size": 1.5}, "batch_size=1.5; give a whole number"),

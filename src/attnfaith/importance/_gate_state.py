@@ -11,7 +11,7 @@ from safetensors.torch import save
 from attnfaith.files import write_atomically
 
 
-FORMAT = "attnfaith training of gates 1"
+FORMAT = "attnfaith training of gates 2"
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class State:
 def _write(path: Path, training, of: str) -> None:
     tensors = {f"gates.{name}": values for name, values in training.gates.state_dict().items()}
     tensors |= {f"chosen.{name}": values for name, values in (training.chosen_state or {}).items()}
-    tensors |= {f"multipliers.{number}": one.detach() for number, one in enumerate(training.multipliers)}
-    for name, optimizer in training.optimizers.items():
-        for number, (one, slow) in enumerate(zip(optimizer.parameters, optimizer.slow, strict=True)):
-            tensors[f"{name}.{number}.slow"] = slow
-            kept = optimizer.optimizer.state.get(one, {})
-            tensors |= {f"{name}.{number}.{key}": values for key, values in kept.items()}
+    tensors["multipliers"] = training.multipliers
+    optimizer = training.optimizer
+    for number, (one, slow) in enumerate(zip(optimizer.parameters, optimizer.slow, strict=True)):
+        tensors[f"optimizer.{number}.slow"] = slow
+        kept = optimizer.optimizer.state.get(one, {})
+        tensors |= {f"optimizer.{number}.{key}": values for key, values in kept.items()}
     tensors["noise"] = training.noise.get_state()
     said = {"format": FORMAT, "of": of, "epoch": training.epoch, "log": training.log, "best": training.best}
     said |= {"chosen": training.chosen, "random": training.random.bit_generator.state}
-    said |= {"steps": {name: optimizer.steps for name, optimizer in training.optimizers.items()}}
+    said |= {"steps": optimizer.steps}
     tensors = {name: values.detach().cpu().contiguous().clone() for name, values in tensors.items()}
     write_atomically(path, save(tensors, {"attnfaith": json.dumps(said)}))
 
@@ -67,16 +67,15 @@ def _read(path: Path, training, of: str) -> bool:
     if said.get("format") != FORMAT or said["of"] != of:
         return False
     training.gates.load_state_dict(_under("gates.", tensors))
-    for number, one in enumerate(training.multipliers):
-        one.copy_(tensors[f"multipliers.{number}"])
-    for name, optimizer in training.optimizers.items():
-        optimizer.steps = said["steps"][name]
-        for number, (one, slow) in enumerate(zip(optimizer.parameters, optimizer.slow, strict=True)):
-            kept = _under(f"{name}.{number}.", tensors)
-            slow.copy_(kept.pop("slow"))
-            if kept:  # of a layer that was never drawn there is nothing
-                steps = {"step": kept.pop("step")}
-                optimizer.optimizer.state[one] = {key: values.to(one.device) for key, values in kept.items()} | steps
+    training.multipliers.copy_(tensors["multipliers"])
+    optimizer = training.optimizer
+    optimizer.steps = said["steps"]
+    for number, (one, slow) in enumerate(zip(optimizer.parameters, optimizer.slow, strict=True)):
+        kept = _under(f"optimizer.{number}.", tensors)
+        slow.copy_(kept.pop("slow"))
+        if kept:  # of a layer that was never drawn there is nothing
+            steps = {"step": kept.pop("step")}
+            optimizer.optimizer.state[one] = {key: values.to(one.device) for key, values in kept.items()} | steps
     training.noise.set_state(tensors["noise"])
     training.random.bit_generator.state = said["random"]
     training.epoch, training.log, training.best, training.chosen = (
