@@ -30,7 +30,7 @@ def check_separation(model, text, other: torch.Tensor, last: int) -> str | None:
     watched = Watched(Edit(), last)
     with torch.enable_grad(), Hook(1, watched) as hook:
         logits = model(**text).logits
-        rows = watched.rows(logits)[0]
+        rows = watched.rows(logits, text["attention_mask"])[0]
     if not torch.equal(rows, first):
         places = rows.nonzero().flatten().tolist()
         where = f"positions {places}" if len(places) < len(rows) else "all positions"
