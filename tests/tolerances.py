@@ -21,15 +21,16 @@ TERMS = 64
 """Products in the sums of the tests' small models, at most."""
 
 
-def eps(*values) -> float:
-    """That of the coarsest floating dtype among arrays and tensors; of float64 where all are whole numbers or Python's."""
+def relative(
+    *values, depth: float = 1, condition: float = 1.0, terms: int = TERMS, dtype: torch.dtype | None = None
+) -> float:
+    """The relative tolerance of arrays and tensors: of the coarsest of their floating dtypes, or of that of the computation,
+    dtype, where it is not theirs; of float64 where all are whole numbers or Python's.
+    """
     names = [str(value.dtype).removeprefix("torch.") for value in values if hasattr(value, "dtype")]
-    return max((torch.finfo(getattr(torch, name)).eps for name in names if "float" in name), default=2.0**-52)
-
-
-def relative(*values, depth: float = 1, condition: float = 1.0, terms: int = TERMS) -> float:
-    """The relative tolerance of arrays of these dtypes."""
-    return 4 * terms**0.5 * eps(*values) * depth * condition
+    dtypes = [getattr(torch, name) for name in names if "float" in name] if dtype is None else [dtype]
+    eps = max((torch.finfo(one).eps for one in dtypes), default=torch.finfo(torch.float64).eps)
+    return 4 * terms**0.5 * eps * depth * condition
 
 
 def of(*values, **arithmetic) -> float:
@@ -39,7 +40,7 @@ def of(*values, **arithmetic) -> float:
     return relative(*values, **arithmetic) * scale
 
 
-def close(actual, expected, of_size: float = 0.0, message: str = "", **arithmetic) -> None:
+def close(actual, expected, *, of_size: float = 0.0, message: str = "", **arithmetic) -> None:
     """Assert that two arrays or tensors of one shape are equal but for rounding, with NaN and infinities in the same places.
 
     of_size: the size of what they are differences of, where that is larger than theirs. arithmetic: see `relative`.

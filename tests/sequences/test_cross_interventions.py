@@ -1,5 +1,7 @@
 """Interventions on cross-attention: against a model whose attention is changed from within, and closed forms."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from attnfaith._random import generator
 from attnfaith.sequences import cross_identifiability, cross_permutation, cross_uniform, knock_out
 from attnfaith.subjects.sentence_batch import word_sums
 from attnfaith.subjects.sequences import sequence_subject
+from tests import tolerances
 from tests.small_translators import PAIRS, batch, subject, tokenizer, translator
 
 
@@ -17,8 +20,7 @@ PAIR = PAIRS[0]
 GIVEN = ("input_ids", "attention_mask", "decoder_input_ids")
 
 
-def close(one, other, within=2e-6, relative=2e-5):
-    np.testing.assert_allclose(np.asarray(one, np.float64), np.asarray(other, np.float64), rtol=relative, atol=within)
+close = functools.partial(tolerances.close, dtype=torch.float32, depth=8)  # an encoder and a decoder of two layers
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +163,7 @@ def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed, layer):
             words = PAIR[0].split()
             shorter = subject("marian").encode([(" ".join(words[:chosen] + words[chosen + 1 :]), PAIR[1])])
             left = float(word_sums(shorter, subject("marian").log_probs(shorter))[0, word].exp())
-            close(made[f"knock_out_{ending}removed_probs"][0][word], left, 1e-6, 1e-4)
+            close(made[f"knock_out_{ending}removed_probs"][0][word], left)
 
 
 def test_knock_out_of_the_only_word_leaves_markers_and_there_is_no_other():
@@ -212,7 +214,7 @@ def test_limits_by_another_solver_and_alternatives_change_nothing(narrow):
                 for place, sign in enumerate((1, -1)):
                     solved = linprog(sign * costs, A_eq=equal, b_eq=equal @ weights[row, inside], bounds=(0, None))
                     limits[place] += sign * solved.fun / len(rows)
-            close([low[layer, head, later, word, column], high[layer, head, later, word, column]], limits, 2e-6)
+            close([low[layer, head, later, word, column], high[layer, head, later, word, column]], limits)
             mean = np.mean([own[layer, head, row, source == column].sum() for row in rows])
             assert limits[0] - 1e-6 <= mean <= limits[1] + 1e-6
     assert (high - low).max() > 0.1 and made["cross_identifiability_tvd"][0].max() > 0.1

@@ -1,5 +1,7 @@
 """Models from sequences to sequences as subjects: what is read is what the model computes with, however pairs are read."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -11,14 +13,14 @@ from attnfaith.subjects import SubjectError, kinds
 from attnfaith.subjects.cross_attention import CrossAttention
 from attnfaith.subjects.sentence_batch import by_words, word_sums
 from attnfaith.subjects.sequences import OfCopies, is_sequence_model, sequence_subject
+from tests import tolerances
 from tests.small_translators import KINDS, PAIRS, STACKED, batch, subject, tokenizer, translator
 
 
 GIVEN = ("input_ids", "attention_mask", "decoder_input_ids")
 
 
-def close(one, other, within=2e-6):
-    torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), rtol=1e-5, atol=within, check_dtype=False)
+close = functools.partial(tolerances.close, dtype=torch.float32, depth=8)  # an encoder and a decoder of two layers
 
 
 class Given(OfCopies):

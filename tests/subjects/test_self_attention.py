@@ -1,5 +1,7 @@
 """Any text classifier of transformers as a subject: rows that matter, batches, texts, markers, and what it refuses."""
 
+import functools
+
 import pandas as pd
 import pytest
 import torch
@@ -34,8 +36,7 @@ def batch(of, lengths=LENGTHS, **more):
     return Batch.of(texts(of.model, lengths) | more, of)
 
 
-def close(one, other, within=2e-6):
-    torch.testing.assert_close(one, other, rtol=1e-5, atol=within)
+close = functools.partial(tolerances.close, dtype=torch.float32, depth=4)  # two layers, each of attention and a feed-forward network
 
 
 # ---------------------------------------------------------------------------------------------- rows that matter
@@ -112,11 +113,11 @@ def test_a_text_is_the_same_alone_in_a_batch_in_any_order_and_with_more_padding(
         alone = of.read(one, rows=True)
         close(alone.logits[0], read.logits[row])
         close(of.attention(one)[0], attention[row, :length])
-        close(of.read(one, Uniform()).logits[0], edited[row], 1e-5)
+        close(of.read(one, Uniform()).logits[0], edited[row])
         assert torch.equal(alone.rows[0], read.rows[row, :length])
         for here, there in zip(alone.maps, read.maps, strict=True):
             close(here.weights[0], there.weights[row, :, :length, :length])
-            close(here.values[0], there.values[row, :, :length], 1e-5)
+            close(here.values[0], there.values[row, :, :length])
             assert not there.weights[row, :, :length, length:].any()
     padded_single = Batch.of({name: with_more[name][1:2] for name in with_more}, of)
     close(of.predict(padded_single)[0], read.logits[1])
@@ -207,10 +208,10 @@ def test_the_own_attention_of_a_head_gives_the_prediction_and_another_one_anothe
     of = subject(kind, {"layers": "last", "head": 1})
     some = batch(of)
     own, inside = of.attention(some), of.attendable(some)
-    close(of.intervene(some, own), of.predict(some), 1e-5)
+    close(of.intervene(some, own), of.predict(some))
     flat = inside / inside.sum(1, keepdim=True)
     several = of.intervene(some, torch.stack([own, flat.double()], 1)).float()
-    close(several[:, 0], of.predict(some), 1e-5)
+    close(several[:, 0], of.predict(some))
     close(several[:, 1], of.intervene(some, flat))
     assert float((several[:, 1] - several[:, 0]).detach().abs().max()) > 1e-5
     assert "intervention" not in subject(kind).capabilities
