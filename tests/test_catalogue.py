@@ -39,7 +39,7 @@ def test_costs_are_in_the_order_of_the_measured_times():
     times = pd.read_csv(TIMES)
     costs = {one.name: one.cost for one in catalogue.entries()}
     long = times[times["tokens"] == times["tokens"].max()]
-    by_cost = long.groupby(long["measure"].map(costs))["ms_per_text"].agg(["min", "max"]).reindex([*catalogue.COSTS])
+    by_cost = long.groupby(long["what"].map(costs))["ms"].agg(["min", "max"]).reindex([*catalogue.COSTS])
     assert by_cost.notna().all(axis=None)
     assert (by_cost["max"].iloc[:3].to_numpy() < by_cost["min"].iloc[1:4].to_numpy()).all()
     assert by_cost["min"].is_monotonic_increasing and by_cost["max"].is_monotonic_increasing
