@@ -28,11 +28,8 @@ def test_the_table_has_values_times_and_versions(peers, monkeypatch, tmp_path):
     )
     find = importlib.util.find_spec
     monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: find(name) if name == "captum" else None)
-    threads = torch.get_num_threads()
-    try:
-        peers.main()
-    finally:
-        torch.set_num_threads(threads)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    peers.main()
     page, table = (tmp_path / "peers.md").read_text(), pd.read_csv(tmp_path / "peers.csv")
     assert ". captum " in page and "Model: a small one. 3 texts as they are, and 1 of each length" in page
     assert str(tmp_path) not in page and page.startswith("CPU time of one thread")
