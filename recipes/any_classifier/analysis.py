@@ -21,7 +21,7 @@ from attnfaith.reporting.sections import identifiability, saliency, sign_violati
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure
 from attnfaith.stats import LEVEL, Panel, drawn_p_values, holm, percentile_interval
 
-from ..shared import KIND, UNTOLD, for_stand_ins, interval_figure, join_published, kinds, paired_comparison, read_published
+from ..shared import KIND, UNTOLD, for_stand_ins, interval_figure, join_published, kinds, read_published
 
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ FEWEST_DRAWS = 1000
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """Return "quantities", "comparisons" of projections, "measures_ranking", "measures_pairs" and "measures_published".
+    """Return "quantities", "measures_ranking", "measures_pairs" and "measures_published".
 
     Raises StudyError for published numbers that are no such table, or stand-ins without any.
     """
@@ -51,8 +51,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     ranked, paired = rankings(cells)
-    made = {"quantities": quantities(cells), "comparisons": paired_comparison(cells, "projection")}
-    made |= {"measures_ranking": ranked, "measures_pairs": paired}
+    made = {"quantities": quantities(cells), "measures_ranking": ranked, "measures_pairs": paired}
     if published is not None and len(ranked):
         made["measures_published"] = beside_published(published, ranked)
     reach = [cell for cell in cells if identifiability.SECTION.applies(cell)]

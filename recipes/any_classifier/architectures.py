@@ -60,37 +60,27 @@ SMALL = {name: size for size, names in SIZES.items() for name in names.split()}
 LATENT = {"num_key_value_heads": 4}
 HYBRID = {"layer_types": ["linear_attention", "full_attention"]}
 SHARED = LATENT | {"num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2}
+ROPE = dict.fromkeys(("full_attention", "sliding_attention"), {"rope_type": "default", "rope_theta": 10000.0})
 OWN = {  # what a type needs besides
-    "axk1": LATENT | {"n_group": 1, "topk_group": 1},
-    "axk2": LATENT,
-    "cohere_compass_text": {
-        "rope_parameters": {
-            kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("full_attention", "sliding_attention")
-        }
-    },
-    "deepseek_v2": LATENT,
-    "deepseek_v3": LATENT | {"n_group": 1, "topk_group": 1},
-    "esmc": LATENT,
+    **dict.fromkeys(("axk2", "deepseek_v2", "esmc", "minicpm3"), LATENT),
+    **dict.fromkeys(("axk1", "deepseek_v3"), LATENT | {"n_group": 1, "topk_group": 1}),
+    **dict.fromkeys(("minimax", "qwen3_5_text", "qwen3_next"), HYBRID),
+    **dict.fromkeys(("zamba", "zamba2"), SHARED),
+    "cohere_compass_text": {"rope_parameters": ROPE},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "gptj": {"rotary_dim": 4},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "layoutlmv3": {"coordinate_size": 4, "shape_size": 8},
     "lilt": {"hidden_size": 48, "max_2d_position_embeddings": 1024},
     "mobilebert": {"intra_bottleneck_size": 32, "initializer_range": 0.05},
-    "minicpm3": LATENT,
-    "minimax": HYBRID,
     "mistral4": LATENT | {"head_dim": 16},
     "perceiver": {"num_latents": 8, "d_latents": 32, "num_self_attends_per_block": 2},
-    "qwen3_5_text": HYBRID,
-    "qwen3_next": HYBRID,
     "reformer": {
         **{"axial_pos_shape": [8, 8], "axial_pos_embds_dim": [16, 16], "attn_layers": ["local", "lsh"], "num_buckets": 2},
         **{"local_attn_chunk_length": 8, "lsh_attn_chunk_length": 8, "feed_forward_size": 64, "is_decoder": False},
     },
     "t5": {"decoder_start_token_id": 0},
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
-    "zamba": SHARED,
-    "zamba2": SHARED,
 }
 SEQUENCES_OWN = {
     "encoder-decoder": {
