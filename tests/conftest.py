@@ -69,6 +69,8 @@ def warm_attnfaith(warm_python):
 def tiny_model():
     """Factory of tiny models in eval mode, their weights scaled up so that attention and predictions are far from flat.
 
+    In float64: scaled weights make rounding larger, and what two routes give must not differ by what a processor rounds.
+
     hierarchy="word": a model over sentences that attends to the words (`WordLevel`).
     """
     import torch
@@ -76,7 +78,7 @@ def tiny_model():
     from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
     from attnfaith.subjects.word_level import WordLevel
 
-    def make(*, seed=0, scale=3.0, num_labels=2, dtype=torch.float32, **fields):
+    def make(*, seed=0, scale=3.0, num_labels=2, dtype=torch.float64, **fields):
         sizes = {"vocab_size": VOCABULARY, "embedding_size": 8, "hidden_size": 8, "intermediate_size": 8}
         if by_words := fields.get("hierarchy") == "word":
             fields["hierarchy"] = "sentence"

@@ -121,7 +121,7 @@ def test_all_weight_on_one_token(readout, tiny_model, tiny_rows, tiny_batch):
     with torch.no_grad():
         for parameter in model.decoder.parameters():
             parameter.div_(40)
-        zero = model.decoder(torch.zeros(1, 8)).double().softmax(-1)[0].numpy()
+        zero = model.decoder(torch.zeros(1, 8, dtype=torch.float64)).double().softmax(-1)[0].numpy()
     made = random_support.measure(model, batch)
     for attention, probs, removed in zip(made[ATTENTION][0], made[PROBS][0], made[REMOVED][0], strict=True):
         assert sorted(attention) == [0] * 5 + [1]

@@ -51,7 +51,7 @@ def test_any_attention_gives_what_the_model_says(fields, tiny_model, tiny_rows, 
 
 def test_experiments_follow_from_it(tiny_model, tiny_rows, tiny_batch):
     """What other producers say of the same batch, computed of the columns in the way their docstrings say."""
-    model, batch = tiny_model(), tiny_batch(tiny_rows((7, 5, 12)))
+    model, batch = tiny_model(dtype=torch.float32), tiny_batch(tiny_rows((7, 5, 12)))  # as columns keep what they are of
     columns = token_logits.measure(model, batch)
     attention = [row.attention for row in token_logits.read_out(subject_of(model), batch)]
     furthest, smallest = adversary_exact.measure(model, batch), minimal_flip_set.measure(model, batch)

@@ -18,6 +18,7 @@ from attnfaith.measurement import MeasurementError, check
 from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError, layer_parts
 from attnfaith.subjects.attention_hook import Hook
 from attnfaith.subjects.self_checks import TOGETHER
+from tests import tolerances
 
 
 MEASURES = {one.__name__.rpartition(".")[2]: one for one in (alti, attention_norm, flow, globenc, rollout, value_zeroing)}
@@ -235,7 +236,7 @@ def test_globenc_and_alti_by_hand(kind, top):
         nearness[-1] /= nearness[-1].sum(1, keepdim=True)
     for name, chained in (("globenc", lengths), ("alti", nearness)):
         (scores,) = measured(name, subject, batch_of(subject, [text]))
-        np.testing.assert_allclose(scores, at_tokens(text, chained, top), rtol=1e-6)
+        tolerances.close(scores, at_tokens(text, chained, top), dtype=torch.float32)
 
 
 class Held(Edit):

@@ -22,6 +22,7 @@ from attnfaith.importance._gate_training import FIRST_MULTIPLIER, LOG, Lookahead
 from attnfaith.importance._gates import Gates, about_gates, load_gates, of_positions, save_gates, states_of
 from attnfaith.measurement import MeasurementError, check_options, load_producers
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
+from tests import tolerances
 from tests.gates import untrained
 from tests.small_classifiers import classifier, tokenizer
 
@@ -65,7 +66,7 @@ def test_gradients_of_samples_and_of_their_probability():
 def test_divergence_against_scipy_and_of_barred_classes():
     one, other = (torch.randn(5, 3, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
     expected = [stats.entropy(p, q) for p, q in zip(one.softmax(1), other.softmax(1), strict=True)]
-    np.testing.assert_allclose(divergence(one, other), expected, rtol=1e-5, atol=1e-7)
+    tolerances.close(divergence(one, other), expected, dtype=torch.float32)
     barred = torch.full((5, 1), -torch.inf)
     more = [torch.cat([part, barred], 1).requires_grad_() for part in (one, other)]
     made = divergence(*more)

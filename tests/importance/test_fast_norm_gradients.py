@@ -10,6 +10,7 @@ from torch import nn
 from attnfaith.importance._fast import lstm_norm_gradients, norm_gradients
 from attnfaith.importance._fast.shared import direction, slope_of_tanh
 from attnfaith.models.encoders import ENCODERS
+from tests import tolerances
 from tests.small_encoders import build, build_subclass, close, texts
 
 
@@ -79,7 +80,8 @@ def test_norm_gradients_in_float32(name, many, spread, monkeypatch):
     rows = all_norms(rough, embedded.float(), 0, 40).double()
     scale = expected.amax(-1, keepdim=True)
     assert (scale > 0).all()
-    close(rows / scale, expected / scale, 1e-4 if spread > 1 else 1e-5)
+    condition = 100 if spread > 1 else 5  # of gates that are saturated
+    tolerances.close(rows / scale, expected / scale, dtype=torch.float32, condition=condition)
 
 
 def test_norm_gradients_of_an_untrained_transformer():

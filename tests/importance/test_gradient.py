@@ -112,7 +112,7 @@ def test_predicted_class_and_class_one_agree_for_two_classes(tiny_model, tiny_ro
 @pytest.mark.parametrize("difference", [30.0, 60.0])
 def test_saturated_predictions_keep_their_ranks(difference, tiny_model, tiny_rows, tiny_batch):
     """At a logit difference of 30 a float32 softmax is exactly 0 and 1, and its gradient 0; at 60 a float64 one too."""
-    model, batch = tiny_model(), tiny_batch(tiny_rows([7]))
+    model, batch = tiny_model(dtype=torch.float32), tiny_batch(tiny_rows([7]))
     with torch.no_grad():
         encoded, attention = stages(model, batch)
         logits = model.decode(encoded.hidden, attention)[0]

@@ -94,6 +94,7 @@ TOLERANCE = {
     # what is left of sums that nearly cancel
     "integrated_gradients_residual": 1e-5,
     "integrated_gradients_residual_hidden": 1e-5,
+    "deeplift_residual": 1e-5,
     "adversary_exact_attention": 1e-5,  # a mixture's weights are differences of scores, divided by one another
     # what a unit near 0 keeps of its relevance, |y| / (|y| + epsilon), has a slope of up to 1 / epsilon, 1000
     "importance_lrp": 1e-4,

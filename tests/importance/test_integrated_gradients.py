@@ -176,7 +176,7 @@ def test_each_text_takes_the_steps_it_needs(monkeypatch):
 
 def test_lines_that_leave_float_range_are_nan_and_alone(tiny_model, tiny_rows, tiny_batch):
     """A logit at the baseline that is not finite: no number for this text, all for the other."""
-    model = tiny_model(encoder="embedding", projection="softmax", alignment="dot")
+    model = tiny_model(encoder="embedding", projection="softmax", alignment="dot", dtype=torch.float32)
     rows = tiny_rows([[20, 21, 22], [30, 31]])
     whole = integrated_gradients.measure(model, tiny_batch(rows))
     with torch.no_grad():

@@ -160,7 +160,7 @@ def test_all_weight_on_one_token(readout, tiny_model, tiny_rows, tiny_batch):
         attention = model.attend(*encoded)[0, 1:7]
         assert attention.max() == 1
         place = int(attention.argmax())
-        zero = model.decoder(torch.zeros(1, 8)).double().softmax(-1)[0]
+        zero = model.decoder(torch.zeros(1, 8, dtype=torch.float64)).double().softmax(-1)[0]
         whole = probabilities(model, batch)
     made = leave_one_out.measure(model, batch)
     close(made[HIDDEN][0][place], distance(zero, whole))
@@ -211,7 +211,7 @@ def test_more_texts_of_one_length_than_are_taken_at_once(tiny_model, tiny_rows, 
 @torch.no_grad()
 def test_one_token_holding_nearly_all_weight(readout, tiny_model):
     """1 - 1e-9 of the weight: subtracting the token from the total would leave noise."""
-    model = tiny_model(readout=readout, scale=1.0)
+    model = tiny_model(readout=readout, scale=1.0, dtype=torch.float32)
     torch.manual_seed(1)
     hidden = torch.randn(1, 6, 8)
     weights = torch.tensor([[1e-10, 2e-10, 0, 1 - 1e-9, 3e-10, 4e-10]], dtype=torch.float64)

@@ -24,6 +24,7 @@ from attnfaith.models.modeling_attention_classifier import (
     contexts,
 )
 from attnfaith.models.projections import PROJECTIONS
+from tests import tolerances
 
 
 VOCABULARY, CLASSES = 20, 3
@@ -130,7 +131,7 @@ def test_cell(encoder, alignment, projection, query, readout, hierarchy):
     # a point of the simplex over the words, or sentences, of the text, and 0 on markers, padding and question
     words = attendable(inputs, hierarchy)
     assert (output.attention >= 0).all() and (output.attention[~words] == 0).all()
-    close(output.attention.sum(-1), words.any(-1).float(), 1e-6)
+    tolerances.close(output.attention.sum(-1), words.any(-1).float())
     assert words.any(-1).tolist() == [True, False, True, True, True]
     assert torch.equal(model.model.attendable(**inputs), words)
 

@@ -36,7 +36,9 @@ def batch(of, lengths=LENGTHS, **more):
     return Batch.of(texts(of.model, lengths) | more, of)
 
 
-close = functools.partial(tolerances.close, dtype=torch.float32, depth=4)  # two layers, each of attention and a feed-forward network
+close = functools.partial(
+    tolerances.close, dtype=torch.float32, depth=4
+)  # two layers, each of attention and a feed-forward network
 
 
 # ---------------------------------------------------------------------------------------------- rows that matter

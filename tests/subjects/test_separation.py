@@ -7,6 +7,7 @@ from attnfaith import SelfAttentionClassifierForSequenceClassification
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects.reading import Given
 from attnfaith.subjects.separation import check_separation
+from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 
 
@@ -32,8 +33,8 @@ def test_a_text_is_the_same_alone_and_in_any_batch(projection):
     torch.testing.assert_close(of.predict(whole.take(order)), logits[order])
     for row, length in enumerate(LENGTHS):
         one = whole.alone(row)
-        torch.testing.assert_close(of.predict(one)[0], logits[row], rtol=1e-5, atol=2e-6)
-        torch.testing.assert_close(of.attention(one)[0], attention[row, :length], rtol=1e-5, atol=2e-6)
+        tolerances.close(of.predict(one)[0], logits[row], depth=4)
+        tolerances.close(of.attention(one)[0], attention[row, :length], dtype=torch.float32, depth=4)
     other = Batch.of({**texts(of.model, LENGTHS), "impermissible": MARKED.roll(1, 1)}, of)
     assert not torch.allclose(of.predict(other), logits, atol=1e-4)
 
@@ -50,7 +51,7 @@ def test_deleting_a_token_keeps_the_others_of_their_kind():
             attention_mask=torch.ones(1, len(left), dtype=torch.long),
             impermissible=MARKED[row : row + 1, left],
         ).logits
-        torch.testing.assert_close(of.predict(of.keep(whole, stays))[row : row + 1], expected, rtol=1e-5, atol=2e-6)
+        tolerances.close(of.predict(of.keep(whole, stays))[row : row + 1], expected, depth=4)
 
 
 @torch.no_grad()
