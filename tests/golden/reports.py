@@ -13,7 +13,7 @@ import yaml
 
 import attnfaith
 from attnfaith.__main__ import main
-from tests.golden import subjects
+from tests.golden import subjects, values
 
 
 QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart.yaml"
@@ -58,6 +58,20 @@ def card() -> dict:
         main(["cards", str(run), "--to", "owner", "--output", str(Path(folder) / "cards")])
         head = (Path(folder) / "cards" / "quickstart.md").read_text(encoding="utf-8").split("---")[1]
     return yaml.safe_load(head)
+
+
+def diffmask() -> dict:
+    """Gates that two steps have trained, on the texts that they then score."""
+    texts, scores = subjects.PLAN["texts"], {}
+    for name in ("bilstm", "bert"):
+        how = {"tokenizer": subjects.tokenizer(name), "progress": False}
+        with tempfile.TemporaryDirectory() as folder:
+            training = {"validation": texts, "epochs": 2, "batch_size": 6, "warmup_steps": 0}
+            gates = attnfaith.train_gates(subjects.model(name), texts, Path(folder) / "gates.safetensors", **training, **how)
+            how |= {"measures": ["diffmask"], "experiments": [], "options": {"diffmask": {"gates": str(gates)}}}
+            columns = values.columns_of(attnfaith.measure(subjects.model(name), texts, **how).table)
+        scores[name] = {column: columns[column] for column in ("importance_diffmask", "diffmask_layers")}
+    return scores
 
 
 def loaded(name: str):

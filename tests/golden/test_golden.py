@@ -57,6 +57,10 @@ def test_metadata_of_a_card_are_what_they_were():
     assert not values.moved(read("card"), reports.card())
 
 
+def test_gates_that_are_trained_score_as_they_did():
+    assert not values.moved(read("diffmask"), reports.diffmask())
+
+
 @pytest.mark.parametrize("name", subjects.FAMILIES)
 def test_a_checkpoint_loads_and_says_what_it_said(name):
     model, loading = reports.loaded(name)

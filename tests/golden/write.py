@@ -50,6 +50,7 @@ def main() -> int:
         "report_tables": reports.tables,
         "report_frames": reports.frames,
         "card": reports.card,
+        "diffmask": reports.diffmask,
     }
     for name, make in (makers | {"predictions": reports.predictions}).items():
         if given.name and name not in given.name:
