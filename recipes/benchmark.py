@@ -217,7 +217,7 @@ def add_measures(bench: Benchmark, model, ids: torch.Tensor) -> None:
     modules = load_producers([entry.name for entry in catalogue.entries() if entry.kind == "measure"])
     beside = modules["gradient_x_input"]
     for name, module in modules.items():
-        if module.NEEDS <= subject_of(model).capabilities and not hasattr(module, "pending"):
+        if subject_of(model).capabilities >= module.NEEDS and not hasattr(module, "pending"):
             calls = (lambda module=module: module.measure(model, batch)), (lambda: beside.measure(model, batch))
             bench.add(name, ids.shape[1] - 2, *calls, len(ids), twin="gradient_x_input")
 

@@ -4,4 +4,4 @@ from attnfaith.measurement import load_producers, producers
 from attnfaith.subjects import Pooled
 
 
-POOLED = sorted(name for name, module in load_producers(sorted(producers())).items() if module.NEEDS <= Pooled.can)
+POOLED = sorted(name for name, module in load_producers(sorted(producers())).items() if Pooled.can >= module.NEEDS)

@@ -11,7 +11,30 @@ from transformers import PreTrainedTokenizerFast
 from attnfaith.recipes import library
 
 
-WORDS = "the a old new ship sank sailed slowly never was good bad film music and but very ! . ##s ##ing ##ed".split()
+WORDS = [
+    "the",
+    "a",
+    "old",
+    "new",
+    "ship",
+    "sank",
+    "sailed",
+    "slowly",
+    "never",
+    "was",
+    "good",
+    "bad",
+    "film",
+    "music",
+    "and",
+    "but",
+    "very",
+    "!",
+    ".",
+    "##s",
+    "##ing",
+    "##ed",
+]
 MARKERS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")
 
 

@@ -21,7 +21,7 @@ def generated():
     return ["", " ", "\n\t"], ["the old ship", "a new ship and a crew", "one"]
 
 
-@pytest.mark.parametrize("source, count", [(generated, 3), (genuine, 301)])
+@pytest.mark.parametrize(("source", "count"), [(generated, 3), (genuine, 301)])
 def test_empty_texts_are_counted_and_never_scored(source, count, tmp_path, quick_report):
     import datasets
 

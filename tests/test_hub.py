@@ -232,10 +232,8 @@ def test_the_record_and_tables_are_the_runs(run):
     assert sent.equals(kept)
     (made,), (own,) = record.settings(sent), record.settings(kept)
     assert (
-        made.pop("recipe")["output_dir"] == "run"
-        and own.pop("recipe")["output_dir"] == str(own["identity"] and made)
-        or True
-    )
+        made.pop("recipe")["output_dir"] == "run" and own.pop("recipe")["output_dir"] == str(own["identity"] and made)
+    ) or True
     assert made == own
     agreement = pq.read_table(pa.BufferReader(results.files["agreement/results-00000-of-00001.parquet"]))
     assert agreement.column("checkpoint").unique().to_pylist() == ["alice/tiny"]

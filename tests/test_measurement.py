@@ -1,6 +1,8 @@
 """Records do not depend on batches, processes or interruptions; what cannot be measured is refused."""
 
+import functools
 import gc
+import operator
 import os
 import re
 import signal
@@ -154,8 +156,10 @@ def test_words_of_sentences(go, texts, tiny_model, tiny_batch):
     identity = record.from_row(found.to_pylist()[0])
     assert (identity.encoder, identity.hierarchy, identity.level) == ("bigru", "sentence", "word")
     assert {"words", "word_attention"}.isdisjoint(found.column_names)
-    assert found.column("tokens").to_pylist() == [sum(row, []) for row in dataset["words"]]
-    assert [row.tolist() for row in record.rows(found, "rationale")] == [sum(row, []) for row in marks]
+    assert found.column("tokens").to_pylist() == [functools.reduce(operator.iadd, row, []) for row in dataset["words"]]
+    assert [row.tolist() for row in record.rows(found, "rationale")] == [
+        functools.reduce(operator.iadd, row, []) for row in marks
+    ]
     for row, attention, expected in zip(dataset, record.rows(found, "attention"), record.rows(found, "probs"), strict=True):
         batch = tiny_batch([row])
         with torch.no_grad():
@@ -174,7 +178,7 @@ def test_words_of_sentences(go, texts, tiny_model, tiny_batch):
 def test_word_attention_that_is_given(go, texts, tiny_model):
     """All weight on the last word of each document: its sentence is that word, and all there is."""
     model, dataset = tiny_model(encoder="embedding", hierarchy="sentence"), texts([5, 12, 1, 7], hierarchy="sentence")
-    given = {row["instance_id"]: np.eye(len(sum(row["words"], [])))[-1] for row in dataset}
+    given = {row["instance_id"]: np.eye(len(functools.reduce(operator.iadd, row["words"], [])))[-1] for row in dataset}
     found = go(model=model, dataset=dataset, producers=[], level="word", attention=given)
     for row, probs in zip(dataset, record.rows(found, "probs"), strict=True):
         last = [place for place in row["input_ids"] if place not in (2, 3, 4)][-1]

@@ -296,7 +296,7 @@ def test_accumulated_gradients_are_those_of_one_batch(make, penalties):
         trainer.train()
     assert whole.state.global_step == parts.state.global_step == 2
     same(weights(parts), weights(whole), atol=3e-6)
-    logs = [[seen for seen in trainer.losses_seen.logs if "loss" in seen][0] for trainer in (whole, parts)]
+    logs = [next(seen for seen in trainer.losses_seen.logs if "loss" in seen) for trainer in (whole, parts)]
     for name in ("loss", *Penalties(**penalties).taken):
         assert logs[0][name] == pytest.approx(logs[1][name], rel=1e-5)
 

@@ -304,7 +304,7 @@ def test_flat_and_hierarchical_records_together():
         first = joined.column("encoder").to_pylist().index("bilstm(sentence)")
         words, weights = joined.column("words").to_pylist(), joined.column("word_attention").to_pylist()
         assert words[first : first + 2] == sentences["words"] and weights[first] == [[1.0], [0.5, 0.5]]
-        place = [row for row in range(4) if row not in (first, first + 1) and joined.column("tokens")[row].as_py()][0]
+        place = next(row for row in range(4) if row not in (first, first + 1) and joined.column("tokens")[row].as_py())
         assert words[place] == [["a"], ["b"]] and weights[place] == [[1.0], [1.0]]
         assert words.count([]) == 2
     assert "words" not in record.concatenate([flat, table(encoder=["cnn"] * 2)]).column_names

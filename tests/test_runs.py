@@ -1,6 +1,8 @@
 """Whole runs on generated texts: what they leave, which folders they use, where they go on."""
 
+import functools
 import json
+import operator
 import os
 import shutil
 import subprocess
@@ -289,7 +291,9 @@ def test_a_hierarchical_family(tiny_recipe, tmp_path, monkeypatch):
     runs.run(recipe, resume=True)
     table = record.load(tmp_path / "base" / "record.parquet")
     assert labels(table, "encoder") == ["bilstm(sentence, words)"]
-    assert table.column("tokens").to_pylist() == [sum(row, []) for row in tables["base"].column("words").to_pylist()]
+    assert table.column("tokens").to_pylist() == [
+        functools.reduce(operator.iadd, row, []) for row in tables["base"].column("words").to_pylist()
+    ]
     np.testing.assert_allclose(
         np.stack(record.rows(table, "probs")), np.stack(record.rows(tables["base"], "probs")), atol=1e-6
     )
@@ -319,7 +323,7 @@ def test_a_folder_that_is_not_ours_is_never_touched(tiny_recipe, tmp_path, names
         (folder / name).write_text("mine")
     with pytest.raises(RunError, match="holds files that are no run of ours"):
         runs.run(tiny_recipe(), **how)
-    assert content(folder) == {name: b"mine" for name in names}
+    assert content(folder) == dict.fromkeys(names, b"mine")
 
 
 def test_a_file_in_the_folders_place(tiny_recipe, tmp_path):
@@ -1191,9 +1195,11 @@ def test_who_holds_a_folder_is_waited_for(tmp_path, monkeypatch):
         said = name.read_text()
         name.unlink()
         monkeypatch.setattr(files.time, "sleep", lambda seconds: name.write_text(said))
-        with pytest.raises(FileError, match=f"is in use by a training, process {os.getpid()} on "):
-            with folder_lock(tmp_path, "another"):
-                pass
+        with (
+            pytest.raises(FileError, match=f"is in use by a training, process {os.getpid()} on "),
+            folder_lock(tmp_path, "another"),
+        ):
+            pass
 
 
 def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe, warm_attnfaith):

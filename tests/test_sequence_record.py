@@ -44,7 +44,7 @@ def test_a_record_says_of_what_it_is():
 
 
 @pytest.mark.parametrize(
-    "change, says",
+    ("change", "says"),
     [
         ({"target_tokens": [["a", "dog", "!"], []], "target_probs": [[0.5] * 3, []]}, "row 1: the target sentence has no w"),
         ({"target_probs": [[0.5] * 3, [0.5] * 2]}, "row 1: column 'target_probs' has 2 values and 'target_tokens' 1"),

@@ -325,7 +325,7 @@ def test_the_command_writes_page_and_figures(folder, tmp_path, monkeypatch, caps
     page = (tmp_path / "view.html").read_text()
     assert f"view: view.html ({len(page.encode()) / 1e3:,.0f} kB)" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *(f"view-{name}.{kind}" for name in ("graph", "heads") for kind in ("csv", "pdf", "png", "svg")),
+        *(f"view-{name}.{kind}" for name in ("graph", "heads") for kind in ("pdf", "png", "svg")),
         "view.html",
     ]
     assert data_of(page)["measures"] == ["alti", "attention"]

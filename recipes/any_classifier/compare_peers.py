@@ -33,7 +33,7 @@ from attnfaith.subjects import SelfAttention
 
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmark_timing import machine, save  # noqa: E402
+from benchmark_timing import machine, save
 
 
 STEPS = 20  # of integrated gradients, in every library

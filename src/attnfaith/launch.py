@@ -30,7 +30,7 @@ def launch(command: str, arguments: Sequence[str], processes: int) -> int:
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     with TemporaryFolder() as logs:
         # where one process ends, the others complain of that: what they say is kept, and told where it is the cause
-        quiet = DefaultLogsSpecs(log_dir=str(logs), redirects={rank: Std.ERR for rank in range(1, processes)})
+        quiet = DefaultLogsSpecs(log_dir=str(logs), redirects=dict.fromkeys(range(1, processes), Std.ERR))
         where = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": "attnfaith"}  # on any free port
         config = LaunchConfig(1, 1, processes, max_restarts=0, logs_specs=quiet, **where)
         os.environ[LAUNCHED] = "1"

@@ -40,7 +40,7 @@ class Source:
         return tables[0] if len(tables) == 1 else record.concatenate(tables, mix_versions=True)
 
 
-def locate(word: str | Path, *, revision: str | None = None) -> Source:
+def locate(word: str | os.PathLike, *, revision: str | None = None) -> Source:
     """The one record that a word names: a run's folder, a record file, OWNER/NAME of a model on the Hub whose card names its
     records, or of a data set of records with one configuration; OWNER/NAME:CONFIGURATION of one with several.
 
@@ -56,7 +56,7 @@ def locate(word: str | Path, *, revision: str | None = None) -> Source:
     return sources[0]
 
 
-def locate_all(word: str | Path, *, revision: str | None = None) -> Iterator[Source]:
+def locate_all(word: str | os.PathLike, *, revision: str | None = None) -> Iterator[Source]:
     """Every record that a word names: also of a folder of runs, such as that of a study or of seeds, and of all
     configurations of a data set. In the order of their names, numbers by size. Raises LocateError as `locate` does.
     """

@@ -206,9 +206,9 @@ def _check_data(dataset) -> None:
 
 def _check_needs(modules: Mapping[str, object], subject: Subject) -> None:
     """Raises SubjectError where the subject lacks what a producer needs, naming all that it can be measured by."""
-    if all(module.NEEDS <= subject.capabilities for module in modules.values()):
+    if all(subject.capabilities >= module.NEEDS for module in modules.values()):
         return
-    possible = [name for name, module in load_producers(sorted(producers())).items() if module.NEEDS <= subject.capabilities]
+    possible = [name for name, module in load_producers(sorted(producers())).items() if subject.capabilities >= module.NEEDS]
     for name, module in modules.items():
         require(subject, module.NEEDS, name, measures=possible)
 

@@ -70,7 +70,7 @@ def makers(
     modules: Mapping[str, object], extra: Mapping[str, record.Column], common: Iterable[str], core: str
 ) -> dict[str, dict[str, str]]:
     """Which module makes each column of the record, and the digest of its code; core: that of the common ones."""
-    makers = {name: core for name in (*common, *extra)}
+    makers = dict.fromkeys((*common, *extra), core)
     for module in modules.values():
         makers |= dict.fromkeys(
             [name for name in module.COLUMNS if name in extra], module.__name__.removeprefix("attnfaith.")

@@ -147,7 +147,7 @@ def test_repositories_of_a_hub(tmp_path, warm_python):
     assert lines[0] == lines[-1] == "[('alice/tiny', 24)]"
     assert lines[1] == "[('alice/attnfaith-records', 24)]"
     assert lines[2] == "[('alice/attnfaith-records:other', 24), ('alice/attnfaith-records:tiny', 24)]"
-    assert [line.split()[0] for line in lines[3:6]] == ["encoder", "cnn", "bilstm"] and "0" in lines and "2 2" in lines
+    assert [line.split()[0] for line in lines[3:6]] == ["gradient", "encoder", "cnn"] and "0" in lines and "2 2" in lines
     errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert errors[0].startswith("alice/attnfaith-records holds 2 records: name one of alice/attnfaith-records:other, ")
     assert "no run or record at alice/tny, and on the Hub " in errors[1]
@@ -200,16 +200,16 @@ def test_a_run_of_the_hub_is_measured(tmp_path, warm_python):
 def test_compare(runs_there, capsys):
     assert cli.main(["compare", "soft/seed_1", "sparse", "--output", "compared.csv"]) == 0
     shown = capsys.readouterr().out
-    assert "first: soft/seed_1; second: sparse" in shown and "cannot be told" in shown
+    assert "\nfirst: soft/seed_1\n" in shown and "cannot be told" in shown
     compared = pd.read_csv("compared.csv")["quantity"].tolist()
     assert compared == ["tau attention–gradient", "tau attention–leave_one_out", "correct"]
     assert cli.main(["compare", "soft", "sparse"]) == 0
-    assert "first: softmax; second: sparse" in capsys.readouterr().out, "seeds of one kind are one side"
+    assert "\nfirst: softmax\n" in capsys.readouterr().out, "seeds of one kind are one side"
     assert "a comparison needs two models or more; given: sparse" in error(capsys, "compare", "sparse")
 
 
 TABLES = {
-    "text": (".txt", "projection "),
+    "text": (".txt", " " * 17 + "gradient  leave-one-out\nprojection "),
     "markdown": (".md", "| projection | gradient | leave-one-out |\n| --- | ---: | ---: |\n| softmax | 0."),
     "latex": (".tex", "% Kendall's τ of attention: mean ± standard deviation (n - 1) over "),
     "csv": (".csv", "projection,gradient mean,gradient std,gradient n,leave_one_out mean,"),

@@ -43,9 +43,9 @@ def test_label_and_evidence_by_hand(arguments):
 
 
 def test_decide_by_hand():
-    assert decide("3 7 3 1 7 3".split()) == 1
-    assert decide("3 7 3 7 3 7".split()) == 0  # as often is not more often
-    assert decide("3 7 7".split()) == 0 and decide("3 7".split()) == 0 and decide("7 3 7".split()) == 1
+    assert decide(["3", "7", "3", "1", "7", "3"]) == 1
+    assert decide(["3", "7", "3", "7", "3", "7"]) == 0  # as often is not more often
+    assert decide(["3", "7", "7"]) == 0 and decide(["3", "7"]) == 0 and decide(["7", "3", "7"]) == 1
     for words in (["3"], ["3", "3", "1"], ["more", "3", "1"]):
         with pytest.raises(DatasetError, match="does not ask about two different digits"):
             decide(words)

@@ -143,7 +143,25 @@ def test_pairs():
     tokenizer = tokenizer_for(["A dog. A cat. What?"], pair=True)
     encoded = tokenizer("A dog. A cat.", "What? A dog?")
     tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
-    assert tokens == "<s> a dog . <sent> a cat . </s> <s> what ? <sent> a dog ? </s>".split()
+    assert tokens == [
+        "<s>",
+        "a",
+        "dog",
+        ".",
+        "<sent>",
+        "a",
+        "cat",
+        ".",
+        "</s>",
+        "<s>",
+        "what",
+        "?",
+        "<sent>",
+        "a",
+        "dog",
+        "?",
+        "</s>",
+    ]
     assert encoded["token_type_ids"] == [0] * 9 + [1] * 8
     rows = {"instance_id": ["0"], "text": ["A dog. A cat."], "text_pair": ["What? A dog?"]}
     row = encode(datasets.Dataset.from_dict(rows), tokenizer)[0]

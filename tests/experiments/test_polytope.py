@@ -333,7 +333,7 @@ def test_properties(instance):
     attention[1 : 1 + min(zeros, length - 1)] = 0
     attention /= attention.sum()
     told = alternatives(values, attention, top=2)
-    assert (0 <= told.low).all() and (told.low <= attention + 1e-15).all() and (attention <= told.high + 1e-15).all()
+    assert (told.low >= 0).all() and (told.low <= attention + 1e-15).all() and (attention <= told.high + 1e-15).all()
     assert told.gap < 1e-8 and 0 <= told.tvd <= told.bound <= 1 + 1e-9
     assert (np.abs(told.attention - attention) <= np.maximum(told.high - attention, attention - told.low) + 1e-8).all()
     stays(values, attention, told.attention, 1e-10)

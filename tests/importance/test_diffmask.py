@@ -249,7 +249,7 @@ def test_it_finds_the_word_that_decides(seed, perturbed, tmp_path):
     decides = np.array([[token in ("w7", "w9") for token in rows[row]["tokens"]] for row in range(200, 240)])
     assert (scores.argmax(1) == decides.argmax(1)).mean() > 0.9
     assert scores[decides].mean() > 0.8 and scores[~decides].mean() < 0.2
-    chosen = [row for row in log_of(path) if row["chosen"] == "1"][0]
+    chosen = next(row for row in log_of(path) if row["chosen"] == "1")
     assert float(chosen["validation_constraint"]) <= 0.2 and float(chosen["validation_open"]) < 0.3
 
 

@@ -124,7 +124,7 @@ def test_intervals_are_of_the_librarys_bootstrap():
 
 
 @pytest.mark.parametrize(
-    "rows, arguments, message",
+    ("rows", "arguments", "message"),
     [
         (["0-0"], {"start": 1}, "row 0: links is said to count words from 1 and holds the link 0-0: it counts from 0"),
         (["1-1", "3-0"], {"start": 1}, "row 1: links is said to count words from 1 and holds the link 3-0"),
@@ -187,7 +187,7 @@ def test_an_unknown_row_may_be_the_first(metric):
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("arguments", "message"),
     [
         ({"links": LINKS}, r"nothing can be computed from the columns \['links'\]. Give links and gold_links"),
         ({"links": LINKS, "gold_links": GOLD, "gold_from": 1}, "first word in links is None; say 0 or 1"),
@@ -223,7 +223,7 @@ def genuine_links(name, start, reverse=False):
 
 @pytest.mark.skipif(not (GENUINE / "gold.talp").is_file(), reason="ATTNFAITH_DATA names no folder with alignment/de-en")
 @pytest.mark.parametrize(
-    "aligner, direction, rate",
+    ("aligner", "direction", "rate"),
     [
         ("fastalign", "", 28.46),
         ("fastalign", ".reverse", 31.96),

@@ -323,7 +323,7 @@ def test_no_instance_is_all_undefined(metric):
 
 
 @pytest.mark.parametrize(
-    "columns, message",
+    ("columns", "message"),
     [
         ({}, "no column was given or added. Give attention, or attention and importance, or probs and counterfactual_pr"),
         ({"importance": IMPORTANCE}, r"nothing can be computed from the columns \['importance'\]. Give attention, or"),

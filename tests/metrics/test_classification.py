@@ -68,7 +68,7 @@ def test_plain_python():
 
 
 @pytest.mark.parametrize(
-    "probs, labels, message",
+    ("probs", "labels", "message"),
     [
         ([0.5, 0.5], [0, 1], r"probs has shape \(2,\)"),
         ([[0.5, 0.5]], [0, 1], r"labels has shape \(2,\) for 1 rows"),

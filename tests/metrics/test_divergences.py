@@ -134,7 +134,7 @@ def test_a_distribution_sums_to_1_within_a_ten_thousandth(divergence):
 
 @pytest.mark.parametrize("divergence", ALL)
 @pytest.mark.parametrize(
-    "p, q, message",
+    ("p", "q", "message"),
     [
         ([[0.5, 0.5], [1.5, -0.5]], [[0.5, 0.5]] * 2, "row 1: p has the negative value -0.5"),
         ([[0.5, 0.5]] * 2, [[0.5, 0.5], [0.5, 0.4]], "row 1: q sums to 0.9; a distribution sums to 1"),

@@ -134,7 +134,7 @@ def test_labels_of_rules():
 
 
 @pytest.mark.skipif(not (GENUINE / "gold.talp").is_file(), reason="ATTNFAITH_DATA names no folder with alignment/de-en")
-@pytest.mark.parametrize("aligner, least", [("fastalign", 503), ("giza", 508)])
+@pytest.mark.parametrize(("aligner", "least"), [("fastalign", 503), ("giza", 508)])
 def test_grown_links_are_the_published_ones(aligner, least):
     """Of 508 sentences; in the others the published script met the neighbours of a link in another order."""
     forward, backward, published = (

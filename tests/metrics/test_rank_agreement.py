@@ -198,7 +198,9 @@ def test_properties_of_tau(pair, random):
         assert kendall_tau([x], [x])[0][0] == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize("n, s, expected", [(200, 10, 0.313), (20, 3, 0.533), (12, 12, 1.0), (12, 11, 1.0), (5, 1, None)])
+@pytest.mark.parametrize(
+    ("n", "s", "expected"), [(200, 10, 0.313), (20, 3, 0.533), (12, 12, 1.0), (12, 11, 1.0), (5, 1, None)]
+)
 def test_ceiling_of_a_sparse_attention(n, s, expected):
     weights = np.arange(1.0, s + 1) / np.arange(1.0, s + 1).sum()
     sparse = np.concatenate([np.zeros(n - s), weights])
@@ -291,7 +293,7 @@ def test_agreement_is_plain_python():
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("arguments", "message"),
     [
         ({"alpha": 1.5}, "alpha is 1.5"),
         ({"alpha": math.nan}, "alpha is nan"),

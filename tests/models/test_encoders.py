@@ -213,7 +213,7 @@ def test_embedding_passes_through():
 def test_the_onward_lstm_is_torchs():
     encoder, (embedded, mask) = build("lstm"), texts()
     theirs = nn.LSTM(SIZE, SIZE, batch_first=True).double()
-    theirs.load_state_dict({name: value for name, value in encoder.forward_lstm.state_dict().items()})
+    theirs.load_state_dict(dict(encoder.forward_lstm.state_dict().items()))
     states, last = encoder(embedded, mask)
     close(states, theirs(embedded)[0] * mask.unsqueeze(-1))
     close(

@@ -342,7 +342,7 @@ def test_remote_code_of_a_classifier_of_a_selection(fields, python, tmp_path):
         print(json.dumps([output.logits.tolist(), output.selection.tolist(), output.gates.tolist()]))
     """
     expected = model(IDS)
-    assert 0 < int(expected.gates.sum())
+    assert int(expected.gates.sum()) > 0
     given = [expected.logits.tolist(), expected.selection.tolist(), expected.gates.tolist()]
     assert python(script, tmp_path, ("attnfaith", "entmax")) == given
 

@@ -13,7 +13,10 @@ from tests.views import HOSTILE
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)]
-SOURCE, TARGET = "die grüne katze schläft heute im garten .".split(), "the green cat sleeps in the garden .".split()
+SOURCE, TARGET = (
+    ["die", "grüne", "katze", "schläft", "heute", "im", "garten", "."],
+    ["the", "green", "cat", "sleeps", "in", "the", "garden", "."],
+)
 LAYERS, HEADS = 3, 2
 
 

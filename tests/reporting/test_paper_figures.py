@@ -64,7 +64,7 @@ def test_text_lies_inside_and_ticks_apart_at_both_widths(draw_record):
         renderer, (width, height) = figure.canvas.get_renderer(), figure.canvas.get_width_height()
         boxes = [text.get_window_extent(renderer) for text in figure.texts]
         for box in [*boxes, *(axes.get_tightbbox(renderer) for axes in figure.axes)]:
-            assert -1 <= box.x0 and box.x1 <= width + 1 and -1 <= box.y0 and box.y1 <= height + 1, name
+            assert box.x0 >= -1 and box.x1 <= width + 1 and box.y0 >= -1 and box.y1 <= height + 1, name
         for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
             assert min(gaps(axis, renderer), default=0) >= 0, (name, axis)
 

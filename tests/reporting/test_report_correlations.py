@@ -67,7 +67,7 @@ def test_any_points(found):
         np.testing.assert_allclose([result[f"{name}_ci_low"], result[f"{name}_ci_high"]], bounds, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("scale, shift", [(1e-9, 0), (1e6, 0), (1, 1e6)])
+@pytest.mark.parametrize(("scale", "shift"), [(1e-9, 0), (1e6, 0), (1, 1e6)])
 def test_neither_unit_nor_origin(scale, shift):
     x, y = draw_points(30)
     expected, found = correlations(x, y, draws=50), correlations(x * scale + shift, y, draws=50)
@@ -83,7 +83,7 @@ def test_a_resample_of_one_value_is_left_out_and_counted():
 
 
 def test_what_is_undefined():
-    nothing = {name: np.nan for name in COEFFICIENTS}
+    nothing = dict.fromkeys(COEFFICIENTS, np.nan)
     for x, y in (([], []), ([1, 2], [3, 4]), ([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2, 3], [5, 5, 5])):
         found = correlations(x, y)
         np.testing.assert_equal({name: found[name] for name in COEFFICIENTS}, nothing)

@@ -1,3 +1,4 @@
+import itertools
 import re
 
 import matplotlib
@@ -47,11 +48,7 @@ def test_bars_of_a_class_add_up_to_one(draw_record):
     assert len(outlines) == 2
     for outline in outlines:
         points = outline.get_xy()
-        tops = {
-            (round(x, 6), y)
-            for (x, y), (after, y_after) in zip(points, points[1:], strict=False)
-            if y == y_after and after > x
-        }
+        tops = {(round(x, 6), y) for (x, y), (after, y_after) in itertools.pairwise(points) if y == y_after and after > x}
         assert sum(y for _, y in tops) == pytest.approx(1)
     assert axes.get_xlim() == (-1, 1)
 
@@ -92,7 +89,7 @@ def test_many_classes_have_a_panel_each_and_share_the_last_colour(draw_record, c
     renderer, (width, height) = figure.canvas.get_renderer(), figure.canvas.get_width_height()
     boxes = [axes.get_tightbbox(renderer) for axes in figure.axes]
     assert all(box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1 for box in boxes)
-    assert all(above.y0 >= below.y1 - 1 for above, below in zip(boxes, boxes[1:], strict=False))
+    assert all(above.y0 >= below.y1 - 1 for above, below in itertools.pairwise(boxes))
 
 
 @pytest.mark.parametrize("measures", [(), ("gradient",), ("leave_one_out_hidden",), ("gradient", "leave_one_out")])

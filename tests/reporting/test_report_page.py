@@ -273,7 +273,7 @@ def test_every_measure_of_inputs_has_a_row(build_record, page_of):
     assert f'class="m{negative}s10" title="LRP: -4, −100 % of the largest">−100</td>' in html
     assert f'class="m{negative - 1}s2" title="LRP: 1, 25 % of the largest">25</td>' in html
     legend = [data for where, data in page.texts if where == "span"]
-    assert ["other measures", "below 0: against the class"] == [data for data in legend if " " in data.strip()][-2:]
+    assert [data for data in legend if " " in data.strip()][-2:] == ["other measures", "below 0: against the class"]
     assert html.count('<td role="cell">●</td>') == 3 and html.count('<td role="cell"></td>') == 3
 
 

@@ -121,7 +121,7 @@ def test_a_uniform_model_loses_nothing_by_a_uniform_intervention():
 
 
 @pytest.mark.parametrize(
-    "module, options, says",
+    ("module", "options", "says"),
     [
         (cross_permutation, {"draws": 0}, "draws=0; give the number"),
         (cross_permutation, {"layers": "last"}, "layers='last'; give 'all'"),

@@ -104,7 +104,7 @@ def test_a_measurement_that_was_stopped_goes_on(rows, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "names, options, says",
+    ("names", "options", "says"),
     [
         (["attenton"], None, r"no measure or experiment is called \['attenton'\]; known: \['alti', 'attention'"),
         (["norm", "norm"], None, "a measure is named twice"),
@@ -171,7 +171,7 @@ def test_a_folder_a_frame_and_a_file_of_links(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given, says",
+    ("given", "says"),
     [
         ({"links": LINKS[:2]}, "there are 2 lines of links and 3 pairs of sentences: give one line for each"),
         (
@@ -301,7 +301,7 @@ def test_the_command_line_measures_pairs(files):
 
 
 @pytest.mark.parametrize(
-    "more, says",
+    ("more", "says"),
     [
         (["--add", "leave_one_out"], "no measure or experiment is called 'leave_one_out'"),
         (["--links", "gold.align", "--limit", "2"], "--links are of all pairs of the file: leave out --limit"),

@@ -223,7 +223,7 @@ def MarianForward(self, input_ids=None, use_cache=None):
 
 
 @pytest.mark.parametrize(
-    "check, change",
+    ("check", "change"),
     [
         ("rows", lambda weights, value: 2 * weights @ value),
         ("layers", lambda weights, value: torch.nn.functional.scaled_dot_product_attention(value[:, :, :1], value, value)),

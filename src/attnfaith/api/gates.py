@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,10 @@ from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError
 from attnfaith.importance import diffmask
 from attnfaith.importance._gate_training import Settings
+
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def train_gates(
@@ -78,7 +83,7 @@ def train_gates(
         raise AttnfaithError(f"diffmask: {error}") from error
 
 
-def _rows(subject, texts, columns: Columns):
+def _rows(subject, texts, columns: Columns) -> "Dataset":
     rows = subject.rows(read_texts(texts, None, columns, None).labelled(tuple(subject.class_names), subject.num_labels))
     return by_words(rows) if subject.level == "word" and "words" in rows.column_names else rows
 

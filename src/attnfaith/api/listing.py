@@ -38,6 +38,6 @@ class _Listing(pd.DataFrame):
     def _constructor(self):
         return _Listing
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         with pd.option_context("display.max_colwidth", None, "display.max_rows", None):
             return super()._repr_html_()

@@ -36,7 +36,7 @@ class Record:
     table: a `pyarrow.Table` as `attnfaith.record` describes it. Raises RecordError where it breaks a rule or has no rows.
     """
 
-    __hash__ = None
+    __hash__ = None  # pyright: ignore[reportAssignmentType] (Python's own way)
 
     def __init__(self, table: pa.Table):
         records.validate(table)

@@ -184,10 +184,7 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
             )
         return list(gold)
     marks = [0] * len(words)
-    if column == "evidences":
-        spans = [span for quote in gold for span in _places(quote.lower().split(), words)]
-    else:
-        spans = gold
+    spans = [span for quote in gold for span in _places(quote.lower().split(), words)] if column == "evidences" else gold
     for start, end in spans:
         if not 0 <= start <= end <= len(words):
             raise DatasetError(f"{instance_id}: the evidence [{start}, {end}) lies outside its {len(words)} words.")

@@ -1,5 +1,6 @@
 """What pushing runs would send, read and rendered without asking the network."""
 
+import itertools
 import json
 import math
 import os
@@ -210,7 +211,7 @@ def write_shards(table: pa.Table, folder: Path, prefix: str, limit: int = SHARD_
         folder.mkdir(parents=True)
         bounds = [round(number * table.num_rows / count) for number in range(count + 1)]
         shards = {}
-        for number, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
             path = folder / f"{Path(prefix).name}-{number:05d}-of-{count:05d}.parquet"
             pq.write_table(table.slice(start, stop - start), path, compression="zstd")
             shards[f"{Path(prefix).parent}/{path.name}"] = path

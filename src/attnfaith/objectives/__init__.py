@@ -26,13 +26,13 @@ from attnfaith.objectives.word_tying import DISTANCES, check_sizes, word_tying
 
 __all__ = [
     "BASELINES",
-    "Constraint",
     "DISTANCES",
     "DIVERGENCES",
     "HEADS",
     "PENALTIES",
     "REDUCTIONS",
     "SPARSE_BASE",
+    "Constraint",
     "Penalties",
     "Prices",
     "adversarial_loss",

@@ -118,5 +118,5 @@ def _told(values: np.ndarray, labels: np.ndarray, fold: np.ndarray) -> np.ndarra
             is_one = (labels[:, ~test] == one).astype(np.float64)  # (P,n)
             share = is_one.mean(1)
             scores.append(weights @ (is_one - share[:, None]).T + share)
-        told[:, test] = np.argmax(scores, axis=0).T == labels[:, test]
+        told[:, test] = labels[:, test] == np.argmax(scores, axis=0).T
     return told

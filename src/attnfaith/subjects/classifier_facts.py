@@ -1,5 +1,6 @@
 """What a text classifier of transformers says of itself: whether it is one, how far it reads, its identity and digest."""
 
+import contextlib
 import json
 
 import torch
@@ -130,10 +131,8 @@ def position_limit(subject) -> int | None:
         if isinstance(module, torch.nn.Embedding) and "position" in name.rpartition(".")[2] and "relative" not in name:
             before = getattr(module, "offset", 0) if module.padding_idx is None else module.padding_idx + 1
             limits.append(module.num_embeddings - before)
-    try:
+    with contextlib.suppress(AttributeError, NotImplementedError):
         limits.append(getattr(subject.config, "text_config", subject.config).max_position_embeddings)
-    except (AttributeError, NotImplementedError):
-        pass
     if getattr(subject.config, "attention_type", None) == "block_sparse":  # BigBird: shorter texts it reads in full
         limits.append((5 + 2 * subject.config.num_random_blocks) * subject.config.block_size)
     known = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < BOUNDLESS]

@@ -6,6 +6,7 @@ modules that makes one map a call. That it is so is checked, see `blocks_of`. A 
 Shapes: B instances, L input positions, H heads, E the size of a state, D that of a head's values, N copies of an instance.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -216,4 +217,4 @@ def chained(layers: list[Layer], shape) -> bool:
         return False
     if any(one.state.shape[:2] != shape for one in layers):
         return False
-    return all(torch.equal(one.result, after.state) for one, after in zip(layers, layers[1:], strict=False))
+    return all(torch.equal(one.result, after.state) for one, after in itertools.pairwise(layers))

@@ -6,11 +6,15 @@ V vocabulary.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from attnfaith.errors import AttnfaithError
+
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 CAPABILITIES = {
@@ -208,7 +212,7 @@ class Subject(Protocol):
     def attention(self, batch: Batch) -> torch.Tensor:
         """(B,T): the weights that a person would be shown, 0 where nothing is attendable; without gradient."""
 
-    def rows(self, texts):
+    def rows(self, texts: "Dataset") -> "Dataset":
         """A `datasets.Dataset` of encoded instances, row by row, from one with the columns instance_id and text, and perhaps
         text_pair and label. It has instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids),
         truncated (whether the text was cut), and what `collate` asks besides.
