@@ -73,6 +73,7 @@ nightly: slow campaigns second package audit
 quality: $(READY)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/pyright --pythonpath $(BIN)/python --level error
 
 style: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)

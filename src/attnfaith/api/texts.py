@@ -1,17 +1,22 @@
 """Texts as people have them, a list, a frame, a data set or a file, as the one form that models read."""
 
 import difflib
-import numbers
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from attnfaith.data.in_memory import in_memory
 from attnfaith.errors import DatasetError, excerpt
+
+
+if TYPE_CHECKING:
+    import datasets
 
 
 TEXTS = "list of strings, list of pairs (text, second text), pandas frame, datasets.Dataset, or the path of a file"
@@ -24,7 +29,7 @@ class Texts:
     was given, None where unknown; None where there are none at all. name: of the texts, for people.
     """
 
-    dataset: "datasets.Dataset"  # noqa: F821 (imported on use)
+    dataset: "datasets.Dataset"
     labels: list | None
     name: str
 
@@ -59,7 +64,7 @@ def _class(row: int, label: object, names: Sequence[str], count: int) -> int | N
             known = ", ".join(map(repr, names[:12])) or f"numbers 0 to {count - 1}, which have no names"
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise DatasetError(f"label {row} is {excerpt(label, 60)}, no class of the model{hint}; its classes: {known}")
-    if not isinstance(label, numbers.Real) or label != int(label):
+    if not isinstance(label, int | float | np.integer | np.floating) or label != int(label):
         raise DatasetError(f"label {row} is {excerpt(label, 60)}: give the number or the name of a class, or None")
     if not 0 <= label < count:
         raise DatasetError(f"label {row} is {int(label)}; the model has classes 0 to {count - 1}")
