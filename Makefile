@@ -106,10 +106,10 @@ locks: $(TOOLS)/.ready
 	sed -i -e '/^attnfaith @/d' -e '/^#/d' supply/test.txt  # the extra `test` asks for others of the package itself
 	$(COMPILE) --allow-unsafe --constraint constraints.txt --output-file supply/tools.txt supply/tools.in
 
-# Known vulnerabilities of every pinned version, torch among them.
+# Known vulnerabilities of every pinned version, torch among them. A version that the service does not know fails the audit too.
 audit: $(TOOLS)/.ready
-	$(TOOLS)/bin/pip-audit --disable-pip --no-deps --requirement constraints.txt
-	$(TOOLS)/bin/pip-audit --disable-pip --require-hashes --requirement supply/tools.txt
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --requirement supply/tools.txt
 
 # The source distribution and the wheel made from it, in build/dist, as an index would check them.
 package: $(TOOLS)/.ready
