@@ -64,7 +64,7 @@ def make(tiny_model, tiny_rows, tmp_path):
         columns = ["input_ids", "labels", "length", "impermissible", *(["token_type_ids"] if rows.get("pair") else [])]
         model = {name: value for name, value in kinds.items() if name != "pair"}
         made = training.make_trainer(
-            tiny_model(seed=5, scale=1.0, query="text" if rows.get("pair") else "learned", **model),
+            tiny_model(seed=5, scale=1.0, dtype=torch.float32, query="text" if rows.get("pair") else "learned", **model),
             type("Tokenizer", (), {"pad_token_id": 0, "unk_token_id": 1, "model_input_names": ["input_ids"]})(),
             *(
                 datasets.Dataset.from_list(marked_rows(tiny_rows, *given, **rows)).select_columns(columns)
@@ -200,7 +200,7 @@ def test_a_text_has_its_penalties_in_any_batch(make, kinds):
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
 def test_words_of_sentences_weigh_what_both_levels_give_them(tiny_model, tiny_rows, projection):
     """Against loops over sentences and words."""
-    model = tiny_model(hierarchy="sentence", projection=projection, scale=1.0)
+    model = tiny_model(hierarchy="sentence", projection=projection, scale=1.0, dtype=torch.float32)
     batch = pad_batch(marked_rows(tiny_rows, [8, 2, 5], hierarchy="sentence"))
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     with watched(model) as seen:

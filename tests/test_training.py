@@ -47,7 +47,7 @@ def make(tiny_model, tiny_rows, tmp_path):
         tokenizer = type("Tokenizer", (), {"pad_token_id": 0, "model_input_names": ["input_ids"]})()
         columns = ["input_ids", "labels", "length"]
         return training.make_trainer(
-            tiny_model(seed=5, scale=1.0, num_labels=classes, hierarchy=hierarchy),
+            tiny_model(seed=5, scale=1.0, dtype=torch.float32, num_labels=classes, hierarchy=hierarchy),
             tokenizer,
             rows_of(count, tiny_rows, classes=classes).select_columns(columns),
             rows_of(24, tiny_rows, seed=2, classes=classes).select_columns(columns),
