@@ -119,7 +119,7 @@ def settle(root: Path, owner: str) -> None:
     """Make this process one that was started there, and whose files do not say when, or by which code, they were made."""
     time.perf_counter, os.fsync, provenance.checkout = lambda: 0.0, os.fstat, lambda: ("0" * 40, False)
     os.environ.update(TMPDIR=str(root / "temporary"), HF_TOKEN=f"hf_{owner}_kept_secret")
-    tempfile.tempdir = None
+    tempfile.tempdir = str(root / "temporary")
     os.chdir(root / "here")
     home = str(root / "home")
     evaluate.config.HF_MODULES_CACHE = datasets.config.HF_MODULES_CACHE = datasets.config.HF_DATASETS_CACHE = home
