@@ -11,11 +11,14 @@ import gc
 import logging
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.signals import ignore_alone
 
 
+hypothesis.settings.register_profile("any_machine", deadline=None)  # how long an example takes says nothing about the code
+hypothesis.settings.load_profile("any_machine")
 ignore_alone()  # the suite may be started by nohup or in the background; what its tests start is stopped by signals
 ROOT = Path(__file__).parents[1]
 VOCABULARY = 60

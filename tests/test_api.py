@@ -145,7 +145,7 @@ def test_all_ways_to_give_texts(run, texts, tmp_path):
     assert attnfaith.measure(run, given[0], text="review", **CHEAP).cells[0].identity.dataset == "reviews"
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.permutations(range(6)))
 def test_the_order_of_texts_does_not_matter(order, run, some):
     """Each text keeps its numbers, but for rounding where it stands elsewhere in its batch."""

@@ -216,7 +216,7 @@ def test_places_without_a_record(tmp_path):
 TEXT = st.text(max_size=20)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.lists(st.one_of(TEXT, st.none(), st.integers(), st.tuples(TEXT, TEXT)), max_size=6),
     labels=st.none() | st.lists(st.one_of(st.none(), st.integers(-2, 3), st.sampled_from(["a", "b", "c"])), max_size=6),

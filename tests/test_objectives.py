@@ -59,7 +59,7 @@ def test_half_precision_logits_are_summed_in_full():
     torch.testing.assert_close(losses, classification_loss(rough.float(), labels, torch.tensor([1.0, 2.0])))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(count=st.integers(1, 20), size=st.integers(1, 20), classes=st.integers(2, 4), seed=st.integers(0, 1000))
 def test_a_sum_does_not_depend_on_the_batches(count, size, classes, seed):
     logits, labels = logits_and_labels(count, classes, seed)
@@ -229,7 +229,7 @@ def test_attentions_apart_diverge_by_log_2():
     torch.testing.assert_close(apart, torch.tensor([log(2)]))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(size=st.integers(1, 12), seed=st.integers(0, 1000), divergence=st.sampled_from(["kl", "jsd"]))
 def test_the_weight_means_the_same_at_any_batch_size(size, seed, divergence):
     """Loss and gradient of an instance, alone or among others, with more padding or less."""

@@ -455,7 +455,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     name=words,
     note=words,
@@ -501,7 +501,7 @@ ALLOWED = {
 VALUES = {int: st.integers(-(10**9), 10**9), float: st.floats(**FINITE), bool: st.booleans()}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_overrides_set_what_they_name(data):
     key, kind = data.draw(st.sampled_from(LEAVES))
@@ -515,7 +515,7 @@ def test_overrides_set_what_they_name(data):
     assert dataclasses.replace(recipe, **{section: rest}) == plain
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_what_is_outside_a_range_is_refused(data):
     key = data.draw(st.sampled_from([key for key, kind in LEAVES if key in ALLOWED and kind is int]))
@@ -582,14 +582,14 @@ def test_without_a_file(tmp_path, monkeypatch):
     assert recipes.load(None, ["--data.name=a/b c", "--name=mine"]).output_dir == "runs/a-b-c"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.text(max_size=8), max_size=4))
 def test_any_command_line_is_read_or_refused(arguments):
     with contextlib.suppress(RecipeError):
         recipes.parse(MINIMAL, arguments)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(RecipeError):

@@ -630,7 +630,7 @@ def instances(draw):
     return rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=instances())
 def test_round_trip(rows, tmp_path_factory):
     path = tmp_path_factory.mktemp("r") / "r.parquet"

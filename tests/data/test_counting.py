@@ -93,7 +93,7 @@ def test_removed_evidence_leaves_all_else(arguments):
         ]
 
 
-@hypothesis.settings(deadline=None, max_examples=25)
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(st.integers(0, 2**40), st.integers(0, 3), st.integers(1, 12), st.sampled_from(sorted(KNOBS)))
 def test_a_row_does_not_depend_on_how_many_are_made(seed, stream, n, case):
     arguments = KNOBS[case]

@@ -20,7 +20,7 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), st.lists(WORDS, min_size=1, max_size=4))
 def test_annotations(tmp_path, data, texts):
     rows = [

@@ -160,7 +160,7 @@ def test_no_part_of_the_evidence_is_predictive(arguments):
         assert stats.chi2_contingency(table).pvalue > 1e-3
 
 
-@hypothesis.settings(deadline=None, max_examples=25)
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(st.integers(0, 2**40), st.integers(0, 3), st.integers(1, 12), st.sampled_from(sorted(KNOBS)))
 def test_a_row_does_not_depend_on_how_many_are_made(seed, stream, n, case):
     arguments = KNOBS[case]

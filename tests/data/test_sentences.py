@@ -90,7 +90,6 @@ any_text = st.text(string.ascii_letters + string.digits + string.punctuation + "
 
 
 @pytest.mark.slow
-@hypothesis.settings(deadline=None)
 @hypothesis.given(any_text, st.sampled_from(sorted(PREPROCESSING)), st.integers(1, 4))
 def test_properties(text, preprocessing, longest):
     """Words are those of a flat tokenizer, no sentence is empty or too long, and ids are one per word and mark."""
@@ -227,7 +226,7 @@ def test_rows_over_words():
         by_words(encoded.remove_columns("word_rationale"))
 
 
-@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(st.lists(any_text, min_size=1, max_size=4), st.integers(3, 12), st.integers(1, 4), st.integers(1, 4))
 def test_encode_agrees_with_the_tokenizer(texts, max_length, longest, most):
     tokenizer = tokenizer_for(texts, max_sentence_length=longest, max_sentences=most)

@@ -248,7 +248,7 @@ def test_encode_pairs_cuts_the_text_only():
         encode(split, tokenizer, max_length=7)
 
 
-@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(
     st.lists(plain_text, min_size=1, max_size=6),
     st.integers(3, 12),

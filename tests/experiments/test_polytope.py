@@ -324,7 +324,7 @@ def test_a_sparse_attention_is_the_only_one():
 INSTANCES = st.tuples(st.integers(1, 9), st.integers(1, 5), st.integers(0, 10**6), st.floats(0.1, 3), st.integers(0, 3))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(INSTANCES)
 def test_properties(instance):
     """low <= a <= high; alternatives change nothing; the order and linear maps of the values are nothing."""
@@ -348,7 +348,7 @@ def test_properties(instance):
         np.testing.assert_allclose(other.high, told.high[order], atol=1e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(INSTANCES, st.integers(1, 4))
 def test_walks_change_nothing(instance, count):
     length, size, seed, sharpness, zeros = instance

@@ -178,7 +178,7 @@ def test_undefined(tiny_model, tiny_rows, tiny_batch):
     assert found["rationale_erasure_empty_prob"][1] == pytest.approx(found["rationale_erasure_whole_prob"][1], abs=1e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 300), st.floats(0.001, 0.999))
 def test_a_share_is_rounded_up_and_holds_a_token(length, share):
     """By whole numbers: the fewest tokens whose share is not below the one asked for."""

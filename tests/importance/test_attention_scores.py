@@ -100,7 +100,7 @@ def test_attention_x_gradient_by_differences(hierarchy, output, tiny_model, tiny
         assert score == pytest.approx(float(attention[0, place] * slope), abs=1e-6, rel=1e-4)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(length=st.integers(1, 8), projection=st.sampled_from(PROJECTIONS), seed=st.integers(0, 99))
 def test_attention_norm_by_hand(length, projection, seed, tiny_model, tiny_rows, tiny_batch):
     model = tiny_model(projection=projection, seed=seed)

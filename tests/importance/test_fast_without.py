@@ -66,13 +66,13 @@ LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 
 @pytest.mark.parametrize("alignment", ["additive", "dot"])
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(lengths=LENGTHS, padding=st.integers(0, 3))
 def test_readings_are_those_of_texts_that_lack_a_token(alignment, lengths, padding):
     check_readings(build(alignment=alignment), lengths, padding, 0, 0)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(lengths=st.lists(st.integers(3, 9), min_size=1, max_size=5), start=st.integers(0, 2), end=st.integers(0, 1))
 def test_markers_at_either_end_are_read_and_not_deleted(lengths, start, end):
     check_readings(build(), [length + start + end - 2 for length in lengths], 1, start, end)
@@ -98,7 +98,7 @@ def test_deletions_that_an_lstm_forgets(forgets, monkeypatch):
 
 @pytest.mark.parametrize("encoder", ["bilstm", "bigru"])
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(lengths=LENGTHS, padding=st.integers(0, 3))
 def test_logits_are_those_of_texts_that_lack_a_token(encoder, projection, lengths, padding):
     """Of an encoder with an engine for texts of many lengths, and of one without; a text may lose its only token."""

@@ -136,7 +136,7 @@ def polynomial(power, rows=2):
     return Line(torch.zeros_like(end), end, torch.tensor([2, 3])[:rows], value)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(power=st.integers(1, 5), steps=st.integers(1, 4), times=st.integers(0, 2))
 def test_threefold_steps_are_the_midpoint_rule(power, steps, times):
     """Refined from `steps` to `count` is the rule with `count` points at once, which is known for a polynomial:

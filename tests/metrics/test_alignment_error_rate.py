@@ -57,7 +57,7 @@ def test_by_hand(metric):
     np.testing.assert_allclose(results["per_text"]["recall"], [0.5, 0.5, 0.5])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(PAIRS, PAIRS, PAIRS), min_size=1, max_size=4), st.integers(0, 1), st.integers(0, 1))
 def test_by_sets_of_links(sentences, start, gold_start):
     """Whatever each side counts from, the quotients are those of the sets."""
@@ -80,7 +80,7 @@ def test_by_sets_of_links(sentences, start, gold_start):
         assert results[name] == pytest.approx(expected, nan_ok=True)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(PAIRS, PAIRS)
 def test_reversed_links_are_the_same_links(links, gold):
     turned = [" ".join(f"{j}-{i}" for i, j in links)]

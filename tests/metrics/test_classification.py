@@ -26,7 +26,7 @@ def test_by_hand():
 
 
 @given(st.integers(2, 4), st.integers(2, 40), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_equals_sklearn(n_classes, n, random):
     generator = np.random.default_rng(random.getrandbits(32))
     counts = generator.integers(1, 4, (n, n_classes))  # few values: ties in the ranking

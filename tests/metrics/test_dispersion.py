@@ -68,7 +68,7 @@ def test_any_kind_of_row(convert):
 
 
 @given(st.lists(rows_of_scores, max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_in_range_and_row_by_row(rows):
     for function, highest in zip(ALL, (1, 12, 1), strict=True):
         found = function(rows)
@@ -80,7 +80,7 @@ def test_in_range_and_row_by_row(rows):
 
 
 @given(rows_of_scores, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_order_of_tokens_changes_nothing(row, random):
     other = row.tolist()
     random.shuffle(other)
@@ -89,14 +89,14 @@ def test_the_order_of_tokens_changes_nothing(row, random):
 
 
 @given(positive_rows, st.sampled_from([1e-300, 1e-7, 0.3, 1e7, 1e300]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_scale_does_not_matter(row, factor):
     for function in ALL:
         np.testing.assert_allclose(function([row * factor]), function([row]), rtol=0, atol=1e-12)
 
 
 @given(positive_rows, st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_tokens_without_weight_lower_the_share_of_the_maximum_only(row, more):
     longer = np.concatenate([row, np.zeros(more)])
     before, after = normalised_entropy([row, longer])
@@ -106,7 +106,7 @@ def test_tokens_without_weight_lower_the_share_of_the_maximum_only(row, more):
 
 
 @given(positive_rows)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_support_bounds_entropy_and_sharpening_lowers_it(row):
     """Entropy is at most that of equal weights on the support; raising weights to a power concentrates them."""
     sparse = np.where(row >= np.median(row), row, 0)
@@ -116,7 +116,7 @@ def test_support_bounds_entropy_and_sharpening_lowers_it(row):
 
 
 @given(positive_rows, st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_mixing_with_uniform_raises_entropy(row, share):
     mixed = (1 - share) * row / row.sum() + share / len(row)
     assert normalised_entropy([mixed])[0] >= normalised_entropy([row])[0] - 1e-12

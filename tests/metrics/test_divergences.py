@@ -60,7 +60,7 @@ def test_decision_on_equal_probability_is_the_lower_class():
 
 
 @given(distributions(2))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_equal_scipy(pair):
     # scipy halves p + q, which underflows for subnormal numbers and makes its answer infinite
     p, q = np.where(pair < 1e-290, 0, pair)
@@ -71,7 +71,7 @@ def test_equal_scipy(pair):
 
 @pytest.mark.parametrize("divergence", ALL)
 @given(distributions(3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_properties(divergence, three):
     p, q, r = three[:1], three[1:2], three[2:]
     value = divergence(p, q)[0]
@@ -92,7 +92,7 @@ def test_properties(divergence, three):
 
 
 @given(distributions(2))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_pinsker(pair):
     p, q = pair[:1], pair[1:]
     assert 2 * total_variation_distance(p, q)[0] ** 2 <= kullback_leibler_divergence(p, q)[0] + 1e-12

@@ -40,7 +40,7 @@ def test_falls_by_hand():
     assert comprehensiveness([0.9], [[0.3]]) == pytest.approx(0.6)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 7)), elements=st.floats(-1, 1)))
 def test_the_two_normalisations(falls):
     """As the formulas are written: one loop each."""
@@ -54,7 +54,7 @@ def test_erasers_code_is_six_fifths_of_its_paper():
     assert aopc(falls)[0] == pytest.approx(6 / 5 * aopc(falls, "eraser_paper")[0])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(PROBS, PROBS, PROBS)
 def test_normalised_forms_as_their_definitions_are_written(whole, changed, empty):
     def enough(p):
@@ -78,7 +78,7 @@ def test_ends_of_the_normalised_forms():
     np.testing.assert_allclose(normalised_comprehensiveness(whole, [[0.95], [0.4]], empty), [[0], [1]])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(PROBS, PROBS), min_size=1, max_size=8), PROBS, PROBS)
 def test_area_as_scipys(points, first, last):
     shares, probs = np.array(sorted(points)).T

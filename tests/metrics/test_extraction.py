@@ -48,7 +48,7 @@ def test_growing_needs_two_words_without_a_link():
     assert links_of("grow_diagonal", chain) == {(0, 0), (1, 1), (2, 2)}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(WEIGHTS)
 def test_rules_word_for_word(weights):
     """Each rule again with loops over words; growing step by step until nothing can be added."""
@@ -100,7 +100,7 @@ def test_what_links_nothing():
     assert links_of("target_argmax", np.array([[-1.0, -2.0]])) == {(0, 0)}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SHAPES.flatmap(lambda shape: st.tuples(arrays(bool, shape), arrays(np.int64, shape, elements=st.integers(0, 2)))))
 def test_counts_are_those_of_lists_of_links(both):
     links, gold = both

@@ -31,7 +31,7 @@ def scored(draw):
     return draw(st.lists(st.integers(-3, 3), min_size=len(gold), max_size=len(gold))), gold
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(scored(), min_size=1, max_size=3))
 def test_both_areas_are_scikit_learns(rows):
     scores, gold = [row[0] for row in rows], [row[1] for row in rows]
@@ -60,7 +60,7 @@ def test_undefined_rankings():
         np.testing.assert_array_equal(of(scores, gold), [np.nan] * 5 + [1.0])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.floats(0.01, 1))
 def test_top_tokens(scores, share):
     (chosen,) = top_tokens([scores], share)
@@ -75,7 +75,7 @@ def test_equal_scores_are_not_taken_from_the_front():
     np.testing.assert_array_equal(chosen, top_tokens([[5.0] * 100], 0.3)[0])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_token_f1_is_scikit_learns(data):
     gold = data.draw(MARKS.filter(any))
@@ -96,7 +96,7 @@ def test_undefined_f1():
     assert token_f1(chosen, gold)[2][1] == pytest.approx(2 / 3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(MARKS)
 def test_spans_tell_the_marks(marks):
     found = spans(marks)
@@ -107,7 +107,7 @@ def test_spans_tell_the_marks(marks):
     assert (found[1:, 0] > found[:-1, 1]).all()  # a gap between any two: the runs are the longest
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data(), st.sampled_from([0.3, 0.5, 0.75, 1.0]))
 def test_span_iou_by_sets(data, threshold):
     gold = data.draw(MARKS.filter(any))

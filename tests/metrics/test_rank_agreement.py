@@ -168,7 +168,7 @@ def test_a_row_does_not_depend_on_its_neighbours(monkeypatch):
 
 
 @given(st.lists(row_pairs, max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_tau_and_ceiling_are_the_definition(pairs):
     xs, ys = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     expected = np.array([brute_force(x, y) for x, y in pairs]).reshape(-1, 2)
@@ -177,7 +177,7 @@ def test_tau_and_ceiling_are_the_definition(pairs):
 
 
 @given(row_pairs, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_properties_of_tau(pair, random):
     x, y = pair
     order = list(range(len(x)))
@@ -325,7 +325,7 @@ def test_auprc_undefined():
 
 
 @given(st.lists(gold_pairs, max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_auprc_equals_sklearn(rows):
     score_rows = [[score for score, _ in row] for row in rows]
     gold_rows = [[gold for _, gold in row] for row in rows]

@@ -128,7 +128,7 @@ def test_rows_of_different_length(function):
 
 
 @given(st.lists(row_pairs, max_size=5), shares)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_in_range_and_row_by_row(found_pairs, share):
     columns = [[pair[side] for pair in found_pairs] for side in (0, 1)]
     for function in (lambda *pair: top_k_overlap(*pair, share), support_auprc):
@@ -140,7 +140,7 @@ def test_in_range_and_row_by_row(found_pairs, share):
 
 
 @given(row_pairs, shares, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_only_order_counts(pair, share, random):
     attention, importance = pair
     order = [*range(len(attention))]
@@ -152,7 +152,7 @@ def test_only_order_counts(pair, share, random):
 
 
 @given(row_pairs, shares)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_attention_agrees_with_itself_and_least_with_its_reverse(pair, share):
     """Untied, so that a reversed row has the reversed order and no tie is broken at random."""
     attention = pair[0] * (1 + np.arange(len(pair[0])) / 100)

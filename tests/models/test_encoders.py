@@ -95,7 +95,7 @@ def test_reverse_by_length_by_hand():
     assert reverse_by_length(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=5))
 def test_reverse_by_length_is_its_own_inverse(lengths):
     mask = torch.arange(9) < torch.tensor(lengths)[:, None]

@@ -289,7 +289,7 @@ numbers = st.floats(-50, 50, allow_nan=False, width=32)
 
 
 @every
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_properties(name, parameters, data):
     """A point of the simplex; equivariant under permutation; blind to a constant; larger score, no smaller weight."""
@@ -331,7 +331,7 @@ def test_held_scores_by_hand():
 
 
 @every_that_reads_scores
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_held_scores_are_projected_like_any_others(name, parameters, data):
     values = data.draw(st.lists(st.integers(-50, 50).map(lambda number: number / 8), min_size=1, max_size=8))

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as tree
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
@@ -154,7 +154,6 @@ def test_of_many_measures_the_first_are_drawn_and_attention(monkeypatch):
     assert "stroke-dasharray" not in svg(drawn)
 
 
-@settings(deadline=None)
 @given(st.floats(1e-6, 1e6))
 def test_ticks_are_round_and_few(span):
     step = charts._step(span)

@@ -55,7 +55,7 @@ def test_coefficients_and_intervals_against_scipy(grouped):
         np.testing.assert_allclose([found[f"{name}_ci_low"], found[f"{name}_ci_high"]], expected, rtol=0, atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(points)
 def test_any_points(found):
     x, y = found.T.astype(float)

@@ -19,7 +19,7 @@ FEW = arrays(np.float64, st.integers(1, 8), elements=st.integers(-4, 4).map(floa
 # ------------------------------------------------------------------------------------------------ sign flips
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(FEW)
 def test_every_pattern_of_signs(differences):
     """By brute force over the differences themselves, zeros included."""
@@ -53,7 +53,7 @@ def test_smallest_and_largest_p():
     assert np.isnan(sign_flip_test([]))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(FEW, st.sampled_from([0.001, 0.1, 7.0, -1.0]))
 def test_neither_unit_nor_direction_nor_order(differences, factor):
     expected = sign_flip_test(differences)
@@ -81,7 +81,7 @@ def test_holm_by_hand():
 P_VALUES = st.lists(st.one_of(st.floats(0, 1), st.just(float("nan"))), min_size=1, max_size=8)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(P_VALUES, st.randoms())
 def test_holm_is_the_step_down_procedure(values, random):
     adjusted = holm(values)

@@ -18,7 +18,7 @@ from tests.nodes import NO_NODE, NODE, Node
 
 pytestmark = pytest.mark.skipif(NODE is None, reason=NO_NODE)
 CLOSE = {"rtol": 0, "atol": 1e-9}
-MANY = settings(max_examples=150, deadline=None)
+MANY = settings(max_examples=150)
 SCORES = st.integers(-4000, 4000).map(lambda number: number / 1000)
 WEIGHTS = st.one_of(st.just(0), st.integers(1, 1000))
 

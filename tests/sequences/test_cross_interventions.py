@@ -84,7 +84,7 @@ def test_uniform_weights_in_all_layers_and_in_each(changed):
         given = [made[f"cross_uniform_{name}"][0] for name in names or ()]
         given = given or [made[f"cross_uniform_layer_{name}"][0][layers[0]] for name in ("probs", "tvd")]
         for one, other in zip(given, both, strict=True):
-            close(one, other)
+            close(one, other, of_size=1)
 
 
 @pytest.mark.parametrize("layers", ["all", [1]])
@@ -101,7 +101,7 @@ def test_permuted_weights(changed, layers):
         for one, other in zip(
             (made["cross_permuted_probs"], made["cross_permuted_tvd"]), expected(pair, logits), strict=True
         ):
-            close(one[0][draw], other)
+            close(one[0][draw], other, of_size=1)
 
 
 def test_other_seeds_give_other_permutations_and_one_token_gives_none():
@@ -159,7 +159,7 @@ def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed, layer):
 
             probs, distances = expected(pair, changed(pair, change))
             close(made[f"knock_out_{ending}probs"][0][word], probs[word])
-            close(made[f"knock_out_{ending}tvd"][0][word], distances[word])
+            close(made[f"knock_out_{ending}tvd"][0][word], distances[word], of_size=1)
             words = PAIR[0].split()
             shorter = subject("marian").encode([(" ".join(words[:chosen] + words[chosen + 1 :]), PAIR[1])])
             left = float(word_sums(shorter, subject("marian").log_probs(shorter))[0, word].exp())

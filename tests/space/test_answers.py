@@ -6,7 +6,7 @@ from html import unescape
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import attnfaith
@@ -108,7 +108,6 @@ def test_a_text_of_too_many_tokens_is_refused_before_it_is_measured(desk, names,
 # ---------------------------------------------------------------------------------------------------- other weights
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1e6), min_size=1, max_size=8).filter(lambda row: sum(row) > 0), st.sampled_from([" ", ", ", "\n"])
 )

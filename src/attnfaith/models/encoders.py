@@ -46,6 +46,9 @@ class LSTM(nn.RNNBase):
 
     def forward(self, tokens):
         """Tokens (T,B,E) to states (T,B,H) and the last state and memory."""
+        if tokens.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):  # processors without AVX-512 have no LSTM in bfloat16
+                return self.forward(tokens.to(self.weight_ih_l0.dtype))
         start = tokens.new_zeros(1, tokens.shape[1], self.hidden_size)
         states, *last = torch.lstm(tokens, (start, start), self._flat_weights, True, 1, 0.0, self.training, False, False)
         return states, tuple(last)
