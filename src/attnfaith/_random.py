@@ -1,6 +1,8 @@
-"""Random numbers that belong to an instance."""
+"""Random numbers that belong to an instance, and draws of torch that its default dtype does not change."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -9,3 +11,26 @@ def generator(seed: int, instance_id: str, purpose: str) -> np.random.Generator:
     """The random stream of one instance and one purpose: no batch, order or number of processes changes it."""
     digest = hashlib.sha256(f"{purpose}\0{seed}\0{instance_id}".encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))
+
+
+@contextmanager
+def drawing(seed: int) -> Iterator[None]:
+    """Within, torch draws from this seed in float32, as it does by default; its own state is put back."""
+    import torch
+
+    with torch.random.fork_rng(devices=()), default_dtype(torch.float32):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def default_dtype(dtype) -> Iterator[None]:
+    """Within, new tensors of torch have this dtype."""
+    import torch
+
+    own = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(own)

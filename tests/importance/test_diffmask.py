@@ -15,6 +15,7 @@ from transformers import AlbertConfig, AlbertForSequenceClassification
 
 import attnfaith
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, AttnfaithError
+from attnfaith._random import default_dtype
 from attnfaith.errors import FileError
 from attnfaith.importance import diffmask
 from attnfaith.importance._concrete import log_open, sampled
@@ -295,8 +296,11 @@ def test_the_same_seed_gives_the_same_gates_and_another_others():
     model, rows = decided_by_one_word()
     settings = Settings(kind="states", epochs=1, batch_size=64, penalty="l0", placeholder="zeros")
     made = [train_gates(subject_of(model), rows, rows.select(range(9)), settings, seed) for seed in (1, 1, 2)]
-    one, again, other = (trained.gates.state_dict() for trained in made)
+    with default_dtype(torch.float64):
+        made.append(train_gates(subject_of(model), rows, rows.select(range(9)), settings, 1))
+    one, again, other, wide = (trained.gates.state_dict() for trained in made)
     assert all(torch.equal(one[name], again[name]) for name in one)
+    assert wide.keys() == one.keys() and all(torch.allclose(one[name], wide[name], atol=1e-5) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)
     assert all(not part.any() for name, part in one.items() if name.startswith("placeholders"))
     assert str(made[0].log) == str(made[1].log)  # a layer that no step drew has NaN there

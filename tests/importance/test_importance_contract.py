@@ -13,6 +13,7 @@ import torch
 from transformers import BatchEncoding, BertForSequenceClassification
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification, record
+from attnfaith._random import default_dtype
 from attnfaith.data.collation import OF_POSITIONS
 from attnfaith.experiments import _climb
 from attnfaith.importance._fast import state_gradients
@@ -499,6 +500,16 @@ def test_an_exception_leaves_the_model_as_it_was(producer, tiny_model, tiny_rows
             measured(producer, model, tiny_batch(tiny_rows([4, 2])))
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert torch.is_grad_enabled()
+
+
+def test_the_default_dtype_changes_no_draw(producer, shared_model, tiny_rows, a_classifier):
+    """The same seed draws the same, and a model is read in its own dtype."""
+    subject, rows = subject_of(shared_model()), tiny_rows((7, 2))
+    if not subject.capabilities >= producer.NEEDS:
+        subject, rows = a_classifier("bert")
+    expected = measured(producer, subject, subject.collate(rows), seed=3)
+    with default_dtype(torch.float64):
+        same(measured(producer, subject, subject.collate(rows), seed=3), expected)
 
 
 @pytest.mark.parametrize("hierarchy", LEVELS)

@@ -45,24 +45,29 @@ def test_additive_models_by_hand(measure, options, a_batch):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
-def test_shapley_values_by_brute_force(a_batch):
-    """With many samples the estimate is near the average over all orders in which five tokens can join."""
-    model, batch = a_batch([5], encoder="bilstm")
-    parts = np.array(list(itertools.product([False, True], repeat=5)))
+@pytest.mark.parametrize("length", range(1, 7))
+def test_shapley_values_by_brute_force(length, a_batch):
+    """Of few tokens, to the digits of float32, the average over all orders in which they can join; else near it."""
+    model, batch = a_batch([length], encoder="bilstm")
+    parts = np.array(list(itertools.product([False, True], repeat=length)))
     logits = read_parts(*opened(model, batch), [parts])[0][:, 1]
     value = {tuple(part): v for part, v in zip(parts.tolist(), logits, strict=True)}
-    expected = np.zeros(5)
-    for order in itertools.permutations(range(5)):
-        here = [False] * 5
+    expected = np.zeros(length)
+    for order in itertools.permutations(range(length)):
+        here = [False] * length
         for token in order:
             before = value[tuple(here)]
             here[token] = True
-            expected[token] += (value[tuple(here)] - before) / math.factorial(5)
-    found = kernel_shap.measure(model, batch, target=1, samples=3000)
+            expected[token] += (value[tuple(here)] - before) / math.factorial(length)
     assert np.abs(expected).max() > 0.1
-    np.testing.assert_allclose(found["importance_kernel_shap"][0], expected, atol=0.02)
-    few = [kernel_shap.measure(model, batch, target=1, samples=8, seed=seed) for seed in range(4)]
-    assert np.ptp([one["importance_kernel_shap"][0] for one in few], axis=0).max() > 0.02  # samples matter
+    for samples in {max(3, 2**length), 256}:
+        found = kernel_shap.measure(model, batch, target=1, samples=samples)
+        np.testing.assert_array_max_ulp(found["importance_kernel_shap"][0], expected.astype(np.float32))
+        assert abs(found["kernel_shap_residual"][0]) < 1e-14
+    if length == 5:
+        few = [kernel_shap.measure(model, batch, target=1, samples=31, seed=seed) for seed in range(4)]
+        values = np.array([one["importance_kernel_shap"][0] for one in few])
+        assert np.ptp(values, axis=0).max() > 0.02 and np.abs(values.mean(0) - expected).max() < 0.2  # samples matter
 
 
 def captums_lime(value):
@@ -78,7 +83,7 @@ def captums_lime(value):
 @pytest.mark.parametrize(("name", "make"), [("kernel_shap", captum.attr.KernelShap), ("lime", captums_lime)])
 def test_as_captum_has_it_on_embeddings(name, make, a_batch):
     """The same samples, given to captum as embeddings with a feature for each token: 1e-5 apart or less."""
-    model, batch = a_batch([6, 4], encoder="bilstm", scale=2.0)
+    model, batch = a_batch([6, 6], encoder="bilstm", scale=2.0)
     measure = {"kernel_shap": kernel_shap, "lime": lime}[name].measure
     found = measure(model, batch, target=0, absent="zero", samples=40, seed=5)[f"importance_{name}"]
     assert all(np.count_nonzero(scores) for scores in found)

@@ -200,8 +200,8 @@ class _Scaled(Changed):
 
     def __init__(self, numbers, inside, rows):
         super().__init__(numbers, inside, rows)
-        self.added = torch.zeros(inside.shape, device=inside.device, requires_grad=True)
-        self.factor = torch.ones(inside.shape, device=inside.device, requires_grad=True)
+        self.added = torch.zeros(inside.shape, dtype=torch.float32, device=inside.device, requires_grad=True)
+        self.factor = torch.ones(inside.shape, dtype=torch.float32, device=inside.device, requires_grad=True)
 
     def row(self, weights, reach):
         return weights * self.factor[:, None, None] + (self.added[:, None, None] * reach)

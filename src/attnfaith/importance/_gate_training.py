@@ -228,7 +228,7 @@ def _look(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Genera
     states, mask = states_of(subject, batch), subject.attendable(batch)
     whole = _whole(subject, batch, known)
     logits = gates.logits(states, gates.layers_of(layer))
-    uniform = torch.rand(logits.shape, generator=noise).clamp(1e-6, 1 - 1e-6).to(logits.device)
+    uniform = torch.rand(logits.shape, generator=noise, dtype=torch.float32).clamp(1e-6, 1 - 1e-6).to(logits.device)
     drawn = sampled(logits, uniform).prod(2)
     log_kept = log_open(logits).sum(2)
     masked = gates.masked(subject, batch, layer, states, drawn).float()

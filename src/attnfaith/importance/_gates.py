@@ -13,6 +13,7 @@ from safetensors.torch import save
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from attnfaith._random import drawing
 from attnfaith.errors import FileError, excerpt
 from attnfaith.files import write_atomically
 from attnfaith.subjects import Batch, Subject
@@ -57,8 +58,7 @@ class Gates(nn.Module):
         the unknown word where there is none; others are drawn.
         """
         states = states_of(subject, batch)
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(seed)
+        with drawing(seed):
             made = cls(kind, [layer.shape[2] for layer in states], max(32, states[0].shape[2] // 4))
             for one in made.placeholders[1:]:
                 nn.init.xavier_normal_(one.data[None])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from attnfaith._random import generator
+from attnfaith._random import default_dtype, drawing, generator
 from attnfaith.importance._captum import captum
 from attnfaith.importance._explained import check_data, check_target, explaining
 from attnfaith.importance._inputs import token_counts
@@ -43,8 +43,8 @@ def of_each(
     """For each instance the scores (T,) in float64 that `fit` gives, and how far their sum is from f(text) - f(nothing).
 
     fit(f, T) -> scores, f taking parts (V,T) of 0 and 1 to (V,); it draws from torch's generator, which is seeded for each
-    instance by (seed, instance id, purpose) and put back. One item has all of the difference, without a fit, and no items
-    have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
+    instance by (seed, instance id, purpose) and put back, in float32. One item has all of the difference, without a fit,
+    and no items have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
     """
     with torch.no_grad():
         f = explaining(whole_logits(subject, batch), batch, target, output)
@@ -57,8 +57,7 @@ def of_each(
         ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
         scores = np.diff(ends.numpy())
         if length > 1 and not value.broken:
-            with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(int(generator(seed, name, purpose).integers(2**63)))
+            with drawing(int(generator(seed, name, purpose).integers(2**63))):
                 scores = fit(value, length)
         if value.broken:
             scores = np.full(length, np.nan)
@@ -71,11 +70,12 @@ class _Value:
 
     def __init__(self, subject, batch, f, absent: str):
         self.subject, self.batch, self.f, self.absent = subject, batch, f, absent
-        self.broken = False
+        self.broken, self.dtype = False, torch.get_default_dtype()
 
     def __call__(self, parts: torch.Tensor) -> torch.Tensor:
         different, number = np.unique(parts.numpy().astype(bool), axis=0, return_inverse=True)
-        (logits,) = read_parts(self.subject, self.batch, [different], self.absent)
+        with default_dtype(self.dtype):
+            (logits,) = read_parts(self.subject, self.batch, [different], self.absent)
         values = self.f(torch.from_numpy(logits[None]).to(self.subject.device))[0].cpu()
         self.broken |= not bool(values.isfinite().all())
         return values.nan_to_num()[number.reshape(-1)]
