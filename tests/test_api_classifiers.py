@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import pandas as pd
 import pytest
 import torch
 from huggingface_hub import HfApi
@@ -203,8 +202,3 @@ def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
         same(attnfaith.measure("alice/plain", TEXTS, **HOW), expected)
         fetched = {file.name for file in (tmp_path / "cache").rglob("snapshots/*/*")}
         assert "model.safetensors" in fetched and not fetched & {"pytorch_model.bin", "mine.py"}
-
-
-def test_a_frame_with_classes_by_name(folder):
-    made = attnfaith.measure(folder, pd.DataFrame({"text": TEXTS, "label": ["bad", "good", "fair", "bad"]}), **HOW)
-    assert made.table.column("label").to_pylist() == [0, 2, 1, 0]

@@ -65,6 +65,23 @@ def test_a_model_is_measured_on_a_file_as_by_python(model):
     assert made.table.column("label").to_pylist() == [1, 1, 0, 1, 0, 0]
 
 
+def test_classes_with_numbers_as_names_are_asked_for(model, capsys):
+    """Star 1 of classes "1" and "2": by name class 0, by id class 1; the accuracy is that of the logits in float64."""
+    stars = BertForSequenceClassification.from_pretrained(model, id2label={0: "1", 1: "2"})
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    for part in (stars, tokenizer):
+        part.save_pretrained("stars")
+    predicted = stars.double()(**tokenizer(TEXTS[:3], padding=True, return_tensors="pt")).logits.argmax(1)
+    pd.DataFrame({"text": TEXTS[:3], "labels": 1}).to_csv("one.csv", index=False)
+    words = ["measure", "stars", "--data.path", "one.csv", "--producers", "gradient", "--output", "made"]
+    assert cli.main(words) == 2 and "--labels" in capsys.readouterr().err
+    for reading, label in (("names", 0), ("ids", 1)):
+        assert cli.main([*words, "--labels", reading, "--overwrite"]) == 0
+        assert "without labels" not in capsys.readouterr().err
+        expected = (predicted == label).double().mean().item()
+        assert pd.read_parquet("made/report/tables/performance.parquet")["accuracy"].tolist() == [expected]
+
+
 def test_it_has_a_page_and_can_be_reported_again(model, capsys):
     assert cli.main(["measure", str(model), *OWN, "--output", "made", "--producers", "gradient"]) == 0
     text = Path("made/report/index.html").read_text(encoding="utf-8")

@@ -84,7 +84,7 @@ def train_gates(
 
 
 def _rows(subject, texts, columns: Columns) -> "Dataset":
-    rows = subject.rows(read_texts(texts, None, columns, None).labelled(tuple(subject.class_names), subject.num_labels))
+    rows = subject.rows(read_texts(texts, None, columns, None).dataset)
     return by_words(rows) if subject.level == "word" and "words" in rows.column_names else rows
 
 

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -32,7 +33,7 @@ those who want it."""
 def measure(
     model,
     texts,
-    labels: Iterable | None = None,
+    labels: Iterable | Literal["names", "ids"] | None = None,
     measures: Sequence[str] | None = None,
     experiments: Sequence[str] | None = None,
     *,
@@ -65,14 +66,16 @@ def measure(
             from sequences to sequences (…ForConditionalGeneration, …MTModel), which reads pairs (source, target).
         texts: a list of strings or of pairs (text, second text), a pandas frame, a `datasets.Dataset`, or the path of a CSV,
             TSV, JSON lines or parquet file.
-        labels: the gold class of each text, by number or by name; None for a text whose class is not known.
+        labels: the gold class of each text, by number or by name; None for a text whose class is not known. Of a column of
+            labels "names" or "ids" says whether its whole numbers are names of classes or their numbers from 0 on, which has
+            to be said where classes are named by numbers other than their own.
         measures, experiments: names, as `attnfaith.measures()` lists them. None takes the cheap ones that the model is
             capable of; [] none.
         add: measures and experiments beside those.
         options: {measure or experiment: {keyword: value}}.
         tokenizer: of a model object, or its name or folder; None takes that of the folder it was loaded from.
-        text, text_pair, label: names of the columns of a frame, data set or file. Columns "text_pair" and "label" are used
-            where they are there; "instance_id" names the texts.
+        text, text_pair, label: names of the columns of a frame, data set or file. Columns "text_pair" and "label" ("labels",
+            "label_ids") are used where they are there; "instance_id" names the texts.
         level: "sentence", or "word" for the words of a hierarchical model.
         attention: of a classifier of transformers, how its layers and heads become the attention that is shown: "last", the
             mean of the last layer's heads (None is the same); "all", of all layers; "rollout"; "flow"; or
@@ -111,7 +114,7 @@ def measure(
     dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
     rows = _encoded(opened, dataset)
     say = _say if progress else lambda line: None
-    for line in _remarks(rows):
+    for line in [*filter(None, [read.remark]), *_remarks(rows)]:
         say(line)
     names = [*dict.fromkeys([*_defaults(*chosen, subject, rows, say), *(one.name for one in catalogue.named(add))])]
     cell = identity_of(opened, dataset=read.name, texts=fingerprint(dataset), split=split)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from attnfaith.data.in_memory import in_memory
+from attnfaith.data.own_labels import COLUMNS as LABELS
+from attnfaith.data.own_labels import READINGS, numbers_of
 from attnfaith.errors import DatasetError, excerpt
 
 
@@ -26,12 +27,16 @@ CARRIED = ("rationale", "impermissible", "candidates")  # columns of lists that 
 @dataclass(frozen=True)
 class Texts:
     """dataset: a `datasets.Dataset` with instance_id, text and, where there are any, text_pair. labels: one for each as it
-    was given, None where unknown; None where there are none at all. name: of the texts, for people.
+    was given, None where unknown; None where there are none at all. name: of the texts, for people. reading, label_names: as
+    `numbers_of` takes them. remark: which column labels were read from, where that is not plain; "".
     """
 
     dataset: "datasets.Dataset"
     labels: list | None
     name: str
+    reading: str | None = None
+    label_names: Sequence[str] | None = None
+    remark: str = ""
 
     def labelled(self, class_names: Sequence[str], count: int):
         """The data set with a column label of class numbers. class_names: () where classes have none; count: of classes.
@@ -40,7 +45,7 @@ class Texts:
         """
         if self.labels is None:
             return self.dataset
-        classes = [_class(row, label, class_names, count) for row, label in enumerate(self.labels)]
+        classes = numbers_of(self.labels, class_names, count, self.reading, self.label_names)
         return self.dataset.add_column("label", classes, feature=_whole_numbers())
 
 
@@ -50,30 +55,9 @@ def _whole_numbers():
     return datasets.Value("int64")
 
 
-def _class(row: int, label: object, names: Sequence[str], count: int) -> int | None:
-    """The number of a label: its place among the names of the classes, or the number that it is; None where it is empty."""
-    if label is None or label is pd.NA or label != label or (label == "" and "" not in names):
-        return None
-    if isinstance(label, str):
-        if label in names:
-            return list(names).index(label)
-        if label.strip().isdecimal() and not any(name.isdecimal() for name in names):
-            label = int(label)
-        else:
-            close = difflib.get_close_matches(label, names, 1)
-            known = ", ".join(map(repr, names[:12])) or f"numbers 0 to {count - 1}, which have no names"
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise DatasetError(f"label {row} is {excerpt(label, 60)}, no class of the model{hint}; its classes: {known}")
-    if not isinstance(label, int | float | np.integer | np.floating) or label != int(label):
-        raise DatasetError(f"label {row} is {excerpt(label, 60)}: give the number or the name of a class, or None")
-    if not 0 <= label < count:
-        raise DatasetError(f"label {row} is {int(label)}; the model has classes 0 to {count - 1}")
-    return int(label)
-
-
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a frame are called; None: "text_pair" and "label", where it has them."""
+    """What the columns of a frame are called; None: "text_pair", and the first of LABELS, where it has them."""
 
     text: str = "text"
     text_pair: str | None = None
@@ -87,7 +71,8 @@ class Columns:
 
 
 def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | None) -> Texts:
-    """Texts with the labels that belong to them, as they were given: `classes_of` makes numbers of names.
+    """Texts with the labels that belong to them, as they were given: `numbers_of` makes numbers of names. labels: one of
+    READINGS says how those of a column are read.
 
     Raises DatasetError where they are none of TEXTS, there is none, one is missing or no string, single texts stand beside
     pairs, a column is not there, instance ids are not unique, or there are as many labels as there are not texts.
@@ -100,7 +85,13 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
         table, called = _of_file(Path(texts), columns), Path(texts).name.partition(".")[0]
     else:
         table, called = _of_object(texts, columns), None
-    if labels is not None:
+    reading, remark, label_names = None, table.pop("remark", ""), table.pop("label_names", None)
+    if isinstance(labels, str) and labels in READINGS:
+        reading = labels
+        if "label" not in table:
+            raise DatasetError(f"labels={labels!r} says how a column of labels is read: there is none, so name it, label=…")
+    elif labels is not None:
+        remark, label_names = "", None
         if columns.label is not None:
             raise DatasetError(f"labels are given twice: labels=… and the column label={columns.label!r}; leave one out")
         table["label"] = _list(labels, "labels")
@@ -117,7 +108,7 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
     _check_ids(table["instance_id"])
     labels = table.pop("label", None)
     made = {key: _strings(key, values) if isinstance(values, list) else values for key, values in table.items()}
-    return Texts(in_memory(pa.table(made)), labels, name)
+    return Texts(in_memory(pa.table(made)), labels, name, reading, label_names, remark)
 
 
 def _strings(key: str, values: list) -> pa.Array:
@@ -173,9 +164,8 @@ def _arrow(frame) -> pa.Table:
 
 def _list(values, what: str) -> list:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise DatasetError(
-            f"{what} is {excerpt(values)}: give a {TEXTS if what == 'texts' else 'list with one for each text'}"
-        )
+        one_each = 'list with one for each text, or "names" or "ids" for what a column of labels holds'
+        raise DatasetError(f"{what} is {excerpt(values)}: give a {TEXTS if what == 'texts' else one_each}")
     return list(values)
 
 
@@ -202,9 +192,9 @@ def _of_rows(rows: list) -> dict[str, list]:
 
 def _of_table(table: pa.Table, columns: Columns, features: Mapping | None = None) -> dict[str, list]:
     known = table.column_names
-    chosen = {}
+    chosen, labels = {}, [name for name in LABELS if name in known]
     for keyword, name in vars(columns).items():
-        wanted = name if name is not None else keyword
+        wanted = name or (labels[0] if keyword == "label" and labels else keyword)
         if wanted in known:
             chosen[keyword] = wanted
         elif name is not None:
@@ -215,9 +205,14 @@ def _of_table(table: pa.Table, columns: Columns, features: Mapping | None = None
             if not isinstance(value, str):
                 said = "is missing" if value is None or value != value else f"is {excerpt(value, 60)}, no string"
                 raise DatasetError(f"row {number} of column {chosen[keyword]!r} {said}: give a text, or leave the row out")
-    names = getattr((features or {}).get(chosen.get("label")), "names", None)
-    if names:
-        rows["label"] = [None if value is None or value < 0 else names[value] for value in rows["label"]]
+    rows["label_names"] = getattr((features or {}).get(chosen.get("label")), "names", None)
+    if columns.label is None and len(labels) != 1:
+        of, *others = map(repr, labels or LABELS)
+        rows["remark"] = (
+            f"labels are read from the column {of}, not from {', '.join(others)}; label=… names another"
+            if labels
+            else f"texts are measured without labels: there is no column {of}, {' or '.join(others)}, and label=… names none"
+        )
     if "instance_id" in known and _is_text(table.schema.field("instance_id").type):
         rows["instance_id"] = table.column("instance_id").to_pylist()
     for name in CARRIED:

@@ -40,6 +40,9 @@ def parser() -> Parser:
         help="of a model of many layers, the attention that is shown: last, all, rollout, flow, or {layers: 3, head: 5}",
     )
     made.add_argument(
+        "--labels", choices=("names", "ids"), help="what whole numbers as labels are: names of classes, or numbers from 0 on"
+    )
+    made.add_argument(
         "--links", metavar="FILE", help="of a model from sequences to sequences: gold links, a line such as '0-0 1-2' a pair"
     )
     made.add_argument("--links-from", type=int, default=0, help="the number of the first word in links, 0 or 1 (default 0)")
@@ -65,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
         return _measure_model(known, overrides)
     if known.attention is not None:
         raise AttnfaithError("--attention is for a model on texts of your own: give --data.path FILE too")
+    if known.labels is not None:
+        raise AttnfaithError("--labels is for a model on texts of your own: give --data.path FILE too")
     if known.links is not None:
         raise AttnfaithError("--links is for a model on pairs of your own: give --data.path FILE too")
     of_hub = is_repository(known.run)
@@ -126,6 +131,7 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
         made = measure(
             known.run,
             read_texts(data, section.split, section.limit, section.seed),
+            known.labels,
             measures=kinds["measure"] if producers is not None else None,
             experiments=kinds["experiment"] if producers is not None else None,
             add=[] if producers is not None else added,

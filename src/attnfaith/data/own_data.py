@@ -18,7 +18,7 @@ from attnfaith.data.impermissible import check_marks, check_some, marks_of_words
 from attnfaith.data.loading import Source
 from attnfaith.data.own_cut import cut_own, keys
 from attnfaith.data.own_files import KINDS, OwnFile, as_text, draw_rows, read_file
-from attnfaith.data.own_labels import alike, class_of, names_of
+from attnfaith.data.own_labels import COLUMNS, alike, class_of, names_of
 from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
 from attnfaith.errors import DatasetError, cut, excerpt
 
@@ -359,7 +359,8 @@ def _column(key: str, columns: list[str], taken: list[str], given: bool, file: s
     given: whether the other of the two is known.
     """
     free = [name for name in columns if name not in taken]
-    named = [name for name in free if name.lower() == key]
+    accepted = COLUMNS if key == "label" else (key,)
+    named = next(filter(None, ([name for name in free if name.lower() == word] for word in accepted)), [])
     left = [name for name in free if given or name.lower() != {"text": "label", "label": "text"}[key]]
     if len(named) == 1 or (not named and len(left) == 1):
         return (named or left)[0]

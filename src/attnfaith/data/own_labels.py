@@ -1,5 +1,6 @@
 """Classes of a user's own data: from whatever a column of labels holds to numbers 0..C-1 and their names."""
 
+import difflib
 import math
 import re
 from collections.abc import Sequence
@@ -8,6 +9,10 @@ from decimal import Decimal
 from attnfaith.errors import DatasetError, cut, excerpt
 
 
+COLUMNS = ("label", "labels", "label_ids")
+"""Names that a column of labels is found by, the first that is there; the others are what Trainer calls it."""
+READINGS = ("names", "ids")
+"""What whole numbers as labels can be: names of classes, or their numbers from 0 on."""
 MANY = 100
 """Classes above which it is asked whether the column is one of classes."""
 MISSING = ("na", "n/a", "nan", "null", "none", "unknown", "?", "-")
@@ -78,3 +83,82 @@ def names_of(labels: Sequence[str], column: str, published: Sequence[str] | None
         said = cut(", ".join(map(repr, odd)), 100)
         assumed.append(f"{said} is taken for a class; where it means that there is no label, leave the field empty")
     return names
+
+
+def numbers_of(
+    labels: Sequence,
+    names: Sequence[str],
+    count: int,
+    reading: str | None = None,
+    published: Sequence[str] | None = None,
+) -> list[int | None]:
+    """The number of the class of a model that each label means; None where it is empty.
+
+    The kind of input does not matter: 1, 1.0, "1" and "1.0" are one label, and so are True and "true".
+
+    names: of the model's classes, () where they have none. count: of classes. reading: one of READINGS; None: a name where
+    the label is one, else a number. published: the names of a column that holds their numbers (`datasets.ClassLabel`).
+
+    Raises DatasetError for a label that is no class, and without a reading for a whole number that may mean two things, as
+    classes have whole numbers other than their own as names.
+    """
+    places = {_spelling(name): number for number, name in reversed([*enumerate(names)])}
+    named = [*enumerate(names), *enumerate(published or ())]
+    unclear = [name for number, name in named if _is_whole(name) and int(_spelling(name)) != number]
+    numbers = []
+    for row, label in enumerate(labels):
+        word = _word(row, label, published)
+        if word is None:
+            numbers.append(None)
+            continue
+        spelling = _spelling(word)
+        if spelling in ("true", "false") and published is None and not {"true", "false"} & places.keys():
+            spelling = str(int(spelling == "true"))
+        whole = _is_whole(spelling)
+        by_name = names.index(word) if word in names else places.get(spelling)
+        by_id = int(label) if published is not None else int(spelling) if whole else None
+        if reading is None and unclear and whole and by_name != by_id:
+            raise DatasetError(
+                f"label {row} is {excerpt(word, 60)}, and classes are named {cut(', '.join(map(repr, unclear)), 60)}: "
+                'is it a name or a number from 0 on? Say labels="names" or labels="ids" (--labels names, --labels ids); '
+                "where labels=… is a list, give a frame with columns text and label"
+            )
+        number = by_id if reading == "ids" or (reading is None and whole and by_name is None) else by_name
+        if number is None and reading == "ids":
+            raise DatasetError(f'label {row} is {excerpt(word, 60)}: labels="ids" takes numbers from 0 to {count - 1}')
+        if number is None:
+            close = difflib.get_close_matches(word, names, 1)
+            known = ", ".join(map(repr, names[:12])) or f"numbers 0 to {count - 1}, which have no names"
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            own = '; labels="ids" takes the numbers of the column' if published and reading is None else ""
+            raise DatasetError(f"label {row} is {excerpt(word, 60)}, no class of the model{hint}; its classes: {known}{own}")
+        if not 0 <= number < count:
+            raise DatasetError(f"label {row} is {number}; the model has classes 0 to {count - 1}")
+        numbers.append(number)
+    return numbers
+
+
+def _word(row: int, label: object, published: Sequence[str] | None) -> str | None:
+    """What a label says, as a text; None where it is empty. Raises DatasetError where it cannot be a class."""
+    if str(label) == "<NA>":  # of pandas
+        return None
+    try:
+        value = label.item() if hasattr(label, "item") else label  # of numpy and torch
+        if published is None or value is None:
+            return None if value != value else class_of(value, "labels")
+        return published[value] if value >= 0 else None
+    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+        said = f"label {row} is {excerpt(label, 60)}: give the number or the name of a class, or None"
+        raise DatasetError(said) from error
+
+
+def _is_whole(text: str) -> bool:
+    return len(text) < 20 and _WHOLE.fullmatch(text.strip()) is not None
+
+
+def _spelling(text: str) -> str:
+    """One spelling of what means the same class: without blanks around it, 1.0 as 1, True as true."""
+    text = text.strip()
+    if _is_whole(text):
+        return str(int(_WHOLE.fullmatch(text)[1]))
+    return text.lower() if text.lower() in ("true", "false") else text

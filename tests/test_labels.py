@@ -1,0 +1,97 @@
+"""Which class a label means: the same of every kind of input, and never a guess."""
+
+import datasets
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from attnfaith.api.texts import Columns, read_texts
+from attnfaith.errors import DatasetError
+
+
+KINDS = ("csv", "tsv", "jsonl", "json", "parquet", "frame", "dataset", "arrow", "list")
+ODD = ("1", "2", "3")
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Class numbers of labels that lie in a kind of input."""
+
+    def classes(kind, labels, names, reading=None):
+        texts = ["a", "b", "c"][: len(labels)]
+        frame, path = pd.DataFrame({"text": texts, "label": labels}), tmp_path / f"texts.{kind}"
+        if kind in ("csv", "tsv"):
+            frame.to_csv(path, index=False, sep="\t" if kind == "tsv" else ",")
+        elif kind.startswith("json"):
+            frame.to_json(path, orient="records", lines=kind == "jsonl")
+        elif kind == "parquet":
+            frame.to_parquet(path)
+        tables = {"frame": frame, "dataset": datasets.Dataset.from_pandas(frame), "arrow": pa.Table.from_pandas(frame)}
+        given = texts if kind == "list" else tables.get(kind, path)
+        return read_texts(given, labels if kind == "list" else reading, Columns(), None).labelled(names, 3)["label"][:]
+
+    return classes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_label_is_the_same_class_in_every_kind_of_input(kind, read):
+    for labels in ([1, 0, 2], ["1", "0", "2"], [1.0, 0.0, 2.0], ["1.0", " 0", "2"]):
+        for names in ((), ("neg", "neutral", "pos"), ("0", "1", "2")):
+            assert read(kind, labels, names) == [1, 0, 2]
+        with pytest.raises(DatasetError, match="labels="):
+            read(kind, labels, ODD)
+        if kind != "list":
+            assert read(kind, labels, ODD, "ids") == [1, 0, 2]
+    assert read(kind, ["pos", "neg", "neutral"], ("neg", "neutral", "pos")) == [2, 0, 1]
+    assert read(kind, [1.0, None, 2.0], ()) == [1, None, 2]
+    assert read(kind, [True, False, True], ()) == [1, 0, 1]
+    assert read(kind, [True, False, True], ("true", "false")) == [0, 1, 0]
+    if kind != "list":
+        by_name = {name: number for number, name in enumerate(ODD)}
+        assert read(kind, [3, 1, 2], ODD, "names") == [by_name[str(label)] for label in (3, 1, 2)]
+        with pytest.raises(DatasetError, match="label 0 is '4'"):
+            read(kind, [4, 1, 2], ODD, "names")
+        with pytest.raises(DatasetError, match="label 1 is 'x'.*ids"):
+            read(kind, ["1", "x", "2"], ODD, "ids")
+
+
+def test_numbers_with_names_of_their_own():
+    """A column of `datasets.ClassLabel` holds ids with names: it is plain where both mean the same class of the model."""
+
+    def read(names, classes, reading=None):
+        features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=names)})
+        given = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, None]}, features)
+        return read_texts(given, reading, Columns(), None).labelled(classes, 2)["label"][:]
+
+    assert read(["1", "2"], ("1", "2")) == read(["neg", "pos"], ("neg", "pos")) == read(["0", "1"], ()) == [0, 1, None]
+    assert read(["2", "1"], ("1", "2"), "names") == read(["pos", "neg"], ("neg", "pos")) == [1, 0, None]
+    assert read(["2", "1"], ("1", "2"), "ids") == read(["no", "yes"], (), "ids") == [0, 1, None]
+    for names, classes in ((["2", "1"], ("1", "2")), (["1", "2"], ("neg", "pos")), (["no", "yes"], ())):
+        with pytest.raises(DatasetError, match='labels="ids"'):
+            read(names, classes)
+
+
+@pytest.mark.parametrize(
+    ("columns", "chosen", "remark"),
+    [
+        (["label"], "label", []),
+        (["labels"], "labels", []),
+        (["label_ids"], "label_ids", []),
+        (["label_ids", "labels"], "labels", ["'labels'", "'label_ids'"]),
+        (["labels", "label", "label_ids"], "label", ["'label'", "'labels'", "'label_ids'"]),
+        (["stars"], None, ["without labels", "'label'", "'labels'", "'label_ids'"]),
+    ],
+)
+def test_the_column_of_labels(columns, chosen, remark):
+    frame = pd.DataFrame({"text": ["a", "b"]} | {name: [number, 0] for number, name in enumerate(columns)})
+    read = read_texts(frame, None, Columns(), None)
+    assert read.labels == (None if chosen is None else [columns.index(chosen), 0])
+    assert bool(remark) == bool(read.remark) and all(word in read.remark for word in remark)
+    assert read_texts(frame, None, Columns(label=columns[0]), None).remark == ""
+    assert read_texts(frame, [1, 1], Columns(), None).remark == read_texts(["a"], None, Columns(), None).remark == ""
+
+
+def test_a_reading_needs_a_column():
+    for given in (["a"], pd.DataFrame({"text": ["a"]})):
+        with pytest.raises(DatasetError, match="labels='ids'"):
+            read_texts(given, "ids", Columns(), None)
