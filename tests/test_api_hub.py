@@ -137,7 +137,7 @@ def test_a_model_of_the_hub_is_measured(alice):
         try:
             attnfaith.measure("alice/nothing", ["the ship"])
         except attnfaith.AttnfaithError as error:
-            assert "no model 'alice/nothing': there is no such folder, and the Hub gives none" in str(error), error
+            assert "no model 'alice/nothing'" in str(error), error
         else:
             raise SystemExit("nothing was measured")
         """

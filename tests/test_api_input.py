@@ -76,7 +76,6 @@ FRAME = pd.DataFrame({"review": ["the ship", "a ship"], "topic": ["a", "b"]})
         (["the"], {"labels": [2]}, "label 0 is 2; the model has classes 0 to 1"),
         (["the"], {"labels": [-1]}, "label 0 is -1"),
         (["the"], {"labels": [0.5]}, "label 0 is 0.5: give the number or the name"),
-        (["the"], {"measures": ["leave-one-out"]}, "no measure is called 'leave-one-out'; did you mean 'leave_one_out'"),
         (["the"], {"measures": ["permutation"]}, "'permutation' is no measure but an experiment"),
         (["the"], {"experiments": ["gradient"]}, "'gradient' is no experiment but a measure"),
         (["the"], {"measures": 3}, "measures=3: give a list of names"),
@@ -125,7 +124,6 @@ def test_pairs_and_documents(model):
     [
         (None, {}, "model is None: give a text classifier of transformers or an attention classifier"),
         (3, {}, "model is 3"),
-        ("no/such-model", {}, "no model 'no/such-model': there is no such folder, and the Hub gives none of that name"),
         ("../../no such folder", {}, "no model '../../no such folder'"),
         ("x" * 5000, {}, "no model 'xxx"),
         ("runs", {"tokenizer": "y"}, "tokenizer: a folder, a run and a name on the Hub have their own"),
@@ -145,7 +143,7 @@ def test_folders_that_hold_no_model(tmp_path, idle, model):
 
     refused("holds no model: neither config.json nor model/config.json is there")
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    refused("holds 'bert', which is no text classifier .*: its head would be drawn at random; fine-tune it first")
+    refused("holds 'bert', which is no text classifier .*: its head would be drawn at random")
     (tmp_path / "config.json").write_text("{")
     refused("holds no model that can be read")
     (tmp_path / "config.json").write_text('{"model_type": "attention_classifier"}')
@@ -157,23 +155,6 @@ def test_folders_that_hold_no_model(tmp_path, idle, model):
     refused("cannot be loaded")
     with pytest.raises(AttnfaithError, match="is a file; a model is a folder"):
         attnfaith.measure(tmp_path / "config.json", ["the"], progress=False)
-
-
-def test_a_model_object_without_a_tokenizer(idle, model):
-    with pytest.raises(
-        AttnfaithError, match="the tokenizer of this AttentionClassifierForSequenceClassification is not known"
-    ):
-        attnfaith.measure(model()["model"], ["the"], progress=False)
-
-
-def test_a_model_of_another_task_is_refused_in_a_sentence(idle):
-    from transformers import BertConfig, BertForMaskedLM
-
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 20}
-    with pytest.raises(
-        AttnfaithError, match="BertForMaskedLM cannot be measured; subjects are attention classifiers.*, text class"
-    ):
-        attnfaith.measure(BertForMaskedLM(BertConfig(**sizes)), ["the"], progress=False)
 
 
 def test_a_measure_that_the_model_is_not_capable_of(idle):
@@ -207,7 +188,6 @@ def test_places_without_a_record(tmp_path):
         (tmp_path / "empty", "holds no record.parquet"),
         ("nowhere", "no run or record at nowhere"),
         (3, "from a path or a name on the Hub, not from 3"),
-        ("no/such", "no/such cannot be looked up"),
     ):
         with pytest.raises(AttnfaithError, match=said):
             attnfaith.load(place)

@@ -86,7 +86,8 @@ def named(names: Iterable[str], kind: str | None = None, of: str = "texts") -> l
     for name in names:
         one = known.get(name) if isinstance(name, str) else None
         if one is None:
-            raise AttnfaithError(f"no {what} is called {excerpt(name)}{_nearest(name, known, kind)}")
+            there = [one.name for one in known.values() if kind in (None, one.kind)]
+            raise AttnfaithError(f"no {what} is called {excerpt(name)}{nearest(name, there)}")
         if kind is not None and one.kind != kind:
             raise AttnfaithError(f"'{name}' is no {kind} but a{'n' * (one.kind[0] in 'aeiou')} {one.kind}: name it there")
         if one in chosen:
@@ -95,10 +96,10 @@ def named(names: Iterable[str], kind: str | None = None, of: str = "texts") -> l
     return chosen
 
 
-def _nearest(name: object, known: dict[str, Entry], kind: str | None) -> str:
-    names = sorted(one.name for one in known.values() if kind in (None, one.kind))
-    close = difflib.get_close_matches(str(name).lower().replace("-", "_").replace(" ", "_"), names, 1)
-    return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(names)}"
+def nearest(name: object, names: Iterable[str]) -> str:
+    """The end of a message on a name that there is not: the nearest one, or all."""
+    close = difflib.get_close_matches(str(name).lower().replace("-", "_").replace(" ", "_"), sorted(names), 1)
+    return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(sorted(names))}"
 
 
 def _entry(path: Path, kind: str | None, folder: str) -> Entry:

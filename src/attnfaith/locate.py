@@ -107,7 +107,7 @@ def fetch_folder(repo_id: str) -> Path:
     try:
         snapshot = Path(snapshot_download(repo_id, allow_patterns=[RECIPE, STATE, *CHECKPOINT]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
-        raise LocateError(f"no folder of a run at {cut(repo_id)}, and on the Hub {_why(error, repo_id)}") from error
+        raise LocateError(f"no folder of a run at {cut(repo_id)}, and on the Hub {why_not(error, repo_id)}") from error
     if missing := [name for name in (RECIPE, STATE, *CHECKPOINT) if not (snapshot / name).is_file()]:
         raise LocateError(f"{repo_id} on the Hub is no run of this package: it lacks {', '.join(missing)}")
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
@@ -190,17 +190,22 @@ def _on_hub(repo_id: str, configuration: str | None, path: Path, revision: str |
         yield from configurations(repo_id, configuration, revision)
     except absent as error:
         raise LocateError(
-            f"no run or record at {cut(str(path))}{_near(path)}, and on the Hub {_why(first, repo_id)}"
+            f"no run or record at {cut(str(path))}{_near(path)}, and on the Hub {why_not(first, repo_id)}"
         ) from error
 
 
-def _why(error: Exception, repo_id: str) -> str:
-    """Why a repository cannot be read, in short."""
-    from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
+def why_not(error: Exception, repo_id: str) -> str:
+    """Why a repository cannot be read, in short; error: of huggingface_hub, or one that it caused."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 
-    if isinstance(error, LocalEntryNotFoundError):
-        return f"{repo_id} cannot be looked up: it is not in the cache, and the Hub is not reached"
-    if isinstance(error, RepositoryNotFoundError):
+    repo_id, causes = cut(repo_id), (error, error.__cause__)
+    if any(isinstance(cause, HFValidationError) for cause in causes):
+        return "no repository has such a name"
+    if any(isinstance(cause, LocalEntryNotFoundError) for cause in causes):
+        why = "HF_HUB_OFFLINE is set, so that nothing is fetched" if constants.HF_HUB_OFFLINE else "the Hub is not reached"
+        return f"{repo_id} cannot be looked up: it is not in the cache, and {why}"
+    if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
         return f"there is no {repo_id} that you may read; private ones need `hf auth login`"
     return f"{repo_id} cannot be read ({type(error).__name__}: {excerpt(error)})"
 

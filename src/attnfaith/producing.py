@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 
 from attnfaith import record
+from attnfaith.catalogue import nearest
 from attnfaith.errors import AttnfaithError, excerpt
 
 
@@ -25,9 +26,10 @@ def modules_of(*packages: ModuleType) -> dict[str, str]:
 
 
 def load(names: Sequence[str], known: Mapping[str, str]) -> dict[str, object]:
-    """The modules behind these names, in this order. Raises MeasurementError for a name nobody has, listing all."""
-    if unknown := [name for name in names if name not in known]:
-        raise MeasurementError(f"no measure or experiment is called {unknown}; known: {sorted(known)}")
+    """The modules behind these names, in this order. Raises MeasurementError for a name nobody has, with the nearest."""
+    for name in names:
+        if name not in known:
+            raise MeasurementError(f"no measure or experiment is called {excerpt(name)}{nearest(name, known)}")
     if len(set(names)) < len(names):
         raise MeasurementError(f"a measure is named twice: {list(names)}")
     return {name: importlib.import_module(known[name]) for name in names}

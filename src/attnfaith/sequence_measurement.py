@@ -38,7 +38,7 @@ def producers() -> dict[str, str]:
 
 
 def load_producers(names: Sequence[str]) -> dict[str, object]:
-    """The modules behind these names, in this order. Raises MeasurementError for a name nobody has, listing all."""
+    """The modules behind these names, in this order. Raises MeasurementError for a name nobody has, with the nearest."""
     return load(names, producers())
 
 

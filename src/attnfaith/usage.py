@@ -25,16 +25,25 @@ class UsageError(AttnfaithError):
 
 class Parser(argparse.ArgumentParser):
     """The arguments of one command. examples: what a user may type, without "attnfaith". keys: those of a recipe, in words,
-    which the command takes too; "" of one that takes none.
+    which the command takes too; "" of one that takes none. sections: the sections of a recipe that they are of; () all.
     """
 
-    def __init__(self, command: str, description: str, *, examples: Sequence[str] = (), keys: str = "", **how):
+    def __init__(
+        self,
+        command: str,
+        description: str,
+        *,
+        examples: Sequence[str] = (),
+        keys: str = "",
+        sections: Sequence[str] = (),
+        **how,
+    ):
         shown = "\n\n".join(textwrap.fill(" ".join(part.split()), 100) for part in description.split("\n\n"))
         if examples:
             shown += "\n\nexamples:\n" + "\n".join(f"  attnfaith {example}" for example in examples)
         how = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False, **how}
         super().__init__(prog=f"attnfaith {command}", description=shown, **{"epilog": keys or None, **how})
-        self.examples, self.keys = examples, keys
+        self.command, self.examples, self.keys, self.sections = command, examples, keys, sections
 
     def format_usage(self) -> str:
         """The synopsis, with the keys of a recipe where the command takes them."""

@@ -13,12 +13,14 @@ from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError
 from attnfaith.importance import diffmask
 from attnfaith.importance._gate_training import Settings
+from attnfaith.subjects.plain import plainly
 
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 
+@plainly()
 def train_gates(
     model,
     texts,

@@ -16,6 +16,7 @@ from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
 from attnfaith.files import TemporaryFolder
+from attnfaith.subjects.plain import plainly
 from attnfaith.subjects.sequences import SequenceSubject
 
 
@@ -30,6 +31,7 @@ MOST_READINGS = 2 * 10**8
 those who want it."""
 
 
+@plainly()
 def measure(
     model,
     texts,

@@ -9,9 +9,10 @@ from pathlib import Path
 from attnfaith import planned_identity, recipes, record
 from attnfaith.errors import AttnfaithError, FileError, excerpt
 from attnfaith.files import read_object
-from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE
+from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE, why_not
 from attnfaith.models.registration import MODEL_TYPE
 from attnfaith.subjects import Pooled, Subject, subject_of
+from attnfaith.subjects.plain import unwrapped
 from attnfaith.subjects.sequences import SequenceSubject, is_sequence_model, sequence_subject
 
 
@@ -83,6 +84,7 @@ def _opened(model, tokenizer, level: str) -> Opened:
 
 
 def _of_object(model, tokenizer, level: str) -> Opened:
+    model = unwrapped(model)
     if isinstance(model, SequenceSubject):
         if tokenizer is not None:
             raise ModelError("tokenizer: this subject is given with its own; leave it out")
@@ -111,14 +113,18 @@ def _tokenizer(given):
         try:
             tokenizer = AutoTokenizer.from_pretrained(given, trust_remote_code=False)
         except Exception as error:  # transformers and tokenizers raise many kinds
-            raise ModelError(f"no tokenizer is loaded from {excerpt(str(given))}: {excerpt(error, 200)}") from error
+            why = (
+                excerpt(error, 200) if Path(given).is_dir() else f"no such folder is here, and {why_not(error, str(given))}"
+            )
+            raise ModelError(f"no tokenizer is loaded from {excerpt(str(given))}: {why}") from error
     if not isinstance(limit := tokenizer.model_max_length, int | float):
         raise ModelError(
             f"no tokenizer is loaded from {excerpt(str(given))}: its model_max_length is {excerpt(limit)}, no number"
         )
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # made of nothing where there are no files of it
         raise ModelError(
-            f"no tokenizer is loaded from {excerpt(str(given))}: it has no words: copy tokenizer.json or its vocabulary"
+            f"no tokenizer is loaded from {excerpt(str(given))}: neither tokenizer.json nor a vocabulary is there. Give "
+            "tokenizer=… beside the model as an object, or put it there: tokenizer.save_pretrained(folder)"
         )
     return tokenizer
 
@@ -159,14 +165,13 @@ def _folders(given: str | os.PathLike) -> tuple[Path, Path]:
 def _of_hub(name: str) -> Path:
     """The files of a model on the Hub, as huggingface_hub caches them. Nothing pickled, and no code, is fetched."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
         return Path(snapshot_download(name, allow_patterns=[*CHECKPOINT, *OF_CLASSIFIERS, STATE, RECIPE]))
-    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except (HFValidationError, HfHubHTTPError, OSError) as error:
         raise ModelError(
-            f"no model {excerpt(name)}: there is no such folder, and the Hub gives none of that name "
-            f"({type(error).__name__}); is the path right, and the token one that may read it?"
+            f"no model {excerpt(name)}: no such folder is here, and on the Hub {why_not(error, name)}"
         ) from error
 
 
@@ -211,7 +216,8 @@ def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
     if not any(str(name).endswith("ForSequenceClassification") for name in made):
         raise ModelError(
             f"{folder} holds {excerpt(', '.join(map(str, made)) or config.get('model_type'))}, which is no text "
-            "classifier (…ForSequenceClassification): its head would be drawn at random; fine-tune it first"
+            "classifier (…ForSequenceClassification): its head would be drawn at random. Fine-tune it first, loaded with "
+            "AutoModelForSequenceClassification"
         )
     _check_code(folder, config)
     model = _weights(folder, AutoModelForSequenceClassification)

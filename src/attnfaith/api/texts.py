@@ -67,7 +67,8 @@ class Columns:
         """Raises DatasetError for a name that is no string."""
         for keyword, name in vars(self).items():
             if not isinstance(name, str) and not (name is None and keyword != "text"):
-                raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column")
+                more = "; the classes themselves are labels=[…]" if keyword == "label" else ""
+                raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column{more}")
 
 
 def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | None) -> Texts:
@@ -152,6 +153,11 @@ def _of_object(texts, columns: Columns) -> dict[str, list]:
     if isinstance(texts, Mapping):  # a DatasetDict is one
         parts = ", ".join(map(str, list(texts)[:5]))
         raise DatasetError(f"texts is a {type(texts).__name__} of {parts or 'nothing'}: give one of its parts, or a {TEXTS}")
+    if any(kind.__name__ == "IterableDataset" for kind in type(texts).__mro__):  # that of datasets, or of torch
+        raise DatasetError(
+            f"texts is a {type(texts).__name__} (IterableDataset), which may have no end: take some of its rows, "
+            "datasets.Dataset.from_list([*itertools.islice(texts, 1000)])"
+        )
     return _of_rows(_list(texts, "texts"))
 
 
@@ -178,7 +184,8 @@ def _of_rows(rows: list) -> dict[str, list]:
             raise DatasetError(f"text {number} is None: leave it out")
         pair = not isinstance(row, str | bytes) and isinstance(row, Sequence) and len(row) == 2
         if not isinstance(row, str) and not pair:
-            raise DatasetError(f"text {number} is {excerpt(row, 60)}, no string and no pair (text, second text)")
+            more = ": give datasets.Dataset.from_list(texts)" if isinstance(row, Mapping) else ""
+            raise DatasetError(f"text {number} is {excerpt(row, 60)}, no string and no pair (text, second text){more}")
         if isinstance(row, str) != single:
             raise DatasetError(
                 f"texts and pairs are mixed: text 0 is {'a text' if single else 'a pair'}, text {number} is not"

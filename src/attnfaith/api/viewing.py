@@ -18,6 +18,7 @@ from attnfaith.importance import alti, value_zeroing
 from attnfaith.locate import MODEL, RECORD
 from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.views import TITLES, View
+from attnfaith.subjects.plain import plainly
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.sequences import SequenceSubject
 from attnfaith.subjects.stacks import Stack, stack_of
@@ -34,6 +35,7 @@ MOST_READ = 128
 """Positions of a text that value zeroing reads so many times over without being asked for."""
 
 
+@plainly()
 def view(model, text=None, measures: str | Sequence[str] | None = None, *, tokenizer=None) -> View | PairView:
     """One view of all self-attention of a model on one text: which position takes how much of which, layer over layer; or of
     one pair of sentences of a record: which words align by every measure, layer and head, with gold links.

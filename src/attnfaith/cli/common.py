@@ -23,7 +23,7 @@ def recipe_parser(name: str, description: str, *sections: str, examples: Sequenc
     """A parser whose help lists the keys of a recipe, all or those of some sections, and that leaves them to `recipes`."""
     from attnfaith import recipes
 
-    return Parser(name, description, examples=examples, keys=recipes.describe(*sections))
+    return Parser(name, description, examples=examples, keys=recipes.describe(*sections), sections=sections)
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +49,8 @@ def read(parser: Parser, arguments: Sequence[str]) -> tuple[argparse.Namespace, 
     """
     from attnfaith.recipes.overrides import split
 
-    own, overrides = split(sys.argv[1:] if arguments is None else arguments, parser._option_string_actions)
+    words = sys.argv[1:] if arguments is None else arguments
+    own, overrides = split(words, parser._option_string_actions, parser.command, parser.sections)
     return parser.parse_args(own), overrides
 
 

@@ -306,9 +306,12 @@ def _hub_splits(data: object) -> tuple[dict[str, _HubSplit], str]:
         pa.ArrowException,
         datasets.exceptions.DatasetsError,
     ) as error:
+        check = (
+            "HF_HUB_OFFLINE is set: unset it" if datasets.config.HF_HUB_OFFLINE else "Check name, revision and connection"
+        )
         raise DatasetError(
-            f"the data set {at} cannot be read from the Hub: {type(error).__name__}: {excerpt(error, 300)}. Check name, "
-            "revision and connection (a data set that was read before is read again without one)"
+            f"the data set {at} cannot be read from the Hub: {type(error).__name__}: {excerpt(error, 300)}. {check} (a data "
+            "set that was read before is read again without a connection)"
         ) from error
     splits: dict[str, _HubSplit] = {}
     for name in loaded:

@@ -42,12 +42,15 @@ def parse_overrides(arguments: Sequence[str]) -> list[tuple[str, Any]]:
     return overrides
 
 
-def split(arguments: Sequence[str], options: Collection[str]) -> tuple[list[str], list[str]]:
+def split(
+    arguments: Sequence[str], options: Collection[str], command: str = "train", sections: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
     """The words that are a command's own, and those that are keys of a recipe, each with its values.
 
-    options: what the command takes itself, such as "--config". Raises RecipeError for an option that neither has, with the
-    nearest of both.
+    options: what the command takes itself, such as "--config". sections: those whose keys it is for; () all. Raises
+    RecipeError for an option that no recipe has either, with the nearest of its own and of these sections.
     """
+    known = [option[2:] for option in options if option.startswith("--")]
     own, overrides, rest = [], [], list(arguments)
     while rest:
         word = rest.pop(0)
@@ -56,7 +59,7 @@ def split(arguments: Sequence[str], options: Collection[str]) -> tuple[list[str]
             own.append(word)
             continue
         overrides.append(word)
-        full = _full(name[2:], [option[2:] for option in options if option.startswith("--")])
+        full = _full(name[2:], known, command, sections)
         overrides += [] if separator else _values(full, rest)
     return own, overrides
 
@@ -152,8 +155,8 @@ def value_at(tree: Mapping, key: str):
     return tree
 
 
-def _full(key: str, options: Sequence[str] = ()) -> str:
-    """The dotted key for a possibly short one. options: other names that may have been meant."""
+def _full(key: str, options: Sequence[str] = (), command: str = "train", sections: Sequence[str] = ()) -> str:
+    """The dotted key for a possibly short one. options, command and sections: as `split` has them."""
     keys = {name: [field.name for field in dataclasses.fields(kind)] for name, kind in SECTIONS.items()}
     if key in keys:
         raise RecipeError(f"--{key} is a section; name a key of it, such as --{key}.{keys[key][0]}")
@@ -164,8 +167,9 @@ def _full(key: str, options: Sequence[str] = ()) -> str:
         return f"{homes[0]}.{key}"
     if homes:
         raise RecipeError(f"--{key} is in several sections; write one of {', '.join(f'--{home}.{key}' for home in homes)}")
-    known = {*options, *(name for name in TOP if name not in keys)}.union(*keys.values())
-    raise RecipeError(unknown("option", key, sorted(known), "--"))
+    top = [] if sections else [name for name in TOP if name not in keys]
+    known = {*options, *top}.union(*(keys[name] for name in sections or keys))
+    raise RecipeError(unknown("option", key, sorted(known), "--", command))
 
 
 def describe(*names: str) -> str:

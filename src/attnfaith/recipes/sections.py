@@ -19,15 +19,15 @@ class RecipeError(AttnfaithError):
 MOST_LISTED = 420  # characters of all known names
 
 
-def unknown(what: str, given: str, known: Sequence[str], place: str = "") -> str:
+def unknown(what: str, given: str, known: Sequence[str], place: str = "", command: str = "train") -> str:
     """The message for a name nobody has: the nearest known one, and all of them, unless they fill pages.
 
-    place: what stands before a name, of those in the list too: "recipe.model.".
+    place: what stands before a name, of those in the list too: "recipe.model.". command: whose help lists them.
     """
     near = difflib.get_close_matches(given, known, 1)
     hint = f"; did you mean {place}{near[0]}?" if near else "."
     listed = ", ".join(known)
-    listed = f"Known: {listed}" if len(listed) <= MOST_LISTED else "`attnfaith train --help` lists all"
+    listed = f"Known: {listed}" if len(listed) <= MOST_LISTED else f"`attnfaith {command} --help` lists all"
     return f"unknown {what} {place}{cut(given, 60)}{hint} {listed}"
 
 

@@ -13,6 +13,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 
 from attnfaith.subjects.attention_hook import Edit
+from attnfaith.subjects.plain import plainly, unwrapped
 from attnfaith.subjects.pooled import Pooled
 from attnfaith.subjects.protocol import CAPABILITIES, Batch, Subject, SubjectError, require, whole_logits
 from attnfaith.subjects.rationales import Rationales
@@ -39,6 +40,7 @@ def subject_of(model, level: str | None = None) -> Subject:
 
     Raises SubjectError for a model that is neither, and where words are asked of a model that is not hierarchical.
     """
+    model = unwrapped(model)
     if hasattr(model, "capabilities"):
         if level == "word" and getattr(model, "level", None) != "word":
             raise SubjectError(
@@ -48,6 +50,11 @@ def subject_of(model, level: str | None = None) -> Subject:
     for kind in kinds():
         if (subject := kind.of(model, level)) is not None:
             return subject
+    if hasattr(model, "config") and hasattr(model, "from_pretrained"):
+        raise SubjectError(
+            f"{type(model).__name__} is no text classifier: load its checkpoint with AutoModelForSequenceClassification. A "
+            "head that the checkpoint does not hold is drawn at random: fine-tune it first"
+        )
     raise SubjectError(
         f"{type(model).__name__} cannot be measured; subjects are {', '.join(sorted(kind.kind for kind in kinds()))}, and "
         "what answers attnfaith.subjects.Subject"
@@ -72,6 +79,7 @@ def asks(needs: Iterable[str]) -> Callable:
     def asking(measure: Callable) -> Callable:
         who = measure.__module__.rpartition(".")[2]
 
+        @plainly()
         @functools.wraps(measure)
         def checked(subject, batch, *given, **options):
             subject = subject_of(subject)

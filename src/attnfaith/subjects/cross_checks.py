@@ -15,8 +15,9 @@ from attnfaith.subjects.classifier_facts import check_finite, vocabulary_size
 from attnfaith.subjects.cross_parts import decoder_parts
 from attnfaith.subjects.layer_parts import LayerParts, projected
 from attnfaith.subjects.layers import Layer, Recorded, chained, lists_around
+from attnfaith.subjects.plain import plainly
 from attnfaith.subjects.protocol import SubjectError
-from attnfaith.subjects.self_checks import TOLERANCE, Named, Silence, eager, same_numbers, silent
+from attnfaith.subjects.self_checks import TOLERANCE, Named, Silence, configured, eager, same_numbers, silent
 from attnfaith.subjects.sentence_batch import PairBatch
 
 
@@ -67,7 +68,7 @@ def checked(subject) -> CrossSites:
     own = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        with torch.no_grad():
+        with plainly(), configured(model, return_dict=True), torch.no_grad():
             return _learned(subject)
     finally:
         for module, training in own.items():

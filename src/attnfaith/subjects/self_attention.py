@@ -29,6 +29,7 @@ from attnfaith.subjects.classifier_facts import (
 from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
 from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
+from attnfaith.subjects.plain import unwrapped
 from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengths_of, nothing
@@ -66,10 +67,10 @@ class SelfAttention(TokenStates):
     level = "token"
 
     def __init__(self, model, tokenizer=None, reduction="last"):
-        check_kind(model)
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer = unwrapped(model), tokenizer
+        check_kind(self.model)
         self.reduction = Reduction.of(reduction)
-        self.config, self.num_labels = model.config, model.config.num_labels
+        self.config, self.num_labels = self.model.config, self.model.config.num_labels
         self.sites: Sites = checked(self)
         self.ruled = False  # until the rules have been checked
         self.read_whole: set[int] = set()  # lengths at which all maps were there

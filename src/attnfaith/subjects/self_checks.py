@@ -18,6 +18,7 @@ from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.classifier_facts import check_finite, end_token, is_encoder_decoder, separates, vocabulary_size
 from attnfaith.subjects.layer_parts import LayerParts, projected
 from attnfaith.subjects.layers import blocks_of, recorded_layers
+from attnfaith.subjects.plain import plainly
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.separation import check_separation
 
@@ -96,19 +97,24 @@ class Named(Edit):
 
 
 @contextmanager
-def eager(model) -> Iterator[None]:
-    """Within, a model computes attention step by step ("eager"), so that its weights are there; after it as before."""
+def configured(model, **values) -> Iterator[None]:
+    """Within, the configurations of a model and of its parts have these values; after it their own."""
     configurations = {id(config): config for config in _configurations(model)}.values()
-    own = [(config, config._attn_implementation) for config in configurations]
+    own = [(config, name, getattr(config, name, value)) for name, value in values.items() for config in configurations]
     try:
-        for config, name in own:
-            if name != "eager":
-                config._attn_implementation = "eager"
+        for config, name, value in own:
+            if value != values[name]:
+                setattr(config, name, values[name])
         yield
     finally:
-        for config, name in own:  # the outer one sets those within it: so they come after it
-            if config._attn_implementation != name:
-                config._attn_implementation = name
+        for config, name, value in own:  # the outer one sets those within it: so they come after it
+            if getattr(config, name, value) != value:
+                setattr(config, name, value)
+
+
+def eager(model):
+    """Within, a model computes attention step by step ("eager"), so that its weights are there, and names its outputs."""
+    return configured(model, _attn_implementation="eager", return_dict=True)
 
 
 def _configurations(model) -> Iterator:
@@ -134,7 +140,7 @@ def checked(subject) -> Sites:
     """
     model = subject.model
     types = "token_type_ids" in inspect.signature(model.forward).parameters
-    with subject.training(False), torch.no_grad():
+    with plainly(), subject.training(False), configured(model, return_dict=True), torch.no_grad():
         texts = [_text(subject, length, seed) for seed, length in enumerate((*LENGTHS, LENGTHS[0]))]
         first = texts[0]
         plain = _own_logits(subject, first)

@@ -16,7 +16,9 @@ from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pairs.reading import encode_for_model
 from attnfaith.errors import excerpt
 from attnfaith.subjects.classifier_facts import check_numbers, hash_of_model, position_limit
+from attnfaith.subjects.plain import unwrapped
 from attnfaith.subjects.protocol import SubjectError
+from attnfaith.subjects.self_checks import configured
 from attnfaith.subjects.sentence_batch import UNCOUNTED, PairBatch
 
 
@@ -199,7 +201,8 @@ class SequenceSubject:
         own = {module: module.training for module in self.model.modules()}
         self.model.eval()
         try:
-            yield
+            with configured(self.model, return_dict=True):
+                yield
         finally:
             for module, training in own.items():
                 module.training = training
@@ -330,6 +333,7 @@ def sequence_subject(model, tokenizer=None) -> SequenceSubject:
 
     if isinstance(model, SequenceSubject):
         return model
+    model = unwrapped(model)
     if not is_sequence_model(model):
         raise SubjectError(
             f"{type(model).__name__} has no cross-attention: pairs of sentences are read by models from sequences "

@@ -1,0 +1,40 @@
+"""Models out of their wrappers, and torch without the modes that change what a model computes."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+
+from attnfaith.subjects.protocol import SubjectError
+
+
+PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+DEVICES = ("cpu", "cuda", "mps", "xpu")
+
+
+def unwrapped(model):
+    """Return the model within what `torch.compile` and data parallelism put around it.
+
+    Raises SubjectError for weights that were made in inference mode: gradients do not pass them.
+    """
+    while isinstance(model, PARALLEL) or hasattr(model, "_orig_mod"):
+        model = model.module if isinstance(model, PARALLEL) else model._orig_mod
+    if isinstance(model, torch.nn.Module) and any(values.is_inference() for values in model.parameters()):
+        raise SubjectError(
+            f"{type(model).__name__} was loaded within torch.inference_mode(), where gradients end: load it outside"
+        )
+    return model
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Within, there is no inference mode and no autocast, and what was compiled runs step by step."""
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        for device in filter(torch.is_autocast_enabled, DEVICES):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        if "torch._dynamo" in sys.modules:  # else nothing was compiled
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        yield
