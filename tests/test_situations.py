@@ -5,6 +5,8 @@ import contextlib
 import datasets
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from transformers import BertConfig, BertForTokenClassification, BertModel, GPT2Config, GPT2LMHeadModel
 
 import attnfaith
@@ -49,6 +51,19 @@ def bfloat16(model):
         yield model.float()
 
 
+@contextlib.contextmanager
+def other_device(model):
+    with torch.device("meta"):
+        yield model
+
+
+def trained_in_bfloat16(model):
+    """As after `Trainer(…, bf16=True).train()`."""
+    prepared = Accelerator(mixed_precision="bf16", cpu=True).prepare_model(model.float())
+    AcceleratorState._reset_state()
+    return plain(prepared)
+
+
 def compiled_in_place(model):
     model.compile()
     return plain(model)
@@ -68,6 +83,8 @@ def tuples(model):
 WORKS = {
     "within inference mode": inference_mode,
     "within autocast": bfloat16,
+    "within another default device": other_device,
+    "after a training in bfloat16": trained_in_bfloat16,
     "model.compile()": compiled_in_place,
     "module.compile()": parts_compiled,
     "torch.compile(model)": lambda model: plain(torch.compile(model)),
@@ -89,7 +106,7 @@ FAST = ("bert", "pooled")
 @pytest.mark.parametrize("situation", WORKS)
 def test_the_numbers_are_those_of_the_plain_way(situation, kind, tiny_model):
     (model, words, texts, how), (own, *_) = (MODELS[kind](tiny_model) for _ in range(2))
-    own = own.float() if situation == "within autocast" else own
+    own = own.float() if WORKS[situation] in (bfloat16, trained_in_bfloat16) else own
     expected = attnfaith.measure(own, texts, tokenizer=words, progress=False, **how)
     with WORKS[situation](model) as wrapped:
         assert attnfaith.measure(wrapped, texts, tokenizer=words, progress=False, **how).table == expected.table

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterable
 
+from attnfaith.subjects.plain import plainly
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.sequences import CAPABILITIES, SequenceSubject, sequence_subject
 
@@ -18,6 +19,7 @@ def asks(needs: Iterable[str]) -> Callable:
     def asking(measure: Callable) -> Callable:
         who = measure.__module__.rpartition(".")[2]
 
+        @plainly()
         @functools.wraps(measure)
         def checked(subject, batch, *given, **options):
             subject = sequence_subject(subject)

@@ -1,5 +1,6 @@
 """Models out of their wrappers, and torch without the modes that change what a model computes."""
 
+import copy
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,27 +15,36 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 def unwrapped(model):
-    """Return the model within what `torch.compile` and data parallelism put around it.
+    """Return the model within what `torch.compile` and data parallelism put around it. In place of one that a training in
+    mixed precision left under autocast, return a copy without it that shares its weights.
 
     Raises SubjectError for weights that were made in inference mode: gradients do not pass them.
     """
     while isinstance(model, PARALLEL) or hasattr(model, "_orig_mod"):
         model = model.module if isinstance(model, PARALLEL) else model._orig_mod
-    if isinstance(model, torch.nn.Module) and any(values.is_inference() for values in model.parameters()):
+    if not isinstance(model, torch.nn.Module):
+        return model
+    if any(values.is_inference() for values in model.parameters()):
         raise SubjectError(
             f"{type(model).__name__} was loaded within torch.inference_mode(), where gradients end: load it outside"
         )
+    if "_original_forward" in vars(model):  # as accelerate keeps it
+        from accelerate.utils import extract_model_from_parallel
+
+        return extract_model_from_parallel(copy.copy(model), keep_fp32_wrapper=False)
     return model
 
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Within, there is no inference mode and no autocast, and what was compiled runs step by step."""
+    """Within, there is no inference mode, no autocast and no default device, and what was compiled runs step by step."""
     with ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))
         for device in filter(torch.is_autocast_enabled, DEVICES):
             stack.enter_context(torch.autocast(device, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
         if "torch._dynamo" in sys.modules:  # else nothing was compiled
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
