@@ -57,8 +57,8 @@ TESTS = ("gradient", "leave_one_out", "permutation", "adversary_exact", "minimal
 FIRST = """import attnfaith, sys
 attnfaith.measure(sys.argv[1], ["a film of wit and warmth"], measures=["gradient"], experiments=[], progress=False)"""
 IMPORTS = "import torch, transformers; transformers.AutoModelForSequenceClassification"
-WHOLE = SimpleNamespace(tokens=(20, 200), texts=32, few=8, epochs=4, points=50, width=None, splits=(2000, 200, 400))
-QUICK = SimpleNamespace(tokens=(6,), texts=4, few=4, epochs=1, points=4, width=8, splits=(40, 20, 30))
+WHOLE = SimpleNamespace(tokens=(20, 200), texts=32, few=8, epochs=4, points=15, width=None, splits=(2000, 200, 400))
+QUICK = SimpleNamespace(tokens=(6,), texts=4, few=4, epochs=1, points=15, width=8, splits=(40, 20, 30))
 
 
 def train(folder: Path, size: SimpleNamespace, root: str | None) -> str:
@@ -90,7 +90,7 @@ def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamesp
     batch, lengths = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.full((count,), tokens + 2)
     few = {name: values[:texts] for name, values in batch.items()}
     scores = np.abs(np.random.default_rng(0).normal(size=(2, count, tokens)))
-    points = {"target": 1, "steps": size.points, "max_steps": size.points}
+    points = {"target": 1, "tolerance": 1e6}  # one rule of 15 points, as many as the twin takes
 
     def scored(module, texts, name, **options):
         return lambda: module.measure(model, texts, **options)[f"importance_{name}"]
@@ -105,7 +105,7 @@ def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamesp
     bench.add("Kendall's tau with p-value", tokens, lambda: kendall_tau(*scores)[0], taus, count, within=1e-9)
     theirs = lambda: naive.integrated_gradients(model, ids[:texts], size.points)[:, 1:-1]  # noqa: E731
     ours = scored(integrated_gradients, few, "integrated_gradients", **points)
-    bench.add(f"integrated gradients, {size.points} points", tokens, ours, theirs, texts, within=1e-4)
+    bench.add(f"integrated gradients, {size.points} points", tokens, ours, theirs, texts, within=1e-2)
     add_tests(bench, model, twin, batch, lengths)
     columns = {"instance_id": [f"benchmark/{row}" for row in range(texts)], "input_ids": few["input_ids"].tolist()}
     columns |= {"labels": [0] * texts, "tokens": [["w"] * tokens] * texts, "length": [tokens + 2] * texts}

@@ -31,7 +31,7 @@ OPTIONS = {  # of producers that take long with their own
     "adversary_exact": {"epsilons": [0.05]},
     "kernel_shap": {"samples": 32},
     "lime": {"samples": 32},
-    "integrated_gradients": {"max_steps": 60},
+    "integrated_gradients": {"tolerance": 1e6},
     "aopc_limits": {"exact_tokens": 6, "beam": 2},
     "weight_aopc_limits": {"exact_tokens": 6, "beam": 2},
 }

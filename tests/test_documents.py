@@ -35,7 +35,7 @@ OPTIONS = {  # few of what is drawn: it is drawn of texts of the same shape howe
     "soft_erasure": {"draws": 2},
     "kernel_shap": {"samples": 16},
     "lime": {"samples": 16},
-    "integrated_gradients": {"steps": 3, "max_steps": 9},
+    "integrated_gradients": {"tolerance": 1e6},
 }
 
 

@@ -36,16 +36,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_timing import machine, save
 
 
-STEPS = 20  # of integrated gradients, in every library
+STEPS = 15  # of integrated gradients, in every library
 LIBRARIES = ("interpreto", "captum", "autolrp", "explainkit")
 MEANS = "theirs: the mean over dimensions of absolute products, so without sign; ours: their sum"
-MEAN_STEPS = "theirs: the same mean at each step, trapezoids; ours: the sum, midpoints"
+MEAN_STEPS = "theirs: the same mean at each step, trapezoids; ours: the sum, the rule of Gauss and Kronrod"
 SHARES = (
     "theirs: of 1, sums and biases share by absolute values, a layer norm hands relevance on element by element; "
     "ours: of f, they share by the summands, a layer norm is linear, its spread held"
 )
 WORDS = "theirs: words by a regular expression; compared on words that are one token"
-POINTS = {"steps": STEPS, "max_steps": STEPS}
+POINTS = {"baseline": "zero", "tolerance": 1e6}
 ROWS = (  # measure, peer, options of ours, method of theirs, method of their definition, how that differs
     ("occlusion", "interpreto", {"by": "mask_token"}, "interpreto_occlusion", None, ""),
     ("gradient_x_input", "interpreto", {}, "interpreto_saliency", "mean_of_products", MEANS),
@@ -135,7 +135,7 @@ class Peers:
 
         target = int(read(embedded).argmax())
         start = torch.where(inside[None, :, None], 0.0, embedded)  # markers stay, as they do in ours
-        scores = IntegratedGradients(read).attribute(embedded, start, target=target, n_steps=STEPS, method="riemann_middle")
+        scores = IntegratedGradients(read).attribute(embedded, start, target=target, n_steps=STEPS, method="gausslegendre")
         return scores.sum(-1)[0][inside].double().numpy()
 
     @functools.cached_property

@@ -82,7 +82,7 @@ OPTIONS = {  # of producers that take long with their own
     "adversary_exact": {"epsilons": [0.05]},
     "kernel_shap": {"samples": 8},
     "lime": {"samples": 8},
-    "integrated_gradients": {"steps": 3, "max_steps": 9},
+    "integrated_gradients": {"tolerance": 1e6},
     "aopc_limits": {"exact_tokens": 3, "beam": 2},  # a beam of 1 breaks ties by rounding, where tokens have no weight
     "weight_aopc_limits": {"exact_tokens": 6, "beam": 2},
     "map_adversary": {"steps": 3, "restarts": 2},

@@ -211,8 +211,7 @@ def test_measures_of_embeddings_are_captums(kind):
     """Through the model's own inputs_embeds, one text at a time, where our measures give embeddings by a hook."""
     attr = pytest.importorskip("captum.attr")
     model, subject, batch = exact(kind)
-    options = {"target": 1, "steps": 20, "max_steps": 20}
-    paths = integrated_gradients.measure(subject, batch, **options)
+    paths = integrated_gradients.measure(subject, batch, target=1, baseline="zero", tolerance=1e-5)
     products = gradient_x_input.measure(subject, batch, target=1)["importance_gradient_x_input"]
     norms = gradient_norm.measure(subject, batch)["importance_gradient_norm"]
     zeroed = occlusion.measure(subject, batch, target=1, by="zero")["importance_occlusion"]
@@ -227,10 +226,9 @@ def test_measures_of_embeddings_are_captums(kind):
         made = attr.InputXGradient(logit).attribute(embedded.clone().requires_grad_(), target=1).sum(-1)[0]
         np.testing.assert_allclose(products[row], made.detach(), atol=1e-5)
         path = attr.IntegratedGradients(logit, multiply_by_inputs=True)
-        made = path.attribute(embedded, torch.zeros_like(embedded), target=1, n_steps=20, method="riemann_middle")
+        made = path.attribute(embedded, torch.zeros_like(embedded), target=1, n_steps=200, method="gausslegendre")
         np.testing.assert_allclose(paths["importance_integrated_gradients"][row], made.sum(-1)[0], atol=1e-5)
-        difference = float((logit(embedded) - logit(0 * embedded))[0, 1].detach())
-        assert paths["integrated_gradients_residual"][row] == pytest.approx(float(made.sum()) - difference, abs=1e-5)
+        assert paths["integrated_gradients_residual"][row] == pytest.approx(0, abs=1e-5)
         places = torch.arange(embedded.shape[1]).view(1, -1, 1).expand_as(embedded)
         made = attr.FeatureAblation(logit).attribute(embedded, target=1, feature_mask=places)[0, :, 0]
         np.testing.assert_allclose(zeroed[row], made.detach(), atol=1e-5)
@@ -245,7 +243,7 @@ def test_measures_of_embeddings_are_captums(kind):
 MEASURES = {
     **{module: {} for module in (attn_lrp, decompx, chefer, attention_x_gradient, gradient_norm, gradient_x_input)},
     **{module: {} for module in (occlusion, leave_one_out, deeplift)},
-    integrated_gradients: {"steps": 3, "max_steps": 9},
+    integrated_gradients: {"tolerance": 1e6},
     kernel_shap: {"samples": 12},
     lime: {"samples": 12},
 }

@@ -17,7 +17,7 @@ from tests.small_translators import KINDS, PAIRS, batch, subject
 
 
 NAMES = [one.name for one in catalogue.entries("sequences")]
-CHEAP = {"integrated_gradients": {"steps": 2, "max_steps": 2}, "cross_permutation": {"draws": 2}}
+CHEAP = {"integrated_gradients": {"tolerance": 1e6}, "cross_permutation": {"draws": 2}}
 GIVEN = ("input_ids", "attention_mask", "decoder_input_ids")
 PAIR = PAIRS[0]
 
@@ -334,19 +334,19 @@ def test_the_length_of_a_gradient_is_that_in_all_tokens_of_a_word():
 @pytest.mark.parametrize("kind", ["marian", "bahdanau"])
 def test_integrated_gradients_are_complete(kind):
     of, pair = subject(kind), batch(kind, [PAIR])
-    made = measured("integrated_gradients", kind, pair, steps=60, max_steps=540)
+    made = measured("integrated_gradients", kind, pair, baseline="zero")
     embedded = of.embed(pair)
     nothing = torch.where((pair["source_words"] >= 0)[..., None], 0.0, embedded)
     with of.evaluating():
         difference = (word_sums(pair, of.log_probs(pair)) - word_sums(pair, of.log_probs(pair, nothing)))[0]
     parts, residual = made["alignment_integrated_gradients"][0], made["integrated_gradients_residual"][0]
     close(parts.sum(1) - residual, difference, condition=10)
-    assert (np.abs(residual) <= 0.01 * difference.abs().numpy() + 1e-4).all()
+    assert (np.abs(residual) <= 0.01 * np.maximum(np.abs(parts).max(1), difference.abs().numpy()) + 1e-4).all()
 
 
 def test_integrated_gradients_of_another_baseline():
     of, pair = subject("marian"), batch("marian", [PAIR])
-    made = measured("integrated_gradients", "marian", pair, baseline="padding", steps=60, max_steps=540)
+    made = measured("integrated_gradients", "marian", pair, baseline="padding")
     filled = torch.where((pair["source_words"] >= 0)[..., None], of.vocabulary()[0], of.embed(pair))
     with of.evaluating():
         difference = (word_sums(pair, of.log_probs(pair)) - word_sums(pair, of.log_probs(pair, filled)))[0]

@@ -3,61 +3,71 @@
 import torch
 
 from attnfaith.importance._inputs import without_parameters
-from attnfaith.importance.integrated_gradients import Line, baseline_vector, check_baseline, integrate
+from attnfaith.importance._quadrature import Line, integrate
+from attnfaith.importance.integrated_gradients import UNDEFINED, baseline_vector, check_baseline
 from attnfaith.importance.integrated_gradients import check as check_line
 from attnfaith.record import Column
 from attnfaith.sequences._asking import asks
 from attnfaith.subjects.sentence_batch import of_sources, word_sums
 
 
-_BROKEN = "where the line leaves float range"
 COLUMNS = {
     "alignment_integrated_gradients": Column(
         ("G", "T"),
         signed=True,
         unit="nats",
-        undefined=_BROKEN,
+        undefined=UNDEFINED,
         doc="the source word's part of log p of the target word less log p where all source words are the baseline",
     ),
     "integrated_gradients_residual": Column(
-        ("G",), unit="nats", undefined=_BROKEN, tolerance=2, doc="sum of the parts less that difference; 0 is complete"
+        ("G",),
+        unit="nats",
+        undefined="where the line leaves float range",
+        tolerance=2,
+        doc="sum of the parts less that difference; 0 is complete",
     ),
-    "integrated_gradients_steps": Column(("G",), "int64", doc="points of the line that were taken"),
+    "integrated_gradients_error": Column(
+        ("G",),
+        unit="nats",
+        undefined="where the line leaves float range",
+        tolerance=2,
+        doc="the estimated error of the part that is least certain",
+    ),
+    "integrated_gradients_steps": Column(("G",), "int64", doc="points of the line at which a gradient was taken"),
 }
 NEEDS = frozenset({"source embeddings"})
 COST = "draws"
 
 
-def check(*, baseline: str = "zero", steps: int = 20, max_steps: int = 540, tolerance: float = 0.01) -> None:
+def check(*, baseline: str | None = None, max_steps: int = 1500, tolerance: float = 0.01) -> None:
     """Raises ValueError as the measure of classifiers does for these options."""
-    check_line(baseline=baseline, steps=steps, max_steps=max_steps, tolerance=tolerance)
+    check_line(baseline=baseline, max_steps=max_steps, tolerance=tolerance)
 
 
 @asks(NEEDS)
 def measure(
-    subject, batch, *, seed: int = 0, baseline: str = "zero", steps: int = 20, max_steps: int = 540, tolerance: float = 0.01
+    subject, batch, *, seed: int = 0, baseline: str | None = None, max_steps: int = 1500, tolerance: float = 0.01
 ) -> dict[str, list]:
     """(x - b) . the mean of d log p / dx over the line from b to x, summed over the tokens of a source word.
 
-    x are the embeddings of the source's words, b their baseline: zeros, the embedding of padding, or the mean of all
-    embeddings but padding's. Markers stay what they are along the line, so that the words' parts sum to log p at x less
-    log p at b. The mean is taken by the midpoint rule at `steps` points, three times as many where the residual is above
-    `tolerance` times the difference, up to max_steps: of each target word by itself. Residual and steps are
-    returned. Signed.
+    x are the embeddings of the source's words, b their baseline, as in `attnfaith.importance.integrated_gradients`, which
+    says how the integral is taken. Markers stay what they are along the line, so that the words' parts sum to log p at x
+    less log p at b. Each target word has its own points, residual and error. Signed.
 
     Raises ValueError as `check` says, and for baseline="padding" where there is no padding.
 
     Source: Sundararajan et al. 2017, eq. 1 and 3 and proposition 1.
     """
-    check(baseline=baseline, steps=steps, max_steps=max_steps, tolerance=tolerance)
+    check(baseline=baseline, max_steps=max_steps, tolerance=tolerance)
     check_baseline(subject, baseline)
     columns = {name: [] for name in COLUMNS}
     with without_parameters(subject):
         for row in range(len(batch)):
             pair = batch.alone(row)
-            parts = integrate(_line(subject, pair, baseline), steps, max_steps, tolerance)
+            parts = integrate(_line(subject, pair, baseline), max_steps, tolerance)
             columns["alignment_integrated_gradients"].append((parts.parts @ of_sources(pair, 0)).float().cpu().numpy())
             columns["integrated_gradients_residual"].append(parts.residual.float().cpu().numpy())
+            columns["integrated_gradients_error"].append(parts.error.float().cpu().numpy())
             columns["integrated_gradients_steps"].append(parts.steps.cpu().numpy())
     return columns
 
@@ -72,12 +82,10 @@ def _line(subject, pair, baseline: str) -> Line:
         )
         reached = word_sums(pair, subject.log_probs(pair))[0]
 
-    def value(start, change, shares, rows):
-        points = (start.unsqueeze(1) + shares[:, None, None] * change.unsqueeze(1)).flatten(0, 1)
-        words = rows.repeat_interleave(len(shares))
-        copies = pair.take(torch.zeros_like(words))
+    def value(points, rows):
+        copies = pair.take(torch.zeros_like(rows))
         sums = word_sums(copies, subject.log_probs(copies, points))
-        return sums[torch.arange(len(words), device=words.device), words].view(-1, len(shares))
+        return sums[torch.arange(len(rows), device=rows.device), rows]
 
     lengths = torch.full((count,), embedded.shape[1], device=embedded.device)
     return Line(start.expand(count, -1, -1), embedded.expand(count, -1, -1), lengths, value, reached)

@@ -1,0 +1,194 @@
+"""The integral of a gradient along a line, with an estimate of its error: what integrated gradients are made of.
+
+Shapes: B instances, L input positions, D what a position is given as, n points, I intervals.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+
+from attnfaith.importance._inputs import gradients
+
+
+PLACES_AT_ONCE = 3 * 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
+ROUNDING = 1e-6  # of what is explained at both ends: a smaller residual or error is rounding in float32
+NODES = (
+    (0.991455371120812639206854697526329, 0.022935322010529224963732008058970, 0.0),
+    (0.949107912342758524526189684047851, 0.063092092629978553290700663189204, 0.129484966168869693270611432679082),
+    (0.864864423359769072789712788640926, 0.104790010322250183839876322541518, 0.0),
+    (0.741531185599394439863864773280788, 0.140653259715525918745189590510238, 0.279705391489276667901467771423780),
+    (0.586087235467691130294144691693013, 0.169004726639267902826583426598550, 0.0),
+    (0.405845151377397166906606412076961, 0.190350578064785409913256402421014, 0.381830050505118944950369775488975),
+    (0.207784955007898467600689403773245, 0.204432940075298892414161999234649, 0.0),
+    (0.0, 0.209482141084727828012999174891714, 0.417959183673469387755102040816327),
+)
+"""Of the rule of Gauss and Kronrod on -1..1: node, its weight among 15 nodes, and among the 7 of Gauss. QUADPACK (1983)."""
+GEOMETRIC = 2.0  # an interval whose ends differ by a larger factor is taken in the logarithm
+STEEP = 1e-3  # of the way of f, what it may have gone at the first of these: a straight line has gone 1e-4
+NEAR_START = tuple(10.0 ** -(4 * power) for power in range(1, 10))
+"""Shares of the line at which f is read where it turns close to the start."""
+
+
+class Line(NamedTuple):
+    """A line for each instance, from `start` to `end` (B,L,D), of which `lengths` (B,) positions matter.
+
+    value(points (n,l,D), rows (n,)) -> (n,): what is explained of the instances `rows`, each at its point; with gradients.
+    reached (B,): what is explained at `end`, where that is known, so that it is not read again.
+    """
+
+    start: torch.Tensor
+    end: torch.Tensor
+    lengths: torch.Tensor
+    value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    reached: torch.Tensor | None = None
+
+
+class Parts(NamedTuple):
+    """Parts (B,L), residual (B,), error (B,) in float64, and steps (B,) of the instances of a line."""
+
+    parts: torch.Tensor
+    residual: torch.Tensor
+    error: torch.Tensor
+    steps: torch.Tensor
+
+
+@dataclass
+class Intervals:
+    """Intervals of the lines of some instances; all but rows in float64.
+
+    rows (I,): the instance of each. low, high (I,): its ends, as shares of the line. parts (I,L): what each position gets
+    from it. errors (I,L): how far that may be off.
+    """
+
+    rows: torch.Tensor
+    low: torch.Tensor
+    high: torch.Tensor
+    parts: torch.Tensor
+    errors: torch.Tensor
+
+    @classmethod
+    def integrated(cls, line: Line, rows: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> "Intervals":
+        """These intervals with the parts that gradients at their nodes give, and the difference of two rules as error."""
+        shares, long, short = _nodes(low, high)
+        slopes = shares.new_zeros(shares.numel(), line.end.shape[1])
+        for chosen, points, texts in _pieces(line, rows.repeat_interleave(shares.shape[1]), shares.flatten()):
+            with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+                (slope,) = gradients(line.value(points.requires_grad_(), texts), [points])
+            change = (line.end[texts] - line.start[texts])[:, : points.shape[1]]
+            slopes[chosen, : points.shape[1]] = (slope.double() * change.double()).sum(-1)
+        slopes = slopes.view(*shares.shape, -1)
+        parts, less = (torch.einsum("in,inl->il", weights, slopes) for weights in (long, short))
+        return cls(rows, low, high, parts, (parts - less).abs())
+
+    def chosen(self, which: torch.Tensor) -> "Intervals":
+        """Those of which (I,) is True."""
+        return Intervals(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    def halved(self, line: Line) -> "Intervals":
+        """Both halves of each."""
+        middle = torch.where(_geometric(self.low, self.high), (self.low * self.high).sqrt(), (self.low + self.high) / 2)
+        low, high = torch.cat([self.low, middle]), torch.cat([middle, self.high])
+        return Intervals.integrated(line, self.rows.repeat(2), low, high)
+
+    def joined(self, others: "Intervals") -> "Intervals":
+        """These and others."""
+        return Intervals(*(torch.cat([getattr(part, field.name) for part in (self, others)]) for field in fields(self)))
+
+    def sums(self, values: torch.Tensor, count: int) -> torch.Tensor:
+        """values (I,L) summed over the intervals of each of `count` instances."""
+        return values.new_zeros(count, values.shape[1]).index_add(0, self.rows, values)
+
+
+def integrate(line: Line, max_steps: int, tolerance: float) -> Parts:
+    """Integrate the gradient along the line of each instance, with as many points as it needs.
+
+    tolerance, max_steps: see `attnfaith.importance.integrated_gradients.measure`.
+    """
+    count = len(line.end)
+    intervals, difference, rounding = _begin(line)
+    steps = 15 * torch.bincount(intervals.rows, minlength=count)
+    while True:
+        parts, errors = (intervals.sums(values, count) for values in (intervals.parts, intervals.errors))
+        error, largest, residual = errors.amax(1), parts.abs().amax(1), parts.sum(1) - difference
+        uncertain = error > tolerance * largest + rounding  # never where it is NaN
+        unfinished = uncertain | (residual.abs() > tolerance * torch.maximum(largest, difference.abs()) + rounding)
+        worst = intervals.errors.amax(1)
+        worst_of_row = torch.zeros_like(error).scatter_reduce(0, intervals.rows, worst, "amax")
+        # where both rules agree and the sum is wrong, they missed something: all intervals are halved
+        uneven = 4 * worst >= worst_of_row[intervals.rows]
+        split = (unfinished & residual.isfinite())[intervals.rows] & (uneven | ~uncertain[intervals.rows])
+        more = 30 * torch.bincount(intervals.rows[split], minlength=count)
+        split &= (steps + more <= max_steps)[intervals.rows]
+        if not split.any():
+            break
+        halves = intervals.chosen(split).halved(line)
+        steps += 15 * torch.bincount(halves.rows, minlength=count)
+        intervals = intervals.chosen(~split).joined(halves)
+    broken = ~residual.isfinite()
+    residual[broken], error[broken] = torch.nan, torch.nan
+    parts[broken | unfinished] = torch.nan
+    return Parts(parts, residual, error, steps)
+
+
+def _begin(line: Line) -> tuple[Intervals, torch.Tensor, torch.Tensor]:
+    """The first intervals, f at the end less f at the start (B,), and what is rounding of these (B,).
+
+    An instance has one interval, its whole line. Where f turns close to the start it has one for every four decades, down
+    to where f no longer differs from that at the start.
+    """
+    every = torch.arange(len(line.end), device=line.end.device)
+    shares = line.end.new_tensor(NEAR_START, dtype=torch.float64)
+    values = _values(line, every, torch.cat([shares.new_tensor([0.0, 1.0]), shares[:2]]))
+    if line.reached is not None:
+        values[:, 1] = torch.where(line.lengths > 0, line.reached, 0.0)  # of no text at all both ends are 0
+    first, last = values[:, 0], values[:, 1]
+    difference, rounding = last - first, ROUNDING * (first.abs() + last.abs())
+    small = STEEP * difference.abs() + rounding
+    turning = every[((values[:, 2:] - first.unsqueeze(1)).abs() > small.unsqueeze(1)).any(1)]
+    ends = {row: [1.0, 0.0] for row in every.tolist()}
+    for row, near in zip(turning.tolist(), _values(line, turning, shares), strict=True):
+        differs = ((near - first[row]).abs() > small[row]).nonzero()
+        ends[row] = [1.0, *NEAR_START[: 2 + int(differs.max())], 0.0]
+    intervals = [(row, low, high) for row, bounds in ends.items() for high, low in pairwise(bounds)]
+    rows = torch.tensor([row for row, _, _ in intervals], dtype=torch.int64, device=every.device)
+    low, high = (shares.new_tensor([interval[place] for interval in intervals]) for place in (1, 2))
+    return Intervals.integrated(line, rows, low, high), difference, rounding
+
+
+def _geometric(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """(I,) bool: the intervals that are taken in the logarithm of the share."""
+    return (low > 0) & (high > GEOMETRIC * low)
+
+
+def _nodes(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Shares of the line (I,15) for intervals (I,), and their weights (I,15) in the long rule and in the short one."""
+    node, *weights = low.new_tensor([*NODES, *((-node, *both) for node, *both in NODES[:-1])]).unbind(1)
+    geometric, low, high = _geometric(low, high).unsqueeze(1), low.unsqueeze(1), high.unsqueeze(1)
+    ratio = torch.where(geometric, high / low, 1.0).log()
+    shares = torch.where(geometric, high * (ratio * (node - 1) / 2).exp(), (low + high + (high - low) * node) / 2)
+    stretch = torch.where(geometric, shares * ratio, high - low) / 2
+    return shares, *(weight * stretch for weight in weights)
+
+
+@torch.no_grad()
+def _values(line: Line, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    """(R,S) float64: what is explained of each of the rows (R,) at each of the shares (S,); 0 where there is no text."""
+    values = shares.new_zeros(len(rows) * len(shares))
+    for chosen, points, texts in _pieces(line, rows.repeat_interleave(len(shares)), shares.repeat(len(rows))):
+        values[chosen] = line.value(points, texts).double()
+    return values.view(len(rows), len(shares))
+
+
+def _pieces(line: Line, rows: torch.Tensor, shares: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """(which of the points (n,), the points (n,l,D), their instances (n,)), until all are taken that belong to a text."""
+    waiting = (line.lengths[rows] > 0).nonzero().squeeze(1)
+    waiting = waiting[line.lengths[rows[waiting]].argsort(stable=True)]  # texts of one length meet
+    while len(waiting):
+        longest = int(line.lengths[rows[waiting[:PLACES_AT_ONCE]]].max())
+        chosen, waiting = waiting.tensor_split([max(1, PLACES_AT_ONCE // longest)])
+        texts, length = rows[chosen], int(line.lengths[rows[chosen]].max())
+        start, end = line.start[texts, :length], line.end[texts, :length]
+        yield chosen, start + shares[chosen, None, None].to(start.dtype) * (end - start), texts
