@@ -135,6 +135,7 @@ def measure(
         rows = dataset[batch.tolist()]
         return _measure_batch(subject, rows, identity, modules, options, extra, seed, attention)
 
+    settings = {**(settings or {}), "contextual": getattr(subject, "contextual", True)}
     with subject.evaluating():
         return carry_out(
             output, plan, parts, measured, extra, settings=settings, discard=discard, unit="text", progress=progress

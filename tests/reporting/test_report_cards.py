@@ -16,9 +16,11 @@ from huggingface_hub._eval_results import parse_eval_result_entries
 from hypothesis import given
 from hypothesis import strategies as st
 
+import attnfaith
 import attnfaith.metrics.registration
 from attnfaith import record as records
 from attnfaith.data.registry import DATASETS, facts
+from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.escaping import markdown
 from attnfaith.experiments import permutation
 from attnfaith.measurement import producers
@@ -668,6 +670,23 @@ def test_encoders_that_keep_tokens_apart_are_those_of_the_models():
     free = {name for name, kind in ENCODERS.items() if not kind.contextual}
     assert set(findings.CONTEXT_FREE) <= free and set(model.ENCODERS) <= set(ENCODERS)
     assert not set(findings.CONTEXT_FREE) & (set(ENCODERS) - free)
+
+
+@pytest.mark.parametrize(("name", "contextual"), [("average", True), ("cnn", False)])
+def test_what_a_state_holds_is_read_from_the_encoder_and_not_from_its_name(name, contextual, tiny_model, monkeypatch):
+    """An encoder of a user's own under a name that says the opposite: a state holds its neighbours, or does not."""
+
+    class Mine(ENCODERS["average"]):
+        def forward(self, embedded, mask):
+            states, last = super().forward(embedded, mask)
+            return (states + states.sum(1, keepdim=True) * mask.unsqueeze(-1) if contextual else states), last
+
+    Mine.contextual = contextual
+    monkeypatch.setitem(ENCODERS, name, Mine)
+    tokenizer = build_tokenizer(["a b c d"], preprocessing="whitespace")
+    made = attnfaith.measure(tiny_model(encoder=name, vocab_size=len(tokenizer)), ["a b c", "d a"], tokenizer=tokenizer)
+    (seeing,) = [use for use in Checkpoint({}, made.table).uses if use.name == "seeing"]
+    assert ("A state of this encoder holds more than its own word" in seeing.reason) == contextual
 
 
 def test_facts_of_a_data_set():

@@ -344,7 +344,8 @@ def _seeing(checkpoint: Checkpoint) -> Use:
 
 
 def _mixes(checkpoint: Checkpoint) -> bool:
-    return checkpoint.cell.identity.encoder not in CONTEXT_FREE
+    """Whether a state holds more than its own token: by the encoder's `contextual`, which older records do not hold."""
+    return checkpoint.settings[0].get("contextual", checkpoint.cell.identity.encoder not in CONTEXT_FREE)
 
 
 def _ranking(checkpoint: Checkpoint) -> Use:
