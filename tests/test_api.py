@@ -209,7 +209,7 @@ def test_what_is_cut_is_said(run, some, capsys):
     model = attnfaith.AttentionClassifierForSequenceClassification.from_pretrained(run / "model")
     tokenizer = AutoTokenizer.from_pretrained(run / "model", model_max_length=5)
     cut = attnfaith.measure(model, [some[0], "the"], tokenizer=tokenizer, measures=[], experiments=[])
-    assert "1 of 2 texts are longer than the model reads, and were cut" in capsys.readouterr().err
+    assert "1 of 2 texts: cut, being longer than the model reads" in capsys.readouterr().err
     assert cut.per_text()["truncated"].tolist() == [True, False]
     assert "1 of 2 texts: cut at the length limit" in repr(cut) and "cut at the length limit" in cut._repr_html_()
 

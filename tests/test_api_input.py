@@ -66,7 +66,7 @@ FRAME = pd.DataFrame({"review": ["the ship", "a ship"], "topic": ["a", "b"]})
         (pd.DataFrame({"text": [1, 2]}), {}, "row 0 of column 'text' is 1, no string"),
         (pd.DataFrame({"text": ["a", "b"], "label": [0, "x"]}), {}, "holds values of several kinds"),
         (pd.DataFrame({"text": ["a", "b"], "instance_id": ["x", "x"]}), {}, "row 1: its instance_id is 'x'.*twice"),
-        (["the"], {"labels": [0, 1]}, "there are 1 texts and 2 labels"),
+        (["the"], {"labels": [0, 1]}, "2 labels for 1 text"),
         (["the"], {"labels": "0"}, "labels is '0': give a list with one for each text"),
         (
             ["the"],

@@ -360,9 +360,9 @@ def test_news_questions_from_training_to_page(news, capsys):
     assert cli.main([*NEWS, "--measure.producers", "[gradient, permutation]"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert [line for line in said if line.startswith("cnn_qa: ")] == [
-        "cnn_qa: 1 questions are left out: their answer is not in their text",
-        "cnn_qa: 1 questions are left out: their answer is not one of training",
-        "cnn_qa: 1 candidates are left out: no training text has them",
+        "cnn_qa: questions left out, as their answer is not in their text: 1",
+        "cnn_qa: questions left out, as their answer is not one of training: 1",
+        "cnn_qa: candidates left out, as no training text has them: 1",
     ]
     table = record.load("run/record.parquet")
     assert table.num_rows == 6
@@ -391,7 +391,7 @@ def test_empty_second_texts(hierarchy, tmp_path, monkeypatch, quick_report, caps
     monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
     assert cli.main([*PAIRS, "--min_df", "1", "--hierarchy", hierarchy, "--measure.producers", "[gradient]"]) == 0
     said = capsys.readouterr().out
-    assert "snli: 12 texts have no words" in said and "snli: 18 second texts have no words" in said
+    assert "snli: texts without words: 12" in said and "snli: second texts without words: 18" in said
     table = record.load("run/record.parquet")
     assert table.column("query_tokens").to_pylist() == [["c", "d"] * (row % 2) for row in range(12)]
     assert [len(row) for row in record.rows(table, "attention")].count(0) == 4

@@ -122,7 +122,7 @@ def test_release(hub, checkout, tmp_path, stack, warm_python):
     }
     shown = release("--dry-run", "--only", "tiny-softmax")
     assert shown.returncode == 0 and "model alice/tiny-softmax: " in shown.stdout
-    assert "1 cells are complete, 0 are not" in shown.stdout
+    assert "1 cell complete, 0 not" in shown.stdout
     assert release().returncode == 0
     assert {key: len(hub.history(*key)) for key in before} == before
 

@@ -203,14 +203,14 @@ def test_scores_of_interventions(tmp_path, capsys):
     )
     runs.summary.print_scores(found)
     assert capsys.readouterr().out.splitlines() == [
-        "adversary search: JSD 0.347 nats over 2 draws, undefined for 1 texts",
-        "permutation: TVD 0.250, decisions flipped 0.333 over 3 draws, undefined for 1 texts",
+        "adversary search: JSD 0.347 nats over 2 draws, undefined for 1 text",
+        "permutation: TVD 0.250, decisions flipped 0.333 over 3 draws, undefined for 1 text",
     ]
     record.save(record.build(columns, extra).slice(2), tmp_path / "record.parquet")
     runs.summary.print_scores(runs.faithfulness(tmp_path / "record.parquet"))
     assert capsys.readouterr().out.splitlines() == [
-        "adversary search: no draws, undefined for 1 texts",
-        "permutation: no draws, undefined for 1 texts",
+        "adversary search: no draws, undefined for 1 text",
+        "permutation: no draws, undefined for 1 text",
     ]
 
 

@@ -523,10 +523,10 @@ def ran(stand_in, tmp_path_factory):
 
 def test_a_failed_cell_is_told_and_stops_nothing_else(ran):
     path, runs, printed, error = ran
-    assert error.startswith("1 cells failed: ['base-1']; 1 cells not run: ['guided-1']; logs lie beside the cells")
+    assert error.startswith("1 cell failed: ['base-1']; 1 cell not run: ['guided-1']; logs lie beside the cells")
     assert "base-1: FAILED: it broke;" in printed
     assert "guided-1: not run: it needs base-1" in printed and "guided-2: complete in" in printed
-    assert "tables of 2 cells" in printed and "2 cells are missing" in printed
+    assert "tables of 2 cells" in printed and "2 cells missing" in printed
     assert "error: it broke" in (runs / "base-1.log").read_text() and not (runs / "guided-1").exists()
     table = pd.read_csv(path.parent / "results" / "cells.csv", keep_default_na=False)
     assert table.to_dict("records") == [
@@ -666,7 +666,7 @@ def test_a_cell_after_one_that_is_run_anew_is_looked_at_again(planned, capsys):
 
 def test_nothing_complete_is_nothing_to_tabulate(planned):
     path, _ = planned({"name": "a", "set": {"report.title": "fail"}})
-    with pytest.raises(StudyError, match=r"nothing to tabulate; 1 cells failed: \['a'\]"):
+    with pytest.raises(StudyError, match=r"nothing to tabulate; 1 cell failed: \['a'\]"):
         command.main([str(path)])
 
 
@@ -1002,10 +1002,10 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
         f"blocks:\n- recipe: {tmp_path}/tiny.yaml\n  grid: {{encoder: [average], seed: [1, 2]}}\n"
         f"- recipe: {tmp_path}/tiny.yaml\n  grid: {{data.vectors: [no_such]}}\n"
     )
-    with pytest.raises(ValueError, match="1 cells failed: \\['tiny-no_such'\\]"):
+    with pytest.raises(ValueError, match="1 cell failed: \\['tiny-no_such'\\]"):
         command.main([str(path)])
     printed = capsys.readouterr().out
-    assert "tables of 2 cells" in printed and "1 cells are missing" in printed
+    assert "tables of 2 cells" in printed and "1 cell missing" in printed
     assert "error: There is no vector file no_such." in (tmp_path / "runs" / "tiny-no_such.log").read_text()
 
     table = pd.read_csv(tmp_path / "results" / "side_by_side.csv")
@@ -1022,6 +1022,6 @@ def test_a_study_runs_keeps_what_is_complete_and_says_what_failed(tmp_path, monk
 
     record = tmp_path / "runs" / "tiny-average-1" / "record.parquet"
     before = record.stat().st_mtime_ns
-    with pytest.raises(ValueError, match="1 cells failed"):
+    with pytest.raises(ValueError, match="1 cell failed"):
         command.main([str(path)])
     assert record.stat().st_mtime_ns == before

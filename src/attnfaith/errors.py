@@ -45,6 +45,11 @@ def excerpt(given: object, most: int = MOST) -> str:
         return f"a {type(given).__name__} too long to be shown"
 
 
+def counted(number: float, noun: str = "text") -> str:
+    """Return a number with its noun: "1 text", "1,234 texts"."""
+    return f"{number:,.10g} {noun}{'' if number == 1 else 's'}"
+
+
 def cut(text: str, most: int = MOST) -> str:
     """Return a text, or its beginning and an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -32,7 +32,7 @@ from huggingface_hub.utils import validate_repo_id
 
 from attnfaith import measurement, recipes, record, runs, sequence_measurement
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.errors import AttnfaithError, FileError, excerpt
+from attnfaith.errors import AttnfaithError, FileError, counted, excerpt
 from attnfaith.escaping import csv_text
 from attnfaith.files import read_object, write_atomically
 from attnfaith.locate import LocateError, card_of, configurations
@@ -409,7 +409,7 @@ def describe(done: Reproduction, most: int = 20) -> str:
     """What agrees and what does not, for a terminal; what does not agree, the largest differences first."""
     counts = Counter(row.agreement for row in done.rows)
     judged = len(done.rows) - counts[TOLD]
-    lines = [f"{judged} results: " + ", ".join(f"{counts[kind]} agree {kind}" for kind in (EXACTLY, WITHIN))]
+    lines = [f"{counted(judged, 'result')}: " + ", ".join(f"{counts[kind]} agree {kind}" for kind in (EXACTLY, WITHIN))]
     lines[0] += f", {counts[NOT]} do not"
     apart = sorted((row for row in done.rows if row.agreement == NOT), key=lambda row: -_size(row))
     for row in apart[:most]:

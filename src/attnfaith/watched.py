@@ -1,9 +1,10 @@
 """A Trainer that stops where a training diverges, and whose processes agree on an order of texts."""
 
+import functools
 import math
 
 import torch
-from transformers import Trainer
+from transformers import PrinterCallback, ProgressCallback, Trainer
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from attnfaith.errors import AttnfaithError
@@ -37,6 +38,18 @@ class WatchedTrainer(Trainer):
     """
 
     attention_learning_rate_factor = 1.0
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, ProgressCallback | PrinterCallback):
+                callback.on_log = functools.partial(self._print_log, callback.on_log)
+
+    def _print_log(self, print_log, *args, logs=None, **kwargs):
+        """Print a log with classes by name; files keep their numbers."""
+        names = getattr(self.model.config, "id2label", None) or {}
+        keys = {f"eval_f1_class_{number}": f"eval_f1 of {name}" for number, name in names.items()}
+        return print_log(*args, logs=logs and {keys.get(key, key): value for key, value in logs.items()}, **kwargs)
 
     def check_loss(self, loss: torch.Tensor) -> None:
         """Raise DivergedError where the loss of a step is not finite in any process."""

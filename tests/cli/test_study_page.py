@@ -60,7 +60,7 @@ def test_the_page(study):
     html = page.read_text()
     read = Links(html)
     assert page == Path("papers/one/results/index.html") and "Study: one" in read.data
-    assert "3 of 4 cells are complete. 1 failed. Data sets: sst. Seeds: 1, 2." in read.data
+    assert "Complete: 3 of 4 cells. 1 failed. Data sets: sst. Seeds: 1, 2." in read.data
     assert [link for link in read.links if not (page.parent / unquote(link)).is_file()] == [], "every link leads somewhere"
     assert not any(os.path.isabs(link) or "://" in link for link in read.links)
     assert [link for link in read.links if link.endswith("report/index.html")] == ["../../../runs/a%201/report/index.html"]

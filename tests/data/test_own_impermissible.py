@@ -73,8 +73,8 @@ def test_texts_with_none_and_with_nothing_else_are_said(file):
     rows = [*ROWS, ("nobody works", "f", [0, 0]), ("he", "m", [1]), ("she", "f", [1])]
     section = Data(path=file(rows), impermissible="hidden")
     said = remarks(load_data(type("Recipe", (), {"data": section})))
-    assert "jobs: 1 texts have no impermissible word" in said
-    assert "jobs: 2 texts have impermissible words only" in said
+    assert "jobs: texts without impermissible words: 1" in said
+    assert "jobs: texts of impermissible words only: 2" in said
 
 
 @pytest.mark.parametrize("marks", [[1, 0], [2, 0, 0, 0]])

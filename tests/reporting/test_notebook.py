@@ -80,7 +80,7 @@ def test_few_texts(count):
     overview = Overview([one_cell(draw(count))])
     assert "undefined" in str(overview)
     assert "1 of " in page(overview.html()).text
-    assert ("1 text" in str(overview)) == (count == 1)
+    assert (" · 1 text" in str(overview)) == (count == 1)
 
 
 def test_a_record_without_measures():

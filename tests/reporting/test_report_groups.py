@@ -81,7 +81,7 @@ def test_groups(record):
     assert np.isnan(df.loc["markers", "tokens_mean"])
     said = render.sentences(group_mass.SECTION, one_cell(record))
     assert said == [
-        "On average 72.0% of the attention lies on impermissible tokens, which are 66.7% of the tokens of 1 texts; 90.0% in "
+        "On average 72.0% of the attention lies on impermissible tokens, which are 66.7% of the tokens of 1 text; 90.0% in "
         "the head that has most there.",
         "Little attention on them does not say that the model does without them: it may be trained to hide them.",
     ]
@@ -94,7 +94,7 @@ def test_no_text_has_both(build_record):
     ]
     assert "head_max" not in group_mass.by_group(cell)["NOUN"]
     said = render.sentences(group_mass.SECTION, one_cell(measured(build_record, heads=False)))
-    assert said[0].endswith("which are 66.7% of the tokens of 1 texts.")
+    assert said[0].endswith("which are 66.7% of the tokens of 1 text.")
     assert "group_mass_head_max_noun" not in sections.numbers(cell)
 
 
@@ -105,7 +105,7 @@ def test_norms_beside_attention(record):
     assert row["share_mean"] == 0.9 and row["attention_mean"] == pytest.approx(0.8) and row["head_max_mean"] == 0.95
     (sentence,) = render.sentences(value_norm_share.SECTION, one_cell(record))
     assert "Impermissible tokens have 90.0% of the length of all vectors that attention weighs and 80.0%" in sentence
-    assert sentence.endswith("3 texts have none of them, or nothing else.")
+    assert sentence.endswith("they have none of them, or nothing else: 3.")
 
 
 def test_without_impermissible_tokens(record, build_record):
@@ -116,12 +116,12 @@ def test_without_impermissible_tokens(record, build_record):
     assert (row["before_mean"], row["correct_mean"], row["lost_mean"], row["n_undefined"]) == (1, 0, 1, 3)
     first, second = render.sentences(permissible_only.SECTION, one_cell(record))
     assert first == (
-        "Without the impermissible tokens the decision changes in 100.0% of 1 texts and accuracy is 0.0% in place of "
+        "Without the impermissible tokens the decision changes in 100.0% of 1 text and accuracy is 0.0% in place of "
         "100.0%; lost are 1.000."
     )
     assert "a shortened text is unlike those of training" in second
     unlabelled = one_cell(measured(build_record, labels=(None,) * 4))
-    assert render.sentences(permissible_only.SECTION, unlabelled)[0].endswith("changes in 100.0% of 1 texts.")
+    assert render.sentences(permissible_only.SECTION, unlabelled)[0].endswith("changes in 100.0% of 1 text.")
 
 
 def test_cones(record):
@@ -133,7 +133,7 @@ def test_cones(record):
         "is 0.70 (95 % interval 0.600 to 0.800) on average over 3 texts; as many orthogonal states would have 0.62."
         in sentence
     )
-    assert sentence.endswith("1 texts of fewer than two tokens have none.")
+    assert sentence.endswith("Left out because they have fewer than two tokens: 1.")
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__.rpartition(".")[2])
@@ -166,7 +166,7 @@ def test_on_the_page_and_the_card(record, tmp_path):
     (audit,) = [use for use in checkpoint.uses if use.name == "audit"]
     assert audit.reason.endswith(
         "Here of its attention 72.0 % lies on words that are marked so, and without them it decides otherwise in "
-        "100.0 % of 1 texts."
+        "100.0 % of 1 text."
     )
     assert checkpoint.numbers["conicity"].value == pytest.approx(0.7)
     assert checkpoint.numbers["value_norm_share"].n_undefined == 3

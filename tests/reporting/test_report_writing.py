@@ -69,7 +69,7 @@ def test_records_that_lack_something(draw_record, tmp_path, options):
 def test_only_empty_texts(build_record, tmp_path):
     index = write_report(build_record([{"attention": [], "gradient": []}] * 2, measures=("gradient",)), tmp_path / "report")
     html = index.read_text(encoding="utf-8")
-    assert "no text has a defined rank correlation (2 undefined)" in html
+    assert "is undefined for every text (2)" in html
 
 
 @pytest.mark.usefixtures("quick_figures")

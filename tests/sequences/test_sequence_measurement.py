@@ -173,7 +173,7 @@ def test_a_folder_a_frame_and_a_file_of_links(kind, tmp_path):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"links": LINKS[:2]}, "there are 2 lines of links and 3 pairs of sentences: give one line for each"),
+        ({"links": LINKS[:2]}, "2 lines for 3 pairs of sentences; give one for each"),
         (
             {"links": ["0-0 7-0", "", ""]},
             r"links line 0: the link 7-0 names source word 7, and the source sentence has 7 words",
@@ -227,7 +227,7 @@ def test_long_sentences_are_cut_at_words_and_said_to_be(capsys):
     assert np.array(made["gold_links"][0]).sum() == 2
     record_of = attnfaith.measure(of, [(long, "ein")], measures=["attention"], experiments=[])
     assert record_of.table.column("truncated").to_pylist() == [True]
-    assert "1 of 1 pairs are longer than the model reads, and were cut" in capsys.readouterr().err
+    assert "1 of 1 pair: cut, being longer than the model reads" in capsys.readouterr().err
 
 
 class Slow:

@@ -14,7 +14,7 @@ from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.errors import AttnfaithError, DatasetError, excerpt
+from attnfaith.errors import AttnfaithError, DatasetError, counted, excerpt
 from attnfaith.files import TemporaryFolder
 from attnfaith.subjects.plain import plainly
 from attnfaith.subjects.sequences import SequenceSubject
@@ -160,8 +160,8 @@ def _encoded(opened: Opened, dataset):
 def _remarks(rows) -> list[str]:
     count = len(rows)
     empty = sum(not len(tokens) for tokens in rows["tokens"])
-    said = {"longer than the model reads, and were cut": int(sum(rows["truncated"])), "without a word": empty}
-    return [f"{number:,} of {count:,} texts are {what}" for what, number in said.items() if number]
+    said = {"cut, being longer than the model reads": int(sum(rows["truncated"])), "without a word": empty}
+    return [f"{number:,} of {counted(count)}: {what}" for what, number in said.items() if number]
 
 
 def _defaults(measures, experiments, subject, rows, say) -> list[str]:

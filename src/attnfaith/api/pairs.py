@@ -10,7 +10,7 @@ from attnfaith.api.models import Opened, identity_of
 from attnfaith.api.records import Record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs.links import read_links
-from attnfaith.errors import AttnfaithError, DatasetError, FileError, excerpt
+from attnfaith.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
 from attnfaith.files import TemporaryFolder
 
 
@@ -51,7 +51,7 @@ def measure_pairs(
     rows = opened.subject.rows(dataset)
     say = (lambda line: print(f"attnfaith: {line}", file=sys.stderr)) if progress else (lambda line: None)
     if cut := sum(rows["truncated"]):
-        say(f"{cut:,} of {len(rows):,} pairs are longer than the model reads, and were cut")
+        say(f"{cut:,} of {counted(len(rows), 'pair')}: cut, being longer than the model reads")
     names = [*dict.fromkeys([*_chosen(opened, measures, experiments, say), *_named(add, None)])]
     cell = identity_of(opened, dataset=name, texts=fingerprint(pairs), split=split)
     how = {"seed": seed, "options": options, "settings": {"source": opened.source}, "progress": progress}
@@ -78,8 +78,8 @@ def _links(links, dataset, links_from: int) -> list[list[list[int]]]:
         )
     if len(links) != len(dataset):
         raise DatasetError(
-            f"there are {len(links):,} lines of links and {len(dataset):,} pairs of sentences: give one line for each, "
-            "empty where a pair has no links"
+            f"links={excerpt(where)}: {counted(len(links), 'line')} for {counted(len(dataset), 'pair')} of sentences; give "
+            "one for each, empty where a pair has no links"
         )
     read = []
     for row, (line, source, target) in enumerate(zip(links, dataset["source"], dataset["target"], strict=True)):

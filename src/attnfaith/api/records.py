@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.api import frames
-from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.escaping import html
 from attnfaith.locate import locate
 from attnfaith.reporting.cells import Cell, describe, split_cells
@@ -106,9 +106,7 @@ class Record:
 
     @property
     def _pairs(self) -> str:
-        lines = [
-            f"{describe(cell.heading)} · {len(cell):,} pair{'s' * (len(cell) != 1)} of sentences" for cell in self.cells
-        ]
+        lines = [f"{describe(cell.heading)} · {counted(len(cell), 'pair')} of sentences" for cell in self.cells]
         return "\n".join([*lines, f"measures: {', '.join(self.measures) or 'none'}"])
 
     @cached_property

@@ -13,7 +13,7 @@ import pyarrow as pa
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.own_labels import COLUMNS as LABELS
 from attnfaith.data.own_labels import READINGS, numbers_of
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.errors import DatasetError, counted, excerpt
 
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
         raise DatasetError("there are no texts: give at least one")
     if "label" in table and len(table["label"]) != count:
         raise DatasetError(
-            f"there are {count:,} texts and {len(table['label']):,} labels: give one for each, None if unknown"
+            f"{counted(len(table['label']), 'label')} for {counted(count)}: give one for each, None if unknown"
         )
     name = name or called or "texts"
     if "instance_id" not in table:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnfaith.cli import common
-from attnfaith.errors import AttnfaithError
+from attnfaith.errors import AttnfaithError, counted
 from attnfaith.usage import Parser
 
 
@@ -42,5 +42,5 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
         facts,
         **shared_repos(known.to),
     )
-    print(f"cards: {known.output} ({len(names)} of checkpoints, {len(written)} files)")
+    print(f"cards: {known.output} ({len(names)} of checkpoints, {counted(len(written), 'file')})")
     return written

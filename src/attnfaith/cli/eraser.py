@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnfaith.errors import counted
 from attnfaith.usage import Parser
 
 
@@ -40,5 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
         results = {name: [row for row in rows if row["instance_id"] in texts] for name, rows in results.items()}
     written = [write_annotations(known.output, split, annotations)] if annotations else []
     written += [write_results(known.output / "results" / f"{name}.jsonl", rows) for name, rows in results.items()]
-    print(f"eraser: {known.output} ({len(annotations)} annotations, results of {len(results)} measures)")
+    print(
+        f"eraser: {known.output} ({counted(len(annotations), 'annotation')}, results of {counted(len(results), 'measure')})"
+    )
     return written

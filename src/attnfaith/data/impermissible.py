@@ -95,4 +95,4 @@ def counts(marks: Iterable[Sequence[int]]) -> dict[str, int]:
     for of_text in marks:
         none += bool(len(of_text)) and not any(of_text)
         only += bool(len(of_text)) and all(of_text)
-    return {"texts have no impermissible word": none, "texts have impermissible words only": only}
+    return {"texts without impermissible words": none, "texts of impermissible words only": only}

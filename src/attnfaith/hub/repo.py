@@ -10,7 +10,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import validate_repo_id
 
-from attnfaith.errors import AttnfaithError
+from attnfaith.errors import AttnfaithError, counted
 from attnfaith.files import TemporaryFolder
 
 
@@ -84,7 +84,7 @@ class Plan:
         lines = []
         for repo in self.repos:
             shared = " (joins what is there)" if repo.role in ("records", "results") else ""
-            lines.append(f"{repo.kind} {repo.repo_id}: {len(repo.files)} files, {size(repo.size())}{shared}")
+            lines.append(f"{repo.kind} {repo.repo_id}: {counted(len(repo.files), 'file')}, {size(repo.size())}{shared}")
             lines += [f"  {size(size_of(content)):>9}  {path}" for path, content in sorted(repo.files.items())]
         lines.append(", ".join([f"{size(sum(repo.size() for repo in self.repos))} in all", *how]))
         return "\n".join(lines)

@@ -19,6 +19,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import enable_progress_bars
 
+from attnfaith.errors import counted
 from attnfaith.files import TemporaryFolder
 from attnfaith.hub.checks import OURS
 from attnfaith.hub.patience import OtherContent, patiently
@@ -49,7 +50,7 @@ def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
     addresses = []
     for number, repo in enumerate(plan.repos, start=1):
         where = f"[{number}/{len(plan.repos)}] {repo.kind} {repo.repo_id}"
-        print(f"{where}: {len(repo.files)} files, {size(repo.size())}", flush=True)
+        print(f"{where}: {counted(len(repo.files), 'file')}, {size(repo.size())}", flush=True)
         address, done = patiently(lambda repo=repo: _send(api, repo, plan), repo.repo_id)
         print(f"{where}: {done}: {address}", flush=True)
         addresses.append(address)
@@ -136,8 +137,8 @@ def _send(api: HfApi, repo: Repo, plan: Plan) -> tuple[str, str]:
         parent_commit=remote.sha,
     )
     if plan.create_pr:
-        return made.pr_url, f"{len(changes)} files offered"
-    return _address(api, repo, plan.revision), f"{len(changes)} files changed"
+        return made.pr_url, f"{counted(len(changes), 'file')} offered"
+    return _address(api, repo, plan.revision), f"{counted(len(changes), 'file')} changed"
 
 
 def _title(repo: Repo) -> str:

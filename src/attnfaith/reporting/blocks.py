@@ -10,6 +10,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from attnfaith.errors import counted
 from attnfaith.escaping import html
 
 
@@ -73,6 +74,7 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters["unbroken"] = unbroken
+    environment.filters["counted"] = counted
     return environment.get_template(name)
 
 

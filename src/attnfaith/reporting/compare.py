@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from attnfaith import __version__
 from attnfaith import record as records
+from attnfaith.errors import counted
 from attnfaith.escaping import html, printable
 from attnfaith.reporting import sections
 from attnfaith.reporting.blocks import Grid, template
@@ -219,7 +220,7 @@ def _panel(tables: Sequence[pd.DataFrame], family: int) -> Panel:
 
 
 def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts: list, alone: list) -> tuple[str, ...]:
-    notes = [f"{len(sides)} sides over the {len(texts)} texts that all have; intervals are paired by text."]
+    notes = [f"{len(sides)} sides over the {counted(len(texts))} that all have; intervals are paired by text."]
     for name, seeds in sides.items():
         model, _, seed = describe(next(iter(seeds.values())).heading).rpartition(" · seed ")
         notes.append(f"{name}: {model} · {f'seeds {_named(seeds)}' if len(seeds) > 1 else f'seed {seed}'}")

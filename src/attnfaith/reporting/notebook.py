@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from attnfaith.errors import counted
 from attnfaith.escaping import printable
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
@@ -28,6 +29,7 @@ from attnfaith.reporting.page.heatmap import (
     shown_measures,
 )
 from attnfaith.reporting.sections.agreement import main_measures
+from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.shown import measures_of, show
 
 
@@ -143,7 +145,8 @@ class Overview:
     def heads(self) -> list[str]:
         """What each cell is, in a line; of very many the first."""
         lines = [
-            f"{describe(cell.heading)} · {len(cell):,} text{'s' * (len(cell) != 1)}" for cell in self.cells[:MOST_CELLS]
+            " · ".join(filter(None, (describe(cell.heading), counted(len(cell)), accuracy_in_words(cell))))
+            for cell in self.cells[:MOST_CELLS]
         ]
         more = len(self.cells) - len(lines)
         return [*lines, *([f"and {more} more"] if more else [])]
@@ -155,7 +158,7 @@ class Overview:
         cut = sum(int(np.sum(cell.table.column("truncated").to_numpy())) for cell in self.cells)
         empty = sum(int((cell.lengths == 0).sum()) for cell in self.cells)
         said = ((cut, "cut at the length limit"), (empty, "without a token"))
-        return [f"{number:,} of {count:,} texts: {what}" for number, what in said if number]
+        return [f"{number:,} of {counted(count)}: {what}" for number, what in said if number]
 
     @property
     def groups(self) -> list[tuple[str, list[Shown]]]:

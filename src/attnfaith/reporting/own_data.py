@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from attnfaith.errors import cut
+from attnfaith.errors import counted, cut
 
 
 MOST = 20
@@ -24,12 +24,12 @@ def rows_in_words(about: Mapping, dropped: Mapping[str, Mapping[str, int]]) -> s
         for reason, count in part.items():
             counts[reason] = counts.get(reason, 0) + count
     left = ", ".join(f"{count:,} {REASONS.get(reason, reason)}" for reason, count in counts.items() if count)
-    return f"{about['rows']:,} rows read; left out: {left or 'none'}"
+    return f"{counted(about['rows'], 'row')} read; left out: {left or 'none'}"
 
 
 def repeats_in_words(about: Mapping) -> str:
     """How many texts come twice, and with two labels."""
-    return f"{about['repeated']:,} rows repeat an earlier text, {about['two_labels']:,} texts have two labels"
+    return f"rows that repeat an earlier text: {about['repeated']:,}; texts with two labels: {about['two_labels']:,}"
 
 
 def summary(name: str, about: Mapping, dropped: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -66,7 +66,7 @@ def _rows(about: Mapping) -> Iterator[list[str]]:
     yield ["", *words]
     for number, (name, counts) in enumerate(classes.items()):
         if number == MOST:
-            yield [f"and {len(classes) - MOST:,} classes more", *("" for _ in words)]
+            yield [f"and {len(classes) - MOST:,} more", *("" for _ in words)]
             break
         yield [cut(name, 30), *(f"{counts[split]:,}" for split in words)]
     yield ["all", *(f"{sum(counts[split] for counts in classes.values()):,}" for split in words)]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError
+from attnfaith.errors import AttnfaithError, counted
 from attnfaith.escaping import printable
 from attnfaith.record import column_of
 from attnfaith.reporting.cells import describe, measure_label, one_cell
@@ -99,9 +99,9 @@ class PairView(OneFile):
         )
 
     def __repr__(self) -> str:
-        gold = "" if self.links is None else f", {int((self.links == 2).sum())} sure links"
+        gold = "" if self.links is None else f", {counted(int((self.links == 2).sum()), 'sure link')}"
         lines = [
-            f"{self.instance_id} · {len(self.source)} source and {len(self.target)} target words{gold}",
+            f"{self.instance_id} · {len(self.source)} source and {counted(len(self.target), 'target word')}{gold}",
             f"source: {' '.join(self.source)}",
             f"target: {' '.join(self.target)}",
             f"measures: {', '.join(self.measures)}",

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pandas as pd
 
+from attnfaith.errors import counted
 from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.errors import ReportError
@@ -175,7 +176,8 @@ def _said(sentence: Sentence, row: Row | None) -> list[str]:
     parts = [sentence.text if row["n"] else sentence.nothing]
     if row["n"] and row["n_undefined"] and sentence.left_out:
         parts.append(sentence.left_out)
-    return [" ".join(parts).format(row=row, interval=interval_in_words(row))]
+    words = {"texts": counted(int(row["n"])), "undefined": counted(int(row["n_undefined"]))}
+    return [" ".join(parts).format(row=row, interval=interval_in_words(row), **words)]
 
 
 def interval_in_words(row: Row) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.escaping import html, printable
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.pairs import Pair, Target, pair, reading_label, shown_reading
@@ -59,7 +59,7 @@ def show_pair(cell: Cell, row: int, shown: Sequence[Reading]) -> str:
         lines += ["", reading_label(reading), *([f"error rate of this pair: {made.error}"] if made.error else [])]
         lines += _table(made, has_gold(cell)).split("\n")
         if len(made.targets) < made.sizes[1] or len(made.source) < made.sizes[0]:
-            lines.append(f"The first {len(made.source)} source and {len(made.targets)} target words.")
+            lines.append(f"The first {len(made.source)} source and {counted(len(made.targets), 'target word')}.")
     lines += (
         ["", "*: read as a link. p: probability of the target word. (…): a possible link."]
         if shown

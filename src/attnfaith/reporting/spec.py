@@ -259,7 +259,8 @@ class Sentence:
     """What the first row of a cell's table says.
 
     text, and after it left_out where some texts are undefined; nothing in their place where no text is defined. Each is a
-    format string over `row` and `interval`, the words for that of the main number, empty where it is undefined.
+    format string over `row`, `interval` (the words for that of the main number, empty where it is undefined), `texts` and
+    `undefined` (how many are defined and undefined).
     """
 
     table: Table

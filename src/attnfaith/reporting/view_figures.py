@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnfaith.errors import counted
 from attnfaith.reporting.page.heatmap import visible
 from attnfaith.reporting.style import ATTENTION, QUIET_COLOUR, own_style, titled_figure
 from attnfaith.reporting.views import TITLES, View
@@ -126,4 +127,4 @@ def _frame(corner: tuple[float, float], side: int):
 
 def _subject(view: View) -> str:
     said = f"{visible(view.classes[view.predicted])} ({view.probs[view.predicted]:.2f})"
-    return f"{visible(view.model)} says {said} · {len(view.tokens)} positions"
+    return f"{visible(view.model)} says {said} · {counted(len(view.tokens), 'position')}"

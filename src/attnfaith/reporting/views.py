@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.escaping import printable
 from attnfaith.record.words import CONTINUES
 from attnfaith.reporting.one_file import OneFile, one_file, packed
@@ -125,7 +125,7 @@ class View(OneFile):
         )
 
     def __repr__(self) -> str:
-        heads = f", {sum(map(len, self.heads))} heads" if self.heads else ""
+        heads = f", {counted(sum(map(len, self.heads)), 'head')}" if self.heads else ""
         best = {name: np.argsort(-self.answer(name), kind="stable")[:3] for name in self.matrices}
         lines = [
             f"{TITLES[name]}: the answer takes most of "
@@ -133,7 +133,7 @@ class View(OneFile):
             for name, places in best.items()
         ]
         said = f"{self.classes[self.predicted]} ({self.probs[self.predicted]:.2f})"
-        lines = [f"{said} · {len(self.tokens)} positions, {self.depth} layers{heads}", *lines]
+        lines = [f"{said} · {counted(len(self.tokens), 'position')}, {counted(self.depth, 'layer')}{heads}", *lines]
         return "\n".join(map(printable, lines))
 
     def _of(self, measure: str) -> np.ndarray:

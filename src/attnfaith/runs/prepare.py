@@ -206,16 +206,16 @@ def remarks(loaded: LoadedDataset) -> list[str]:
     """
     source = loaded.dropped["source"]
     counts = {
-        "questions are left out: their answer is not in their text": source.get("answer_not_candidate", 0),
-        "questions are left out: their answer is not one of training": source.get("answer_not_in_training", 0),
-        "candidates are left out: no training text has them": loaded.unknown_candidates,
-        "texts have no words": sum(loaded.empty.values()),
-        "second texts have no words": sum(loaded.empty_pair.values()),
+        "questions left out, as their answer is not in their text": source.get("answer_not_candidate", 0),
+        "questions left out, as their answer is not one of training": source.get("answer_not_in_training", 0),
+        "candidates left out, as no training text has them": loaded.unknown_candidates,
+        "texts without words": sum(loaded.empty.values()),
+        "second texts without words": sum(loaded.empty_pair.values()),
     }
     if loaded.entry.impermissible:
         counts |= counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
     own = summary(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
-    return own + [f"{loaded.entry.name}: {count:,} {what}" for what, count in counts.items() if count]
+    return own + [f"{loaded.entry.name}: {what}: {count:,}" for what, count in counts.items() if count]
 
 
 def make_tokenizer(recipe: Recipe, loaded: LoadedDataset):
@@ -273,7 +273,7 @@ def make_model(recipe: Recipe, loaded: LoadedDataset, tokenizer) -> PreTrainedMo
             padding=tokenizer.pad_token_id,
         )
         fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)}
-        print(f"{present.sum()} of {len(present)} vocabulary entries have a vector in {data.vectors}")
+        print(f"vocabulary entries with a vector in {data.vectors}: {present.sum():,} of {len(present):,}")
     config = model_config(recipe, loaded.entry.pair, **fields)
     kind = AttentionClassifierForSequenceClassification
     if recipe.model.selector is not None:

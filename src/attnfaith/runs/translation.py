@@ -15,7 +15,7 @@ from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs import loading
 from attnfaith.data.pairs.loading import LoadedPairs
 from attnfaith.data.pairs.tokenization import build_pair_tokenizer, encode_pairs
-from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.files import write_atomically
 from attnfaith.outputs import digest_data
 from attnfaith.planned_identity import training_fields
@@ -139,14 +139,14 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Pai
 def remarks(texts: PairTexts, rows: dict[str, Dataset]) -> list[str]:
     """What cannot be used of the pairs, with counts."""
     loaded, unknown = texts.loaded, texts.tokenizer.unk_token_id
-    why = "are left out: empty, or beyond data.limits"
-    said = [f"{count:,} pairs of {split} {why}" for split, count in loaded.left_out.items() if count]
+    why = "left out: empty, or beyond data.limits"
+    said = [f"{counted(count, 'pair')} of {split} {why}" for split, count in loaded.left_out.items() if count]
     for split, part in rows.items():
         if longer := len(loaded.splits[split]) - len(part):
-            said.append(f"{longer:,} pairs of {split} are left out: a side is longer than data.max_length")
+            said.append(f"{counted(longer, 'pair')} of {split} left out: a side is longer than data.max_length")
     ids = np.concatenate([np.concatenate(rows["validation"][name]) for name in ("input_ids", "labels")])
     if count := int((ids == unknown).sum()):
-        said.append(f"{count:,} of {len(ids):,} tokens of validation are unknown")
+        said.append(f"unknown tokens of validation: {count:,} of {len(ids):,}")
     return [f"{loaded.entry.name}: {line}" for line in said]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnfaith import recipes
+from attnfaith.errors import counted
 from attnfaith.files import is_locked
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
@@ -67,7 +68,7 @@ def carry_out(
     ready = {name: Path(recipe.output_dir) for name, recipe in wanted.items() if complete(recipe)}
     lines = write_cells(study, planned, ready)
     missing = "; ".join(
-        f"{len(names)} cells {kind}: {names}"
+        f"{counted(len(names), 'cell')} {kind}: {names}"
         for kind in ("failed", "not run")
         if (names := [name for name, state in states.items() if state.status == kind])
     )
@@ -77,7 +78,10 @@ def carry_out(
     write_made(study, planned, ready)
     page = write_page(study, lines, ready, made)
     left = len(planned) - len(ready)
-    print(f"tables of {len(ready)} cells: {study['results']}" + (f"; {left} cells are missing" if left else ""))
+    print(
+        f"tables of {counted(len(ready), 'cell')}: {study['results']}"
+        + (f"; {counted(left, 'cell')} missing" if left else "")
+    )
     print(f"page: {page}")
     return ready, missing
 

@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from attnfaith.errors import counted
 from attnfaith.files import folder_lock, write_atomically
 from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
@@ -101,7 +102,7 @@ def run_cells(
             watch.tell(now=True)
             done = sum(state.status == "complete" for state in watch.states.values())
             again = "the same command goes on from here"
-            print(f"stopped with {done} of {len(chosen)} cells complete; {again}", file=sys.stderr)
+            print(f"stopped with {done} of {counted(len(chosen), 'cell')} complete; {again}", file=sys.stderr)
             raise
         watch.end()
         if code and (unstarted := [name for name, state in watch.states.items() if state.status == "waiting"]):

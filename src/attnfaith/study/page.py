@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pandas as pd
 
 from attnfaith import __version__
+from attnfaith.errors import counted
 from attnfaith.files import write_atomically
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell
@@ -77,7 +78,7 @@ def _line(row: Mapping, folders: Mapping[str, Path], output: Path) -> Line:
 def _lead(lines: Sequence[Line], measured: Sequence[Cell]) -> list[str]:
     """What the study holds, in sentences."""
     count = {status: sum(line.status == status for line in lines) for status in ("complete", "failed", "not run")}
-    said = [f"{count['complete']} of {len(lines)} cells are complete."]
+    said = [f"Complete: {count['complete']} of {counted(len(lines), 'cell')}."]
     said += [
         f"{count[status]} {words}." for status, words in (("failed", "failed"), ("not run", "were not run")) if count[status]
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from attnfaith import hub, provenance
 from attnfaith.data.registry import facts
+from attnfaith.errors import counted
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cards import checkpoint_name, write_cards
 from attnfaith.study.arguments import release_parser
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ready, missing = carry_out(study, only=known.only, **how)
     cards = {hub.repo_id_of(known.to, names[name]): folder for name, folder in ready.items()}
     write_cards(cards, known.cards, facts, **hub.shared_repos(known.to))
-    print(f"cards of {len(cards)} checkpoints: {known.cards}")
+    print(f"cards of {counted(len(cards), 'checkpoint')}: {known.cards}")
     refused = push(study, {name: ready[name] for name in chosen if name in ready}, ready, names, known.to, **where)
     said = [missing, *(f"{name} is not pushed: {why}" for name, why in refused.items())]
     if any(said):
@@ -51,7 +52,7 @@ def describe(ready: Mapping[str, Path], names: Mapping[str, str], owner: str, *,
     """Print what a push of the complete cells would send."""
     for name, folder in ready.items():
         print(hub.plan(folder, owner, name=names[name], with_results=False, **how).describe())
-    print(f"{len(ready)} cells are complete, {len(missing)} are not" + (f": {', '.join(missing)}" if missing else ""))
+    print(f"{counted(len(ready), 'cell')} complete, {len(missing)} not" + (f": {', '.join(missing)}" if missing else ""))
 
 
 def push(

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.support_agreement import top_k_overlap
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cards import hiding, stacks
@@ -391,7 +392,7 @@ def _naming(checkpoint: Checkpoint) -> Use:
             continue
         verdict = _verdict(number.low) if number.low > number.against else MAY_NOT
         reason = (
-            f"The heaviest {unit} is {_most('one', measure)} in {in_words(number, percent)} of {number.n:,} texts; "
+            f"The heaviest {unit} is {_most('one', measure)} in {in_words(number, percent)} of {counted(number.n)}; "
             f"a {unit} drawn at random would be in {percent(number.against)}."
         )
         return Use("naming", what, verdict, reason)
@@ -415,7 +416,7 @@ def _unused(checkpoint: Checkpoint) -> Use:
             continue
         verdict = MAY_NOT if number.high > MOST_MISSED else CARE if _mixes(checkpoint) else MAY
         most = _most(unit, measure)
-        reason = f"{most[0].upper()}{most[1:]} has {having} in {in_words(number, percent)} of {number.n:,} texts."
+        reason = f"{most[0].upper()}{most[1:]} has {having} in {in_words(number, percent)} of {counted(number.n)}."
         if _mixes(checkpoint):
             reason += f" A {unit} can also act through the states of others."
         return Use("unused", what, verdict, reason)
@@ -434,7 +435,7 @@ def _reason(checkpoint: Checkpoint) -> Use:
         against |= small.low > 0.5
         parts.append(
             f"Shuffling the weights over the text moves the prediction by less than {SMALL:g} in "
-            f"{in_words(small, percent)} of {small.n:,} texts, and changes {percent(flips.value)} of the decisions."
+            f"{in_words(small, percent)} of {counted(small.n)}, and changes {percent(flips.value)} of the decisions."
         )
     if distance is None or np.isnan(distance.low):
         parts.append("What weights chosen by an adversary do is not known.")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from attnfaith.errors import counted
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import conicity, group_mass, permissible_only, value_norm_share
 
@@ -45,5 +46,5 @@ def audit(known: Mapping, percent, in_words) -> str:
     if mass is not None and not np.isnan(mass.value):
         parts.append(f"of its attention {in_words(mass, percent)} lies on words that are marked so")
     if flips is not None and not np.isnan(flips.value):
-        parts.append(f"without them it decides otherwise in {in_words(flips, percent)} of {flips.n:,} texts")
+        parts.append(f"without them it decides otherwise in {in_words(flips, percent)} of {counted(flips.n)}")
     return f" Here {', and '.join(parts)}." if parts else ""

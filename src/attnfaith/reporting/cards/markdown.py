@@ -5,6 +5,7 @@ import functools
 import jinja2
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
+from attnfaith.errors import counted
 from attnfaith.escaping import code, markdown
 from attnfaith.reporting.errors import ReportError
 
@@ -21,6 +22,7 @@ def template(name: str) -> jinja2.Template:
         keep_trailing_newline=True,
     )
     environment.filters["code"] = code
+    environment.filters["counted"] = counted
     return environment.get_template(name)
 
 

@@ -23,6 +23,7 @@ from attnfaith.reporting.page.answer import answer
 from attnfaith.reporting.page.answer_facts import facts_of
 from attnfaith.reporting.page.chart import measures_chart, svg
 from attnfaith.reporting.sections import figure_words
+from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.tables import format_number
 
 
@@ -123,6 +124,7 @@ def card_of(
         hub_url=dataset["hub_id"] and Markdown(f"https://huggingface.co/datasets/{dataset['hub_id']}"),
         licence=licence(dataset),
         run=checkpoint.run,
+        selected_by=selected_by(checkpoint.run, checkpoint.cell.class_names),
         recipe=public(checkpoint.recipe),
         left_out=_left_out(checkpoint),
         own=in_words(checkpoint.run.get("dataset") or {}),

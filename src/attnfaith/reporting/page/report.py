@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.errors import counted
 from attnfaith.escaping import file_name
 from attnfaith.files import folder_lock, real_path, write_atomically
 from attnfaith.reporting import sections
@@ -18,6 +19,7 @@ from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.page.page import render_page
 from attnfaith.reporting.page.pair_facts import facts_of_pairs
 from attnfaith.reporting.sections import drawings
+from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.style import require_matplotlib, save_figure
 from attnfaith.reporting.tables import save_table
 
@@ -143,7 +145,7 @@ def _facts_of_run(record: pa.Table, cells: list[dict], note: str | None) -> dict
         "classes": _classes(cells[0]["label_names"]),
         "attention is over": _unit(record, cells[0]),
         "vocabulary": f"{run['vocabulary']:,} entries",
-        **_training_facts(training, run),
+        **_training_facts(training, run, cells[0]["label_names"]),
         "measured by": ", ".join(cells[0]["producers"]),
         "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items())
         + f"; code {cells[0]['columns']['attention']['code']}",
@@ -177,7 +179,7 @@ def _classes(names: Sequence[str]) -> str:
     return ", ".join(shown) if len(shown) <= 20 else f"{len(shown)}: {', '.join(shown[:10])}, …, {shown[-1]}"
 
 
-def _training_facts(training: Mapping, run: Mapping) -> dict[str, str]:
+def _training_facts(training: Mapping, run: Mapping, names: Sequence[str] = ()) -> dict[str, str]:
     if "best" not in run:
         return {"training": "none: the model as it was drawn"}
     rate = training.get("attention_learning_rate_factor", 1)
@@ -185,10 +187,10 @@ def _training_facts(training: Mapping, run: Mapping) -> dict[str, str]:
     share = training.get("random_erasure", 0)
     erased = f", up to {share:.0%} of a text's words erased at each step" if share else ""
     return {
-        "training": f"{run['epochs']:g} epochs of batches of {training['per_device_train_batch_size']}, learning rate "
-        f"{training['learning_rate']:g}{faster}, weight decay {training['weight_decay']:g}, "
+        "training": f"{counted(run['epochs'], 'epoch')} of batches of {training['per_device_train_batch_size']}, learning "
+        f"rate {training['learning_rate']:g}{faster}, weight decay {training['weight_decay']:g}, "
         f"loss {training['loss_reduction']}, {run['training_seconds']:g} s, processes {run['processes']}{erased}",
-        "selected on validation": f"{run['best']['metric'].removeprefix('eval_')} {run['best']['value']:.4f}",
+        "selected on validation": f"{selected_by(run, names)} {run['best']['value']:.4f}",
     }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnfaith import record as records
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, name_class
@@ -257,7 +258,7 @@ def _sentences(cell: Cell) -> list[str]:
     text = (
         f"An attention that moves the prediction by no more than {row['epsilon']:g} can be {'' if sure else 'at least '}"
         f"{row['jsd_mean']:.3f} nats{interval_in_words(row)} of Jensen-Shannon divergence away from the model’s own, on "
-        f"average over {row['n']:,} texts; at ln 2 = 0.693 the two share no weight."
+        f"average over {counted(row['n'])}; at ln 2 = 0.693 the two share no weight."
     )
     if exact:
         text += f" In {row['share_one_token']:.0%} of the texts one token can have all the weight."
@@ -302,8 +303,8 @@ def _part(cell: Cell, n_examples: int) -> str:
     score = np.round(largest * way.jsd, 4)
     chosen = sorted(candidates, key=lambda row: (-score[row], cell.instance_ids[row]))[:n_examples]
     rule = (
-        f"The {len(chosen)} texts of at least {shortest} {'sentences' if cell.words else 'tokens'} with the largest product "
-        "of largest weight and divergence: the extremes, not a sample."
+        f"The {counted(len(chosen))} of at least {shortest} {'sentences' if cell.words else 'tokens'} with the largest "
+        "product of largest weight and divergence: the extremes, not a sample."
     )
     return template("adversary.html.j2").render(
         rule=rule,

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.blocks import number_with_interval
 from attnfaith.reporting.cells import CELL, Cell, measure_label, one_cell, pair_name
@@ -195,7 +196,7 @@ def _summarise_cells(df: pd.DataFrame | None) -> Iterator[str]:
         else:
             text += "no cell has a defined mean τ"
         missing = len(members) - len(taus)
-        yield text + (f" ({missing} cells without one)." if missing and len(taus) else ".")
+        yield text + (f" ({counted(missing, 'cell')} without one)." if missing and len(taus) else ".")
 
 
 def _interval(row: Mapping[str, float]) -> str:
@@ -206,10 +207,13 @@ def _interval(row: Mapping[str, float]) -> str:
 
 def _agreement_sentence(name: str, row: Mapping[str, float]) -> str:
     if not row["n"]:
-        return f"Between attention and {name} no text has a defined rank correlation ({row['n_undefined']:,} undefined)."
+        return (
+            f"Kendall’s τ between attention and {name} is undefined for every text ({row['n_undefined']:,}): none has two "
+            "tokens whose weights differ and two whose scores do."
+        )
     text = (
         f"Attention and {name} put the tokens of a text in {degree(row['tau_mean'])}: Kendall’s τ is "
-        f"{row['tau_mean']:.2f} on average over {row['n']:,} texts ({_interval(row)}), and differs from chance "
+        f"{row['tau_mean']:.2f} on average over {counted(row['n'])} ({_interval(row)}), and differs from chance "
         f"(p ≤ 0.05) in {row['share_significant']:.0%} of them."
     )
     if row["tie_ceiling"] < 0.995:

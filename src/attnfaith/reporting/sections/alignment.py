@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_scores
 from attnfaith.reporting.blocks import Grid, differing, number_with_interval
 from attnfaith.reporting.cells import CELL, Cell, measure_label, one_cell
@@ -307,7 +308,8 @@ def _head_words(cell: Cell) -> tuple[str, str]:
         f"row {ROW_WORDS[row]}: lowest {grids[row][place]:.3f} in layer {place[0]}, head {place[1]}"
         for row, place in lowest.items()
     ]
-    alt = f"Alignment error rate of attention by layer and head, over {len(cell):,} sentence pairs. {'; '.join(parts)}."
+    pairs = counted(len(cell), "sentence pair")
+    alt = f"Alignment error rate of attention by layer and head, over {pairs}. {'; '.join(parts)}."
     caption = (
         "Each target word with the source word that the head gives most weight, over all sentence pairs; a dark square has "
         "a low error rate. Left: the row of attention that predicts the word; right: the row in which the word is the "
@@ -331,9 +333,9 @@ def _sentences(cell: Cell) -> list[str]:
         return ["No reading could be chosen: there is no gold link, or no measure that says which words belong together."]
     reading, numbers = made[ANY]
     said = [
-        f"Of {numbers['readings']:,} ways to read links, {measure_label(reading.place.measure)} ({reading.label}) had the "
-        f"lowest alignment error rate on one half of the sentence pairs, {numbers['error_rate_chosen_on']:.3f}; on the "
-        f"other {numbers['n']:,} it is {_said(numbers)}."
+        f"Of {counted(numbers['readings'], 'way')} to read links, {measure_label(reading.place.measure)} ({reading.label}) "
+        f"had the lowest alignment error rate on one half of the sentence pairs, {numbers['error_rate_chosen_on']:.3f}; on "
+        f"the other {numbers['n']:,} it is {_said(numbers)}."
     ]
     if POSITIONS in made:
         said.append(f"Word positions alone have {_said(made[POSITIONS][1])} there.")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from attnfaith.errors import counted
 from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.explanation_tests import column, shared, stacked
 from attnfaith.reporting.spec import MAIN, Case, Key, Mean, Section, Table, counts, per_cell
@@ -107,7 +108,7 @@ def _sentences(cell: Cell) -> list[str]:
         exact = next(iter(measured.values()))["exact"]
         said.append(
             f"Between the worst order (0) and the best one (1) that were met, with {removal}: {', '.join(parts)}; limits "
-            f"are exact in {np.nanmean(exact):.0%} of {int((~np.isnan(exact)).sum()):,} texts."
+            f"are exact in {np.nanmean(exact):.0%} of {counted((~np.isnan(exact)).sum())}."
         )
     return said
 

@@ -47,10 +47,10 @@ SECTION = Section(
     tables=(TABLE,),
     sentences=Sentence(
         TABLE,
-        text="The conicity of a text’s states is {row[absolute_mean]:.2f}{interval} on average over {row[n]:,} texts; as "
+        text="The conicity of a text’s states is {row[absolute_mean]:.2f}{interval} on average over {texts}; as "
         "many orthogonal states would have {row[orthogonal_mean]:.2f}. At 1 all point one way, and other weights would give "
         "nearly the same sum. It says nothing of which weights are right.",
-        left_out="{row[n_undefined]:,} texts of fewer than two tokens have none.",
+        left_out="Left out because they have fewer than two tokens: {row[n_undefined]:,}.",
         nothing="No text has two tokens, so none has a conicity ({row[n_undefined]:,} undefined).",
     ),
 )

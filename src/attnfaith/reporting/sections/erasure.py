@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from attnfaith.errors import counted
 from attnfaith.reporting.blocks import Grid, differing
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.erased_weights import (
@@ -382,7 +383,7 @@ def _sentences(cell: Cell) -> list[str]:
     share = {name: np.nanmean(happened) for name, happened in outcomes(single_weight(cell, "attention")).items()}
     first = (
         f"Removing the largest attention weight changes the decision where removing a random other one does not in "
-        f"{share['only_top']:.1%} of {n:,} texts; the reverse holds in {share['only_random']:.1%}, and in "
+        f"{share['only_top']:.1%} of {counted(n)}; the reverse holds in {share['only_random']:.1%}, and in "
         f"{share['neither']:.1%} neither changes it."
     )
     if undefined:

@@ -68,9 +68,9 @@ SECTION = Section(
     sentences=Sentence(
         TABLE,
         text="With attention and slopes held fixed, {row[tokens_median]:.0f} tokens carry the decision of a text (median "
-        "over {row[n]:,} texts, exact); without them the model itself decides otherwise in {row[agreement]:.0%}{interval}, "
+        "over {texts}, exact); without them the model itself decides otherwise in {row[agreement]:.0%}{interval}, "
         "without as many at random in {row[random_share]:.0%}.",
-        left_out="In {row[n_undefined]:,} texts no tokens do.",
+        left_out="In {undefined} no tokens do.",
         nothing="In no text do tokens carry the decision with attention and slopes held fixed ({row[n_undefined]:,} "
         "undefined).",
     ),

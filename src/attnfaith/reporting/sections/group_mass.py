@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from attnfaith.errors import counted
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.explanation_tests import shared, stacked
@@ -82,7 +83,7 @@ def _sentences(cell: Cell) -> list[str]:
             continue
         interval = render.interval_in_words(row)
         words = f"On average {row['mass_mean']:.1%} of the attention lies on {name}{interval}, which are "
-        words += f"{row['tokens_mean']:.1%} of the tokens of {row['n']:,} texts"
+        words += f"{row['tokens_mean']:.1%} of the tokens of {counted(row['n'])}"
         if "head_max_mean" in row:
             words += f"; {row['head_max_mean']:.1%} in the head that has most there"
         said.append(f"{words}.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnfaith import record as records
+from attnfaith.errors import counted
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cells import Cell, one_cell
 from attnfaith.reporting.figures import Drawn
@@ -242,8 +243,8 @@ def _part(cell: Cell, n_examples: int) -> str:
     if not chosen:
         return ""
     rule = (
-        f"The {len(chosen)} texts of at least {shortest} {'sentences' if cell.words else 'tokens'} whose largest weight has "
-        "the widest interval: the extremes, not a sample."
+        f"The {counted(len(chosen))} of at least {shortest} {'sentences' if cell.words else 'tokens'} whose largest weight "
+        "has the widest interval: the extremes, not a sample."
     )
     return template("identifiability.html.j2").render(
         rule=rule,
@@ -285,7 +286,7 @@ SECTION = Section(
     figures=(Drawn("identifiability_by_length", figure=by_length, describe=_figure_words),),
     sentences=Sentence(
         WHOLE,
-        text="The weight of a text’s most attended token is {row[weight_mean]:.2f} on average over {row[n]:,} texts; it "
+        text="The weight of a text’s most attended token is {row[weight_mean]:.2f} on average over {texts}; it "
         "could be anything from {row[low_mean]:.2f} to {row[high_mean]:.2f} and nothing in the model would notice. An "
         "attention at a total variation distance of {row[tvd_mean]:.3f}{interval} or more from the model’s own leaves what "
         "it reads as it is; in {row[share_determined]:.0%} of the texts there is only one attention.",

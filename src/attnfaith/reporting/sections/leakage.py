@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from attnfaith import record as records
+from attnfaith.errors import counted
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.leakage import leakage
@@ -54,7 +55,7 @@ def _sentences(cell: Cell) -> list[str]:
     verdict = "they tell the label" if row["p_value"] < 0.05 else "it cannot be told whether they say anything of the label"
     return [
         f"From the places alone that are selected a linear classifier tells the label of {row['places_accuracy']:.1%} of "
-        f"{row['n']:,} texts{render.interval_in_words(row)}, from the length alone {row['length_accuracy']:.1%}, by the "
+        f"{counted(row['n'])}{render.interval_in_words(row)}, from the length alone {row['length_accuracy']:.1%}, by the "
         f"commonest class {row['majority_accuracy']:.1%}: {verdict} (p = {row['p_value']:.3f})."
     ]
 

@@ -76,7 +76,7 @@ SECTION = Section(
     sentences=Sentence(
         TABLE,
         text="Other attention maps were met that would show an attention {row[jsd_mean]:.3f} nats away on average over "
-        "{row[n]:,} texts{interval}, at most 0.693, and change the prediction by no more than {row[change_max]:.3f} (total "
+        "{texts}{interval}, at most 0.693, and change the prediction by no more than {row[change_max]:.3f} (total "
         "variation distance); others may be further.",
         left_out="Left out for want of two tokens: {row[n_undefined]:,}.",
         nothing="No text has two tokens, so there is no other attention ({row[n_undefined]:,} undefined).",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from attnfaith import record as records
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, total_variation_distance
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.erased_weights import RANKINGS
@@ -99,7 +100,7 @@ def _sentences(cell: Cell) -> list[str]:
     top, other = (np.nanmean(values[f"map_erasure_tvd_{ranking}"]) for ranking in ("attention", "random"))
     said = [
         f"Without any weight on the token with most attention the prediction moves by a total variation distance of "
-        f"{top:.3f} on average over {asked.sum():,} texts; without any on a token drawn at random by {other:.3f}."
+        f"{top:.3f} on average over {counted(asked.sum())}; without any on a token drawn at random by {other:.3f}."
     ]
     parts = []
     for ranking, label in LABELS.items():

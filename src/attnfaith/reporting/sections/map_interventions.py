@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, total_variation_distance
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.explanation_tests import stacked
@@ -74,7 +75,7 @@ def _sentences(cell: Cell) -> list[str]:
         median = "a median" if name == "map_permutation" else "a"
         text = (
             f"{doing} in all heads of the changed layers moves the prediction by {median} total variation distance of "
-            f"{tvd[defined].mean():.3f} on average over {defined.sum():,} texts, in {(tvd[defined] < 0.05).mean():.0%} of "
+            f"{tvd[defined].mean():.3f} on average over {counted(defined.sum())}, in {(tvd[defined] < 0.05).mean():.0%} of "
             f"them by less than 0.05, and changes {flips[defined].mean():.1%} of the decisions."
         )
         left_out = int((~defined).sum())

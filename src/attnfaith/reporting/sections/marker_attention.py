@@ -42,7 +42,7 @@ SECTION = Section(
     sentences=Sentence(
         TABLE,
         text="On average {row[share_mean]:.0%} of the attention that is shown lies on markers{interval}, more than half in "
-        "{row[share_above_0.5]:.0%} of {row[n]:,} texts: the weights of tokens are parts of the rest.",
+        "{row[share_above_0.5]:.0%} of {texts}: the weights of tokens are parts of the rest.",
         nothing="No text has a known share of attention on markers ({row[n_undefined]:,} undefined).",
     ),
 )

@@ -1,14 +1,15 @@
 """How well a cell classifies, on which texts, and how concentrated its attention is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.reporting.blocks import Grid, differing, largest_classes
+from attnfaith.reporting.blocks import MOST_CLASSES, Grid, differing, largest_classes
 from attnfaith.reporting.cells import CELL, Cell, name_class
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.spec import Case, Column, Section, Table, cells_of, per_cell
@@ -87,18 +88,37 @@ def _grid(df: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
     per_class = [name for name in names if name not in STATISTICS and name.rpartition("_")[2] in kept]
     place = order.index("accuracy") + 1
     rows = [
-        (_statistic(name, class_names), *(format_number(value) for value in df[name]))
+        (statistic(name, class_names), *(format_number(value) for value in df[name]))
         for name in [*order[:place], *per_class, *order[place:]]
     ]
     note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens." + said
     return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note, f"tables/{TABLE.name}")
 
 
-def _statistic(name: str, class_names: tuple[str, ...]) -> str:
+def statistic(name: str, class_names: tuple[str, ...]) -> str:
+    """A number of the table for reading, such as "F1, class 0 negative"."""
     for start, words in (("f1_class_", "F1, class "), (SUPPORT, "texts of gold class ")):
         if name.startswith(start):
             return words + name_class(name.removeprefix(start), class_names)
     return STATISTICS.get(name, name.replace("_", " "))
+
+
+def selected_by(run: Mapping, class_names: Sequence[str]) -> str:
+    """The metric of validation that a run's checkpoint was chosen by, with the name of its class; "" of an untrained run."""
+    metric = run.get("best", {"metric": ""})["metric"].removeprefix("eval_")
+    return statistic(metric, tuple(class_names)) if metric.startswith("f1_class_") else metric
+
+
+def accuracy_in_words(cell: Cell) -> str:
+    """ "accuracy 0.75 (F1 of bad 0.67, of good 0.80)", and over how many texts where some have no label; "" of no label."""
+    scores, count = classification_scores(cell.probs, cell.labels), cell.probs.shape[1]
+    if not scores["n_scored"]:
+        return ""
+    names = cell.class_names or [f"class {number}" for number in range(count)]
+    values = [(name, scores[f"f1_class_{number}"]) for number, name in enumerate(names if count <= MOST_CLASSES else [])]
+    f1 = ", ".join(f"of {name} {value:.2f}" for name, value in values if not np.isnan(value))
+    over = f" over {counted(scores['n_scored'])} with a label" if scores["n_unscored"] else ""
+    return f"accuracy {scores['accuracy']:.2f}{f' (F1 {f1})' if f1 else ''}{over}"
 
 
 TABLE = Table(name="performance", cases=_cases, columns=tuple(map(Column, STATISTICS)), grid=_grid)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from attnfaith.errors import counted
 from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell
@@ -63,7 +64,7 @@ def _sentences(cell: Cell) -> list[str]:
     row = render.rows(TABLE, cell)[0]
     if not row["n"]:
         return ["No text has both impermissible tokens and others, so that a model could be asked what the others tell it."]
-    words = f"Without the impermissible tokens the decision changes in {row['flip_share']:.1%} of {row['n']:,} texts"
+    words = f"Without the impermissible tokens the decision changes in {row['flip_share']:.1%} of {counted(row['n'])}"
     if not np.isnan(row["lost_mean"]):
         words += f" and accuracy is {row['correct_mean']:.1%} in place of {row['before_mean']:.1%}; lost are "
         words += f"{row['lost_mean']:.3f}{render.interval_in_words(row)}"

@@ -111,7 +111,7 @@ SECTION = Section(
     sentences=Sentence(
         WHOLE,
         text="Permuting the attention weights of a text moves its prediction by a median total variation distance of "
-        "{row[tvd_mean]:.3f} on average over {row[n]:,} texts{interval}; in {row[share_below_0.05]:.0%} of them by "
+        "{row[tvd_mean]:.3f} on average over {texts}{interval}; in {row[share_below_0.05]:.0%} of them by "
         "less than 0.05. {row[flip_share]:.1%} of the permutations change the decision.",
         left_out="Left out because there is nothing to permute: {row[n_undefined]:,}.",
         nothing="No text has two tokens, so attention could not be permuted ({row[n_undefined]:,} undefined).",

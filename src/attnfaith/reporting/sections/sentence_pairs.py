@@ -55,7 +55,7 @@ SECTION = Section(
     tables=(TABLE,),
     sentences=Sentence(
         TABLE,
-        text="Over {row[n]:,} sentence pairs the model gives a target word a probability of "
+        text="Over the sentences of {row[n]:,} pairs the model gives a target word a probability of "
         "{row[probability]:.2f}{interval} on average, when it has read the source and the right target words before it.",
         nothing="No pair has target words.",
     ),

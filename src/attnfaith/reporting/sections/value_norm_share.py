@@ -62,9 +62,9 @@ SECTION = Section(
     sentences=Sentence(
         TABLE,
         text="Impermissible tokens have {row[share_mean]:.1%} of the length of all vectors that attention weighs{interval} "
-        "and {row[attention_mean]:.1%} of the attention shown (means over {row[n]:,} texts). Long vectors under little "
+        "and {row[attention_mean]:.1%} of the attention shown (means over {texts}). Long vectors under little "
         "weight are a sign that they are read all the same, and no proof.",
-        left_out="{row[n_undefined]:,} texts have none of them, or nothing else.",
+        left_out="Left out because they have none of them, or nothing else: {row[n_undefined]:,}.",
         nothing="No text has both impermissible tokens and others ({row[n_undefined]:,} undefined).",
     ),
 )

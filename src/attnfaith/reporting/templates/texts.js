@@ -142,7 +142,7 @@ function open(root, texts) {
     state.rows = texts.chosen(Object.fromEntries(new FormData(form)));
     state.active = Math.max(0, state.rows.indexOf(state.row));
     spacer.style.height = `${state.rows.length * ROW}rem`;
-    find(".count").textContent = `${state.rows.length.toLocaleString("en")} of ${texts.count.toLocaleString("en")} texts`;
+    find(".count").textContent = `${state.rows.length.toLocaleString("en")} of ${texts.count.toLocaleString("en")} text${texts.count === 1 ? "" : "s"}`;
     list.scrollTop = 0;
     if (state.rows.length) choose(0);
     else draw();
