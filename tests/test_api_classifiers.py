@@ -7,7 +7,8 @@ import pytest
 import torch
 from huggingface_hub import HfApi
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, pipeline
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModel, GPT2Config, GPT2ForSequenceClassification, PreTrainedTokenizerFast, pipeline
 
 import attnfaith
 from attnfaith.api.models import ModelError, open_model
@@ -187,3 +188,42 @@ def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
         same(attnfaith.measure("alice/plain", TEXTS, **HOW), expected)
         fetched = {file.name for file in (tmp_path / "cache").rglob("snapshots/*/*")}
         assert "model.safetensors" in fetched and not fetched & {"pytorch_model.bin", "mine.py"}
+
+
+# ---------------------------------------------------------------------- words whose id is that of a marker
+
+
+def reader(roles, words=("!", "good", "film", "<end>")):
+    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<end>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<end>", **roles)
+
+
+@pytest.mark.parametrize(
+    ("roles", "fields", "text"),
+    [
+        ({"eos_token": "<end>"}, {}, "good film !"),  # no padding token: token 0 is a word
+        ({"eos_token": "<end>"}, {}, "! ! !"),
+        ({"pad_token": "<end>"}, {"pad_token_id": 3}, "good zzz !"),  # padding and unknown words are one token
+        ({"pad_token": "<end>"}, {"pad_token_id": 1}, "good film !"),  # the configuration's padding is a word
+    ],
+)
+def test_every_word_has_a_score_whatever_its_id(roles, fields, text):
+    """Leave-one-out by the model itself: attention sums to 1 over all words."""
+    torch.manual_seed(0)
+    model = GPT2ForSequenceClassification(
+        GPT2Config(vocab_size=4, n_embd=8, n_layer=1, n_head=2, bos_token_id=3, eos_token_id=3, num_labels=2, **fields)
+    )
+    model.double().eval()
+    of = reader(roles)
+    (row,) = attnfaith.measure(model, [text], tokenizer=of, measures=["leave_one_out"], experiments=[]).table.to_pylist()
+    ids = of(text)["input_ids"]
+    assert row["tokens"] == text.split() and sum(row["attention"]) == pytest.approx(1)
+
+    def probs(ids):
+        return model(torch.tensor([ids])).logits[0].softmax(-1)
+
+    with torch.no_grad():
+        whole = probs(ids)
+        left = [float((probs(ids[:place] + ids[place + 1 :]) - whole).abs().sum() / 2) for place in range(len(ids))]
+    assert row["importance_leave_one_out"] == pytest.approx(left, abs=1e-6)

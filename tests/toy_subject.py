@@ -20,7 +20,9 @@ class Toy(nn.Module):
     """A bag of embeddings: a_t = softmax(x_t . u), logits W tanh(V sum_t a_t x_t). It has no states to speak of."""
 
     kind = "toys of the tests"
-    can = capabilities = frozenset({"embeddings", "held attention", "token deletion", "intervention", "attention gradients"})
+    can = capabilities = frozenset(
+        {"embeddings", "embedding length", "held attention", "token deletion", "intervention", "attention gradients"}
+    )
     pad_token_id, unknown_token_id = 0, 1
     level, class_names = "token", ()
 

@@ -28,11 +28,13 @@ class Reading:
     """What one forward pass left.
 
     states (B,L,E): of the last layer, as the classifier's head is given them; None where it has none for each position.
-    scores (B,H,L,L): what the last layer's softmax, or what stands in its place, was given.
+    scores (B,H,L,L): what the last layer's softmax, or what stands in its place, was given. special (B,L): 1 on markers;
+    None where the batch does not mark them.
     """
 
     states: torch.Tensor | None = None
     scores: torch.Tensor | None = None
+    special: torch.Tensor | None = None
 
 
 class TrainedClassifier:
@@ -54,7 +56,7 @@ class TrainedClassifier:
         subject = SelfAttention(model, tokenizer)
         self.model, self.last, self.heads = model, subject.sites.layers[-1], subject.sites.heads[-1]
         self.softmax = getattr(model.config, "projection", "softmax") == "softmax"
-        self.markers = torch.tensor(sorted(subject.markers))
+        self.markers = torch.tensor(sorted(subject.markers), dtype=torch.int64)
         with subject.evaluating(), torch.no_grad():
             text, _ = probe(subject)
             matter = subject.matter(Batch.of(text, subject))[0]
@@ -120,7 +122,8 @@ class TrainedClassifier:
         is the softmax of. Where it answers from all rows, attention is their mean, without scores.
         """
         ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
-        words = mask & ~torch.isin(ids, self.markers.to(ids.device))
+        special = torch.isin(ids, self.markers.to(ids.device)) if read.special is None else read.special.bool()
+        words = mask & ~special
         levels = [[StateSet(read.states, words, torch.arange(len(ids), device=ids.device))]]
         attention, scores = (None, None) if self.answers is None else self._shown(self._scores(read, ids), mask)
         every = torch.ones_like(mask)

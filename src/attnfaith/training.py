@@ -160,10 +160,12 @@ class FineTuningTrainer(AttentionTrainer):
     def predicted(self, model, inputs, impermissible):
         if separates(self.model):
             inputs = {**inputs, "impermissible": impermissible}
+        special = inputs.pop("special_tokens_mask", None)
         if self.classifier is None:
             return model(**inputs), {}
         with self.classifier.reading(inputs) as read:
             outputs = model(**inputs)
+        read.special = special
         return outputs, self.values(self.accelerator.unwrap_model(model), inputs, outputs, read, impermissible)
 
     def word_states(self, stages, inputs, outputs, seen):

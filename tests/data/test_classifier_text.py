@@ -3,9 +3,9 @@
 import pytest
 from datasets import Dataset
 
-from attnfaith.data.classifier_text import encode_for_classifier, markers_of
+from attnfaith.data.classifier_text import encode_for_classifier
 from attnfaith.errors import DatasetError
-from tests.small_classifiers import MARKERS, WORDS, tokenizer
+from tests.small_classifiers import tokenizer
 from tests.subword_tokenizers import KINDS, TEXTS, train
 
 
@@ -14,7 +14,7 @@ def encoded(texts, of=None, max_length=None, others=None, labels=None):
     columns = {"instance_id": [f"t{row}" for row in range(len(texts))], "text": texts}
     columns |= {} if others is None else {"text_pair": others}
     columns |= {} if labels is None else {"label": labels}
-    return encode_for_classifier(Dataset.from_dict(columns), of, max_length=max_length, markers=markers_of(of))
+    return encode_for_classifier(Dataset.from_dict(columns), of, max_length=max_length)
 
 
 def test_ids_are_the_tokenizers_and_tokens_are_the_texts():
@@ -49,19 +49,12 @@ def test_long_texts_are_cut_at_the_limit_and_counted():
     assert row["tokens"] == ["the", "old", "a", "film"] and row["truncated"]  # the longer one first
 
 
-def test_a_spelled_marker_is_none_of_the_tokens_and_an_unknown_word_and_a_mask_are():
-    (row,) = encoded(["the [SEP] ship [MASK] zzz"]).to_list()
-    assert row["tokens"] == ["the", "ship", "[MASK]", "zzz"] and row["length"] == 7
-
-
-def test_markers_of_a_tokenizer_and_of_a_configuration():
-    class Configuration:
-        pad_token_id, bos_token_id, eos_token_id, cls_token_id = 0, None, [7, 9], 3
-
-    assert markers_of(tokenizer()) == {0, 1, 2}
-    assert markers_of(Configuration()) == {0, 7, 9, 3}
-    assert markers_of(tokenizer(markers=False)) == frozenset()
-    assert len(MARKERS) + len(WORDS) < 100
+def test_markers_are_where_the_tokenizer_puts_them_whatever_the_text_spells():
+    (row,) = encoded(["the [SEP] ship [MASK] [PAD] zzz"]).to_list()
+    assert row["tokens"] == ["the", "[SEP]", "ship", "[MASK]", "[PAD]", "zzz"] and row["length"] == 8
+    assert row["special_tokens_mask"] == [1, 0, 0, 0, 0, 0, 0, 1]
+    (row,) = encoded(["the"], others=["ship"]).to_list()
+    assert row["special_tokens_mask"] == [1, 0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,8 +65,8 @@ def test_every_kind_of_tokenizer(kind, tmp_path):
     train(kind, tmp_path)
     of = AutoTokenizer.from_pretrained(tmp_path)
     for row, text in zip(encoded(TEXTS, of).to_list(), TEXTS, strict=True):
-        inside = [number for number in row["input_ids"] if number not in markers_of(of)]
-        assert len(row["tokens"]) == len(inside) == len(row["word_of_token"]) > 0
+        places = len(row["input_ids"]) - of.num_special_tokens_to_add()
+        assert len(row["tokens"]) == row["special_tokens_mask"].count(0) == len(row["word_of_token"]) == places > 0
         assert row["word_of_token"] == sorted(row["word_of_token"])
         assert row["input_ids"] == of(text)["input_ids"] and all(row["tokens"])
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnfaith.data.classifier_text import encode_for_classifier, markers_of
+from attnfaith.data.classifier_text import encode_for_classifier
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.data.impermissible import check_marks, counts, marks_of_words, without
 from attnfaith.data.loading import load_splits
@@ -58,13 +58,12 @@ def test_subwords_have_the_marks_of_the_characters_that_they_are_of(kind, reader
         encoded = encode(given, tokenizer)
     else:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        encoded = encode_for_classifier(given, tokenizer, max_length=None, markers=markers_of(tokenizer))
+        encoded = encode_for_classifier(given, tokenizer, max_length=None)
     wanted = marked_characters(texts[0], [1, 0, 0, 1])
     encoding = tokenizer(texts[0]).encodings[0]
-    markers = markers_of(tokenizer)
     assert encoded[0]["impermissible"] == [
-        int(token not in markers and not wanted.isdisjoint(range(*span)))
-        for token, span in zip(encoding.ids, encoding.offsets, strict=True)
+        int(sequence is not None and not wanted.isdisjoint(range(*span)))
+        for sequence, span in zip(encoding.sequence_ids, encoding.offsets, strict=True)
     ]
     assert 0 < sum(encoded[0]["impermissible"]) < len(encoded[0]["tokens"])
     assert not any(encoded[1]["impermissible"])

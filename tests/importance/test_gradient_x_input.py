@@ -5,8 +5,10 @@ import pytest
 import torch
 from captum.attr import InputXGradient
 
-from attnfaith.importance import gradient_x_input
+from attnfaith.importance import gradient_norm, gradient_x_input
 from attnfaith.models.encoders import ENCODERS
+from attnfaith.subjects import Batch, SelfAttention, SubjectError
+from tests.small_classifiers import classifier, texts
 
 
 TOKENS, STATES = gradient_x_input.COLUMNS
@@ -84,3 +86,24 @@ def test_saturated_probabilities_keep_their_order(tiny_model, tiny_rows, tiny_ba
     odds = gradient_x_input.measure(model, batch, output="log_odds")[TOKENS][0]
     assert 0 < np.abs(probability).max() < 1e-20
     assert (probability.argsort() == odds.argsort()).all()
+
+
+@pytest.mark.parametrize(
+    ("positions", "kind"), [(True, "deberta-v2"), (False, "deberta-v2"), (None, "bert"), (None, "llama")]
+)
+def test_products_are_refused_where_a_norm_takes_the_length_of_embeddings_away(positions, kind):
+    """In the layout of DeBERTa-v3, f(10 x) = f(x) and so x . df/dx = 0, token by token, up to the norm's epsilon."""
+    fields = {} if positions is None else {"position_biased_input": positions, "relative_attention": True}
+    model = classifier(kind, **fields).double()
+    subject = SelfAttention(model)
+    batch = Batch.of(texts(model), subject)
+    embedded = subject.embed(batch).detach().requires_grad_()
+    (slopes,) = torch.autograd.grad(subject.predict(batch, embedded)[:, 0].sum(), embedded)
+    cosines = torch.cosine_similarity(embedded, slopes, dim=-1)[batch["attention_mask"].bool()].abs()
+    has_length = "embedding length" in subject.capabilities
+    assert has_length == (positions is not False) and (cosines.max() > 0.03) == has_length
+    if not has_length:
+        assert cosines.max() < 0.01
+        with pytest.raises(SubjectError, match="embedding length"):
+            gradient_x_input.measure(subject, batch)
+        assert np.isfinite(gradient_norm.measure(subject, batch)["importance_gradient_norm"][0]).all()

@@ -311,12 +311,12 @@ def test_block_sparse_attention_is_read_where_it_is_full():
         of.predict(batch(of, (40,)))
 
 
-def test_a_text_that_spells_a_marker_has_one_as_the_model_reads_it():
+def test_a_spelled_marker_is_a_token_of_the_text():
     of = subject("bert")
     (row,) = of.rows(attnfaith_rows(["the [SEP] ship"])).to_list()
-    assert row["tokens"] == ["the", "ship"] and row["input_ids"].count(2) == 2
+    assert row["tokens"] == ["the", "[SEP]", "ship"] and row["input_ids"].count(2) == 2
     some = of.collate([row])
-    assert of.attendable(some).sum() == 2 and of.attention(some).count_nonzero() == 2
+    assert of.attendable(some).sum() == 3 and of.attention(some).count_nonzero() == 3
 
 
 def test_an_encoder_and_decoder_answers_at_the_one_end_of_a_text():

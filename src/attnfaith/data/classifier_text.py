@@ -7,31 +7,21 @@ from collections.abc import Collection, Sequence
 
 from attnfaith.data.impermissible import of_rows
 from attnfaith.data.in_memory import in_memory
-from attnfaith.data.subwords import read_tokens
+from attnfaith.data.subwords import places_of, read_tokens
 from attnfaith.errors import DatasetError, excerpt
 
-
-ROLES = ("cls", "sep", "bos", "eos", "pad")
-"""Special tokens that are no part of a text; an unknown word and a mask stand for one."""
 
 ROWS_AT_ONCE = 1000
 
 
-def markers_of(tokenizer) -> frozenset[int]:
-    """The ids of the tokens that a tokenizer, or a configuration, puts around and behind texts."""
-    ids = (getattr(tokenizer, f"{role}_token_id", None) for role in ROLES)
-    several = (number if isinstance(number, list | tuple) else [number] for number in ids)  # an end may be one of many
-    return frozenset(number for numbers in several for number in numbers if number is not None)
-
-
-def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers: Collection[int]):
+def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
     """Encoded instances, a `datasets.Dataset`, from one with instance_id, text and perhaps text_pair, label, impermissible.
 
     max_length: the most input positions that the model reads; longer texts are cut (of a pair the longer one first) and
-    `truncated`. Columns: instance_id, text and, of pairs, text_pair; input_ids and token_type_ids (where the tokenizer makes
-    them) [L]; tokens and word_of_token [T], of a pair those of the second text behind those of the first; text_of_token [T]
-    (of pairs), 0 and 1; impermissible [L], 1 where a position shares a character with an impermissible word of the first
-    text, 0 on markers; labels, where there are any; length; truncated.
+    `truncated`. Columns: instance_id, text and, of pairs, text_pair; input_ids, special_tokens_mask (1 on markers) and
+    token_type_ids (where the tokenizer makes them) [L]; tokens and word_of_token [T], of a pair those of the second text
+    behind those of the first; text_of_token [T] (of pairs), 0 and 1; impermissible [L], 1 where a position shares a
+    character with an impermissible word of the first text, 0 on markers; labels, where there are any; length; truncated.
 
     Raises DatasetError for a tokenizer that is not of the tokenizers library, and marks that are not one 0 or 1 per word.
     """
@@ -41,7 +31,7 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None, markers
     features = _features(dataset.column_names, tokenizer)
     schema, parts = features.arrow_schema, []
     for rows in dataset.iter(batch_size=ROWS_AT_ONCE):
-        made = encode_columns(rows, tokenizer, max_length=max_length, markers=markers)
+        made = encode_columns(rows, tokenizer, max_length=max_length)
         parts.append(pa.table({name: made[name] for name in features}, schema=schema))
     return in_memory(pa.concat_tables(parts) if parts else schema.empty_table())
 
@@ -62,6 +52,7 @@ def _features(given: Collection[str], tokenizer):
     names = ("instance_id", "text", "text_pair")[: 3 if pair else 2]
     kinds = {name: Value("string") for name in names} | {
         "input_ids": ids,
+        "special_tokens_mask": words,
         "tokens": List(Value("string")),
         "word_of_token": words,
     }
@@ -72,27 +63,24 @@ def _features(given: Collection[str], tokenizer):
     return Features({**kinds, "length": Value("int64"), "truncated": Value("bool")})
 
 
-def encode_columns(rows, tokenizer, *, max_length: int | None, markers: Collection[int]) -> dict[str, list]:
+def encode_columns(rows, tokenizer, *, max_length: int | None) -> dict[str, list]:
     """The same from columns to columns, in any order: of a few texts to make data sets takes longer than all else."""
     _check_fast(tokenizer)
-    markers = frozenset(markers)
     parts = [rows[name] for name in ("text", "text_pair") if name in rows]
     whole = tokenizer(*parts, truncation=False, padding=False, verbose=False)
     counts = list(map(len, whole["input_ids"]))
     cut = whole
     if max_length is not None and max(counts, default=0) > max_length:
         cut = tokenizer(*parts, truncation=True, max_length=max_length, padding=False, verbose=False)
-    made = {"input_ids": cut["input_ids"], "tokens": [], "word_of_token": [], "text_of_token": []}
+    made = {"input_ids": cut["input_ids"], "special_tokens_mask": [], "tokens": [], "word_of_token": [], "text_of_token": []}
     if "token_type_ids" in tokenizer.model_input_names:
         made["token_type_ids"] = [one.type_ids for one in cut.encodings]
     for row, encoding in enumerate(cut.encodings):
-        tokens, words, texts = [], [], []
+        tokens, words, texts, special = [], [], [], [1] * len(encoding.ids)
         for number, part in enumerate(parts):
-            places = [
-                place
-                for place, (token, sequence) in enumerate(zip(encoding.ids, encoding.sequence_ids, strict=True))
-                if token not in markers and (sequence or 0) == number
-            ]
+            places = places_of(encoding, number)
+            for place in places:
+                special[place] = 0
             taken = (
                 [values[place] for place in places] for values in (encoding.tokens, encoding.offsets, encoding.word_ids)
             )
@@ -103,10 +91,11 @@ def encode_columns(rows, tokenizer, *, max_length: int | None, markers: Collecti
         made["tokens"].append(tokens)
         made["word_of_token"].append(words)
         made["text_of_token"].append(texts)
+        made["special_tokens_mask"].append(special)
     if len(parts) < 2:
         del made["text_of_token"]
     if "impermissible" in rows:
-        made["impermissible"] = of_rows(rows, cut.encodings, markers)
+        made["impermissible"] = of_rows(rows, cut.encodings)
     if "label" in rows:
         made["labels"] = rows["label"]
     made["length"] = list(map(len, cut["input_ids"]))

@@ -6,7 +6,7 @@ from functools import partial
 from attnfaith.errors import DatasetError
 
 
-OF_POSITIONS = ("token_type_ids", "impermissible")
+OF_POSITIONS = ("token_type_ids", "impermissible", "special_tokens_mask")
 """What an input position may have besides its id, 0 on padding."""
 
 
@@ -14,13 +14,13 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
     """Pad instances on the right to the longest of the batch.
 
     Args:
-        features: rows of `encode`, each with input_ids and, in all rows or in none, token_type_ids, impermissible,
+        features: rows of `encode`, each with input_ids and, in all rows or in none, what OF_POSITIONS names,
             candidates and a label under "labels" or "label". Other columns are ignored.
         pad_token_id: id of the padding token.
         num_labels: number C of classes; needed where rows have candidates.
 
     Returns int64 tensors input_ids (B, L), attention_mask (B, L) with 1 on tokens and markers and 0 on padding,
-    token_type_ids and impermissible (B, L) with 0 on padding, labels (B,); and answer_mask (B, C) bool, True on the
+    what OF_POSITIONS names (B, L) with 0 on padding, labels (B,); and answer_mask (B, C) bool, True on the
     candidates of a row.
 
     Raises DatasetError for no instances, a row without input_ids, a column that only some rows have, and candidates that are
@@ -78,7 +78,7 @@ def _answer_mask(candidates: Sequence[Sequence[int]], num_labels: int | None):
 def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
     """The texts of a batch with only some of their positions, which move up, padded on the right as `pad_batch` pads.
 
-    batch: tensors input_ids, attention_mask (B, L) and, where there are such, token_type_ids, impermissible (B, L). stays:
+    batch: tensors input_ids, attention_mask (B, L) and, where there are such, those of OF_POSITIONS (B, L). stays:
     bool (B, L), False on padding. Returns the same tensors, L the most positions that stay in a text, at least 1; the batch
     is left as it was.
     """

@@ -63,17 +63,19 @@ def of_tokens(text: str, marks: Sequence[int], spans: Sequence[tuple[int, int]])
     return spread(marks, [word.span() for word in _WORD.finditer(text)], spans)
 
 
-def of_rows(rows: Mapping[str, Sequence], encodings: Iterable, special: Collection[int]) -> list[list[int]]:
-    """Marks [L] of the input positions of texts: those of tokens, 0 on a second text and what is special.
+def of_rows(rows: Mapping[str, Sequence], encodings: Iterable, marks_between: Collection[int] = ()) -> list[list[int]]:
+    """Marks [L] of the input positions of texts: those of tokens, 0 on a second text and on markers.
 
-    rows: columns instance_id, text and impermissible. encodings: of the tokenizers library. special: ids that are no part of
-    a text. Raises DatasetError as `check_marks`.
+    rows: columns instance_id, text and impermissible. encodings: of the tokenizers library. marks_between: ids of marks
+    between the sentences of a text. Raises DatasetError as `check_marks`.
     """
+    from attnfaith.data.subwords import places_of
+
     made = []
     texts = zip(rows["instance_id"], rows["text"], rows[COLUMN], encodings, strict=True)
     for name, text, marks, encoding in texts:
-        tokens = zip(encoding.ids, encoding.sequence_ids, strict=True)
-        inside = [token not in special and (sequence or 0) == 0 for token, sequence in tokens]
+        places = frozenset(places_of(encoding, 0))
+        inside = [place in places and token not in marks_between for place, token in enumerate(encoding.ids)]
         spans = [span for span, within in zip(encoding.offsets, inside, strict=True) if within]
         values = iter(of_tokens(text, check_marks(marks, text, name), spans))
         made.append([next(values) if within else 0 for within in inside])

@@ -141,6 +141,16 @@ def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[s
 # ------------------------------------------------------------------------------------------------ encoding
 
 
+def places_of(encoding, number: int) -> list[int]:
+    """The positions of an encoding that belong to text `number`, not to a marker that the tokenizer put beside it.
+
+    A token counts by where it stands and never by its id: a text may spell a marker, and a vocabulary may use one token for
+    padding, for unknown words and for the end.
+    """
+    places = zip(encoding.sequence_ids, encoding.special_tokens_mask, strict=True)
+    return [place for place, (sequence, special) in enumerate(places) if sequence == number and not special]
+
+
 def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int]], words: Sequence) -> tuple[list, list]:
     """Tokens as people read them, and the word that each is of, counted from 0.
 

@@ -16,7 +16,7 @@ COLUMNS = {
         ("T",), words="sum", range=(0.0, None), doc="the same of the encoder state h of a token"
     ),
 }
-NEEDS = frozenset({"embeddings", "held attention"})
+NEEDS = frozenset({"embeddings", "embedding length", "held attention"})
 COST = "gradient"
 COLUMN_NEEDS = {"importance_gradient_hidden": STATES}
 

@@ -22,7 +22,7 @@ COLUMNS = {
         doc="the same of the encoder state of a token",
     ),
 }
-NEEDS = frozenset({"embeddings"})
+NEEDS = frozenset({"embeddings", "embedding length"})
 COST = "gradient"
 COLUMN_NEEDS = {"importance_gradient_x_input_hidden": STATES}
 

@@ -11,7 +11,7 @@ from accelerate import PartialState
 from datasets import Dataset
 from transformers import PreTrainedModel, TrainingArguments, get_scheduler
 
-from attnfaith.data.classifier_text import encode_for_classifier, markers_of
+from attnfaith.data.classifier_text import encode_for_classifier
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.impermissible import counts as counts_of
 from attnfaith.data.loading import LoadedDataset, Source, read_source
@@ -147,7 +147,7 @@ class Texts:
         if self.recipe.model.pretrained is not None:
             tokenizer = self.tokenizer
             limit = tokenizer.model_max_length if tokenizer.model_max_length < BOUNDLESS else None
-            return encode_for_classifier(split, tokenizer, max_length=limit, markers=markers_of(tokenizer))
+            return encode_for_classifier(split, tokenizer, max_length=limit)
         return encode(split, self.tokenizer, preprocessing=self.loaded.entry.preprocessing)
 
     @cached_property

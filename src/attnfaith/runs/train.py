@@ -173,6 +173,8 @@ def _trainer(recipe: Recipe, arguments: TrainingArguments, model, tokenizer, row
     selecting = {} if recipe.model.selector is None else {"selection": selection_loss(recipe)}
     marked = recipe.penalties.impermissible_mass or recipe.model.separate_impermissible
     used = (*COLUMNS, *(["impermissible"] if marked else []))
+    if recipe.model.pretrained is not None and recipe.penalties.stated:
+        used = (*used, "special_tokens_mask")  # penalties are over words
     columns = [name for name in used if name in rows["train"].column_names]
     return make_trainer(
         model,

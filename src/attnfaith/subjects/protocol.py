@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CAPABILITIES = {
     "embeddings": "it can be given embeddings, and gradients reach them: embed, predict(embedded), vocabulary, parameters",
+    "embedding length": "its prediction depends on the length of an embedding: a norm directly behind the table would undo "
+    "it, and products of embeddings and their slopes would be 0",
     "held attention": "it can predict with attention held fixed, so that no gradient flows through it: predict(hold=True)",
     "token deletion": "it can read texts without some of their tokens: keep",
     "intervention": "it says what it predicts under another attention, and gradients reach that attention: intervene",
@@ -60,6 +62,9 @@ TEXT = ("input_ids", "attention_mask", "token_type_ids")
 MARKED = ("impermissible",)
 """What a batch may hold of each input position besides."""
 
+POSITIONS = (*TEXT, *MARKED, "special_tokens_mask")
+"""All that a batch may hold of each input position."""
+
 TEXTS = ("text", "text_pair")
 """What a batch holds of each instance where its texts are known."""
 
@@ -94,9 +99,10 @@ class SubjectError(AttnfaithError):
 class Batch(dict):
     """Instances as a subject reads them, by name.
 
-    input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); impermissible (B,L), 1 on what a deceptive model
-    hides, where the data say so; answer_mask (B,C) bool where instances name their possible classes; the lists instance_id
-    and label (None where unknown) and, of subjects with "texts", text and text_pair.
+    input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); special_tokens_mask (B,L), 1 on markers, where a
+    tokenizer of transformers read the texts; impermissible (B,L), 1 on what a deceptive model hides, where the data say so;
+    answer_mask (B,C) bool where instances name their possible classes; the lists instance_id and label (None where unknown)
+    and, of subjects with "texts", text and text_pair.
     What is in COMPUTED is kept here once it is made:
     such a batch belongs to the subject that it was opened for, its `owner`.
     """
@@ -123,7 +129,7 @@ class Batch(dict):
                 f"a batch needs input_ids, a tensor (instances, positions); this one has {sorted(batch)}: give what a "
                 "tokenizer makes with padding=True and return_tensors='pt'"
             )
-        for name in (*TEXT, *MARKED, "answer_mask"):
+        for name in (*POSITIONS, "answer_mask"):
             if batch.get(name) is not None:
                 batch[name] = batch[name].to(device)
         if batch.get("attention_mask") is None:
@@ -147,7 +153,7 @@ class Batch(dict):
     def take(self, rows: torch.Tensor, length: int | None = None) -> "Batch":
         """The instances `rows` (n,), cut to the first `length` input positions; an instance may come more than once."""
         length = self["input_ids"].shape[1] if length is None else length
-        batch = Batch({name: self[name][rows, :length] for name in (*TEXT, *MARKED) if self.get(name) is not None})
+        batch = Batch({name: self[name][rows, :length] for name in POSITIONS if self.get(name) is not None})
         if self.get("answer_mask") is not None:
             batch["answer_mask"] = self["answer_mask"][rows]
         names = ("instance_id", "label", *(name for name in TEXTS if self.get(name) is not None))

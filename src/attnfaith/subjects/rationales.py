@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from attnfaith.data.classifier_text import encode_for_classifier, markers_of
+from attnfaith.data.classifier_text import encode_for_classifier
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import encode
@@ -40,7 +40,17 @@ class Rationales:
     """
 
     kind = "classifiers that read a selection"
-    can = frozenset({"embeddings", "held attention", "token deletion", "intervention", "attention gradients", "selection"})
+    can = frozenset(
+        {
+            "embeddings",
+            "embedding length",
+            "held attention",
+            "token deletion",
+            "intervention",
+            "attention gradients",
+            "selection",
+        }
+    )
     level = "token"
     attention_kind = "selection"
 
@@ -78,8 +88,7 @@ class Rationales:
         if self.config.text_config is None:
             return encode(texts, self.tokenizer)
         limit = self.tokenizer.model_max_length
-        how = {"max_length": limit if limit < BOUNDLESS else None, "markers": markers_of(self.tokenizer)}
-        return encode_for_classifier(texts, self.tokenizer, **how)
+        return encode_for_classifier(texts, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import torch
 
 from attnfaith.data.classifier_text import without_tokens
 from attnfaith.data.collation import pad_batch
+from attnfaith.data.subwords import places_of
 from attnfaith.subjects.protocol import TEXTS, Batch, SubjectError
 
 
@@ -27,12 +28,15 @@ def retokenised(subject, batch: Batch, stays: torch.Tensor) -> Batch:
     texts = [[text for text, _ in of_row] for of_row in left]
     encoded = subject.tokenizer(*(list(part) for part in zip(*texts, strict=True)), truncation=False, padding=False)
     given = ("input_ids", *(("token_type_ids",) if batch.get("token_type_ids") is not None else ()))
-    empty = {"input_ids": [subject.pad_token_id], "token_type_ids": [0]}  # where a tokenizer makes nothing of nothing
+    empty = {"input_ids": [subject.filling], "token_type_ids": [0]}  # where a tokenizer makes nothing of nothing
     rows = [{name: encoded[name][row] or empty[name] for name in given} for row in range(len(texts))]
+    for row, encoding in zip(rows, encoded.encodings, strict=True):
+        inside = {place for number in range(len(names)) for place in places_of(encoding, number)}
+        row["special_tokens_mask"] = [int(place not in inside) for place in range(len(encoding.ids))] or [1]
     if marks is not None:
         for row, encoding in enumerate(encoded.encodings):
             tokens = zip(encoding.sequence_ids, encoding.offsets, strict=True)
             marked = [number is not None and any(left[row][number][1][slice(*span)]) for number, span in tokens]
             rows[row]["impermissible"] = [int(mark) for mark in marked] or [0]
-    made = pad_batch(rows, subject.pad_token_id)
+    made = pad_batch(rows, subject.filling)
     return Batch.of({**made, "instance_id": batch["instance_id"], "label": batch["label"]}, subject)

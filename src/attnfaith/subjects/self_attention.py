@@ -11,7 +11,7 @@ from functools import cached_property
 
 import torch
 
-from attnfaith.data.classifier_text import encode_columns, encode_for_classifier, markers_of
+from attnfaith.data.classifier_text import encode_columns, encode_for_classifier
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import columns_of_texts
 from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
@@ -60,7 +60,7 @@ class SelfAttention(TokenStates):
     can = (
         MAPS
         | OF_TOKENIZERS
-        | {"embeddings", "held attention", "attention gradients", "token deletion"}
+        | {"embeddings", "embedding length", "held attention", "attention gradients", "token deletion"}
         | {"intervention", "weighed vectors", "weighted sums", "token states", "other states"}
     )
     contextual = True
@@ -108,7 +108,7 @@ class SelfAttention(TokenStates):
         if not self.reduction.one_head:
             lacks["intervention"] = "what is shown is not the attention of one head"
         if not self.sites.embeddings:
-            needing = ("embeddings", "held attention", "backward rules")
+            needing = ("embeddings", "embedding length", "held attention", "backward rules")
             lacks |= dict.fromkeys(needing, "no table of tokens is asked for the ids as they are")
         if self.mask_token_id is None:
             lacks["mask token"] = "its tokenizer has none"
@@ -136,17 +136,22 @@ class SelfAttention(TokenStates):
         return position_limit(self)
 
     @property
-    def pad_token_id(self) -> int:
+    def pad_token_id(self) -> int | None:
         for owner in (self.model.config, getattr(self.model.config, "text_config", None), self.tokenizer):
             number = getattr(owner, "pad_token_id", None)
             if number is not None and number >= 0:
                 return int(number)  # the model's own first: by it a decoder finds the end of a text
-        return 0  # behind the mask; a model that does not know its padding reads texts of one length at a time
+        return None
+
+    @property
+    def filling(self) -> int:
+        """What stands behind the mask; a model that does not know its padding reads texts of one length at a time."""
+        return 0 if self.pad_token_id is None else self.pad_token_id
 
     @property
     def unknown_token_id(self) -> int:
         number = getattr(self.tokenizer, "unk_token_id", None)
-        return self.pad_token_id if number is None else number
+        return self.filling if number is None else number
 
     @property
     def mask_token_id(self) -> int | None:
@@ -155,8 +160,11 @@ class SelfAttention(TokenStates):
 
     @property
     def markers(self) -> frozenset[int]:
-        """The ids that are no part of a text."""
-        return markers_of(self.model.config if self.tokenizer is None else self.tokenizer) | {self.pad_token_id}
+        """The ids of tokens that stand around texts: these are markers in a batch without special_tokens_mask."""
+        owner = self.model.config if self.tokenizer is None else self.tokenizer
+        ids = [getattr(owner, f"{role}_token_id", None) for role in ("cls", "sep", "bos", "eos")]
+        several = (number if isinstance(number, list | tuple) else [number] for number in ids)  # an end may be one of many
+        return frozenset(number for numbers in several for number in numbers if number is not None)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -172,7 +180,7 @@ class SelfAttention(TokenStates):
     def _encoded(self, encode: Callable, texts):
         if self.tokenizer is None:
             raise SubjectError("texts need the model's tokenizer: SelfAttention(model, tokenizer)")
-        rows = encode(texts, self.tokenizer, max_length=self.max_length, markers=self.markers)
+        rows = encode(texts, self.tokenizer, max_length=self.max_length)
         check_tokens(self.model, rows)
         return rows
 
@@ -185,12 +193,13 @@ class SelfAttention(TokenStates):
         """A batch from rows of `rows`, on the model's device."""
         names = ("input_ids", *OF_POSITIONS)
         empty = {
-            "input_ids": [self.pad_token_id],
+            "input_ids": [self.filling],
             **dict.fromkeys(OF_POSITIONS, [0]),
+            "special_tokens_mask": [1],
         }  # where a tokenizer makes nothing of nothing
         batch = pad_batch(
             [{name: row[name] or empty[name] for name in names if row.get(name) is not None} for row in rows],
-            self.pad_token_id,
+            self.filling,
         )
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
         batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
@@ -210,8 +219,11 @@ class SelfAttention(TokenStates):
 
     def attendable(self, batch: Batch) -> torch.Tensor:
         """(B,L) bool: the tokens of a text, of a pair those of both; no markers, no padding."""
-        markers = torch.tensor(sorted(self.markers), device=batch["input_ids"].device)
-        return batch["attention_mask"].bool() & ~torch.isin(batch["input_ids"], markers)
+        special = batch.get("special_tokens_mask")
+        if special is None:
+            markers = torch.tensor(sorted(self.markers), device=batch["input_ids"].device, dtype=torch.int64)
+            special = torch.isin(batch["input_ids"], markers)
+        return batch["attention_mask"].bool() & ~special.bool()
 
     def items(self, batch: Batch) -> None:
         """None: places are positions."""
@@ -219,7 +231,7 @@ class SelfAttention(TokenStates):
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """As `Subject` says: ids are taken away, and texts are not divided into tokens anew."""
         rest = {name: values for name, values in batch.items() if name in ("instance_id", "label")}
-        return Batch.of({**keep_positions(batch, stays, self.pad_token_id), **rest}, self)
+        return Batch.of({**keep_positions(batch, stays, self.filling), **rest}, self)
 
     def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """As `Subject` says. Raises SubjectError for a batch that does not hold its texts, or not these."""
@@ -409,7 +421,7 @@ class SelfAttention(TokenStates):
                 "tokenizer(…, padding=True, padding_side='right') makes"
             )
         lengths, places = lengths_of(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
-        given["input_ids"] = ids.masked_fill(places >= lengths, self.pad_token_id)
+        given["input_ids"] = ids.masked_fill(places >= lengths, self.filling)
         given["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return given
 

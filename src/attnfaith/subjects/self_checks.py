@@ -167,6 +167,10 @@ def checked(subject) -> Sites:
             names = tuple(named.names[number] for number in layers)
             blocks = blocks_of(model, first, layers, names, len(maps))
             lacks = _lacks(model, first, layers, blocks)
+            if embeddings and not _reads_length(model, first, logits):
+                lacks["embedding length"] = (
+                    "a norm follows its embeddings: gradient_norm and integrated_gradients need no length"
+                )
         _check_returned(model, first, None)
     heads = tuple(maps[number].weights.shape[1] for number in layers)
     return Sites(tuple(layers), names, heads, len(maps), together, embeddings, hides, types, difference, blocks, lacks)
@@ -215,7 +219,9 @@ def _text(subject, length: int, seed: int) -> dict[str, torch.Tensor]:
     impermissible, where the model asks.
     """
     size = vocabulary_size(subject.model)
-    ordinary = torch.tensor([number for number in range(min(size, 2000)) if number not in subject.markers])
+    ordinary = torch.tensor(
+        [number for number in range(min(size, 2000)) if number not in {*subject.markers, subject.filling}]
+    )
     ids = ordinary[torch.randint(0, len(ordinary), (1, length), generator=torch.Generator().manual_seed(seed))]
     if (end := end_token(subject.model)) is not None:
         ids[:, -1] = end
@@ -334,7 +340,7 @@ def _together(subject, texts, layers: list[int]) -> str:
     scale = alone.abs().max().clamp(min=1)
 
     def same(rows: list[int]) -> bool:
-        filling = dict.fromkeys(texts[0], 0) | {"input_ids": subject.pad_token_id}
+        filling = dict.fromkeys(texts[0], 0) | {"input_ids": subject.filling}
         padded = {
             name: torch.nn.utils.rnn.pad_sequence(
                 [texts[row][name][0] for row in rows], batch_first=True, padding_value=filling[name]
@@ -367,6 +373,15 @@ def _hides(model, text, other) -> bool:
     except Exception:  # such as a model that takes padding at the end only
         return False
     return float((one - two).abs().max()) <= TOLERANCE * float(one.abs().max().clamp(min=1))
+
+
+def _reads_length(model, text, logits: torch.Tensor) -> bool:
+    """Whether logits move when all embeddings become ten times as long."""
+    table = model.get_input_embeddings().weight
+    longer = 10 * torch.nn.functional.embedding(text["input_ids"], table)
+    with Embedded(table, text["input_ids"], longer):
+        moved = (model(**text).logits - logits).abs().max()
+    return bool(moved > 10 * TOLERANCE * logits.abs().max())
 
 
 def _takes_embeddings(subject, text, logits: torch.Tensor) -> bool:
