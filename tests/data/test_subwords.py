@@ -9,10 +9,11 @@ import hypothesis.strategies as st
 import pytest
 from transformers import AutoTokenizer
 
-from attnfaith.data.subwords import CONTINUES, adopt_tokenizer, read_tokens, spread, tokenizer_facts, word_spans
+from attnfaith.data.subwords import adopt_tokenizer, read_tokens, spread, tokenizer_facts, word_spans
 from attnfaith.data.tokenization import encode, split_words
 from attnfaith.data.vectors import load_vectors
 from attnfaith.errors import DatasetError
+from attnfaith.record.words import CONTINUES, REPEATS, words_of
 from tests.subword_tokenizers import KINDS, TEXTS, train
 
 
@@ -47,8 +48,9 @@ def joined(row):
         if word == len(words):
             words.append(token)
         else:
-            assert word == len(words) - 1 and token.startswith(CONTINUES)
-            words[-1] += token.removeprefix(CONTINUES)
+            assert word == len(words) - 1 and token.startswith(CONTINUES) and token != CONTINUES
+            words[-1] += "" if token.startswith(REPEATS) else token.removeprefix(CONTINUES)
+    assert words_of(row["tokens"], row["word_of_token"])[0] == [word.strip() or " " for word in words]
     return [word.strip() for word in words if word.strip()]
 
 
@@ -93,13 +95,12 @@ def test_where_no_blanks_are_written_a_token_is_a_word(tokenizer, text):
     assert not any(unicodedata.category(word[0]).startswith("M") for word in words)
 
 
-def test_a_character_in_several_tokens_is_shown_once(tmp_path):
+def test_every_token_of_a_character_shows_it(tmp_path):
     tokenizer = adopt_tokenizer(str(train("byte_level", tmp_path, texts=["abc"])))
     (row,) = whole(["a 😀 b 电"], tokenizer)
     assert joined(row) == ["a", "😀", "b", "电"]
-    assert (
-        row["tokens"].count(CONTINUES) + row["tokens"].count(f"{CONTINUES}😀") == 3 + 2 + 1
-    )  # four bytes and three, a blank each
+    for character in "😀电":
+        assert sum(token.endswith(character) for token in row["tokens"]) == len(character.encode())
     assert row["n_unknown"] == 0
 
 
@@ -270,11 +271,16 @@ def _byte_level():
 
 
 def test_read_tokens_by_hand():
-    """A blank of its own begins a word; a piece of a character that was shown shows nothing more."""
+    """A blank of its own begins a word; a piece of a character that was shown shows it again, and no word has it twice."""
     tokens, words = read_tokens(
         "ab 😀c", ["a", "b", "▁", "x", "y", "c"], [(0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (4, 5)], [0] * 6
     )
-    assert tokens == ["a", "##b", " ", "##😀", "##", "##c"] and words == [0, 0, 1, 1, 1, 1]
+    assert tokens == ["a", "##b", " ", "##😀", "##⋯😀", "##c"] and words == [0, 0, 1, 1, 1, 1]
+    assert words_of(tokens, words)[0] == ["ab", "😀c"]
+    spans = [(0, 1), (1, 2), (2, 3), (2, 3), (2, 3)]
+    assert read_tokens("e\u0301😀", ["e", "x", "y", "z", "z"], spans, [0, 1, 2, 2, 2])[0] == [
+        *("e\u0301", "##⋯e\u0301", "😀", "##⋯😀", "##⋯😀"),
+    ]
 
 
 def test_vectors_are_those_of_the_tokens_spelling(tmp_path, folder, tokenizer):

@@ -16,7 +16,7 @@ from pathlib import Path
 from attnfaith.data.impermissible import check_marks, of_tokens
 from attnfaith.data.scripts import begins_unspaced
 from attnfaith.errors import DatasetError, excerpt
-from attnfaith.record.words import CONTINUES
+from attnfaith.record.words import CONTINUES, REPEATS
 
 
 BLANK = "\u2581"
@@ -159,7 +159,8 @@ def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int
 
     A token is shown as the characters of the text that it is of and that no token before it has shown, with the marks that
     combine with the last of them; after CONTINUES where it goes on with a word; as a blank where it is of nothing but a
-    blank. It goes on with the word of the token before it where the tokenizer cut both from one piece, where it shares a
+    blank. Where tokens before it have shown all of it, as of the bytes of one character, it is shown as that character after
+    REPEATS. It goes on with the word of the token before it where the tokenizer cut both from one piece, where it shares a
     character with it, as a letter after a mark that combines (at which some tokenizers cut), or after a lone blank.
     It does not across a blank in the text, nor, in a script without blanks between words, from a letter on: there a token
     is a word.
@@ -183,11 +184,19 @@ def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int
             inside = start > 0 and _combines(text[start - 1]) and piece[:1].isalpha()
             begins = (word != before and not inside) or begins_unspaced(piece)
         owner.append((owner[-1] if owner else -1) + begins)
-        read.append((piece or " ") if begins else CONTINUES + piece)
+        again = "" if begins or fresh else _character(text, min(start, max(stop - 1, 0)), stop)
+        read.append((piece or " ") if begins else REPEATS + again if again else CONTINUES + (piece or " "))
         before, blank = word, begins and not piece
         if not alone:
             shown = max(shown, stop)
     return read, owner
+
+
+def _character(text: str, start: int, stop: int) -> str:
+    """The characters [start, stop) of a text, with the letter that marks at their beginning combine with."""
+    while start > 0 and _combines(text[start]):
+        start -= 1
+    return text[start:stop].strip()
 
 
 def _combines(character: str) -> bool:

@@ -15,6 +15,8 @@ from attnfaith.record.schema import COLUMNS, list_lengths, offsets, validate
 
 CONTINUES = "##"
 """Stands before a token that goes on with the word of the token before it."""
+REPEATS = f"{CONTINUES}⋯"
+"""Stands before a token that is a further part, such as a byte, of a character that the token before it has shown."""
 
 RULES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "sum": np.add.reduceat,
@@ -96,6 +98,11 @@ def words_of(tokens: Sequence[str], owners: Sequence[int]) -> tuple[list[str], l
 
 def _joined(tokens: list[str], starts: np.ndarray) -> list[str]:
     """The words that tokens make, each without the blanks around it."""
-    ends = [*starts.tolist(), len(tokens)][1:]
-    parts = [(tokens[start], tokens[start + 1 : end]) for start, end in zip(starts.tolist(), ends, strict=True)]
-    return ["".join((first, *(token.removeprefix(CONTINUES) for token in rest))).strip() or first for first, rest in parts]
+    words, ends = [], [*starts.tolist(), len(tokens)][1:]
+    for start, end in zip(starts.tolist(), ends, strict=True):
+        word = tokens[start]
+        for token in tokens[start + 1 : end]:
+            if not (token.startswith(REPEATS) and word.endswith(token.removeprefix(REPEATS))):
+                word += token.removeprefix(CONTINUES)
+        words.append(word.strip() or tokens[start])
+    return words

@@ -169,7 +169,7 @@ def _unit(record: pa.Table, settings: Mapping) -> str:
     if "words" in record.column_names:
         return "sentences, which are the tokens below"
     if "word_of_token" in record.column_names:
-        return "subwords; ## stands before one that goes on with a word"
+        return "subwords; ## stands before one that goes on with a word, ##⋯ before another part of the character before it"
     return "tokens"
 
 
