@@ -1,6 +1,7 @@
 """Classifiers of transformers as people have them: an object, a pipeline, a folder, a name on the Hub; and refusals."""
 
 import json
+import math
 import shutil
 
 import pytest
@@ -188,6 +189,16 @@ def test_a_name_on_the_hub(folder, expected, tmp_path, monkeypatch):
         same(attnfaith.measure("alice/plain", TEXTS, **HOW), expected)
         fetched = {file.name for file in (tmp_path / "cache").rglob("snapshots/*/*")}
         assert "model.safetensors" in fetched and not fetched & {"pytorch_model.bin", "mine.py"}
+
+
+def test_scores_that_were_not_found_are_named_on_the_terminal_and_in_the_record(folder, capsys):
+    how = {"measures": ["integrated_gradients"], "experiments": [], "options": {"integrated_gradients": {"max_steps": 15}}}
+    how["options"]["integrated_gradients"]["tolerance"] = 0
+    said = attnfaith.measure(folder, TEXTS[:3], progress=True, **how)
+    number = sum(any(map(math.isnan, scores)) for scores in said.table.column("importance_integrated_gradients").to_pylist())
+    line = f"integrated gradients: undefined for {number} of 3 texts"
+    assert number > 0
+    assert line in capsys.readouterr().err and line in str(said)
 
 
 # ---------------------------------------------------------------------- words whose id is that of a marker

@@ -16,6 +16,7 @@ from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, counted, excerpt
 from attnfaith.files import TemporaryFolder
+from attnfaith.reporting.notebook import undefined
 from attnfaith.subjects.plain import plainly
 from attnfaith.subjects.sequences import SequenceSubject
 
@@ -126,7 +127,10 @@ def measure(
         path = folder / "record.parquet" if output is None else Path(output)
         how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
         measurement.measure(subject, rows, cell, names, path, **how)
-        return Record(record.load(path))
+        measured = Record(record.load(path))
+        for line in undefined(measured.cells[0]):
+            say(line)
+        return measured
 
 
 def _check_unused(**given) -> None:

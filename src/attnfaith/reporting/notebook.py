@@ -12,6 +12,7 @@ import numpy as np
 
 from attnfaith.errors import counted
 from attnfaith.escaping import printable
+from attnfaith.record import column_of
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cards.verdicts import verdicts
@@ -121,6 +122,18 @@ class Shown:
     __repr__ = __str__
 
 
+def undefined(cell: Cell) -> list[str]:
+    """A line for each measure that has no number for some texts with tokens: for how many, and why."""
+    lines = []
+    for measure in cell.measures:
+        name = f"importance_{measure}"
+        texts = sum(bool(np.isnan(scores).any()) for scores in cell.scores(measure))
+        if texts:
+            why = column_of(cell.table.schema.field(name)).undefined
+            lines.append(f"{measure_label(measure)}: undefined for {texts:,} of {counted(len(cell))}{why and f' ({why})'}")
+    return lines
+
+
 class Overview:
     """A record in short: what it is, what its numbers say, and the texts of highest and lowest agreement."""
 
@@ -158,7 +171,8 @@ class Overview:
         cut = sum(int(np.sum(cell.table.column("truncated").to_numpy())) for cell in self.cells)
         empty = sum(int((cell.lengths == 0).sum()) for cell in self.cells)
         said = ((cut, "cut at the length limit"), (empty, "without a token"))
-        return [f"{number:,} of {counted(count)}: {what}" for number, what in said if number]
+        texts = [f"{number:,} of {counted(count)}: {what}" for number, what in said if number]
+        return texts + [line for cell in self.cells[:MOST_CELLS] for line in undefined(cell)]
 
     @property
     def groups(self) -> list[tuple[str, list[Shown]]]:

@@ -189,7 +189,7 @@ def _heaviest(cell: Cell) -> dict[str, Number]:
         return {}
     hits, chance, little, none = (np.full(len(cell), np.nan) for _ in range(4))
     for row, (weights, scores) in enumerate(zip(cell.attention, cell.scores(measure), strict=True)):
-        if len(weights) < 2 or np.ptp(scores) == 0:
+        if len(weights) < 2 or not np.ptp(scores) > 0:  # of NaN neither
             continue
         first, heaviest = scores == scores.max(), weights == weights.max()
         hits[row], chance[row] = np.mean(first[heaviest]), np.mean(first)
