@@ -182,19 +182,6 @@ def test_arguments_that_no_recipe_may_set(name):
     assert name[:59] in str(refused.value) and len(str(refused.value)) <= LONGEST
 
 
-def test_what_is_said_of_arguments():
-    with pytest.raises(RecipeError, match=r"arguments.warmup; did you mean training.arguments.warmup_steps\? Known: max_"):
-        with_arguments(warmup=3)
-    with pytest.raises(RecipeError, match="A recipe sets none that names files, loads code or reports elsewhere"):
-        with_arguments(report_to="all")
-    with pytest.raises(RecipeError, match=r"^training.arguments.learning_rate: set training.learning_rate$"):
-        with_arguments(learning_rate=3)
-    with pytest.raises(RecipeError, match=r"recipe.training.arguments.adam_beta1=2.0 must be below 1"):
-        with_arguments(adam_beta1=2.0)
-    with pytest.raises(RecipeError, match=r"recipe.training.arguments.disable_tqdm='yes' must be true or false"):
-        with_arguments(disable_tqdm="yes")
-
-
 def test_the_defaults_of_arguments_are_those_of_a_training(tmp_path):
     recipe = recipes.build({"name": "a", "output_dir": str(tmp_path)})
     made, silent = runs.training_arguments(recipe), Arguments()

@@ -46,7 +46,7 @@ def test_configurations():
         ("", "data.name='copy' is a set of sentence pairs, which has no classes: set model.type to gru or marian"),
         ("model: {recurrence: luong}", "model.recurrence='luong' is of models from sequences to sequences"),
         ("model: {type: gru}\ndata: {name: sst}", "data.name: 'sst' is no set of sentence pairs"),
-        ("model: {type: gru}\ndata: {name: coppy}", "Did you mean 'copy'"),
+        ("model: {type: gru}\ndata: {name: coppy}", "did you mean 'copy'"),
         ("data: {name: sst, vocabulary: bpe}", "data.vocabulary='bpe' is of models from sequences"),
         ("model: {type: gru}\ndata: {path: x, text: y}", "data.text='y' with model.type='gru': it is of texts with classes"),
         ("model: {type: gru}\ndata: {path: x, links_from: 2}", "recipe.data.links_from=2 must be at most 1"),

@@ -411,7 +411,6 @@ def test_override_forms(arguments, expected):
         (["-s", "3"], "'-s' is not an override"),
         (["--"], "'--' is not an override"),
         (["--seed", "3", "4"], "'4' is not an override"),
-        (["--encodr", "cnn"], "unknown option --encodr; did you mean --encoder"),
         (["--arguments", "{}"], "--arguments is in several sections; write one of --data.arguments, --training.arguments"),
         (["--model", "cnn"], "--model is a section; name a key of it, such as --model.type"),
         (["--seed", "["], "the value of --seed is not YAML"),

@@ -14,7 +14,6 @@ from attnfaith import AttnfaithError, cli
 from attnfaith.api.models import ModelError
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.errors import DatasetError
-from attnfaith.locate import LocateError
 from attnfaith.subjects import SubjectError
 from tests.small_classifiers import classifier, tokenizer
 from tests.small_translators import PAIRS, translator
@@ -39,38 +38,26 @@ def plain(model):
     return contextlib.nullcontext(model)
 
 
-@contextlib.contextmanager
-def inference_mode(model):
-    with torch.inference_mode():
-        yield model
+def within(make):
+    """A situation: a context in which the model is measured."""
 
+    @contextlib.contextmanager
+    def situation(model):
+        with make():
+            yield model
 
-@contextlib.contextmanager
-def bfloat16(model):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        yield model.float()
-
-
-@contextlib.contextmanager
-def other_device(model):
-    with torch.device("meta"):
-        yield model
+    return situation
 
 
 def trained_in_bfloat16(model):
     """As after `Trainer(…, bf16=True).train()`."""
-    prepared = Accelerator(mixed_precision="bf16", cpu=True).prepare_model(model.float())
+    prepared = Accelerator(mixed_precision="bf16", cpu=True).prepare_model(model)
     AcceleratorState._reset_state()
     return plain(prepared)
 
 
-def compiled_in_place(model):
-    model.compile()
-    return plain(model)
-
-
-def parts_compiled(model):
-    for module in model.children():
+def compiled(model, *parts):
+    for module in parts or [model]:
         module.compile()
     return plain(model)
 
@@ -81,23 +68,24 @@ def tuples(model):
 
 
 WORKS = {
-    "within inference mode": inference_mode,
-    "within autocast": bfloat16,
-    "within another default device": other_device,
+    "within inference mode": within(torch.inference_mode),
+    "within another default device": within(lambda: torch.device("meta")),
+    "within autocast": within(lambda: torch.autocast("cpu", torch.bfloat16)),
     "after a training in bfloat16": trained_in_bfloat16,
-    "model.compile()": compiled_in_place,
-    "module.compile()": parts_compiled,
+    "model.compile()": compiled,
+    "module.compile()": lambda model: compiled(model, *model.children()),
     "torch.compile(model)": lambda model: plain(torch.compile(model)),
     "DataParallel(model)": lambda model: plain(torch.nn.DataParallel(model)),
     "both": lambda model: plain(torch.nn.DataParallel(torch.compile(model))),
     "return_dict=False": tuples,
 }
+IN_FLOAT32 = ("within autocast", "after a training in bfloat16")  # which change nothing in float64
 MODELS = {
-    "bert": lambda tiny: (classifier("bert").double(), tokenizer(), TEXTS, HOW),
-    "gpt2": lambda tiny: (classifier("gpt2").double(), tokenizer(), TEXTS, HOW),
+    "bert": lambda tiny: (classifier("bert"), tokenizer(), TEXTS, HOW),
+    "gpt2": lambda tiny: (classifier("gpt2"), tokenizer(), TEXTS, HOW),
     "pooled": lambda tiny: (tiny(), build_tokenizer(TEXTS, preprocessing="whitespace"), TEXTS, HOW),
-    "marian": lambda tiny: (translator("marian").double(), of_translators(), PAIRS, {"measures": ["attention", "gradient"]}),
-    "luong": lambda tiny: (translator("luong").double(), of_translators(), PAIRS, {"measures": ["attention", "gradient"]}),
+    "marian": lambda tiny: (translator("marian"), of_translators(), PAIRS, {"measures": ["attention", "gradient"]}),
+    "luong": lambda tiny: (translator("luong"), of_translators(), PAIRS, {"measures": ["attention", "gradient"]}),
 }
 FAST = ("bert", "pooled")
 
@@ -105,10 +93,10 @@ FAST = ("bert", "pooled")
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in MODELS])
 @pytest.mark.parametrize("situation", WORKS)
 def test_the_numbers_are_those_of_the_plain_way(situation, kind, tiny_model):
-    (model, words, texts, how), (own, *_) = (MODELS[kind](tiny_model) for _ in range(2))
-    own = own.float() if WORKS[situation] in (bfloat16, trained_in_bfloat16) else own
-    expected = attnfaith.measure(own, texts, tokenizer=words, progress=False, **how)
-    with WORKS[situation](model) as wrapped:
+    dtype = torch.float32 if situation in IN_FLOAT32 else torch.float64
+    (own, words, texts, how), (model, *_) = (MODELS[kind](tiny_model) for _ in range(2))
+    expected = attnfaith.measure(own.to(dtype), texts, tokenizer=words, progress=False, **how)
+    with WORKS[situation](model.to(dtype)) as wrapped:
         assert attnfaith.measure(wrapped, texts, tokenizer=words, progress=False, **how).table == expected.table
     assert model.config.return_dict is (situation != "return_dict=False") and not torch.is_autocast_enabled("cpu")
 
@@ -130,6 +118,8 @@ def test_what_else_reads_a_model_reads_it_plainly(tmp_path):
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 40}
 ROWS = datasets.Dataset.from_dict({"text": TEXTS})
+AUTO = "AutoModelForSequenceClassification"
+NONE = {"tokenizer": None}
 
 
 def measure(model, texts=TEXTS, **how):
@@ -138,77 +128,46 @@ def measure(model, texts=TEXTS, **how):
 
 def made_in_inference_mode():
     with torch.inference_mode():
-        return classifier("bert")
+        return bert()
+
+
+def bert():
+    return classifier("bert")
 
 
 def generator():
     return GPT2LMHeadModel(GPT2Config(vocab_size=40, n_embd=8, n_layer=1, n_head=2))
 
 
-def folder_of(model, *others):
-    for part in (model, *others):
+def headless():
+    return BertModel(BertConfig(**SIZES))
+
+
+def tagger():
+    return BertForTokenClassification(BertConfig(**SIZES))
+
+
+def folder_of(*parts):
+    for part in parts:
         part.save_pretrained("model")
     return "model"
 
 
-def spreadsheet():
-    with open("texts.xlsx", "wb") as file:
-        file.write(b"PK\x03\x04\x14\0\x06\0")
-    return "texts.xlsx"
-
-
 REFUSED = {
-    "weights made in inference mode": (lambda: measure(made_in_inference_mode()), SubjectError, "inference_mode"),
-    "a model that generates": (
-        lambda: measure(generator()),
-        SubjectError,
-        "GPT2LMHeadModel AutoModelForSequenceClassification",
-    ),
-    "a model without a head": (
-        lambda: measure(BertModel(BertConfig(**SIZES))),
-        SubjectError,
-        "BertModel AutoModelForSequenceClassification",
-    ),
-    "a tagger": (
-        lambda: measure(BertForTokenClassification(BertConfig(**SIZES))),
-        SubjectError,
-        "BertForTokenClassification AutoModelForSequenceClassification",
-    ),
-    "a folder of one that generates": (
-        lambda: measure(folder_of(generator(), tokenizer()), tokenizer=None),
-        ModelError,
-        "GPT2LMHeadModel AutoModelForSequenceClassification",
-    ),
-    "no tokenizer": (lambda: measure(classifier("bert"), tokenizer=None), ModelError, "tokenizer="),
-    "a folder without tokenizer": (
-        lambda: measure(folder_of(classifier("bert")), tokenizer=None),
-        ModelError,
-        "tokenizer= tokenizer.json save_pretrained",
-    ),
-    "a tokenizer's name, offline": (
-        lambda: measure(classifier("bert"), tokenizer="alice/words"),
-        ModelError,
-        "alice/words HF_HUB_OFFLINE",
-    ),
-    "a model's name, offline": (
-        lambda: measure("alice/none", tokenizer=None),
-        ModelError,
-        "alice/none HF_HUB_OFFLINE",
-    ),
-    "a record's name, offline": (lambda: attnfaith.load("alice/none"), LocateError, "alice/none HF_HUB_OFFLINE"),
-    "rows without an end": (
-        lambda: measure(classifier("bert"), ROWS.to_iterable_dataset()),
-        DatasetError,
-        "IterableDataset Dataset.from_list",
-    ),
-    "rows as dictionaries": (lambda: measure(classifier("bert"), [*ROWS]), DatasetError, "Dataset.from_list"),
-    "labels as label": (lambda: measure(classifier("bert"), label=["neg", "pos", "neg"]), DatasetError, "label= labels="),
-    "a spreadsheet": (lambda: measure(classifier("bert"), spreadsheet()), DatasetError, "texts.xlsx spreadsheet CSV"),
-    "a measure mistyped": (
-        lambda: measure(classifier("bert"), measures=["leave-one-out"]),
-        AttnfaithError,
-        "'leave-one-out' 'leave_one_out'",
-    ),
+    "made in inference mode": (SubjectError, "inference_mode", made_in_inference_mode, {}),
+    "a model that generates": (SubjectError, f"GPT2LMHeadModel {AUTO}", generator, {}),
+    "a model without a head": (SubjectError, f"BertModel {AUTO}", headless, {}),
+    "a tagger": (SubjectError, f"BertForTokenClassification {AUTO}", tagger, {}),
+    "a folder that generates": (ModelError, f"GPT2LMHeadModel {AUTO}", lambda: folder_of(generator(), tokenizer()), NONE),
+    "no tokenizer": (ModelError, "tokenizer=", bert, NONE),
+    "a folder without one": (ModelError, "tokenizer= tokenizer.json save_pretrained", lambda: folder_of(bert()), NONE),
+    "a tokenizer, offline": (ModelError, "alice/words HF_HUB_OFFLINE", bert, {"tokenizer": "alice/words"}),
+    "a model, offline": (ModelError, "alice/none HF_HUB_OFFLINE", lambda: "alice/none", NONE),
+    "rows without an end": (DatasetError, "IterableDataset from_list", bert, {"texts": ROWS.to_iterable_dataset()}),
+    "rows as dictionaries": (DatasetError, "Dataset.from_list", bert, {"texts": [*ROWS]}),
+    "labels as label": (DatasetError, "label= labels=", bert, {"label": ["neg", "pos", "neg"]}),
+    "a spreadsheet": (DatasetError, "texts.xlsx spreadsheet CSV", bert, {"texts": "texts.xlsx"}),
+    "a measure mistyped": (AttnfaithError, "'leave-one-out' 'leave_one_out'", bert, {"measures": ["leave-one-out"]}),
 }
 
 
@@ -216,13 +175,14 @@ REFUSED = {
 def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    (tmp_path / "texts.xlsx").write_bytes(b"PK\x03\x04\x14\0\x06\0")
 
 
 @pytest.mark.parametrize("situation", REFUSED)
 def test_an_error_names_the_cause_and_what_to_do(situation):
-    refused, kind, names = REFUSED[situation]
+    kind, names, make, how = REFUSED[situation]
     with pytest.raises(AttnfaithError) as refusal:
-        refused()
+        measure(make(), **how)
     said = str(refusal.value)
     assert type(refusal.value) is kind and [name for name in names.split() if name not in said] == [], said
 

@@ -318,7 +318,6 @@ def test_a_value_may_name_a_key_of_the_grid():
             [{"gird": {}}],
             r"unknown key block 1.gird; did you mean block 1.grid\? Known: recipe, name, .*grid, .*after",
         ),
-        ([{"set": {"encoderr": "cnn"}}], "cell tiny: unknown option --encoderr; did you mean --encoder"),
         (
             [{"set": {"seed": "x"}}],
             "cell tiny: .*tiny.yaml with --seed, --output_dir, --name: recipe.seed='x' must be a whole",

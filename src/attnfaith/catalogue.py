@@ -6,7 +6,6 @@ NEEDS, COST, COLUMNS, the options of `measure` and the source) is read from its 
 """
 
 import ast
-import difflib
 import inspect
 import re
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.errors import AttnfaithError, excerpt, nearest
 
 
 KINDS = {"measure": "importance", "experiment": "experiments"}
@@ -86,7 +85,7 @@ def named(names: Iterable[str], kind: str | None = None, of: str = "texts") -> l
     for name in names:
         one = known.get(name) if isinstance(name, str) else None
         if one is None:
-            there = [one.name for one in known.values() if kind in (None, one.kind)]
+            there = sorted(one.name for one in known.values() if kind in (None, one.kind))
             raise AttnfaithError(f"no {what} is called {excerpt(name)}{nearest(name, there)}")
         if kind is not None and one.kind != kind:
             raise AttnfaithError(f"'{name}' is no {kind} but a{'n' * (one.kind[0] in 'aeiou')} {one.kind}: name it there")
@@ -94,12 +93,6 @@ def named(names: Iterable[str], kind: str | None = None, of: str = "texts") -> l
             raise AttnfaithError(f"'{name}' is named twice")
         chosen.append(one)
     return chosen
-
-
-def nearest(name: object, names: Iterable[str]) -> str:
-    """The end of a message on a name that there is not: the nearest one, or all."""
-    close = difflib.get_close_matches(str(name).lower().replace("-", "_").replace(" ", "_"), sorted(names), 1)
-    return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(sorted(names))}"
 
 
 def _entry(path: Path, kind: str | None, folder: str) -> Entry:

@@ -4,6 +4,9 @@ The command line turns an `AttnfaithError` into one line and exit code 2; any ot
 shows its traceback.
 """
 
+import difflib
+from collections.abc import Iterable
+
 from attnfaith.escaping import printable
 
 
@@ -53,3 +56,15 @@ def counted(number: float, noun: str = "text") -> str:
 def cut(text: str, most: int = MOST) -> str:
     """Return a text, or its beginning and an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def nearest(given: object, known: Iterable[str]) -> str:
+    """The end of a message on a name that there is not: the nearest one, or all that there are."""
+    names = {_plain(name): name for name in known}
+    if close := difflib.get_close_matches(_plain(given), names, 1):
+        return f"; did you mean {names[close[0]]!r}?"
+    return f"; there are {cut(', '.join(names.values()), 400) or 'none'}"
+
+
+def _plain(name: object) -> str:
+    return str(name).lower().replace("-", "_").replace(" ", "_")

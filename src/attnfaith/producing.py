@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 
 from attnfaith import record
-from attnfaith.catalogue import nearest
-from attnfaith.errors import AttnfaithError, excerpt
+from attnfaith.errors import AttnfaithError, excerpt, nearest
 
 
 class MeasurementError(AttnfaithError):

@@ -75,8 +75,6 @@ def test_examples_are_taken_by_their_parser(name):
         (["study", "x", "--statu"], "attnfaith study has no option --statu; did you mean --status\\?"),
         (["train", "--overwrite_output"], "unknown option --overwrite_output; did you mean --overwrite_output_dir\\?"),
         (["train", "--encder", "cnn"], "unknown option --encder; did you mean --encoder\\?"),
-        (["train", "--training.learning_rat", "1"], "unknown key .*learning_rat; did you mean .*learning_rate"),
-        (["train", "--add", "integrated_gradient"], "integrated_gradient"),
         (["report", "x", "--examples", "3", "--exmples="], "no option --exmples"),
         (["measure", "run", "--limit", "5", "", " "], "' ' is not an override; write --key value"),
         (["measure", "--limt", "3", "run"], "unknown option --limt; did you mean --limit\\?"),

@@ -745,7 +745,7 @@ def test_wrong_generator_arguments(name, arguments, message):
 
 
 def test_unknown_data_set(root):
-    with pytest.raises(DatasetError, match="'ssst'. Did you mean 'sst'"):
+    with pytest.raises(DatasetError, match="'ssst'; did you mean 'sst'"):
         load_splits("ssst", root=root)
 
 

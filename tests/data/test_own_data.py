@@ -13,7 +13,6 @@ import pytest
 from attnfaith.data import own_data
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.own_data import read_own, read_texts
-from attnfaith.data.own_files import OwnFile
 from attnfaith.data.registry import SPLITS, entry_of, facts
 from attnfaith.errors import DatasetError
 from attnfaith.recipes import Data
@@ -164,7 +163,7 @@ def test_columns_without_the_usual_names(write):
         (("id", "review", "topic"), {}, "no column 'text'; it has 'id', 'review', 'topic': name the one .* --data.text"),
         (("id", "review", "topic"), {"text": "review"}, "no column 'label'; .* --data.label"),
         (("id", "text", "topic"), {}, "no column 'label'"),
-        (("id", "text", "label"), {"text": "txt"}, r"no column 'txt'.*Did you mean 'text'\?"),
+        (("id", "text", "label"), {"text": "txt"}, r"no column 'txt'; did you mean 'text'"),
         (("id", "text", "label"), {"text": "label", "label": "label"}, "named for two"),
     ):
         with pytest.raises(DatasetError, match=says):
@@ -241,7 +240,7 @@ def test_a_folder_without_splits(write, tmp_path):
         read(str(tmp_path / "same"))
 
 
-# ------------------------------------------------------------------------------------------- limits and memory
+# ------------------------------------------------------------------------------------------- limits
 
 
 def test_limits_are_drawn_while_the_file_is_read(write, monkeypatch):
@@ -265,16 +264,6 @@ def test_limits_of_published_splits(write, tmp_path):
     loaded = read(str(tmp_path / "mine"), limits={"train": 50, "validation": 6, "test": 10})
     assert {split: len(loaded.splits[split]) for split in SPLITS} == {"train": 50, "validation": 6, "test": 10}
     assert loaded.dropped["source"]["limit"] == 40 + (100 - 65)
-
-
-def test_a_file_that_memory_cannot_hold(write, monkeypatch):
-    path = write(table())
-    monkeypatch.setattr(OwnFile, "size", lambda file, columns: 10**15)
-    with pytest.raises(
-        DatasetError, match=r"reviews.csv has 1000000.0 GB; held whole, .*draw some .* --data.limits '{train: "
-    ):
-        read(path)
-    assert read(path, limits={"train": 10, "validation": 3, "test": 3}).about["rows"] == 60
 
 
 # ------------------------------------------------------------------------------------------- bad input
@@ -384,14 +373,8 @@ def test_a_data_set_of_the_hub(monkeypatch):
     limits = {"train": 10, "validation": 2, "test": 2}
     small = Data(hub_id="owner/name", text="sentence", limits=limits)
     assert sum(map(len, read_own(small).limited(limits).splits.values())) == 14
-    with pytest.raises(DatasetError, match=r"owner/name has no column 'sentense'; .* Did you mean 'sentence'\?"):
+    with pytest.raises(DatasetError, match="owner/name has no column 'sentense'; did you mean 'sentence'"):
         read_own(Data(hub_id="owner/name", text="sentense"))
     hub(monkeypatch, all=train)
     with pytest.raises(DatasetError, match="owner/name at main has no train split; it has all"):
         read_own(Data(hub_id="owner/name", text="sentence"))
-
-
-def test_a_hub_that_is_not_there():
-    with pytest.raises(DatasetError, match="owner/name at main cannot be read from the Hub: .*Check name") as refusal:
-        read_own(Data(hub_id="owner/name"))
-    assert "\n" not in str(refusal.value)

@@ -150,9 +150,9 @@ def test_names_that_are_not_there(written, tmp_path):
         read_file(tmp_path / "reviws.csv")
     with pytest.raises(DatasetError, match="no file at .*: there is no folder"):
         read_file(tmp_path / "nowhere" / "reviews.csv")
-    with pytest.raises(DatasetError, match=r"no column 'reviw'; it has 'Review', 'Topic'. Did you mean 'Review'\?"):
+    with pytest.raises(DatasetError, match="no column 'reviw'; did you mean 'Review'"):
         read_file(path, ["reviw"])
-    with pytest.raises(DatasetError, match="no column 'zzz'; it has 'Review', 'Topic'. Its first line must name them"):
+    with pytest.raises(DatasetError, match="no column 'zzz'; there are Review, Topic, the names of its first line"):
         read_file(path, ["zzz"])
     with pytest.raises(DatasetError, match="is a folder"):
         read_file(tmp_path)
@@ -222,19 +222,6 @@ def test_rows_are_drawn_alike_and_evenly():
     assert draw_rows(range(3), 5, 0) == (3, [0, 1, 2])
     with pytest.raises(DatasetError, match="limit=0"):
         draw_rows(range(3), 0, 0)
-
-
-def test_the_size_is_that_of_the_texts(written, tmp_path):
-    content = ("text,label\n" + "wort wort,1\n" * 10_000).encode()
-    assert OwnFile.of(written("a.csv", content)).size(["text"]) == len(content)
-    small = gzip.compress(content, mtime=0)
-    assert OwnFile.of(written("a.csv.gz", small)).size(["text"]) == len(content)
-    pq.write_table(
-        pa.table({"text": [f"wort {n}" for n in range(10_000)], "more": ["x" * n for n in range(10_000)]}),
-        tmp_path / "a.parquet",
-    )
-    parquet = OwnFile.of(tmp_path / "a.parquet")
-    assert 80_000 < parquet.size(["text"]) < 500_000 < parquet.size(["text", "more"])
 
 
 def test_a_limit_bounds_memory(written):

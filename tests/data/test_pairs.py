@@ -124,7 +124,7 @@ def test_sequences_and_their_links(task):
         ("toy_language", {"words": 3}, "'toy_language' does not know .'words'.; its arguments are sizes, vocabulary_size"),
         ("copy", {"length": (0, 4)}, "length must be"),
         ("copy", {"sizes": {"dev": 3}}, "sizes names the split 'dev'"),
-        ("copi", {}, "'copi' is no set of sentence pairs. Did you mean 'copy'"),
+        ("copi", {}, "'copi' is no set of sentence pairs; did you mean 'copy'"),
     ],
 )
 def test_knobs_that_are_refused(name, arguments, message):

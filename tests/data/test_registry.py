@@ -127,9 +127,9 @@ def test_fields_and_notes_of_the_file(tmp_path):
 
 
 def test_unknown_name_says_what_is_known():
-    with pytest.raises(DatasetError, match=r"'imbd'. Did you mean 'imdb'\? Known: 20news_sports, ade, .*yelp\."):
+    with pytest.raises(DatasetError, match="'imbd'; did you mean 'imdb'"):
         get_entry("imbd")
-    with pytest.raises(DatasetError, match=r"'zzzzzz'. Known: "):
+    with pytest.raises(DatasetError, match="'zzzzzz'; there are 20news_sports, "):
         get_entry("zzzzzz")
 
 

@@ -32,7 +32,7 @@ def test_a_row_for_each_token():
         ["film", "0.4", "0", "2"],
     ]
     assert ["attention", "LIME"] in words(show(cell, 0, ["lime"]))
-    with pytest.raises(AttnfaithError, match="'limes'; did you mean lime"):
+    with pytest.raises(AttnfaithError, match="'limes'; did you mean 'lime'"):
         show(cell, 0, ["limes"])
 
 

@@ -45,7 +45,7 @@ def test_a_pair_in_the_terminal(cell):
 def test_measures_are_named(cell):
     shown = show_pair(cell, 0, readings_of(cell, ["norm", "absolute_occlusion"]))
     assert "\nnorm, layer 1, the row in which the word is the input, " in shown and "\nabsolute occlusion, " in shown
-    with pytest.raises(AttnfaithError, match="the record holds no measure 'norms'; did you mean norm?"):
+    with pytest.raises(AttnfaithError, match="the record holds no measure 'norms'; did you mean 'norm'"):
         readings_of(cell, ["norms"])
 
 

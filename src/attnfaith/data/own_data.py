@@ -1,9 +1,7 @@
 """A user's own data: from a file, a folder or the Hub to checked and cut splits, with what was read, dropped and assumed."""
 
-import difflib
 import hashlib
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +18,7 @@ from attnfaith.data.own_cut import cut_own, keys
 from attnfaith.data.own_files import KINDS, OwnFile, as_text, draw_rows, read_file
 from attnfaith.data.own_labels import COLUMNS, alike, class_of, names_of
 from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
-from attnfaith.errors import DatasetError, cut, excerpt
+from attnfaith.errors import DatasetError, cut, excerpt, nearest
 
 
 ALL = "all rows"
@@ -33,8 +31,6 @@ SPARE = 1.1
 """Rows drawn of those that the limits need: shares are rounded for each class, and texts come twice."""
 MOST_VALUES = 10_000
 """Different values of a column of labels above which it is not read on."""
-BYTES_HELD = 10
-"""Bytes of memory for each byte of a file that is held whole: 6 to 7 were measured for its texts; their words come to it."""
 
 
 def read_own(data: object) -> Source:
@@ -45,8 +41,7 @@ def read_own(data: object) -> Source:
 
     Raises DatasetError, before anything is trained, for what cannot be read (`OwnFile`), columns that there are not or that
     cannot be told, labels that are no classes, fewer than two classes, fewer than three different texts of a class where
-    all splits are cut, marks of impermissible words that are not one 0 or 1 for each word or mark nothing, and files that
-    memory cannot hold.
+    all splits are cut, and marks of impermissible words that are not one 0 or 1 for each word or mark nothing.
     """
     entry = entry_of(data)
     files, revision, assumed = _files(data, entry)
@@ -214,9 +209,6 @@ class _File:
     def label_names(self, column: str) -> None:
         return None
 
-    def size(self, columns: Sequence[str]) -> int:
-        return self.file.size(columns)
-
 
 class _HubSplit:
     """A split of a data set of the Hub, which lies in the cache of `datasets` and is not held in memory."""
@@ -233,10 +225,6 @@ class _HubSplit:
     def label_names(self, column: str) -> list[str] | None:
         """The names of a column's classes, in the order of their publisher; None where it is no column of classes."""
         return self._classes.get(column)
-
-    def size(self, columns: Sequence[str]) -> int:
-        """0: it may be larger than memory, as the cache is read in parts; what is kept of it is not known before."""
-        return 0
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
         for name in columns:
@@ -348,11 +336,7 @@ def _columns(data: object, files: Mapping[str, list], assumed: list[str]) -> lis
         first.file.check([*wanted, *marked])
     for name in [*wanted, *marked]:
         if name not in first.columns:
-            near = difflib.get_close_matches(name, first.columns, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise DatasetError(
-                f"{data.hub_id} has no column {excerpt(name)}; it has {', '.join(map(repr, first.columns))}.{hint}"
-            )
+            raise DatasetError(f"{data.hub_id} has no column {excerpt(name)}{nearest(name, first.columns)}")
     return wanted
 
 
@@ -418,9 +402,7 @@ def _rows(
             yield from ((f"{entry.name}/{file.name}/{number}", row) for number, row in file.rows([*columns, *marked]))
 
     chosen = ((name, row) for name, given in all_rows() if (row := usable(name, given)) is not None)
-    if limit is None:
-        _check_memory(files, columns)
-    else:
+    if limit is not None:
         n_usable, chosen = draw_rows(chosen, limit, [data.seed, 0])
         if n_usable > limit:
             counts["limit"] += n_usable - limit
@@ -429,18 +411,3 @@ def _rows(
         for column, value in zip(wanted, row, strict=True):
             rows[column].append(value)
     return rows
-
-
-def _check_memory(files: list, columns: Sequence[str]) -> None:
-    """Raise DatasetError where a file is so large that its texts would not be held by this machine."""
-    size = sum(file.size(columns) for file in files)
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not a system that tells
-        return
-    if size * BYTES_HELD > memory:
-        raise DatasetError(
-            f"{files[0].name} has {size / 1e9:.1f} GB; held whole, its texts need about {size * BYTES_HELD / 1e9:.0f} GB of "
-            f"memory, and this machine has {memory / 1e9:.0f}: draw some while it is read, with --data.limits "
-            "'{train: 100000, validation: 10000, test: 10000}'"
-        )

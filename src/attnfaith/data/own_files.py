@@ -15,18 +15,16 @@ from functools import cached_property
 from pathlib import Path
 
 from attnfaith.data.file_text import (
-    CHUNK,
     COMPRESSED,
     LONGEST,
     MAGIC,
-    binary,
     check_encoding,
     examine,
     lines,
     opened,
     refusals,
 )
-from attnfaith.errors import DatasetError, cut, excerpt
+from attnfaith.errors import DatasetError, cut, excerpt, nearest
 
 
 KINDS = {
@@ -129,20 +127,6 @@ class OwnFile:
                     break
             return list(known)
 
-    def size(self, columns: Sequence[str]) -> int:
-        """Bytes that these columns of a parquet file, or the whole of another, have uncompressed."""
-        with refusals(self.path):
-            if self.kind == "parquet":
-                import pyarrow.parquet as pq
-
-                made = pq.read_metadata(self.path)
-                parts = [made.row_group(g).column(c) for g in range(made.num_row_groups) for c in range(made.num_columns)]
-                return sum(part.total_uncompressed_size for part in parts if part.path_in_schema.split(".")[0] in columns)
-            if self.path.suffix.lower() not in COMPRESSED:
-                return self.path.stat().st_size
-            with binary(self.path) as stream:
-                return sum(map(len, iter(lambda: stream.read(CHUNK), b"")))
-
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
         """(number of the row, its values of these columns), from row 0 on; a missing value of JSON or parquet is None.
 
@@ -172,11 +156,8 @@ class OwnFile:
             if (count := self.columns.count(name)) > 1:
                 raise DatasetError(f"{self.path} has {count} columns called {name!r}: give each a name of its own")
             if not count:
-                near = difflib.get_close_matches(name.lower(), [known.lower() for known in self.columns], 1)
-                near = [known for known in self.columns if [known.lower()] == near]
-                hint = f" Did you mean {near[0]!r}?" if near else " Its first line must name them." if self.delimiter else ""
-                listed = cut(", ".join(map(repr, self.columns)), 300)
-                raise DatasetError(f"{self.path} has no column {excerpt(name)}; it has {listed}.{hint}")
+                names = ", the names of its first line" if self.delimiter else ""
+                raise DatasetError(f"{self.path} has no column {excerpt(name)}{nearest(name, self.columns)}{names}")
 
     def _csv_rows(self, columns: Sequence[str]) -> Iterator[tuple[int, tuple]]:
         places, width, number = [self.columns.index(name) for name in columns], len(self.columns), 0
@@ -367,7 +348,7 @@ def _kind(path: Path) -> str:
         if path.is_dir():
             raise DatasetError(f"{path} is a folder; a file is wanted")
         if not path.exists():
-            raise DatasetError(f"no file at {path}{nearest(path)}")
+            raise DatasetError(f"no file at {path}{_file_beside(path)}")
         if not path.is_file():
             raise DatasetError(f"{path} is neither a file nor a folder")
         if not path.stat().st_size:
@@ -392,7 +373,7 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def nearest(path: Path) -> str:
+def _file_beside(path: Path) -> str:
     """A hint at the file beside a missing one that has the most similar name; "" where there is none."""
     try:
         names = [one.name for one in path.parent.iterdir()]

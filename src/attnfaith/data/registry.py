@@ -13,7 +13,6 @@ where they name no minimum the shortest, so those texts are always lost: `drop_l
 Their question answering and inference sets are not filtered.
 """
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from attnfaith.data.pairs.entries import PAIRS
-from attnfaith.errors import DatasetError
+from attnfaith.errors import DatasetError, excerpt, nearest
 from attnfaith.files import real_path
 
 
@@ -148,9 +147,7 @@ def get_entry(name: str) -> DatasetEntry:
         return DATASETS[name]
     if name in PAIRS:
         raise DatasetError(f"{name!r} is a set of sentence pairs, which has no classes: set model.type to gru or marian.")
-    near = difflib.get_close_matches(str(name).lower(), DATASETS, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise DatasetError(f"Unknown data set {name!r}.{hint} Known: {', '.join(sorted(DATASETS))}.")
+    raise DatasetError(f"Unknown data set {excerpt(name)}{nearest(name, sorted(DATASETS))}")
 
 
 def entry_of(data: object) -> DatasetEntry:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from attnfaith.errors import AttnfaithError, cut, excerpt
+from attnfaith.errors import AttnfaithError, cut, excerpt, nearest
 from attnfaith.escaping import printable
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.explained import class_label, explained
@@ -43,9 +43,7 @@ def measures_of(cell: Cell, names: Sequence[str]) -> list[str]:
     """
     for name in names:
         if name != "attention" and name not in cell.measures:
-            near = difflib.get_close_matches(name, cell.measures, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it holds {', '.join(cell.measures) or 'none'}"
-            raise AttnfaithError(f"the record holds no measure {excerpt(name)}; {hint}")
+            raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, cell.measures)}")
     return list(dict.fromkeys(["attention", *names])) if names else list(shown_measures(cell))
 
 

@@ -1,11 +1,10 @@
 """One pair of sentences in a terminal: what each target word reads of the source, the links read off it, and gold."""
 
-import difflib
 from collections.abc import Sequence
 
 import pandas as pd
 
-from attnfaith.errors import AttnfaithError, counted, excerpt
+from attnfaith.errors import AttnfaithError, counted, excerpt, nearest
 from attnfaith.escaping import html, printable
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.pairs import Pair, Target, pair, reading_label, shown_reading
@@ -40,9 +39,7 @@ def readings_of(cell: Cell, measures: Sequence[str]) -> list[Reading]:
     known = columns(cell)
     for name in measures:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it holds {', '.join(known) or 'none'}"
-            raise AttnfaithError(f"the record holds no measure {excerpt(name)}; {hint}")
+            raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, known)}")
     one = shown_reading(cell)
     return [reading_of(cell, name) for name in measures] or ([] if one is None else [one])
 

@@ -1,10 +1,9 @@
 """The sets of sentence pairs that recipes name: where they are, and how their links are written."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.errors import DatasetError, excerpt, nearest
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,4 @@ def pairs_entry(name: str | None) -> PairsEntry:
     """The entry of a set of sentence pairs. DatasetError, with the known names and the nearest, for an unknown one."""
     if name in PAIRS:
         return PAIRS[name]
-    near = difflib.get_close_matches(str(name).lower(), PAIRS, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise DatasetError(f"{excerpt(name)} is no set of sentence pairs.{hint} Known: {', '.join(PAIRS)}; or give data.path.")
+    raise DatasetError(f"{excerpt(name)} is no set of sentence pairs{nearest(name, PAIRS)}; or give data.path")
