@@ -6,8 +6,10 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 import yaml
+from sklearn.metrics import accuracy_score, f1_score
 
 from attnfaith import cli, hub, provenance, recipes, record, reproduction
 from attnfaith.data.registry import facts
@@ -114,6 +116,12 @@ def test_what_was_read_is_printed(copied, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "reviews: 41 rows read; left out: 1 without a label" in lines
     assert any(line.split() == ["Kultur", "10", "2", "2"] for line in lines)
+    assert any("eval_f1 of Kultur" in line for line in lines) and not any("f1_class_" in line for line in lines)
+    table = record.load("again/record.parquet")
+    gold, predicted = table.column("label").to_pylist(), [probs.argmax() for probs in record.rows(table, "probs")]
+    f1 = f1_score(gold, predicted, average=None, labels=range(3), zero_division=np.nan)
+    (said,) = [line for line in lines if line.startswith(f"reviews test: accuracy {accuracy_score(gold, predicted):.2f} (")]
+    assert all(f"of {name} {value:.2f}" in said for name, value in zip(TOPICS, f1, strict=True) if value == value)
 
 
 def test_a_run_is_measured_and_reproduced(copied, fails):

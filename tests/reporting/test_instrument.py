@@ -101,12 +101,12 @@ def test_answers_that_were_measured_beforehand():
 def test_above_the_budget_texts_are_a_stated_sample():
     cell = drawn_cell(120)
     whole = instrument(cell, 0)
-    assert (whole.shown, whole.of) == (120, 120) and "All 120 texts are here" in whole.html
+    assert (whole.shown, whole.of) == (120, 120) and "Here are all texts, 120:" in whole.html
     size = len(Page(str(whole.html)).data[0])
     some = instrument(cell, 0, most_bytes=size // 2)
     data, numbers = read(some)
     assert len(Page(str(some.html)).data[0]) <= size // 2 and 30 < some.shown < 80
-    assert f"{some.shown} of 120 texts are here, drawn at random (seed {SAMPLE_SEED})" in some.html
+    assert f"Here are {some.shown} of 120 texts, drawn at random (seed {SAMPLE_SEED})" in some.html
     rows = [cell.instance_ids.index(name) for name in data["ids"]]
     assert rows == sorted(np.random.default_rng(SAMPLE_SEED).permutation(120)[: some.shown].tolist())
     np.testing.assert_array_equal(numbers["probs"].reshape(-1, 2), cell.probs[rows])

@@ -3,7 +3,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy.stats import kendalltau
-from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 
 from attnfaith import record as records
 from attnfaith.reporting import (
@@ -13,6 +13,8 @@ from attnfaith.reporting import (
     save_table,
     seed_summary,
 )
+from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.sections import performance
 from attnfaith.reporting.tables import format_number, to_markdown
 
 
@@ -150,6 +152,9 @@ def test_performance_against_sklearn(draw_record):
     assert row["roc_auc"] == pytest.approx(roc_auc_score(labels, probs[:, 1]))
     expected = f1_score(labels, probs.argmax(1), average=None)
     assert [row["f1_class_0"], row["f1_class_1"]] == pytest.approx(list(expected))
+    said = performance.accuracy_in_words(one_cell(record))
+    assert said.startswith(f"accuracy {accuracy_score(labels, probs.argmax(1)):.2f} (")
+    assert f"(F1 of class 0 {expected[0]:.2f}, of class 1 {expected[1]:.2f}) over {known.sum()} texts with" in said
 
 
 def test_sparse_attention_has_small_support_and_low_entropy(build_record):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from attnfaith import recipes, record
 from attnfaith.errors import counted
+from attnfaith.escaping import printable
 from attnfaith.measurement import load_producers, producers
 from attnfaith.metrics.attention_faithfulness.attention_faithfulness import AttentionFaithfulness
 from attnfaith.recipes import Recipe
@@ -58,7 +59,7 @@ def print_accuracy(path: str | os.PathLike) -> None:
     """One line for each cell of a record of texts: how often its model is right; none where no text has a label."""
     for cell in split_cells(record.load(path)):
         if said := accuracy_in_words(cell):
-            print(f"{cell.heading['dataset']} {cell.heading['split']}: {said}")
+            print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {said}"))
 
 
 def print_scores(scores: dict[str, dict]) -> None:
