@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import torch
 
-from attnfaith.importance._fast.products import products_of_inputs
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.subjects import Batch, Subject
 
@@ -141,26 +140,12 @@ def products(
 
     hold: no gradient flows through attention.
     """
-    if "layers" in subject.capabilities and subject.level == "token":
-        return _through_states(subject, batch, explain, hold)
     if explain is log_odds:
         (made,) = odds_slopes(subject, batch, [hold])
     else:
         with differentiable(subject, batch) as reading:
             made = _slopes(reading, explain, hold)
     return made.f, made.products
-
-
-def _through_states(subject, batch, explain, hold):
-    """The same of our classifiers of tokens: all that reaches a token's embedding comes through the states."""
-    hidden, mask, query = subject.encoded(batch)
-    with without_parameters(subject), torch.enable_grad():
-        states = hidden.detach().requires_grad_()
-        attention = subject.attend(states, mask, query)
-        f = explain(subject.decode(states, attention.detach() if hold else attention, query))
-        (slopes,) = gradients(f, [states])
-        of_inputs = products_of_inputs(subject, batch, slopes)
-    return f.detach(), [of_inputs, _products(hidden, slopes)]
 
 
 def _products(values: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
