@@ -226,18 +226,14 @@ def test_two_cells_of_one_name_are_refused():
         plan.cells({"output_dir": "x", "blocks": [block, block]})
 
 
-def test_unknown_key_of_a_study(tmp_path):
-    path = tmp_path / "study.yaml"
-    path.write_text("output_dir: x\nblcks: []\n")
-    with pytest.raises(ValueError, match=r"unknown key study.blcks; did you mean study.blocks\?"):
-        command.main([str(path)])
-
-
-def test_missing_key_of_a_study(tmp_path):
-    path = tmp_path / "study.yaml"
-    path.write_text("output_dir: x\nblocks: []\n")
-    with pytest.raises(ValueError, match=r"study lacks \['results'\]"):
-        command.main([str(path)])
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [("blcks: []", r"study.blcks; did you mean study.blocks\?"), ("blocks: []", r"study lacks \['results'\]")],
+)
+def test_unknown_and_missing_keys_of_a_study(tmp_path, line, named):
+    (tmp_path / "study.yaml").write_text(f"output_dir: x\n{line}\n")
+    with pytest.raises(ValueError, match=named):
+        command.main([str(tmp_path / "study.yaml")])
 
 
 def test_null_in_a_grid_is_yaml_null():
@@ -298,26 +294,16 @@ def test_a_value_may_name_a_key_of_the_grid():
         ),
         ([{"grid": {"seed": []}}], r"block 1: grid.seed is \[\]; give a list of one or more values"),
         ([{"grid": {"seed": 1}}], "block 1.grid.seed=1 must be a list"),
-        ([{"grid": {"encoder": "cnn"}}], "block 1.grid.encoder='cnn' must be a list"),
         ([{"grid": ["seed"]}], r"block 1.grid=\['seed'\] must be keys and values"),
-        ([{"set": None}], "block 1.set=None must be keys and values"),
-        ([{"name": "a"}, {"after": "a"}], "block 2.after='a' must be a list"),
-        ([{"name": 3}], "block 1.name=3 must be a text"),
-        ([{"recipe": None}], "block 1.recipe=None must be a text"),
         (
             [{"name": "../a"}],
             r"the cell '../a' is no name for a folder: keep '/', '\{', '\}' and long values out of the name",
         ),
-        ([{"grid": {"data.vectors": ["a/b"]}}], r"the cell 'tiny-a/b' is no name for a folder"),
         (
             [{"grid": {"data.limits": [{"train": 9}]}}],
             r"is no name for a folder: keep '/', '\{', '\}' and long values out of the name",
         ),
         ([{"grid": {"learning_rate": [0.1, 0.2]}}], "cells 'tiny-0.1' and 'tiny-0.2' have the same data, split, model"),
-        (
-            [{"gird": {}}],
-            r"unknown key block 1.gird; did you mean block 1.grid\? Known: recipe, name, .*grid, .*after",
-        ),
         (
             [{"set": {"seed": "x"}}],
             "cell tiny: .*tiny.yaml with --seed, --output_dir, --name: recipe.seed='x' must be a whole",

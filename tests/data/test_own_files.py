@@ -187,9 +187,6 @@ def test_a_field_that_never_ends_is_no_text(written, monkeypatch):
         read_file(written("a.csv", 'text,label\n"a,1\n' + "b,1\n" * 1000))
     with pytest.raises(DatasetError, match="line 2: more than 1,000 characters"):
         read_file(written("b.csv", "text,label\n" + "b" * 2000))
-    monkeypatch.setattr(own_files, "LARGEST_JSON", 10)
-    with pytest.raises(DatasetError, match="save it as JSON lines"):
-        read_file(written("a.json", '[{"text": "a"}]'))
 
 
 def test_a_long_text_is_read_whole(written):

@@ -37,8 +37,6 @@ KINDS = {
     ".parquet": "parquet",
 }
 DELIMITERS = ",;\t|"
-LARGEST_JSON = 1 << 29
-"""Bytes of a JSON file that is one list, which cannot be read row by row."""
 BATCH = 10_000  # rows made Arrow at a time
 
 
@@ -213,10 +211,6 @@ class OwnFile:
                     yield number, self._object(line, f"line {number}")
 
     def _list(self) -> Iterator[tuple[int, dict]]:
-        if (size := self.path.stat().st_size) > LARGEST_JSON:
-            raise DatasetError(
-                f"{self.path} is a JSON list of {size:,} bytes, which is only read whole: save it as JSON lines (.jsonl)"
-            )
         with opened(self.path, self.encoding) as stream:
             rows = self._json(stream.read(), "the file")
         for number, row in enumerate(rows):

@@ -35,9 +35,7 @@ def check(*, target="predicted", output: str = "logit", samples: int = 256, abse
     check_sampling(target, output, samples, absent, least=3)
 
 
-def check_model(
-    subject, dataset, *, target="predicted", output: str = "logit", samples: int = 256, absent: str = "deleted"
-) -> None:
+def check_model(subject, dataset, *, target="predicted", output="logit", absent="deleted", **others) -> None:
     """Raises ValueError as `_surrogate.check_sampled_model` says."""
     check_sampled_model(subject, dataset, target, output, absent, "kernel_shap")
 

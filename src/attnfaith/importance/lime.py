@@ -43,17 +43,7 @@ def check(
             raise ValueError(f"{name}={value!r}; give a finite number {allowed}")
 
 
-def check_model(
-    subject,
-    dataset,
-    *,
-    target="predicted",
-    output: str = "logit",
-    samples: int = 256,
-    absent: str = "deleted",
-    width: float = 0.25,
-    penalty: float = 0.01,
-) -> None:
+def check_model(subject, dataset, *, target="predicted", output="logit", absent="deleted", **others) -> None:
     """Raises ValueError as `_surrogate.check_sampled_model` says."""
     check_sampled_model(subject, dataset, target, output, absent, "lime")
 

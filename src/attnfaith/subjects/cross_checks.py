@@ -15,7 +15,7 @@ from attnfaith.subjects.classifier_facts import check_finite, vocabulary_size
 from attnfaith.subjects.cross_parts import decoder_parts
 from attnfaith.subjects.layer_parts import LayerParts, projected
 from attnfaith.subjects.layers import Layer, Recorded, chained, lists_around
-from attnfaith.subjects.plain import plainly
+from attnfaith.subjects.plain import in_eval_mode, plainly
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.self_checks import TOLERANCE, Named, Silence, configured, eager, same_numbers, silent
 from attnfaith.subjects.sentence_batch import PairBatch
@@ -65,14 +65,8 @@ def checked(subject) -> CrossSites:
         returned: what the model itself returns as its cross-attention, if it does, is the same.
     """
     model = subject.model
-    own = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with plainly(), configured(model, return_dict=True), torch.no_grad():
-            return _learned(subject)
-    finally:
-        for module, training in own.items():
-            module.training = training
+    with plainly(), in_eval_mode(model), configured(model, return_dict=True), torch.no_grad():
+        return _learned(subject)
 
 
 def _learned(subject) -> CrossSites:

@@ -48,3 +48,15 @@ def plainly() -> Iterator[None]:
         if "torch._dynamo" in sys.modules:  # else nothing was compiled
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
+
+
+@contextmanager
+def in_eval_mode(model) -> Iterator[None]:
+    """Within, a model is in eval mode; after it, every module in its own."""
+    own = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in own.items():
+            module.training = training

@@ -5,7 +5,7 @@ C classes, K attentions per instance, E embedding, H hidden.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -16,6 +16,7 @@ from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.outputs import digest_model
 from attnfaith.subjects.attention_products import products_of_intervention
 from attnfaith.subjects.classifier_facts import class_names_of
+from attnfaith.subjects.plain import in_eval_mode
 from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError
 from attnfaith.subjects.word_level import WordLevel
 
@@ -122,15 +123,9 @@ class Pooled:
                     f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
                 )
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """Within, the classifier is in eval mode."""
-        training = self.classifier.training
-        self.classifier.eval()
-        try:
-            yield
-        finally:
-            self.classifier.train(training)
+        return in_eval_mode(self.classifier)
 
     def attendable(self, batch: Batch) -> torch.Tensor:
         """As `Subject` says."""

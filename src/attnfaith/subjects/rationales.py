@@ -5,7 +5,7 @@ Shapes: B instances, L input positions, T = L places of attention, C classes, K 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -18,6 +18,7 @@ from attnfaith.models.registration import RATIONALE
 from attnfaith.outputs import hash_of_weights
 from attnfaith.subjects.attention_products import products_of_intervention
 from attnfaith.subjects.classifier_facts import BOUNDLESS, check_finite, class_names_of
+from attnfaith.subjects.plain import in_eval_mode
 from attnfaith.subjects.protocol import Batch, SubjectError
 
 
@@ -158,15 +159,9 @@ class Rationales:
             raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
         check_finite(self.model)
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """Within, the classifier is in eval mode."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            yield
-        finally:
-            self.model.train(training)
+        return in_eval_mode(self.model)
 
     def attendable(self, batch: Batch) -> torch.Tensor:
         """As `Subject` says."""

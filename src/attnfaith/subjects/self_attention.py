@@ -29,7 +29,7 @@ from attnfaith.subjects.classifier_facts import (
 from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
 from attnfaith.subjects.layers import Fed, Layer, Recorded
 from attnfaith.subjects.parts import TOKENS_AT_ONCE
-from attnfaith.subjects.plain import unwrapped
+from attnfaith.subjects.plain import in_eval_mode, unwrapped
 from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
 from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengths_of, nothing
@@ -242,19 +242,8 @@ class SelfAttention(TokenStates):
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Within, the model is in eval mode and its attention "eager"; after it, both as before."""
-        with self.training(False), eager(self.model):
+        with in_eval_mode(self.model), eager(self.model):
             yield
-
-    @contextmanager
-    def training(self, wanted: bool) -> Iterator[None]:
-        """Within, all modules are in training mode, or none; after it, each in its own."""
-        own = {module: module.training for module in self.model.modules()}
-        self.model.train(wanted)
-        try:
-            yield
-        finally:
-            for module, training in own.items():
-                module.training = training
 
     def parameters(self) -> Iterator[torch.Tensor]:
         """As `Subject` says."""

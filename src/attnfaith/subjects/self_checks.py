@@ -18,7 +18,7 @@ from attnfaith.subjects.attention_hook import Edit, Embedded, Hook, Map
 from attnfaith.subjects.classifier_facts import check_finite, end_token, is_encoder_decoder, separates, vocabulary_size
 from attnfaith.subjects.layer_parts import LayerParts, projected
 from attnfaith.subjects.layers import blocks_of, recorded_layers
-from attnfaith.subjects.plain import plainly
+from attnfaith.subjects.plain import in_eval_mode, plainly
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.separation import check_separation
 
@@ -140,7 +140,7 @@ def checked(subject) -> Sites:
     """
     model = subject.model
     types = "token_type_ids" in inspect.signature(model.forward).parameters
-    with plainly(), subject.training(False), configured(model, return_dict=True), torch.no_grad():
+    with plainly(), in_eval_mode(model), configured(model, return_dict=True), torch.no_grad():
         texts = [_text(subject, length, seed) for seed, length in enumerate((*LENGTHS, LENGTHS[0]))]
         first = texts[0]
         plain = _own_logits(subject, first)

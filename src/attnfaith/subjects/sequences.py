@@ -16,7 +16,7 @@ from attnfaith.data.in_memory import in_memory
 from attnfaith.data.pairs.reading import encode_for_model
 from attnfaith.errors import excerpt
 from attnfaith.subjects.classifier_facts import check_numbers, hash_of_model, position_limit
-from attnfaith.subjects.plain import unwrapped
+from attnfaith.subjects.plain import in_eval_mode, unwrapped
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.self_checks import configured
 from attnfaith.subjects.sentence_batch import UNCOUNTED, PairBatch
@@ -198,14 +198,8 @@ class SequenceSubject:
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Within, the model is in eval mode; after it, every module in its own."""
-        own = {module: module.training for module in self.model.modules()}
-        self.model.eval()
-        try:
-            with configured(self.model, return_dict=True):
-                yield
-        finally:
-            for module, training in own.items():
-                module.training = training
+        with in_eval_mode(self.model), configured(self.model, return_dict=True):
+            yield
 
     def parameters(self) -> Iterator[torch.Tensor]:
         return self.model.parameters()
