@@ -162,19 +162,19 @@ def test_undefined_is_nan(measure, a_batch):
     assert all(np.isnan(values[0]).all() and np.isfinite(values[1]).all() for values in found.values())
 
 
-@pytest.mark.parametrize("value", [{"samples": 1}, {"samples": 2.5}, {"absent": "mask"}, {"output": "odds"}])
+@pytest.mark.parametrize(("name", "value"), [("samples", 1), ("samples", 2.5), ("absent", "mask"), ("output", "odds")])
 @pytest.mark.parametrize("measure", [kernel_shap, lime])
-def test_options_that_are_refused(measure, value):
-    with pytest.raises(ValueError, match=f"{[*value][0]}={[*value.values()][0]!r}"):
-        measure.check(**value)
+def test_options_that_are_refused(measure, name, value):
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        measure.check(**{name: value})
 
 
-@pytest.mark.parametrize("width", [0, -1.0, math.nan, True])
-@pytest.mark.parametrize("penalty", [-0.1, math.inf])
-def test_numbers_that_lime_refuses(width, penalty):
-    for option in ({"width": width}, {"penalty": penalty}):
-        with pytest.raises(ValueError, match=f"{[*option][0]}=.*give a finite number"):
-            lime.check(**option)
+@pytest.mark.parametrize(
+    ("name", "value"), [("width", 0), ("width", math.nan), ("width", True), ("penalty", -1), ("penalty", math.inf)]
+)
+def test_numbers_that_lime_refuses(name, value):
+    with pytest.raises(ValueError, match=f"{name}=.*give a finite number"):
+        lime.check(**{name: value})
 
 
 def test_classes_that_do_not_exist(a_batch):
