@@ -1,7 +1,7 @@
-"""A Hub on loopback that speaks the Hugging Face protocol to the unpatched clients: for tests, and by hand.
+"""A Hub on loopback that speaks the Hugging Face protocol to the unpatched clients: for tests.
 
-`python -m tests.hub_server --root DIR` serves DIR until Ctrl-C and prints the environment that clients need. Models, data
-sets and Spaces; users with write and read tokens; private repositories; branches, tags and pull requests; LFS; ranges and
+Models, data sets and Spaces; users with write and read tokens; private repositories; branches, tags and pull requests; LFS;
+ranges and
 ETags; pages; and faults on demand. What was pushed stays readable: `HubServer.history`, `.refs`, `.read`, `.requests`.
 
 On disk, under the root (one server a root):
@@ -16,7 +16,6 @@ would give RepositoryNotFoundError; no Xet (clients need HF_HUB_DISABLE_XET=1); 
 answered without a redirect, and one that is known from any repository need not be sent again; no organisations.
 """
 
-import argparse
 import base64
 import contextlib
 import fnmatch
@@ -173,11 +172,6 @@ class Storage:
         if not all(valid_name(part) for part in repo_id.split("/")) or not self.repo_path(kind, repo_id).exists():
             return None
         return json.loads(self.repo_path(kind, repo_id).read_text())
-
-    def repos(self, kind: str) -> Iterator[tuple[str, dict]]:
-        folder = self.root / "repos" / kind
-        for path in sorted(folder.glob("*/*.json")):
-            yield path.relative_to(folder).as_posix().removesuffix(".json"), json.loads(path.read_text())
 
     def save(self, kind: str, repo_id: str, repo: dict) -> None:
         self.replace(self.repo_path(kind, repo_id), [json.dumps(repo).encode()])
@@ -506,30 +500,6 @@ class Handler(BaseHTTPRequestHandler):
             self.storage.save(kind, repo_id, repo)
         self.send_json({"url": self.url(kind, repo_id), "name": repo_id, "id": repo["key"]})
 
-    def delete(self):
-        kind, repo_id = self.named(self.json())
-        with self.hub.lock:
-            self.repo(kind, repo_id)
-            self.owner(repo_id, f"delete a {kind}")
-            self.storage.repo_path(kind, repo_id).unlink()
-        self.send_json({})
-
-    def settings(self, kind: str, repo_id: str):
-        request = self.json()
-        with self.hub.lock:
-            repo = self.repo(kind, repo_id)
-            self.owner(repo_id, "change settings")
-            if "visibility" in request:
-                repo["private"] = request["visibility"] == "private"
-            self.storage.save(kind, repo_id, repo)
-        self.send_json({"visibility": "private" if repo["private"] else "public"})
-
-    def auth_check(self, kind: str, repo_id: str, write: str):
-        self.repo(kind, repo_id)
-        if write:
-            self.owner(repo_id, "write")
-        self.send_json({})
-
     def validate_yaml(self):
         """A card whose metadata are no YAML is refused here, before any file is sent."""
         try:
@@ -582,17 +552,6 @@ class Handler(BaseHTTPRequestHandler):
         repo = self.repo(kind, repo_id)
         self.send_json(self.describe(kind, repo_id, repo, self.at(repo, revision)))
 
-    def listing(self, kind: str):
-        owner, text = self.query.get("author", [None])[0], self.query.get("search", [""])[0]
-        found = []
-        for repo_id, repo in self.storage.repos(kind):
-            of = repo_id.split("/")[0]
-            visible = not repo["private"] or (self.user is not None and self.user.name == of)
-            if visible and owner in (None, of) and text.lower() in repo_id.lower():
-                described = self.describe(kind, repo_id, repo, self.at(repo, "main"))
-                found.append({key: value for key, value in described.items() if key not in ("cardData", "siblings")})
-        self.send_page(found, 1000)
-
     # -------------------------------------------------------------------------------------------- reading
 
     def file_item(self, path: str, entry: dict) -> dict:
@@ -604,22 +563,6 @@ class Handler(BaseHTTPRequestHandler):
     def folder_item(self, path: str, files: dict) -> dict:
         inside = json.dumps([(name, entry["oid"]) for name, entry in files.items() if name.startswith(f"{path}/")])
         return {"type": "directory", "oid": hashlib.sha1(inside.encode()).hexdigest(), "size": 0, "path": path}
-
-    def with_last_commit(self, items: list[dict], commit: dict) -> list[dict]:
-        """Adds to each file or folder the commit that gave it its content."""
-        log = list(self.storage.log(commit["id"]))
-
-        def content(commit: dict, path: str):
-            return [(name, file["oid"]) for name, file in commit["files"].items() if f"{name}/".startswith(f"{path}/")]
-
-        for item in items:
-            last = log[0]
-            for earlier in log[1:]:
-                if content(earlier, item["path"]) != content(last, item["path"]):
-                    break
-                last = earlier
-            item["lastCommit"] = {key: last[key] for key in ("id", "title", "date")}
-        return items
 
     def tree(self, kind: str, repo_id: str, revision: str, path: str):
         commit = self.at(self.repo(kind, repo_id), revision)
@@ -636,24 +579,7 @@ class Handler(BaseHTTPRequestHandler):
             if self.flag("recursive") or len(parts) == 1:
                 items[name] = self.file_item(name, entry)
         found = list(items.values())
-        self.send_page(self.with_last_commit(found, commit) if self.flag("expand") else found, 1000)
-
-    def paths_info(self, kind: str, repo_id: str, revision: str):
-        if self.headers.get("Content-Type", "").startswith("application/json"):
-            request = self.json()
-            paths, expand = request.get("paths", []), bool(request.get("expand"))
-        else:
-            form = parse_qs(b"".join(self.body).decode())
-            paths, expand = form.get("paths", []), form.get("expand", [""])[0].lower() in ("1", "true")
-        commit = self.at(self.repo(kind, repo_id), revision)
-        found = []
-        for path in [paths] if isinstance(paths, str) else paths:
-            path = path.strip("/")
-            if path in commit["files"]:
-                found.append(self.file_item(path, commit["files"][path]))
-            elif any(name.startswith(f"{path}/") for name in commit["files"]):
-                found.append(self.folder_item(path, commit["files"]))
-        self.send_json(self.with_last_commit(found, commit) if expand else found)
+        self.send_page(found, 1000)
 
     def refs(self, kind: str, repo_id: str):
         repo = self.repo(kind, repo_id)
@@ -663,14 +589,6 @@ class Handler(BaseHTTPRequestHandler):
             found[group].append({"name": name, "ref": ref, "targetCommit": commit_id})
         answer = {"branches": found["heads"], "tags": found["tags"], "converts": []}
         self.send_json(answer | ({"pullRequests": found["pr"]} if self.flag("include_prs") else {}))
-
-    def commits(self, kind: str, repo_id: str, revision: str):
-        commit = self.at(self.repo(kind, repo_id), revision)
-        log = [
-            {key: item[key] for key in ("id", "title", "message", "date")} | {"authors": [{"user": item["author"]}]}
-            for item in self.storage.log(commit["id"])
-        ]
-        self.send_page(log, 50)
 
     def resolve(self, kind: str, repo_id: str, revision: str, path: str):
         commit = self.at(self.repo(kind, repo_id), revision)
@@ -828,11 +746,6 @@ class Handler(BaseHTTPRequestHandler):
             raise Refusal(400, f"Invalid reference for a branch: {name}")
         self.change_ref(kind, repo_id, f"refs/heads/{name}", starting_point)
 
-    def tag(self, kind: str, repo_id: str, name: str):
-        """Sets a tag on the revision `name`, or deletes the tag `name`."""
-        tag = name if self.command == "DELETE" else self.json()["tag"]
-        self.change_ref(kind, repo_id, f"refs/tags/{tag}", name)
-
     def change_ref(self, kind: str, repo_id: str, ref: str, revision: str):
         with self.hub.lock:
             repo = self.repo(kind, repo_id)
@@ -856,21 +769,14 @@ WEB = f"(?:/{KIND.replace('models|', '')})?/{REPO}"
 ROUTES = [
     ("GET", "/api/whoami-v2", "whoami"),
     ("POST", "/api/repos/create", "create"),
-    ("DELETE", "/api/repos/delete", "delete"),
     ("POST", "/api/validate-yaml", "validate_yaml"),
-    ("GET", f"/api/{KIND}", "listing"),
     ("GET HEAD", f"/api/{KIND}/{REPO}", "info"),
     ("GET HEAD", f"/api/{KIND}/{REPO}/revision/{REVISION}", "info"),
-    ("PUT", f"/api/{KIND}/{REPO}/settings", "settings"),
-    ("GET", f"/api/{KIND}/{REPO}/auth-check(?P<write>/write)?", "auth_check"),
     ("GET", f"/api/{KIND}/{REPO}/refs", "refs"),
-    ("GET", f"/api/{KIND}/{REPO}/commits/{REVISION}", "commits"),
     ("GET", f"/api/{KIND}/{REPO}/tree/{REVISION}(?:/(?P<path>.*))?", "tree"),
-    ("POST", f"/api/{KIND}/{REPO}/paths-info/{REVISION}", "paths_info"),
     ("POST", f"/api/{KIND}/{REPO}/preupload/{REVISION}", "preupload"),
     ("POST", f"/api/{KIND}/{REPO}/commit/{REVISION}", "commit"),
     ("POST DELETE", f"/api/{KIND}/{REPO}/branch/(?P<name>[^/]+)", "branch"),
-    ("POST DELETE", f"/api/{KIND}/{REPO}/tag/(?P<name>[^/]+)", "tag"),
     ("POST", rf"{WEB}\.git/info/lfs/objects/batch", "lfs_batch"),
     ("PUT", "/lfs/(?P<sha256>[0-9a-f]{64})", "lfs_receive"),
     ("POST", "/lfs/(?P<sha256>[0-9a-f]{64})/verify", "lfs_verify"),
@@ -1058,23 +964,3 @@ class HubServer:
             KeyError: there is no such repository, revision or file.
         """
         return self.storage.blob(self.history(kind, repo_id, revision)[-1].files[path]).read_bytes()
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.hub_server", description="Serves a Hub on loopback until Ctrl-C.")
-    parser.add_argument("--root", type=Path, required=True, help="folder of its data; made if missing, kept at the end")
-    parser.add_argument("--port", type=int, default=0, help="default: any free one")
-    options = parser.parse_args(arguments)
-    with HubServer(options.root, port=options.port) as hub:
-        try:  # around the first line too: who reads it may interrupt before it returns
-            print(
-                f"export HF_ENDPOINT={hub.endpoint} HF_TOKEN=hf_alice HF_HUB_DISABLE_XET=1 HF_HUB_DISABLE_TELEMETRY=1",
-                flush=True,
-            )
-            hub.thread.join()
-        except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()

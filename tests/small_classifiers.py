@@ -11,30 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from attnfaith.recipes import library
 
 
-WORDS = [
-    "the",
-    "a",
-    "old",
-    "new",
-    "ship",
-    "sank",
-    "sailed",
-    "slowly",
-    "never",
-    "was",
-    "good",
-    "bad",
-    "film",
-    "music",
-    "and",
-    "but",
-    "very",
-    "!",
-    ".",
-    "##s",
-    "##ing",
-    "##ed",
-]
+WORDS = "the a old new ship sank sailed slowly never was good bad film music and but very ! . ##s ##ing ##ed".split()
 MARKERS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")
 
 

@@ -22,29 +22,7 @@ from attnfaith.subjects.sequences import sequence_subject
 
 
 MARKERS = ("<pad>", "<s>", "</s>", "<unk>")
-WORDS = [
-    "the",
-    "a",
-    "der",
-    "ein",
-    "dog",
-    "house",
-    "hund",
-    "haus",
-    "sees",
-    "sieht",
-    "old",
-    "alt",
-    "man",
-    "boat",
-    "boot",
-    "##s",
-    "##n",
-    "##e",
-    "##er",
-    "##boot",
-    "!",
-]
+WORDS = "the a der ein dog house hund haus sees sieht old alt man boat boot ##s ##n ##e ##er ##boot !".split()
 VOCABULARY = {word: number for number, word in enumerate((*MARKERS, *WORDS))}
 PAIRS = [
     ("the old dog sees a boats !", "der alter hund sieht ein boot !"),

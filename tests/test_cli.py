@@ -240,14 +240,6 @@ def test_the_traceback_is_there_for_who_wants_it(monkeypatch):
         cli.main(["train", "--config", "none.yaml"])
 
 
-def test_a_full_disk_is_one_line(fails, monkeypatch):
-    def full(*_args):
-        raise OSError(28, "No space left on device", "run/record.parquet")
-
-    monkeypatch.setattr("attnfaith.runs.train.train", full)
-    fails("train", "--config", "tiny.yaml", says="No space left on device: 'run/record.parquet'")
-
-
 @pytest.fixture
 def own_files(tmp_path, monkeypatch):
     """The user's own tweets (data set "adr"), from rows of (text, label) per split."""

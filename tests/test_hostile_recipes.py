@@ -117,23 +117,6 @@ def test_a_file_that_cannot_be_read(tmp_path):
         recipes.load("x" * 5000)
 
 
-@pytest.mark.parametrize(
-    ("block", "says"),
-    [
-        ("{recipe: a.yaml, grid: {" + ", ".join(f"k{n}: [1, 2, 3, 4]" for n in range(9)) + "}}", "makes 262,144 cells"),
-        ("{recipe: a.yaml, grid: {'seed=5 #': [1]}}", "block 1: 'seed=5 #' is no key of a recipe, such as seed"),
-        ("{recipe: a.yaml, set: {seed=5: 1}}", "block 1: 'seed=5' is no key of a recipe, such as seed"),
-        ("{recipe: a.yaml, grid: {note: [" + "x" * 500 + "]}}", r"the cell 'a-x+… is no name for a folder"),
-        ("{recipe: 3}", "block 1.recipe=3 must be a text"),
-    ],
-)  # fmt: skip
-def test_what_is_said_of_hostile_studies(tmp_path, block, says):
-    (tmp_path / "mine.yaml").write_text(f"output_dir: a\nresults: b\nblocks: [{block}]\n")
-    with pytest.raises(RecipeError, match=f"mine.yaml: .*{says}") as refused:
-        read_study(tmp_path / "mine.yaml")
-    assert len(str(refused.value)) <= LONGEST + len(str(tmp_path))
-
-
 def test_a_date_is_a_text_and_a_key_may_be_merged():
     tree = "note: 2026-01-01\ndata: &a {seed: 3, limits: {test: 4}}\n"
     assert recipes.parse(MINIMAL + tree).note == "2026-01-01"
@@ -189,20 +172,6 @@ def test_the_defaults_of_arguments_are_those_of_a_training(tmp_path):
         unset = getattr(made, name) is None  # where transformers has none before it is used
         assert unset or getattr(made, name) == getattr(silent, name), name
         assert name in runs.prepare.TAKEN and f"--training.arguments.{name}  " in recipes.describe("training")
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"lr_scheduler_type": "never"}, "never is not a valid SchedulerType, please select one of"),
-        ({"lr_scheduler_type": "linear", "lr_scheduler_kwargs": {"x": 1}}, "unexpected keyword argument 'x'"),
-        ({"lr_scheduler_type": "reduce_lr_on_plateau", "lr_scheduler_kwargs": {"mode": "up"}}, "mode up is unknown"),
-        ({"save_strategy": "no"}, "requires the save and eval strategy to match"),
-    ],
-)
-def test_schedules_that_transformers_refuses_are_refused_first(given, says):
-    with pytest.raises(RecipeError, match=f"transformers refuses these arguments: .*{says}"):
-        runs.training_arguments(with_arguments(**given))
 
 
 # ------------------------------------------------------------------------------------------------ notes

@@ -28,7 +28,6 @@ from attnfaith.recipes import RecipeError
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.page import report
 from attnfaith.runs import RunError
-from tests.figures import IN_A_PROCESS
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
@@ -1220,25 +1219,6 @@ def test_who_holds_a_folder_is_waited_for(tmp_path, monkeypatch):
             pass
 
 
-def test_two_trainings_started_together_do_not_mix(tmp_path, small_recipe, warm_attnfaith):
-    """Of two processes that start at once with other recipes, one trains and the other says who does."""
-    folder, processes = tmp_path / "run", []
-    command = IN_A_PROCESS + "from attnfaith import cli; sys.exit(cli.main())"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    for seed in (3, 4):
-        path = tmp_path / f"{seed}.yaml"
-        path.write_text(small_recipe("together", folder).replace("seed: 3", f"seed: {seed}"))
-        arguments = [warm_attnfaith, "-c", command, "train", "--config", str(path), "--resume_from_checkpoint"]
-        processes.append(subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL))
-    ends = [(process.communicate()[1].decode(), process.returncode) for process in processes]
-    assert sorted(code for _, code in ends) == [0, 2], ends
-    (refused,) = (said for said, code in ends if code == 2)
-    assert "is in use by a run, process " in refused or "is a run of another recipe (different: seed)" in refused
-    (seed,) = (seed for seed, (_, code) in zip((3, 4), ends, strict=True) if code == 0)
-    assert recipes.load(folder / "recipe.yaml").seed == seed
-    assert record.load(folder / "record.parquet").column("seed").unique().to_pylist() == [seed]
-
-
 # ------------------------------------------------------------------------------------------------ killed
 
 
@@ -1257,30 +1237,6 @@ def test_killed_between_the_first_files(tiny_recipe, tmp_path, monkeypatch, step
     assert entries(tmp_path / "run") == ["recipe.yaml", "run.json"]
     assert recipes.load(tmp_path / "run" / "recipe.yaml").seed == 5
     assert runs.read_state(tmp_path / "run")["status"] == "started"
-
-
-@pytest.mark.parametrize("step", ["rename", "mkdir", "rmtree"])
-def test_killed_while_a_run_is_overwritten(copied, tmp_path, monkeypatch, step):
-    """Before the old run is put aside, after it, and while it is deleted: never a mixture."""
-    folder, recipe = copied
-    before = content(folder)
-    other = recipes.build({**recipes.dataclasses.asdict(recipe), "seed": 5})
-    with monkeypatch.context() as patch:
-        if step == "mkdir":
-            rename = os.rename
-            patch.setattr(runs.folder.os, "rename", lambda *paths: rename(*paths) or killed())
-        else:
-            patch.setattr(runs.folder.shutil if step == "rmtree" else runs.folder.os, step, killed)
-            if step == "rmtree":
-                patch.setattr(runs.folder, "_sweep", lambda _folder: None)
-        with pytest.raises(Killed), runs.folder.opened(folder, other, PartialState(cpu=True), overwrite=True):
-            pass
-    left = {name: text for name, text in content(folder).items() if not name.startswith(".lock")} if folder.exists() else {}
-    assert left == ({} if step != "rename" else {name: text for name, text in before.items() if name != ".lock"})
-    assert (tmp_path / ".run.replaced").exists() == (step != "rename")
-    with runs.folder.opened(folder, other, PartialState(cpu=True), overwrite=True):
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
-        assert recipes.load(folder / "recipe.yaml").seed == 5 and not (folder / "model").exists()
 
 
 def test_overwriting_what_a_link_leads_to(copied, tmp_path):

@@ -2,7 +2,6 @@ import importlib
 import importlib.resources
 import importlib.util
 import sys
-import threading
 
 import pytest
 
@@ -81,21 +80,6 @@ def test_callback_may_import_and_hook_again(package):
     assert calls == ["b", 2]
 
 
-def test_waits_for_a_module_that_is_half_imported(package):
-    a = package("a", f"import {__name__}_probe as probe\nprobe.during()\nvalue = 1\n")
-    calls = []
-    probe = type(sys)(f"{__name__}_probe")
-    probe.during = lambda: when_imported(a, lambda: calls.append(sys.modules[a].value))
-    sys.modules[probe.__name__] = probe
-    try:
-        importlib.import_module(a)
-    finally:
-        del sys.modules[probe.__name__]
-    assert calls == []
-    importlib.import_module(package("next"))
-    assert calls == [1]
-
-
 def test_a_failed_import_keeps_the_hook(package):
     name = package("broken", "raise RuntimeError('not yet')\n")
     calls = []
@@ -123,28 +107,3 @@ def test_an_error_of_the_callback_is_no_error_of_the_import(package, logged, ear
     (line,) = logged
     assert line.levelname == "WARNING" and line.name == "attnfaith._import_hooks"
     assert line.getMessage() == f"attnfaith and this {name} do not fit (LookupError('no such place')): do it by hand"
-
-
-def test_threads_call_it_once_and_after_the_module(package):
-    names = [package(f"slow_{i}", "import time\ntime.sleep(0.02)\nvalue = 1\n") for i in range(6)]
-    calls, seen, errors = [], [], []
-    for name in names:
-        when_imported(name, lambda name=name: calls.append((name, sys.modules[name].value)))
-    start = threading.Barrier(12)
-
-    def work(place):
-        start.wait()
-        try:
-            for name in names[place % 6 :] + names[: place % 6]:
-                seen.append(importlib.import_module(name).value)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert sorted(calls) == [(name, 1) for name in names]
-    assert seen == [1] * 72
