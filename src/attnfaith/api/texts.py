@@ -86,7 +86,7 @@ def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | Non
         table, called = _of_file(Path(texts), columns), Path(texts).name.partition(".")[0]
     else:
         table, called = _of_object(texts, columns), None
-    reading, remark, label_names = None, table.pop("remark", ""), table.pop("label_names", None)
+    reading, remark, label_names = None, str(table.pop("remark", "")), table.pop("label_names", None)
     if isinstance(labels, str) and labels in READINGS:
         reading = labels
         if "label" not in table:
