@@ -51,7 +51,7 @@ def test_a_label_is_the_same_class_in_every_kind_of_input(kind, read):
         assert read(kind, [3, 1, 2], ODD, "names") == [by_name[str(label)] for label in (3, 1, 2)]
         with pytest.raises(DatasetError, match="label 0 is '4'"):
             read(kind, [4, 1, 2], ODD, "names")
-        with pytest.raises(DatasetError, match="label 1 is 'x'.*ids"):
+        with pytest.raises(DatasetError, match="label 1 is 'x'.*0, 1, 2"):
             read(kind, ["1", "x", "2"], ODD, "ids")
 
 

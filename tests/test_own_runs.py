@@ -201,7 +201,7 @@ def test_studies_take_own_data(finished):
         ("review,topic\n", [], "no rows"),
         ("review,topic\na,b\n", ["--data.text", "reviw"], "no column 'reviw'; did you mean 'review'"),
         ("review,topic\n" + "".join(f"t{row},a\n" for row in range(9)), [], "two classes"),
-        ("review,topic\n" + "".join(f"t{row},\n" for row in range(9)), [], "none of the 9 rows can be used"),
+        ("review,topic\n" + "".join(f"t{row},\n" for row in range(9)), [], "none of 9 rows can be used"),
         ("review,topic\nt,a\n", [], "two classes"),
         ("review,topic\nt,a\nu,b\n", [], "the class 'a' has 1, the class 'b' has 1, and at least 3"),
         ("\x00\x01\x02", [], "is no text"),

@@ -11,7 +11,7 @@ import torch
 import attnfaith
 from attnfaith import experiments, importance, record
 from attnfaith.data.tokenization import by_words
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.errors import DatasetError, counted, excerpt
 from attnfaith.outputs import KEPT, digest_attention, digest_data
 from attnfaith.producing import MeasurementError, checked_options, load, makers, modules_of, stated
 from attnfaith.shards import batches, carry_out, in_shards
@@ -259,11 +259,12 @@ def model_identity(subject: Subject) -> dict[str, object]:
 def _check_given(attention: Mapping[str, np.ndarray], dataset) -> None:
     names = dataset["instance_id"]
     if missing := [name for name in names if name not in attention]:
-        raise MeasurementError(f"no attention is given for {len(missing)} of {len(names)} texts, such as '{missing[0]}'")
+        raise MeasurementError(f"no attention is given for {len(missing)} of {counted(len(names))}, such as '{missing[0]}'")
     for name, tokens in zip(names, dataset["tokens"], strict=True):
         if len(attention[name]) != len(tokens):
             raise MeasurementError(
-                f"the attention given for '{name}' has {len(attention[name])} weights and the text {len(tokens)} tokens"
+                f"the attention given for '{name}' has {counted(len(attention[name]), 'weight')} and the text "
+                f"{counted(len(tokens), 'token')}"
             )
         weights = np.asarray(attention[name], np.float64)
         if not ((weights >= 0).all() and (len(weights) == 0 or abs(weights.sum() - 1) <= record.SUM_TOLERANCE)):

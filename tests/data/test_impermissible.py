@@ -109,9 +109,9 @@ def test_batches_are_padded_and_shortened_with_their_marks():
 @pytest.mark.parametrize(
     ("marks", "said"),
     [
-        ([1], "2 words; 1 values, [1], were given"),
-        ([0, 2], "2 values, [0, 2], were given"),
-        ([0, None], "2 values, [0, None], were given"),
+        ([1], "2 words; 1 value, [1] was given"),
+        ([0, 2], "2 values, [0, 2] was given"),
+        ([0, None], "2 values, [0, None] was given"),
         ("01", "'01' was given"),
         (None, "None was given"),
     ],

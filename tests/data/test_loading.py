@@ -354,7 +354,7 @@ def test_marks_that_do_not_fit_the_text(root, marks):
         parquet(root / "eraser-benchmark/movie_rationales", split, text=["a b"], label=[0], rationale=[marks])
     with pytest.raises(
         DatasetError,
-        match=r"movie_reviews/(train|validation|test)/0: a rationale is one 0 or 1 for each of its 2 words; \d values",
+        match=r"movie_reviews/(train|validation|test)/0: a rationale is one 0 or 1 for each of its 2 words; given: \d value",
     ):
         load_splits("movie_reviews", root=root)
 

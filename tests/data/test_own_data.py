@@ -16,7 +16,6 @@ from attnfaith.data.own_data import read_own, read_texts
 from attnfaith.data.registry import SPLITS, entry_of, facts
 from attnfaith.errors import DatasetError
 from attnfaith.recipes import Data
-from attnfaith.reporting.own_data import in_words, summary
 
 
 TOPICS = ("Kultur", "Politik", "Sport")
@@ -157,6 +156,10 @@ def test_columns_without_the_usual_names(write):
         said = " ".join(loaded.about["assumed"])
         assert loaded.about["columns"] == dict(zip(("text", "label"), head, strict=True))
         assert all((f"is read from the column {name!r}" in said) == (name not in ("text", "label")) for name in head)
+    said = read(write(rows, head=("text", "labels")))
+    assert said.about["columns"]["label"] == "labels" and "'labels'" in said.about["assumed"][-1]
+    both = read(write([(*row, "x") for row in rows], head=("text", "label", "label_ids"))).about
+    assert both["columns"]["label"] == "label" and "not read from the column 'label_ids'" in both["assumed"][-1]
     three = [(number, *row) for number, row in enumerate(rows)]
     assert read(write(three, head=("id", "review", "topic")), text="review", label="topic").label_names == list(TOPICS)
     for head, keys, says in (
@@ -170,24 +173,6 @@ def test_columns_without_the_usual_names(write):
             read(write(three, head=head), **keys)
     with pytest.raises(DatasetError, match="no column 'text'; it has 'review', 'topic'"):
         read(write(rows, head=("review", "topic")))
-
-
-def test_what_was_read_is_said(write):
-    loaded = read(write([*table(), ("x", "")]))
-    lines = summary("reviews", loaded.about, loaded.dropped)
-    assert lines[0] == "reviews: 61 rows read; left out: 1 without a label"
-    assert "(seed 0)" in lines[2] and "15% test, 15% validation, the rest train" in lines[2]
-    assert [line.split() for line in lines[3:8]][1:] == [
-        ["Kultur", "14", "3", "3"],
-        ["Politik", "14", "3", "3"],
-        ["Sport", "14", "3", "3"],
-        ["all", "42", "9", "9"],
-    ]
-    said = in_words({"about": json.loads(json.dumps(loaded.about)), "dropped": loaded.dropped})
-    assert said["rows"] == "61 rows read; left out: 1 without a label"
-    assert (
-        said["texts of each class (train, validation, test)"].endswith("Sport 14, 3, 3") and in_words({"name": "sst"}) == {}
-    )
 
 
 def test_the_content_decides_the_revision(write):
@@ -273,10 +258,10 @@ def test_limits_of_published_splits(write, tmp_path):
     ("rows", "says"),
     [
         ([], "reviews.* has columns and no rows"),
-        ([("a", "x")], "all 1 labels are 'x'; a classifier needs two classes"),
-        ([(f"t{row}", "x") for row in range(50)], "all 50 labels are 'x'"),
-        ([(f"t{row}", "") for row in range(50)], "none of the 50 rows can be used: 50 have no label in column 'label'"),
-        ([("", "x") for row in range(50)], "none of the 50 rows can be used: 0 have no label .*, 50 no text in 'text'"),
+        ([("a", "x")], "1 label, all 'x'; a classifier needs two classes"),
+        ([(f"t{row}", "x") for row in range(50)], "50 labels, all 'x'"),
+        ([(f"t{row}", "") for row in range(50)], "none of 50 rows can be used: 50 have no label in column 'label'"),
+        ([("", "x") for row in range(50)], "none of 50 rows can be used: 0 have no label .*, 50 no text in 'text'"),
         (table(50, ("a", "b"))[:4], "'a' has 2, the class 'b' has 2, and at least 3 different texts are needed"),
         ([("t", "a"), ("T", "a"), ("t ", "a"), *table(30, ("b", "c"))], "the class 'a' has 1, and at least 3"),
         ([(f"t{row}", f"free text {row}") for row in range(50)], "50 different values in 50 rows, so it holds no classes"),
@@ -308,7 +293,7 @@ def test_a_file_that_is_a_link_to_itself(tmp_path):
 def test_labels_of_types_that_are_no_classes(tmp_path):
     for label in (0.5, [1], {"a": 1}, float("inf")):
         (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": f"t{row}", "label": label}) for row in range(9)))
-        with pytest.raises(DatasetError, match="is no class|none of the 9 rows"):  # JSON writes no infinity
+        with pytest.raises(DatasetError, match="is no class|none of 9 rows"):  # JSON writes no infinity
             read(str(tmp_path / "a.jsonl"))
 
 

@@ -292,7 +292,7 @@ def test_encode_carries_marks_and_candidates():
     encoded = encode(split, tokenizer)
     assert encoded["impermissible"][:] == [[0, 0, 1, 0], [0, 1, 0]]  # cut like the ids, whose markers have none
     assert encoded["candidates"][:] == [[0, 5, 7], []]
-    with pytest.raises(DatasetError, match="impermissible must be one 0 or 1 for each of its 1 words; 2 values"):
+    with pytest.raises(DatasetError, match="impermissible must be one 0 or 1 for each of its 1 word; 2 values"):
         encode(rows(["a"], impermissible=[[1, 0]]), tokenizer)
 
 

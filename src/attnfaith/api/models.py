@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attnfaith import planned_identity, recipes, record
-from attnfaith.errors import AttnfaithError, FileError, excerpt
+from attnfaith.errors import AttnfaithError, FileError, counted, excerpt
 from attnfaith.files import read_object
 from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE, why_not
 from attnfaith.models.registration import MODEL_TYPE
@@ -254,8 +254,8 @@ def _weights(folder: Path, auto):
             ) from error
     if lacking := sorted({*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}):
         raise ModelError(
-            f"{folder} lacks {len(lacking)} weights of {type(model).__name__} ({excerpt(', '.join(lacking), 100)}), which "
-            "would be drawn at random: copy the model anew"
+            f"{folder} lacks {counted(len(lacking), 'weight')} of {type(model).__name__} ({excerpt(', '.join(lacking), 99)})"
+            ", which would be drawn at random: copy the model anew"
         )
     return model
 

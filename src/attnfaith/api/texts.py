@@ -1,6 +1,5 @@
 """Texts as people have them, a list, a frame, a data set or a file, as the one form that models read."""
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pyarrow as pa
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.own_labels import COLUMNS as LABELS
 from attnfaith.data.own_labels import READINGS, numbers_of
-from attnfaith.errors import DatasetError, counted, excerpt
+from attnfaith.errors import DatasetError, counted, excerpt, nearest
 
 
 if TYPE_CHECKING:
@@ -205,7 +204,7 @@ def _of_table(table: pa.Table, columns: Columns, features: Mapping | None = None
         if wanted in known:
             chosen[keyword] = wanted
         elif name is not None:
-            raise DatasetError(f"there is no column {wanted!r} for {keyword}{_nearest(wanted, keyword, known)}")
+            raise DatasetError(f"there is no column {wanted!r} for {keyword}{nearest(wanted, known)} (say {keyword}=…)")
     rows = {keyword: table.column(name).to_pylist() for keyword, name in chosen.items()}
     for keyword in {"text", "text_pair"} & set(rows):
         for number, value in enumerate(rows[keyword]):
@@ -230,12 +229,6 @@ def _of_table(table: pa.Table, columns: Columns, features: Mapping | None = None
 
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _nearest(wanted: str, keyword: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(wanted, known, 1, 0.5)
-    there = ", ".join(map(repr, known[:12])) or "none"
-    return f"{f'; did you mean {close[0]!r}?' if close else ''}; there are {there}: say {keyword}=…"
 
 
 def _check_ids(names: Sequence[str]) -> None:

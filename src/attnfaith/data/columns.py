@@ -5,7 +5,7 @@ import re
 from attnfaith.data.impermissible import check_marks, without
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import DatasetEntry
-from attnfaith.errors import DatasetError
+from attnfaith.errors import DatasetError, counted
 
 
 _CHUNK = 1000  # texts split into words at a time
@@ -179,15 +179,17 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
     if column == "rationale":
         if len(gold) != len(words) or not set(gold) <= {0, 1}:
             raise DatasetError(
-                f"{instance_id}: a rationale is one 0 or 1 for each of its {len(words)} words; {len(gold)} values, "
-                f"{gold}, were given."
+                f"{instance_id}: a rationale is one 0 or 1 for each of its {counted(len(words), 'word')}; given: "
+                f"{counted(len(gold), 'value')}, {gold}."
             )
         return list(gold)
     marks = [0] * len(words)
     spans = [span for quote in gold for span in _places(quote.lower().split(), words)] if column == "evidences" else gold
     for start, end in spans:
         if not 0 <= start <= end <= len(words):
-            raise DatasetError(f"{instance_id}: the evidence [{start}, {end}) lies outside its {len(words)} words.")
+            raise DatasetError(
+                f"{instance_id}: the evidence [{start}, {end}) lies outside its {counted(len(words), 'word')}."
+            )
         marks[start:end] = [1] * (end - start)
     return marks
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.errors import DatasetError, counted, excerpt
 from attnfaith.files import write_atomically
 
 
@@ -32,7 +32,9 @@ def write_annotations(folder: str | os.PathLike, split: str, rows: Sequence[Mapp
         name, words, text = row["instance_id"], _tokens(row["text"]), _plain(row["text"])
         place, marks = f"row {name!r}", list(row["rationale"])
         if len(marks) != len(words) or not set(marks) <= {0, 1}:
-            raise DatasetError(f"{place}: a rationale is one 0 or 1 for each of its {len(words)} words; {marks} was given.")
+            raise DatasetError(
+                f"{place}: a rationale is one 0 or 1 for each of its {counted(len(words), 'word')}; {marks} was given."
+            )
         if documents.setdefault(name, text) != text:
             raise DatasetError(f"{place}: {folder / DOCUMENTS} holds another text of that id: write to another folder.")
         group = [

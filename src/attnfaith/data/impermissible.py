@@ -8,7 +8,7 @@ Shapes: L input positions of an encoded text, markers included.
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.errors import DatasetError, counted, excerpt
 
 
 COLUMN = "impermissible"
@@ -25,10 +25,10 @@ def check_marks(marks: object, text: str, place: str) -> list[int]:
     count = len(text.split())
     listed = list(marks) if isinstance(marks, Collection) and not isinstance(marks, str | bytes | Mapping) else None
     if listed is None or len(listed) != count or not all(mark in (0, 1) for mark in listed):
-        given = f"{len(listed)} values, {excerpt(listed, 60)}, were" if listed is not None else f"{excerpt(marks, 60)} was"
+        given = excerpt(marks, 60) if listed is None else f"{counted(len(listed), 'value')}, {excerpt(listed, 60)}"
         raise DatasetError(
-            f"{place}: impermissible must be one 0 or 1 for each of its {count} words; {given} given (words are what stands "
-            "between blanks, as text.split() has them)"
+            f"{place}: impermissible must be one 0 or 1 for each of its {counted(count, 'word')}; {given} was given "
+            "(words are what stands between blanks, as text.split() has them)"
         )
     return [int(mark) for mark in listed]
 

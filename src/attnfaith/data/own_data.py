@@ -18,7 +18,7 @@ from attnfaith.data.own_cut import cut_own, keys
 from attnfaith.data.own_files import KINDS, OwnFile, as_text, draw_rows, read_file
 from attnfaith.data.own_labels import COLUMNS, alike, class_of, names_of
 from attnfaith.data.registry import SPLITS, DatasetEntry, entry_of
-from attnfaith.errors import DatasetError, cut, excerpt, nearest
+from attnfaith.errors import DatasetError, counted, cut, excerpt, nearest
 
 
 ALL = "all rows"
@@ -96,7 +96,7 @@ def _refuse_nothing(entry: DatasetEntry, split: str, n_rows: int, dropped: Mappi
     counts = f"{dropped['no_label']:,} have no label in column {columns[-1]!r}"
     counts += f", {dropped['no_text']:,} no text in {columns[0]!r}" if dropped["no_text"] else ""
     raise DatasetError(
-        f"{entry.name!r}: none of the {n_rows:,} rows{where} can be used: {counts}. Name the columns that have "
+        f"{entry.name!r}: none of {counted(n_rows, 'row')}{where} can be used: {counts}. Name the columns that have "
         "them with --data.text and --data.label"
     )
 
@@ -331,6 +331,11 @@ def _columns(data: object, files: Mapping[str, list], assumed: list[str]) -> lis
             given[key] = _column(key, first.columns, known, other is not None, first.name)
             if given[key] != key:
                 assumed.append(f"{key} is read from the column {given[key]!r}")
+            others = [name for name in first.columns if name.lower() in COLUMNS and name != given[key]]
+            if key == "label" and others:
+                assumed.append(
+                    f"label is not read from the column {', '.join(map(repr, others))}: --data.label names another"
+                )
     wanted = [name for name in given.values() if name is not None]
     if isinstance(first, _File):
         first.file.check([*wanted, *marked])

@@ -24,7 +24,7 @@ from attnfaith.data.file_text import (
     opened,
     refusals,
 )
-from attnfaith.errors import DatasetError, cut, excerpt, nearest
+from attnfaith.errors import DatasetError, counted, cut, excerpt, nearest
 
 
 KINDS = {
@@ -167,8 +167,8 @@ class OwnFile:
                     names = cut(", ".join(self.columns), 100)
                     mark = "tab" if self.delimiter == "\t" else self.delimiter
                     raise DatasetError(
-                        f"{self.path}, line {line}: {len(fields)} fields, and the first line names {width} ({names}): a "
-                        f"text that holds the mark between fields, {mark}, must stand in quotation marks"
+                        f"{self.path}, line {line}: {counted(len(fields), 'field')}, and the first line names {width} "
+                        f"({names}): a text that holds the mark between fields, {mark}, must stand in quotation marks"
                     )
                 yield number, tuple(fields[place] for place in places)
                 number += 1

@@ -1,12 +1,11 @@
 """Classes of a user's own data: from whatever a column of labels holds to numbers 0..C-1 and their names."""
 
-import difflib
 import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
 
-from attnfaith.errors import DatasetError, cut, excerpt
+from attnfaith.errors import DatasetError, counted, cut, excerpt, nearest
 
 
 COLUMNS = ("label", "labels", "label_ids")
@@ -64,7 +63,7 @@ def names_of(labels: Sequence[str], column: str, published: Sequence[str] | None
     values = set(labels)
     if len(values) < 2:
         raise DatasetError(
-            f"column {column!r}: all {len(labels):,} labels are {excerpt(labels[0])}; a classifier needs two classes"
+            f"column {column!r}: {counted(len(labels), 'label')}, all {excerpt(labels[0])}; a classifier needs two classes"
         )
     if len(values) > max(20, len(labels) / 3):
         raise DatasetError(
@@ -124,16 +123,10 @@ def numbers_of(
                 "where labels=… is a list, give a frame with columns text and label"
             )
         number = by_id if reading == "ids" or (reading is None and whole and by_name is None) else by_name
-        if number is None and reading == "ids":
-            raise DatasetError(f'label {row} is {excerpt(word, 60)}: labels="ids" takes numbers from 0 to {count - 1}')
-        if number is None:
-            close = difflib.get_close_matches(word, names, 1)
-            known = ", ".join(map(repr, names[:12])) or f"numbers 0 to {count - 1}, which have no names"
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+        if number is None or not 0 <= number < count:
+            classes = map(str, range(count)) if reading == "ids" or not names else names
             own = '; labels="ids" takes the numbers of the column' if published and reading is None else ""
-            raise DatasetError(f"label {row} is {excerpt(word, 60)}, no class of the model{hint}; its classes: {known}{own}")
-        if not 0 <= number < count:
-            raise DatasetError(f"label {row} is {number}; the model has classes 0 to {count - 1}")
+            raise DatasetError(f"label {row} is {excerpt(word, 60)}, no class of the model{nearest(word, classes)}{own}")
         numbers.append(number)
     return numbers
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 
-from attnfaith.errors import DatasetError, excerpt
+from attnfaith.errors import DatasetError, counted, excerpt
 
 
 GROUP = "attnfaith.taggers"
@@ -51,7 +51,9 @@ def tagger_of(name: str) -> Tagger:
     def checked(words: Sequence[str]) -> list[str]:
         tags = list(tag(list(words)))
         if len(tags) != len(words):
-            raise DatasetError(f"the tagger '{name}' has {len(tags)} tags for {len(words)} words; each needs one")
+            raise DatasetError(
+                f"the tagger '{name}' has {counted(len(tags), 'tag')} for {counted(len(words), 'word')}; each needs one"
+            )
         for word, said in zip(words, tags, strict=True):
             if said not in UNIVERSAL:
                 raise DatasetError(

@@ -22,7 +22,7 @@ from attnfaith.api.measuring import measure
 from attnfaith.api.models import Opened, open_model
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
-from attnfaith.errors import cut, excerpt
+from attnfaith.errors import counted, cut, excerpt
 from attnfaith.experiments._readout import AFFINE, read_out, softmax, under
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import Cell, name_class
@@ -198,7 +198,9 @@ def weights_of(written: str, count: int) -> np.ndarray:
     """
     words = written[: MOST_TOKENS * 30].replace(",", " ").split()
     if len(words) != count:
-        raise SpaceError(f"{len(words)} weights for {count} tokens: write one for each token, in their order")
+        raise SpaceError(
+            f"{counted(len(words), 'weight')} for {counted(count, 'token')}: write one for each token, in their order"
+        )
     weights = np.array([_number(word) for word in words])
     with np.errstate(over="ignore"):
         total = weights.sum()
