@@ -114,7 +114,7 @@ def test_broken_characters_far_into_a_file_are_seen(written, monkeypatch):
         ("a.csv", "text,label\n", r"has columns \(text, label\) and no rows"),
         ("a.jsonl", "\n", "has columns|no rows"),
         ("a.csv", "text,label\na,1\nb, 2, 3\n", r"line 3: 3 fields, and the first line names 2 \(text, label\)"),
-        ("a.csv", 'text,label\n"a\nb",1\nc\n', "line 4: 1 fields"),
+        ("a.csv", 'text,label\n"a\nb",1\nc\n', "line 4: 1 field,"),
         ("a.csv", "text,label,text\na,1,b\n", "has 2 columns called 'text'"),
         ("a.csv", 'text,label\n"a" b,1\n', "from line 2: .*quotation mark is written twice"),
         ("a.csv", 'text,label\na,1\n"a,1\nb,1\n', "from line 3: unexpected end of data"),

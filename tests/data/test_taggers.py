@@ -27,7 +27,7 @@ def test_a_tagger_of_another_package(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("def tags(words): return ['NOUN']", "the tagger 'wrong' has 1 tags for 2 words; each needs one"),
+        ("def tags(words): return ['NOUN']", "the tagger 'wrong' has 1 tag for 2 words; each needs one"),
         ("def tags(words): return ['NN', 'NN']", "calls 'a' 'NN'; tags are those of Universal Dependencies: ADJ, ADP"),
         ("def tags(words): return [None, None]", "calls 'a' None; tags are"),
     ],
