@@ -121,7 +121,7 @@ def test_what_was_read_is_printed(copied, capsys):
     gold, predicted = table.column("label").to_pylist(), [probs.argmax() for probs in record.rows(table, "probs")]
     f1 = f1_score(gold, predicted, average=None, labels=range(3), zero_division=np.nan)
     (said,) = [line for line in lines if line.startswith(f"reviews test: accuracy {accuracy_score(gold, predicted):.2f} (")]
-    assert all(f"of {name} {value:.2f}" in said for name, value in zip(TOPICS, f1, strict=True) if value == value)
+    assert all(f"of {name}: {value:.2f}" in said for name, value in zip(TOPICS, f1, strict=True) if value == value)
 
 
 def test_a_run_is_measured_and_reproduced(copied, fails):

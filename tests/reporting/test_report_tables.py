@@ -154,7 +154,7 @@ def test_performance_against_sklearn(draw_record):
     assert [row["f1_class_0"], row["f1_class_1"]] == pytest.approx(list(expected))
     said = performance.accuracy_in_words(one_cell(record))
     assert said.startswith(f"accuracy {accuracy_score(labels, probs.argmax(1)):.2f} (")
-    assert f"(F1 of class 0 {expected[0]:.2f}, of class 1 {expected[1]:.2f}) over {known.sum()} texts with" in said
+    assert f"(F1 of class 0: {expected[0]:.2f}, of class 1: {expected[1]:.2f}) over {known.sum()} texts with" in said
 
 
 def test_sparse_attention_has_small_support_and_low_entropy(build_record):

@@ -214,11 +214,10 @@ def _of_table(table: pa.Table, columns: Columns, features: Mapping | None = None
     rows["label_names"] = getattr((features or {}).get(chosen.get("label")), "names", None)
     if columns.label is None and len(labels) != 1:
         of, *others = map(repr, labels or LABELS)
-        rows["remark"] = (
-            f"labels are read from the column {of}, not from {', '.join(others)}; label=… names another"
-            if labels
-            else f"texts are measured without labels: there is no column {of}, {' or '.join(others)}, and label=… names none"
-        )
+        said = f"labels are read from the column {of}, not from {', '.join(others)}"
+        if not labels:
+            said = f"texts are measured without labels: there is no column {of}, {' or '.join(others)}"
+        rows["remark"] = f"{said}; label=… (--data.label) names another"
     if "instance_id" in known and _is_text(table.schema.field("instance_id").type):
         rows["instance_id"] = table.column("instance_id").to_pylist()
     for name in CARRIED:

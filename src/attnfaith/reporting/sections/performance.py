@@ -110,13 +110,13 @@ def selected_by(run: Mapping, class_names: Sequence[str]) -> str:
 
 
 def accuracy_in_words(cell: Cell) -> str:
-    """ "accuracy 0.75 (F1 of bad 0.67, of good 0.80)", and over how many texts where some have no label; "" of no label."""
+    """ "accuracy 0.75 (F1 of bad: 0.67, of good: 0.80)", and over how many texts where some have no label; "" of no label."""
     scores, count = classification_scores(cell.probs, cell.labels), cell.probs.shape[1]
     if not scores["n_scored"]:
         return ""
     names = cell.class_names or [f"class {number}" for number in range(count)]
     values = [(name, scores[f"f1_class_{number}"]) for number, name in enumerate(names if count <= MOST_CLASSES else [])]
-    f1 = ", ".join(f"of {name} {value:.2f}" for name, value in values if not np.isnan(value))
+    f1 = ", ".join(f"of {name}: {value:.2f}" for name, value in values if not np.isnan(value))
     over = f" over {counted(scores['n_scored'])} with a label" if scores["n_unscored"] else ""
     return f"accuracy {scores['accuracy']:.2f}{f' (F1 {f1})' if f1 else ''}{over}"
 
