@@ -110,7 +110,7 @@ def selected_by(run: Mapping, class_names: Sequence[str]) -> str:
 
 
 def accuracy_in_words(cell: Cell) -> str:
-    """ "accuracy 0.75 (F1 of bad: 0.67, of good: 0.80)", and over how many texts where some have no label; "" of no label."""
+    """ "accuracy 0.75 (F1 of bad: 0.67, of good: 0.80)", over how many texts where some have no label; "" of none."""
     scores, count = classification_scores(cell.probs, cell.labels), cell.probs.shape[1]
     if not scores["n_scored"]:
         return ""
