@@ -1,7 +1,8 @@
 """A Hub on loopback that speaks the Hugging Face protocol to the unpatched clients: for tests.
 
 Models, data sets and Spaces; users with write and read tokens; private repositories; branches, tags and pull requests; LFS;
-ranges and ETags; pages; and faults on demand. What was pushed stays readable: `HubServer.history`, `.refs`, `.read`, `.requests`.
+ranges and ETags; pages; and faults on demand. What was pushed stays readable: `HubServer.history`, `.refs`, `.read`,
+`.requests`.
 
 On disk, under the root (one server a root):
     blobs/<sha256>                       contents of files, never changed

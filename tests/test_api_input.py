@@ -93,6 +93,7 @@ def test_single_texts_for_a_model_of_pairs(idle, model):
         attnfaith.measure(**model(pair=True), texts=["the ship"], progress=False)
 
 
+@pytest.mark.slow
 def test_pairs_and_documents(model):
     pairs = attnfaith.measure(**model(pair=True), texts=[("the old ship", "a ship"), ("the", "")], progress=False)
     assert pairs.table.column("query_tokens").to_pylist() == [["a", "ship"], []]
@@ -177,6 +178,7 @@ def test_places_without_a_record(tmp_path):
 TEXT = st.text(max_size=20)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     rows=st.lists(st.one_of(TEXT, st.none(), st.integers(), st.tuples(TEXT, TEXT)), max_size=6),

@@ -281,6 +281,7 @@ def both(tmp_path_factory):
         return tuple(outputs(kind, tmp_path_factory.mktemp(kind)) for kind in ("plain", "hostile"))
 
 
+@pytest.mark.slow
 def test_pages_of_a_hostile_record_have_the_elements_of_a_plain_one(both):
     plain, hostile = both
     pages = [name for name in hostile if name.endswith((".html", ".svg"))]

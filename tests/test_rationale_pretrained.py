@@ -47,6 +47,7 @@ def test_both_begin_as_the_encoder_of_the_files(encoder, texts, tmp_path, share)
     assert model.config.vectors_digest and model.config.encoder == "pretrained"
 
 
+@pytest.mark.slow
 def test_it_is_fine_tuned_and_measured(encoder, texts, tmp_path):
     """Selector and classifier learn apart, the record says what was selected, and the folder is loaded as others are."""
     recipe = selecting(encoder, texts, tmp_path / "run")

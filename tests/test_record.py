@@ -630,6 +630,7 @@ def instances(draw):
     return rows
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(rows=instances())
 def test_round_trip(rows, tmp_path_factory):

@@ -72,6 +72,7 @@ def test_scores_of_an_evaluation_by_hand(pairs, tmp_path):
     assert scores["eval_loss"] == pytest.approx(made.loss.item(), abs=1e-5), "all in one batch"
 
 
+@pytest.mark.slow
 def test_a_penalty_hides_what_is_copied(pairs, tmp_path):
     """A model learns to copy, and with the penalty does so while its attention leaves the word that it copies."""
     honest, tokenizer, rows, splits = pairs(tmp_path)

@@ -318,6 +318,7 @@ def folder(bert, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_command_writes_page_and_figures(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["view", str(folder), TEXT, "--measure", "alti", "attention", "--figures"]) == 0

@@ -54,6 +54,7 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch, quick_report):
 OWN = ("--data.path", "mine.csv", "--data.text", "review", "--data.label", "stars")
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_on_a_file_as_by_python(model):
     assert cli.main(["measure", str(model), *OWN, "--output", "made", "--producers", "gradient", "occlusion"]) == 0
     made = attnfaith.load("made/record.parquet")

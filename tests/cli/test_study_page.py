@@ -53,6 +53,7 @@ def study(tmp_path, monkeypatch):
     return {"output_dir": "runs", "results": "papers/one/results", "tables": ["agreement"]}, cells, folders
 
 
+@pytest.mark.slow
 def test_the_page(study):
     settings, cells, folders = study
     made = write_tables(settings, folders)

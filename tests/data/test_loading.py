@@ -217,6 +217,7 @@ def test_every_read_data_set_has_a_layout_here():
     assert set(PUBLISH) == {name for name, entry in DATASETS.items() if not entry.built_in}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DATASETS)
 def test_contract(name, root):
     """What holds for every data set of the registry, and so for a new one at once."""

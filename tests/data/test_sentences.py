@@ -226,6 +226,7 @@ def test_rows_over_words():
         by_words(encoded.remove_columns("word_rationale"))
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=30)
 @hypothesis.given(st.lists(any_text, min_size=1, max_size=4), st.integers(3, 12), st.integers(1, 4), st.integers(1, 4))
 def test_encode_agrees_with_the_tokenizer(texts, max_length, longest, most):

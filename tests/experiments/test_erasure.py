@@ -70,6 +70,7 @@ class Text:
         return np.nan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def test_up_to_as_many_tokens_as_numbers_there_is_one_attention(readout, tiny_mo
         assert made[TOP][row] == pytest.approx(np.sort(attention)[-3:].sum()) == pytest.approx(made[TOP_LOW][row])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("readout", ["affine", "tanh"])
 @pytest.mark.parametrize("encoder", ["bilstm", "transformer", "cnn"])
 def test_more_tokens_leave_an_interval_that_the_model_cannot_see(encoder, readout, tiny_model, tiny_rows, tiny_batch):

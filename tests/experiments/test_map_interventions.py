@@ -217,6 +217,7 @@ def test_of_the_last_layer_other_rows_do_not_matter(kind):
                 np.testing.assert_allclose(one, other, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.parametrize("layers", LAYERS)
 @pytest.mark.parametrize("kind", KINDS)

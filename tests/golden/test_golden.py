@@ -38,6 +38,7 @@ def test_nothing_of_the_catalogue_is_left_out(subject):
     assert {values.MEASURES.get(name, name) for name in names} | {*subjects.PLAN["left_out"]} >= {*listed}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", subjects.SUBJECTS)
 def test_what_a_model_cannot_be_measured_by_is_refused(subject):
     absent = read(f"record_{subject}")["absent"]

@@ -409,6 +409,7 @@ def test_attention_norm_is_the_mean_of_rows_that_matter(monkeypatch):
 # ------------------------------------------------------------------------------------------------- all of them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MEASURES)
 @pytest.mark.parametrize("kind", ["bert", "albert", "llama", "gemma2"])
 def test_neither_batch_nor_order_nor_padding_nor_the_way_of_reading(name, kind, monkeypatch):

@@ -64,6 +64,7 @@ def test_norm_gradients_in_parts(name, limit, monkeypatch):
 BY_TORCH = ("transformer", "lstm")  # whose own backward pass has fewer digits there, which no engine replaces
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [1, 1000])
 @pytest.mark.parametrize(
     ("name", "spread"), [*((name, 0.1) for name in ENCODERS), *((name, 3.0) for name in ENCODERS if name not in BY_TORCH)]

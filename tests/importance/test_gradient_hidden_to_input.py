@@ -177,6 +177,7 @@ def test_keep_rows_that_makes_no_sense(value, tiny_model, tiny_rows, tiny_batch)
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 5, 40])
 @every_encoder
 def test_texts_longer_than_memory_allows_are_taken_in_parts(encoder, limit, tiny_model, tiny_rows, tiny_batch, monkeypatch):
@@ -227,6 +228,7 @@ def test_without_markers(encoder, tiny_model):
         close(found[row] / expected.max(), expected / expected.max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["learned", "text"])
 @every_encoder
 def test_sentences(encoder, query, tiny_model, tiny_rows, tiny_batch):

@@ -38,7 +38,7 @@ def baseline_of(model, row, baseline):
     + [("bilstm", "text", "tanh", "sparsemax"), ("transformer", "text", "affine", "entmax15")],
 )
 def test_captum(encoder, query, readout, projection, baseline, tiny_model, tiny_rows, tiny_batch):
-    """2,000 midpoints of a text alone, against texts of unequal length together."""
+    """1,000 midpoints of a text alone, against texts of unequal length together."""
     model = tiny_model(encoder=encoder, query=query, readout=readout, projection=projection, num_labels=3)
     with torch.no_grad():
         model.get_input_embeddings().weight[0] = 0.3  # padding is no zero here
@@ -58,12 +58,12 @@ def test_captum(encoder, query, readout, projection, baseline, tiny_model, tiny_
             embedded,
             baseline_of(model, row, baseline),
             target=predicted,
-            n_steps=2000,
+            n_steps=1000,
             method="riemann_middle",
             return_convergence_delta=True,
         )
         expected = expected.sum(-1)[0, 1 : 1 + len(row["tokens"])]
-        # kinks leave both rules an error: of 1e-3 in ours, of a jump over 2,000 points in theirs
+        # kinks leave both rules an error: of 1e-3 in ours, of a jump over 1,000 points in theirs
         within = 2e-3 * float(expected.abs().max())
         np.testing.assert_allclose(found, expected, rtol=0, atol=within)
         assert abs(residual) <= within and abs(float(delta)) <= len(found) * within

@@ -58,7 +58,10 @@ def shorter(row, token, hierarchy="none"):
 @pytest.mark.parametrize("hierarchy", [*HIERARCHIES, "word"])
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize(("projection", "score_scale"), [("softmax", None), ("sparsemax", None), ("sparsemax", 1.0)])
+@pytest.mark.parametrize(
+    ("projection", "score_scale"),
+    [("softmax", None), ("sparsemax", 1.0), pytest.param("sparsemax", None, marks=pytest.mark.slow)],
+)
 def test_deleting_each_token(encoder, query, projection, score_scale, hierarchy, tiny_model, tiny_rows, tiny_batch):
     factors = {"encoder": encoder, "query": query, "projection": projection, "score_scale": score_scale}
     model = tiny_model(**factors, num_hidden_layers=1, hierarchy=hierarchy)
@@ -179,6 +182,7 @@ def test_a_text_of_one_token_leaves_the_bias(tiny_model, tiny_rows, tiny_batch):
         close(made[column][0], [expected])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["learned", "text"])
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("readout", ["affine", "tanh"])

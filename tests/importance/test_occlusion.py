@@ -45,7 +45,7 @@ def brute_force(model, row, batch, by, output):
     return found
 
 
-@pytest.mark.parametrize("by", ["zero", "unknown", "mask"])
+@pytest.mark.parametrize("by", ["zero", pytest.param("unknown", marks=pytest.mark.slow), "mask"])
 @pytest.mark.parametrize("hierarchy", LEVELS)
 @pytest.mark.parametrize(("query", "readout"), [("learned", "affine"), ("text", "tanh")])
 @pytest.mark.parametrize("encoder", ENCODERS)

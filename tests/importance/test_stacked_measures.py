@@ -249,6 +249,7 @@ MEASURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "bart", "deberta-v2", "xlnet"])
 def test_neither_the_batch_nor_its_order_nor_padding_matters(kind):
     model = classifier(kind)

@@ -61,6 +61,7 @@ def test_luong_by_hand(alignment):
     torch.testing.assert_close(same, made.decoder_hidden_states[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize(("recurrence", "alignment"), [*itertools.product(("bahdanau", "luong"), ALIGNMENTS)])
 def test_every_cell_is_whole(recurrence, alignment, projection):

@@ -190,6 +190,7 @@ def test_cell_gradient(encoder, alignment, projection, query, readout, hierarchy
     assert (model.model.embeddings.weight.grad[0] == 0).all()  # the padding token
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("projection", [name for name in PROJECTIONS if name != "uniform"])
 @pytest.mark.parametrize(
     ("encoder", "query", "hierarchy"),
@@ -244,6 +245,7 @@ def test_base_model_loads_into_the_classifier_and_back(encoder, hierarchy, tmp_p
     assert torch.equal(again(**batch()).attention, expected.attention)
 
 
+@pytest.mark.slow
 @every_encoder
 @pytest.mark.parametrize(("query", "hierarchy"), [("learned", "none"), ("text", "none"), ("learned", "sentence")])
 def test_missing_weights_are_initialised(encoder, query, hierarchy, tmp_path):
@@ -305,6 +307,7 @@ def test_meta_device(encoder, query):
     assert torch.equal(model.eval()(**batch(query)).logits, expected.logits)
 
 
+@pytest.mark.slow
 @every_encoder
 @pytest.mark.parametrize(
     ("projection", "hierarchy"),

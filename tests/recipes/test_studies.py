@@ -16,6 +16,7 @@ STUDIES = sorted(path for path in RECIPES.rglob("*.yaml") if "\nblocks:" in path
 PAPERS = sorted(path for path in RECIPES.glob("*/published*.csv"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: str(path.relative_to(RECIPES)))
 def test_a_study_plans(path, monkeypatch):
     monkeypatch.chdir(RECIPES.parent)

@@ -100,6 +100,7 @@ def test_every_kind_of_record_can_be_drawn(draw_record, measures, classes):
     assert set(figures) == expected | ({"gradient_vs_leave_one_out"} if len(measures) == 2 else set())
 
 
+@pytest.mark.slow
 def test_nothing_defined_can_be_drawn(build_record, tmp_path):
     record = build_record(
         [
@@ -114,6 +115,7 @@ def test_nothing_defined_can_be_drawn(build_record, tmp_path):
     assert "n = 0 (2 undefined)" in texts(tau_histograms(record, "gradient"))
 
 
+@pytest.mark.slow
 def test_saved_bytes_do_not_change_and_files_are_whole(draw_record, tmp_path):
     record = draw_record(30)
     for draw in (lambda: tau_histograms(record, "gradient"), lambda: attention_overview(record)):
@@ -127,6 +129,7 @@ def test_saved_bytes_do_not_change_and_files_are_whole(draw_record, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_settings_of_the_caller_neither_enter_nor_change(draw_record, tmp_path):
     record = draw_record(10)
     plain = save_figure(tau_histograms(record, "gradient"), tmp_path / "plain")

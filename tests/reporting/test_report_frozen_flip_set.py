@@ -96,6 +96,7 @@ def test_signs(violated):
     assert "in 0% of the texts, the least of all measures; attention, read as evidence for the class, in 33%." in sentence
 
 
+@pytest.mark.slow
 def test_on_the_page(flipped, violated, tmp_path):
     for number, (record, words) in enumerate(((flipped, "carry the decision"), (violated, "Signs that are violated"))):
         records.save(record, tmp_path / f"{number}.parquet")

@@ -155,6 +155,7 @@ def test_records_side_by_side(build_record):
     assert "group mass impermissible" in str(made) and "permissible only accuracy lost" in str(made)
 
 
+@pytest.mark.slow
 def test_on_the_page_and_the_card(record, tmp_path):
     records.save(record, tmp_path / "record.parquet")
     write_report(records.load(tmp_path / "record.parquet"), tmp_path / "report")

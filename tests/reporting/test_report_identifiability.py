@@ -149,6 +149,7 @@ def test_the_section_says_what_it_uses(by_hand):
     )
 
 
+@pytest.mark.slow
 def test_the_page_has_it(by_hand, tmp_path):
     write_report(by_hand, tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")

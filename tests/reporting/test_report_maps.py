@@ -160,6 +160,7 @@ def test_a_section_depends_on_the_columns_that_it_names(name, record):
     check_columns(sections.known()[name], one_cell(record))
 
 
+@pytest.mark.slow
 def test_a_page_is_made_of_them(record, tmp_path):
     write_report(record, tmp_path)
     page = (tmp_path / "index.html").read_text()

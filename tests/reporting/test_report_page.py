@@ -182,6 +182,7 @@ def test_links_lead_to_files_of_the_report(draw_record, tmp_path, quick_figures)
     assert linked == {path.resolve() for path in index.parent.rglob("*.*") if path.is_file()} - {index.resolve()}
 
 
+@pytest.mark.slow
 def test_readable_without_seeing_it(draw_record, tmp_path):
     page = Page(write_report(draw_record(20), tmp_path / "report").read_text(encoding="utf-8"))
     images = [attrs for tag, attrs in page.tags if tag == "img"]

@@ -140,6 +140,7 @@ def test_nothing_to_permute(build_record, tmp_path):
     assert "[0.75, 1]</th>" in html and "[0, 0.25)</th>" not in html  # a bin without texts is in the saved table only
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_figures")
 def test_a_report_with_permutations(draw_record, tmp_path):
     """Tables, figure and sentence of the section stand in the folder and on the page, the same bytes every time."""
@@ -183,6 +184,7 @@ def test_class_names_of_another_data_set_are_not_used(draw_record, tmp_path):
     assert "predicted class 0 bad" in html and "predicted class 1 other" in html
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_figures")
 def test_models_trained_for_something_else(draw_record, tmp_path):
     objectives = ("classification", "adversarial(kl, 0.001)", "guided(bilstm+additive+softmax)")

@@ -381,6 +381,7 @@ def test_a_grid_counts_texts_where_a_test_is_defined(cell):
     assert {row[0]: row[1] for row in saliency.tests_grid(table).rows} == {**before, "random": "0"}
 
 
+@pytest.mark.slow
 def test_the_report_holds_all_of_it(record, tmp_path, quick_figures):
     page = write_report(record, tmp_path / "report").read_text()
     assert "Which measure tells what the model used?" in page and "use good: it is among the best" in page

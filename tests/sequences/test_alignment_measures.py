@@ -94,6 +94,7 @@ def test_a_module_says_what_it_gives(name):
             assert high is None or np.nanmax(value) <= high + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["marian", "t5", "bahdanau"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_pair_is_measured_as_alone_whatever_is_beside_it(name, kind):

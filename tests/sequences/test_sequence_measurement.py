@@ -69,6 +69,7 @@ def test_the_record_of_pairs(rows, tmp_path):
     assert (identity.model, identity.encoder, identity.level) == ("sequence_to_sequence", "marian", "word")
 
 
+@pytest.mark.slow
 def test_batches_and_shards_change_nothing(rows, tmp_path):
     names = ["attention", "occlusion", "cross_uniform"]
     first = measure(subject("marian"), rows, CELL, names, tmp_path / "a.parquet", progress=False)

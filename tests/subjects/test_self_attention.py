@@ -96,6 +96,7 @@ def test_what_rounding_does_is_no_path_and_does_not_hide_one():
 # ---------------------------------------------------------------------------------------------- batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_a_text_is_the_same_alone_in_a_batch_in_any_order_and_with_more_padding(kind):
@@ -356,6 +357,7 @@ def test_texts_are_encoded_as_a_data_set_of_them_and_none_is_made(given, monkeyp
     assert {name: repr(values) for name, values in some.items()} == {name: repr(values) for name, values in expected.items()}
 
 
+@pytest.mark.slow
 def test_a_tokenizer_of_another_model_and_a_slow_one_are_refused():
     small = SelfAttention(classifier("bert", vocab_size=20), tokenizer())
     with pytest.raises(SubjectError, match=r"the tokenizer is not the model's: it gives token \d\d, and the model knows 20"):

@@ -22,6 +22,7 @@ def kept(models):
     return pd.read_csv(path, keep_default_na=False, na_values=[""]).set_index("type")
 
 
+@pytest.mark.slow
 def test_the_table_is_of_all_types_and_most_of_them_work():
     table = kept(architectures().CLASSIFIERS)
     works = table[table["verdict"] == "works"]
@@ -32,6 +33,7 @@ def test_the_table_is_of_all_types_and_most_of_them_work():
     assert works["embeddings"].astype(bool).all()  # as the page of the documents says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), ROWS)
 def test_a_type_says_today_what_it_says_in_the_table(name, kind):
     models = getattr(architectures(), name)

@@ -9,6 +9,7 @@ from attnfaith import recipes, runs
 from attnfaith.recipes import library
 
 
+@pytest.mark.slow
 def test_costs_of_a_run(tiny_recipe, quick_report, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(library.folder() / "diffmask"))
     cost = importlib.import_module("cost")
