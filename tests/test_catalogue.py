@@ -6,7 +6,6 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from attnfaith import catalogue, measurement
@@ -33,18 +32,6 @@ def test_an_entry_is_what_the_module_is(one):
     options = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "seed"}
     assert {name: eval(value, {}) for name, value in one.options.items()} == options
     assert ("Source:" in inspect.getsource(module)) == bool(one.source)
-
-
-def test_costs_are_in_the_order_of_the_measured_times():
-    times = pd.read_csv(TIMES)
-    costs = {one.name: one.cost for one in catalogue.entries()}
-    long = times[times["tokens"] == times["tokens"].max()]
-    by_cost = long.groupby(long["what"].map(costs))["ms"].agg(["min", "max"]).reindex([*catalogue.COSTS])
-    assert by_cost.notna().all(axis=None)
-    assert (by_cost["max"].iloc[:3].to_numpy() < by_cost["min"].iloc[1:4].to_numpy()).all()
-    assert by_cost["min"].is_monotonic_increasing and by_cost["max"].is_monotonic_increasing
-    order = [[*catalogue.COSTS].index(one.cost) for one in catalogue.entries() if one.kind == "measure"]
-    assert order == sorted(order)
 
 
 @pytest.mark.parametrize(
