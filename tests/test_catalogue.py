@@ -4,16 +4,12 @@ import inspect
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 from attnfaith import catalogue, measurement
 from attnfaith.errors import AttnfaithError
 from attnfaith.subjects import CAPABILITIES
-
-
-TIMES = Path(__file__).parents[1] / "recipes" / "benchmark_results" / "measures.csv"
 
 
 def test_every_producer_is_listed_once():

@@ -267,16 +267,8 @@ class Average(Encoder):
         self.projection = nn.Linear(config.embedding_size, config.hidden_size)
 
     def forward(self, embedded, mask):
-        states = self.proceed(self.enter(embedded), mask)
+        states = self.projection(embedded).tanh() * mask.unsqueeze(-1)
         return states, mean_over_tokens(states, mask)
-
-    def enter(self, embedded):
-        """(B,T,E) to (B,T,H): what tokens are before the tanh, affine in their embeddings."""
-        return self.projection(embedded)
-
-    def proceed(self, entered, mask):
-        """The states of what `enter` gives."""
-        return entered.tanh() * mask.unsqueeze(-1)
 
 
 class Embedding(Encoder):
@@ -369,15 +361,11 @@ class Transformer(Encoder):
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(self, embedded, mask):
-        states = self.proceed(self.enter(embedded), mask)
-        return states, mean_over_tokens(states, mask)
-
-    def proceed(self, entered, mask):
-        """The states of what `enter` gives: all layers."""
-        states = entered
+        states = self.enter(embedded)
         for layer in self.layers:
             states = layer(states, mask)
-        return states * mask.unsqueeze(-1)
+        states = states * mask.unsqueeze(-1)
+        return states, mean_over_tokens(states, mask)
 
     def enter(self, embedded):
         """(B,T,E) to (B,T,H): what the first layer reads, each token by itself and affine in its embedding."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import torch
 
 from attnfaith.importance._fast import lstm_norm_gradients
-from attnfaith.importance._fast.shared import STATES_AT_ONCE, direction, norms, pieces, slope_of_tanh, whole_states
-from attnfaith.models.encoders import CNN, Average, BiLSTM, Embedding, Transformer
+from attnfaith.importance._fast.shared import STATES_AT_ONCE, direction, norms, pieces, whole_states
+from attnfaith.models.encoders import CNN, BiLSTM, Transformer
 
 
 GRADIENTS_AT_ONCE = 2**12  # gradients in a token that one backward pass makes: with more a CPU is slower, not faster
@@ -91,25 +91,4 @@ def _cnn(encoder, embedded, start, stop) -> Parts:
         yield slice(begin - start, end - start), lengths[:, state, place.clamp(0, 2 * reach)] * inside
 
 
-def _average(encoder, embedded, start, stop) -> Parts:
-    """W' (1 - h^2) h / ||h||, a token reaching its own state only."""
-    with torch.no_grad():
-        inner = encoder.projection(embedded)
-        slopes = (direction(inner.tanh()) * slope_of_tanh(inner)) @ encoder.projection.weight
-    yield from _only_own(norms(slopes), start, stop)
-
-
-def _embedding(encoder, embedded, start, stop) -> Parts:
-    """1 in the state's own token."""
-    yield from _only_own(norms(direction(embedded.detach())), start, stop)
-
-
-def _only_own(lengths: torch.Tensor, start: int, stop: int) -> Parts:
-    """The parts where a state depends on its own token only, by lengths (B,T) of its gradients."""
-    for begin, end in pieces(start, stop, lengths.shape[0] * (stop - start), STATES_AT_ONCE):
-        rows = lengths.new_zeros(lengths.shape[0], end - begin, stop - start)
-        rows.diagonal(begin - start, 1, 2).copy_(lengths[:, begin:end])
-        yield slice(begin - start, end - start), rows
-
-
-ENGINES = {BiLSTM: lstm_norm_gradients.norm_gradients, CNN: _cnn, Average: _average, Embedding: _embedding}
+ENGINES = {BiLSTM: lstm_norm_gradients.norm_gradients, CNN: _cnn}
