@@ -10,6 +10,7 @@ from attnfaith.importance._fast import removal
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.subjects import subject_of
+from tests.small_encoders import FEW_FIRST
 
 
 PROJECTIONS = ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax", "uniform")
@@ -57,7 +58,7 @@ def shorter(row, token, hierarchy="none"):
 
 @pytest.mark.parametrize("hierarchy", [*HIERARCHIES, "word"])
 @pytest.mark.parametrize("query", ["learned", "text"])
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", FEW_FIRST)
 @pytest.mark.parametrize(
     ("projection", "score_scale"),
     [("softmax", None), ("sparsemax", 1.0), pytest.param("sparsemax", None, marks=pytest.mark.slow)],
