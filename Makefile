@@ -21,7 +21,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 
 INSTALL := -m pip install --quiet
 LOCKED := --no-deps --require-hashes --requirement
 
-.PHONY: demo test numeric gate slow campaigns second nightly quality style docs benchmark locks audit package clean
+.PHONY: demo test numeric gate slow campaigns second nightly quality style docs notebooks benchmark locks audit package clean
 
 # torch comes first and without hashes: its builds for CPUs and for GPUs have hashes of their own, and the index that pip is
 # set up for decides which one is installed.
@@ -68,7 +68,7 @@ $(SECOND)/.ready: setup.cfg pyproject.toml constraints.txt supply/test.txt
 	touch $@
 
 # What takes too long for every change. The audit asks an advisory service, so it comes last.
-nightly: slow campaigns second package audit
+nightly: slow notebooks campaigns second package audit
 
 quality: $(READY)
 	$(BIN)/ruff check $(SOURCES)
@@ -79,11 +79,13 @@ style: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-# The notebooks, the site, where a warning is an error, and the pages' blocks of Python.
-docs: $(READY)
+notebooks: $(READY)
 	rm -rf build/notebooks && mkdir -p build && cp -r docs/notebooks build/notebooks
 	PATH="$(CURDIR)/$(BIN):$$PATH" TQDM_DISABLE=1 OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n 2 -W default --nbmake --nbmake-timeout=600 --overwrite build/notebooks
+
+# The site, where a warning is an error, and the pages' blocks of Python.
+docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	TQDM_DISABLE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p tests.docs.quickstart --ignore docs/generate.py \
 		--markdown-docs --markdown-docs-syntax superfences README.md docs

@@ -173,6 +173,10 @@ class Storage:
             return None
         return json.loads(self.repo_path(kind, repo_id).read_text())
 
+    def repos(self, kind: str) -> Iterator[tuple[str, dict]]:
+        for path in sorted((self.root / "repos" / kind).glob("*/*.json")):
+            yield f"{path.parent.name}/{path.stem}", json.loads(path.read_text())
+
     def save(self, kind: str, repo_id: str, repo: dict) -> None:
         self.replace(self.repo_path(kind, repo_id), [json.dumps(repo).encode()])
 
