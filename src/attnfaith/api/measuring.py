@@ -180,7 +180,9 @@ def _defaults(measures, experiments, subject, rows, say) -> list[str]:
         for one in sorted(catalogue.named(defaults), key=lambda one: [*catalogue.COSTS].index(one.cost)):
             lacking = sorted(set(one.needs) - subject.capabilities)
             if lacking:
-                say(f"{one.name} is left out: it needs {', '.join(lacking)}, which this model lacks")
+                why = [reason for need in lacking if (reason := getattr(subject, "lacks", {}).get(need))]
+                reasons = f" ({'; '.join(why)})" if why else ""
+                say(f"{one.name} is left out: it needs {', '.join(lacking)}, which this model lacks{reasons}")
             elif one.cost == "tokens" and (_readings(rows) > MOST_READINGS):
                 say(f"{one.name} is left out: so many long texts would take it long; measures=[…, {one.name!r}] asks for it")
             else:
