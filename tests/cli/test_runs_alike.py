@@ -59,9 +59,6 @@ def error(capsys, *words):
     return shown.splitlines()[0].removeprefix("error: ")
 
 
-# ------------------------------------------------------------------------------------------------ what a word names
-
-
 def test_a_run_a_record_and_a_folder_of_runs(runs_there):
     (one,) = locate.locate_all("soft/seed_1")
     (same,) = locate.locate_all("soft/seed_1/record.parquet")
@@ -194,9 +191,6 @@ def test_a_run_of_the_hub_is_measured(tmp_path, warm_python):
     assert errors[2].startswith("no folder of a run at alice/tny, and on the Hub ")
 
 
-# ------------------------------------------------------------------------------------------------ the commands
-
-
 def test_compare(runs_there, capsys):
     assert cli.main(["compare", "soft/seed_1", "sparse", "--output", "compared.csv"]) == 0
     shown = capsys.readouterr().out
@@ -247,9 +241,6 @@ def test_report_takes_a_folder_of_runs(runs_there, capsys):
     assert "--output is needed" in error(capsys, "report", "soft")
     assert cli.main(["report", "soft", "--output", "page", "--examples", "1"]) == 0
     assert (runs_there / "page" / "index.html").is_file()
-
-
-# ------------------------------------------------------------------------------------------------ a few seeds
 
 
 def test_seeds_without_yaml(tmp_path, capsys, monkeypatch):

@@ -495,9 +495,6 @@ def test_missing_impermissible_column(root):
         load_splits("pronoun", root=root)
 
 
-# ------------------------------------------------------------------------------------------ answers as labels
-
-
 def publish_passages(root, **splits):
     """{split: [(passage, question, answer)]} as a table."""
     for split, rows in splits.items():
@@ -581,9 +578,6 @@ def test_answers_of_babi_are_those_of_training(root):
     sizes = [len(loaded.splits[split]) for split in SPLITS]
     assert sizes[1] in (1, 2) and sizes[0] + sizes[1] == 12 and sizes[2] == 4  # one story is held out
     assert not loaded.extra_vocabulary and not loaded.unknown_candidates
-
-
-# ------------------------------------------------------------------------------------- root, revision, limits
 
 
 def test_revision_is_a_digest_of_names_and_contents(root):
@@ -699,9 +693,6 @@ def test_wrong_limits(root, limits, message):
         load_splits("sst", root=root, limits=limits)
 
 
-# --------------------------------------------------------------------------------------------- generated data
-
-
 def test_generated_data_takes_arguments():
     loaded = load_splits("planted_evidence", seed=4, n_classes=3, sizes={"train": 30, "test": 7})
     assert [len(loaded.splits[split]) for split in SPLITS] == [30, 500, 7]
@@ -740,9 +731,6 @@ def test_generated_pairs():
 def test_wrong_generator_arguments(name, arguments, message):
     with pytest.raises(DatasetError, match=message):
         load_splits(name, **arguments)
-
-
-# --------------------------------------------------------------------------------------------------- bad input
 
 
 def test_unknown_data_set(root):

@@ -47,9 +47,6 @@ def texts(loaded):
     return {split: list(loaded.splits[split]["text"]) for split in SPLITS}
 
 
-# ------------------------------------------------------------------------------------------- what is read
-
-
 def test_a_file_is_read_mapped_and_cut(write):
     rows = table()
     loaded = read(write(rows))
@@ -183,9 +180,6 @@ def test_the_content_decides_the_revision(write):
     assert [fingerprint(one.splits[split]) for split in SPLITS] == [fingerprint(again.splits[split]) for split in SPLITS]
 
 
-# ------------------------------------------------------------------------------------------- folders
-
-
 def test_published_splits_stay_and_test_is_untouched(write, tmp_path):
     rows = table(40)
     write(rows[:30] + rows[32:36], name="mine/train.csv")
@@ -225,9 +219,6 @@ def test_a_folder_without_splits(write, tmp_path):
         read(str(tmp_path / "same"))
 
 
-# ------------------------------------------------------------------------------------------- limits
-
-
 def test_limits_are_drawn_while_the_file_is_read(write, monkeypatch):
     path = write(table(3000))
     limits = {"train": 70, "validation": 15, "test": 15}
@@ -249,9 +240,6 @@ def test_limits_of_published_splits(write, tmp_path):
     loaded = read(str(tmp_path / "mine"), limits={"train": 50, "validation": 6, "test": 10})
     assert {split: len(loaded.splits[split]) for split in SPLITS} == {"train": 50, "validation": 6, "test": 10}
     assert loaded.dropped["source"]["limit"] == 40 + (100 - 65)
-
-
-# ------------------------------------------------------------------------------------------- bad input
 
 
 @pytest.mark.parametrize(
@@ -306,9 +294,6 @@ def test_a_column_of_free_text_is_not_read_on(write, monkeypatch):
 def test_many_classes_are_asked_about(write):
     rows = [(f"t{row} {number}", f"class {number}") for number in range(101) for row in range(4)]
     assert "label has 101 classes; is it" in read(write(rows)).about["assumed"][0]
-
-
-# ------------------------------------------------------------------------------------------- entries and the Hub
 
 
 def test_one_entry_for_registry_and_own(write):

@@ -205,9 +205,6 @@ def test_max_length_leaves_room(folder):
         adopt_tokenizer(str(folder), max_length=4, pair=True)
 
 
-# ------------------------------------------------------------------------------------------------ gold evidence
-
-
 def test_evidence_goes_to_the_tokens_of_its_words(tokenizer):
     text = "It isn't unglaublich, 3.50 is good!"
     words = split_words([text], "default")[0]

@@ -199,9 +199,6 @@ def test_bad_arguments_are_refused():
         build_tokenizer(["a", None], preprocessing="sst")
 
 
-# ------------------------------------------------------------------------------------------------ encode
-
-
 def rows(texts, **columns):
     ids = [f"set/train/{row}" for row in range(len(texts))]
     return datasets.Dataset.from_dict({"instance_id": ids, "text": texts, **columns})

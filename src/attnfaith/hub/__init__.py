@@ -10,8 +10,8 @@ several checkpoints. `one_record`: a record without a run. `sending`: the push. 
 """
 
 from attnfaith.hub.one_record import plan_record
-from attnfaith.hub.planning import metric_repo, plan, plan_results, write_shards
-from attnfaith.hub.repo import RECORDS, RESULTS, HubError, Plan, Repo, repo_id_of, shared_repos, size
+from attnfaith.hub.planning import plan, plan_results, write_shards
+from attnfaith.hub.repo import RECORDS, RESULTS, HubError, repo_id_of, shared_repos, size
 from attnfaith.hub.sending import check, push
 
 
@@ -19,10 +19,7 @@ __all__ = [
     "RECORDS",
     "RESULTS",
     "HubError",
-    "Plan",
-    "Repo",
     "check",
-    "metric_repo",
     "plan",
     "plan_record",
     "plan_results",

@@ -14,23 +14,20 @@ from attnfaith.objectives.adversarial import (
     kullback_leibler,
     total_variation,
 )
-from attnfaith.objectives.classification import REDUCTIONS, balancing_weights, classification_loss, reduce
+from attnfaith.objectives.classification import balancing_weights, classification_loss, reduce
 from attnfaith.objectives.diversity import conicity
 from attnfaith.objectives.impermissible_mass import HEADS, impermissible_mass, log_permissible, permissible_texts
 from attnfaith.objectives.masked_language_model import drawn_words, masked_language_model
 from attnfaith.objectives.penalties import PENALTIES, Penalties
 from attnfaith.objectives.rationale_lagrangian import Constraint
-from attnfaith.objectives.rationale_reinforce import BASELINES, Prices, reinforced, selection_price
-from attnfaith.objectives.word_tying import DISTANCES, check_sizes, word_tying
+from attnfaith.objectives.rationale_reinforce import Prices, reinforced, selection_price
+from attnfaith.objectives.word_tying import check_sizes, word_tying
 
 
 __all__ = [
-    "BASELINES",
-    "DISTANCES",
     "DIVERGENCES",
     "HEADS",
     "PENALTIES",
-    "REDUCTIONS",
     "SPARSE_BASE",
     "Constraint",
     "Penalties",

@@ -20,13 +20,11 @@ from attnfaith.recipes.schema import (
     Measure,
     Model,
     Objective,
-    Penalties,
     Recipe,
     Report,
-    Selection,
     Training,
 )
-from attnfaith.recipes.sections import RecipeError, make_section, section, unknown
+from attnfaith.recipes.sections import RecipeError, make_section, section
 from attnfaith.recipes.sequences import sequence_config
 from attnfaith.recipes.text import Dumper, read_text, read_value
 
@@ -36,11 +34,9 @@ __all__ = [
     "Measure",
     "Model",
     "Objective",
-    "Penalties",
     "Recipe",
     "RecipeError",
     "Report",
-    "Selection",
     "Training",
     "build",
     "check_model",
@@ -59,7 +55,6 @@ __all__ = [
     "read_value",
     "section",
     "sequence_config",
-    "unknown",
 ]
 
 

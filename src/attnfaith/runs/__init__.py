@@ -7,9 +7,9 @@ run leaves, and how its folder is held. `base`: the run that another is trained 
 
 from attnfaith.runs.checkpoint import load_model, load_tokenizer, load_translator
 from attnfaith.runs.execute import measure_run, run
-from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, STATE, RunError, read_state
+from attnfaith.runs.folder import MODEL, RECIPE, RECORD, STATE, RunError, read_state
 from attnfaith.runs.prepare import load_data, make_model, make_tokenizer, training_arguments
-from attnfaith.runs.summary import faithfulness, report
+from attnfaith.runs.summary import faithfulness
 from attnfaith.runs.translation import load_pairs
 
 
@@ -17,7 +17,6 @@ __all__ = [
     "MODEL",
     "RECIPE",
     "RECORD",
-    "REPORT",
     "STATE",
     "RunError",
     "faithfulness",
@@ -30,7 +29,6 @@ __all__ = [
     "make_tokenizer",
     "measure_run",
     "read_state",
-    "report",
     "run",
     "training_arguments",
 ]
