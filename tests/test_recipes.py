@@ -98,6 +98,7 @@ def folder(cell):
     return next(words for words in cell.overrides if words.startswith("--output_dir="))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STUDIES, ids=name_of)
 def test_study_builds(path):
     """Of cells that differ in their seeds alone, the first."""

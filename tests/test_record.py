@@ -539,6 +539,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_real_write_error_keeps_the_old_file(tmp_path):
     path = tmp_path / "r.parquet"
     record.save(table(), path)

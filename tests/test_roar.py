@@ -82,6 +82,7 @@ def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, quick_
         roar.roar(run, out, ["gradient"], (0.3,), [3])
 
 
+@pytest.mark.slow
 def test_a_signed_measure_is_there_by_its_size_as_well(tiny_recipe, tmp_path, quick_report, monkeypatch):
     runs.run(tiny_recipe(objective__kind="untrained", measure__producers=[]))
     recipe = recipes.load(tmp_path / "run" / runs.RECIPE)

@@ -87,7 +87,7 @@ MODELS = {
     "marian": lambda tiny: (translator("marian"), of_translators(), PAIRS, {"measures": ["attention", "gradient"]}),
     "luong": lambda tiny: (translator("luong"), of_translators(), PAIRS, {"measures": ["attention", "gradient"]}),
 }
-FAST = ("bert", "pooled")
+FAST = ("pooled",)
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in MODELS])

@@ -55,6 +55,7 @@ def test_ends_and_nothing():
         assert np.isnan(nothing).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "spread"), [(2, 0.3), (2, 10.0), (3, 0.0), (3, 1.0), (3, 10.0), (5, 1.0)])
 def test_nulls_are_called_differences_no_more_often_than_stated(seeds, spread):
     """Models that differ by chance alone. spread: of a seed's mean, in standard errors over texts."""

@@ -145,6 +145,7 @@ def run_of(overrides, folder):
         return runs.run(recipes.load(None, words))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [with_code_of_another_type, with_a_pickle_alone, with_tokenizer_code])
 def test_no_route_runs_what_a_checkpoint_brings(change, saved, place):
     shutil.copytree(saved, place / "model")

@@ -78,6 +78,7 @@ def test_heads_are_those_of_the_model(bert, seen):
     assert seen.reads.tolist() == [1.0, *[0.0] * 13]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 @pytest.mark.parametrize("name", MEASURES)
 def test_the_answer_is_made_as_measures_say(kind, name):

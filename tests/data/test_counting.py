@@ -72,6 +72,7 @@ def test_places_and_digits_say_nothing_of_the_label_and_counts_do():
     assert stats.ttest_ind(more[labels == 1], more[labels == 0]).pvalue < 1e-100  # and such a test can fail
 
 
+@pytest.mark.slow
 def test_balance_and_share_are_kept():
     rows = generate(4000, 0, class_balance=[0.7, 0.3], asked_share=0.25, length=(42, 42))
     assert stats.binomtest(sum(row["label"] for row in rows), 4000, 0.3).pvalue > 1e-3

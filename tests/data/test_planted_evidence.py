@@ -141,6 +141,7 @@ def test_neutral_words_are_independent_of_the_label():
     assert stats.chi2_contingency(by_evidence).pvalue < 1e-100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{"needs_context": True}, {"n_evidence": 2}, {"n_evidence": 3}])
 def test_no_part_of_the_evidence_is_predictive(arguments):
     """Each gold word alone, and each pair of three items, is as frequent under one label as under the other."""
@@ -172,6 +173,7 @@ def test_seeds_and_streams_differ():
     assert len(set(texts)) == len(texts)
 
 
+@pytest.mark.slow
 def test_class_balance_is_kept():
     labels = [row["label"] for row in generate(4000, 0, class_balance=[0.7, 0.3])]
     assert stats.binomtest(sum(labels), 4000, 0.3).pvalue > 1e-3

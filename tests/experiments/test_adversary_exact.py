@@ -214,6 +214,7 @@ def test_a_long_text_is_looked_at_in_blocks_and_nothing_else_is_chosen(kind, blo
         assert parts.attention.tolist() == whole.attention.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_long_text_needs_no_memory_for_pairs_of_tokens(kind):
     """100 MB would not hold a byte for each pair."""
@@ -363,6 +364,7 @@ def test_what_is_stored_keeps_the_prediction(readout, classes, certainty, projec
         assert len(text.epsilon) == len(text.jsd) == len(text.bound) == len(text.one_token) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, 4])
 @pytest.mark.parametrize("epsilon", [0.02, 0.2])
 def test_more_classes_lie_between_what_is_found_and_a_bound(classes, epsilon):

@@ -99,6 +99,7 @@ def test_nothing_is_read_twice():
     assert len(seen) == len(set(seen))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "bart"])
 def test_tokens_of_a_text(kind):
     """Of a model: what is read with tokens deleted, order by order."""

@@ -23,6 +23,7 @@ SHOWN = [(kind, way) for kind in ("bert", "gpt2", "bart") for way in ("last", "r
 SHOWN.remove(("bart", "rollout"))  # which is of a stack of layers over one text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "reduction"), SHOWN)
 def test_nothing_beyond_epsilon_is_reported(kind, reduction):
     subject = classifier(kind, reduction=reduction)

@@ -94,6 +94,7 @@ def cases(draw):
     return weights, draw(st.lists(row, min_size=tokens, max_size=tokens)), draw(row)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, derandomize=True)
 @given(cases())
 def test_no_smaller_set_flips(case):
@@ -111,6 +112,7 @@ def test_no_smaller_set_flips(case):
         assert all(sum(weights[t] for t in other) == sum(weights) for other in best)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, derandomize=True)
 @given(cases())
 def test_every_order_of_erasure_step_by_step_and_never_below_the_minimum(case):

@@ -297,6 +297,7 @@ def calls_of(subject, text):
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FEED_FORWARD)
 def test_parts_are_slopes_of_a_frozen_layer(kind):
     """With weights, spreads and the feed-forward part held a layer is linear: a token's part is the slope by its scale."""

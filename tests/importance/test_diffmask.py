@@ -310,6 +310,7 @@ class Stopped(Exception):
     """As a kill after a whole epoch."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["inputs", "states"])
 def test_stopped_it_goes_on_to_the_same_gates(kind, tmp_path):
     model, rows = decided_by_one_word()

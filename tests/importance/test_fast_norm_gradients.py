@@ -35,6 +35,7 @@ def one_pass_a_state(encoder, embedded, start, stop):
     return torch.stack(slopes, 1)[:, :, start:stop].norm(dim=-1)
 
 
+@pytest.mark.slow
 @every_encoder
 @pytest.mark.parametrize("many", [1, 1000])
 @pytest.mark.parametrize(("start", "stop"), [(0, 7), (1, 6), (2, 3), (0, 1), (6, 7)])

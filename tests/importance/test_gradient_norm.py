@@ -40,6 +40,7 @@ def log_odds_of(model, batch, fixed=False):
     return log_odds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_labels", "column", "fixed"), [(2, *THROUGH), (3, *THROUGH), (2, *FIXED), (3, *FIXED)])
 @pytest.mark.parametrize(("encoder", "query", "projection"), CELLS)
 def test_finite_differences(encoder, query, projection, num_labels, column, fixed, tiny_model, tiny_rows, tiny_batch):

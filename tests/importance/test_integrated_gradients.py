@@ -31,7 +31,9 @@ def baseline_of(model, row, baseline):
     return found
 
 
-@pytest.mark.parametrize("baseline", BASELINES)
+@pytest.mark.parametrize(
+    "baseline", [pytest.param(name, marks=() if name == "mean" else pytest.mark.slow) for name in BASELINES]
+)
 @pytest.mark.parametrize(
     ("encoder", "query", "readout", "projection"),
     [(encoder, "learned", "affine", "softmax") for encoder in ENCODERS]

@@ -31,6 +31,7 @@ def scored(draw):
     return draw(st.lists(st.integers(-3, 3), min_size=len(gold), max_size=len(gold))), gold
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(scored(), min_size=1, max_size=3))
 def test_both_areas_are_scikit_learns(rows):

@@ -573,6 +573,7 @@ def test_items_of_words_and_of_sentences():
     assert torch.equal(model.items(ids, (ids != 0).long()), sentences)
 
 
+@pytest.mark.slow
 @every_encoder
 @torch.no_grad()
 def test_documents_of_any_size(encoder):

@@ -330,6 +330,7 @@ def test_held_scores_by_hand():
     assert weights[1] == 0
 
 
+@pytest.mark.slow
 @every_that_reads_scores
 @settings(max_examples=25)
 @given(data=st.data())

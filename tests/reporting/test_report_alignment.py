@@ -262,6 +262,7 @@ def test_pairs_that_are_shown_are_not_those_that_were_chosen_on():
     assert 0 <= middle_pair(cell) < 30
 
 
+@pytest.mark.slow
 def test_the_page(table, tmp_path):
     page = write_report(table, tmp_path / "report", n_examples=2).read_text()
     assert page.startswith("<!DOCTYPE html>") and "Does attention align?" in page and "Does attention explain?" not in page

@@ -76,6 +76,7 @@ def test_missing_measure_or_several_cells_are_refused(draw_record):
         attention_overview(two)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("classes", "panels", "named"), [(3, 1, 3), (4, 4, 4), (6, 6, 6), (11, 7, 6), (30, 7, 6)])
 def test_many_classes_have_a_panel_each_and_share_the_last_colour(draw_record, classes, panels, named):
     record = draw_record(80, classes=classes)
@@ -92,6 +93,7 @@ def test_many_classes_have_a_panel_each_and_share_the_last_colour(draw_record, c
     assert all(above.y0 >= below.y1 - 1 for above, below in itertools.pairwise(boxes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measures", [(), ("gradient",), ("leave_one_out_hidden",), ("gradient", "leave_one_out")])
 @pytest.mark.parametrize("classes", [1, 3])
 def test_every_kind_of_record_can_be_drawn(draw_record, measures, classes):

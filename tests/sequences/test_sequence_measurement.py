@@ -157,6 +157,7 @@ def _parts(link):
     return (*link.split(kind)[:1], kind, link.split(kind)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*STACKED[:1], "t5", "luong"])
 def test_a_folder_a_frame_and_a_file_of_links(kind, tmp_path):
     translator(kind).save_pretrained(tmp_path / "model")
@@ -285,6 +286,7 @@ def files(tmp_path, monkeypatch):
     return ["measure", "model", "--data.path", "pairs.csv", "--data.text", "de", "--data.text_pair", "en"]
 
 
+@pytest.mark.slow
 def test_the_command_line_measures_pairs(files):
     assert cli.main([*files, "--measure.producers", "[attention]", "--links", "gold.align", "--output", "made"]) == 0
     made = attnfaith.load("made/record.parquet")

@@ -144,6 +144,7 @@ def test_products_of_attention_by_the_uniform_rule():
     torch.testing.assert_close(halved(value), value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_predictions_stay_and_parts_are_of_the_text(kind):
     """Of every kind of model: values are the prediction, places without tokens have no part, and texts are on their own."""

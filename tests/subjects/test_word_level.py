@@ -217,6 +217,7 @@ def test_attention_held_fixed_is_held_at_both_levels(setting):
 EXACT = {"adversary_exact", "minimal_flip_set", "exact_contribution", "weight_aopc_limits", "token_logits"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(POOLED) - EXACT))
 def test_a_document_of_one_sentence_is_a_flat_text(name, tiny_model, tiny_rows, tiny_batch):
     """Where sentence states are the vectors themselves, a flat model with the weights of the lower level says the same."""
