@@ -101,9 +101,6 @@ def at_tokens(text, chained, top):
     return (row / row.sum())[[number not in (0, 1, 2) for number in text]].numpy()
 
 
-# ------------------------------------------------------------------------------------------------- value zeroing
-
-
 class Without(Edit):
     def __init__(self, layer, place):
         self.layer, self.place = layer, place
@@ -168,9 +165,6 @@ def test_a_layer_is_given_what_it_is_told():
         position = subject.model.model.rotary_emb(state, places, layer.attention_type)
         alone = layer(state.unsqueeze(0), attention_mask=None, position_embeddings=position)
         np.testing.assert_allclose(result, alone.expand(3, -1, -1).detach(), rtol=1e-9, atol=1e-9)
-
-
-# ------------------------------------------------------------------------------------------------- GlobEnc and ALTI
 
 
 def bert_layer(layer, state, weights):
@@ -328,9 +322,6 @@ def test_parts_are_slopes_of_a_frozen_layer(kind):
         np.testing.assert_allclose(handed, expected, atol=1e-6 * float(expected.abs().max()))
 
 
-# ------------------------------------------------------------------------------------------------- rollout and flow
-
-
 def maps_of(subject, text):
     output = subject.model(input_ids=torch.tensor([text]), output_attentions=True)
     return [one[0].mean(0) for one in output.attentions]
@@ -360,9 +351,6 @@ def test_flow_by_networkx(kind, top):
     flows = np.array([networkx.maximum_flow_value(graph, (2, top), (0, place)) for place in range(7)])
     (scores,) = measured("flow", subject, batch_of(subject, [text]))
     np.testing.assert_allclose(scores, (flows / flows.sum())[1:-1], rtol=1e-5)
-
-
-# ------------------------------------------------------------------------------------------------- attention norm
 
 
 @pytest.mark.parametrize("reduction", ["last", "all", {"layers": 0}, {"layers": 1, "head": 2}])
@@ -405,9 +393,6 @@ def test_attention_norm_is_the_mean_of_rows_that_matter(monkeypatch):
         (all_at_once,) = measured(name, subject, text)
         monkeypatch.setattr(layer_parts, "NUMBERS_AT_ONCE", 500)
         np.testing.assert_allclose(few, all_at_once, rtol=1e-6)
-
-
-# ------------------------------------------------------------------------------------------------- all of them
 
 
 @pytest.mark.slow

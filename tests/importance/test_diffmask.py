@@ -32,9 +32,6 @@ def quiet(line):
     """Progress that nobody reads."""
 
 
-# ------------------------------------------------------------------------------------------------ gates
-
-
 @pytest.mark.parametrize("logit", [-5.0, -1.0, 0.0, 0.3, 2.0, 15.0])
 def test_probability_of_an_open_gate_in_closed_form(logit):
     """Against all quantiles of the noise, and against the distribution of a logistic variable."""
@@ -91,9 +88,6 @@ def test_a_gate_by_hand():
     torch.testing.assert_close(made[..., 1], 10 * outer.squeeze(2).tanh() + 5)
     assert made.shape == (1, 5, 2) and gate.shift.item() == 5
     assert gates.layers_of(1) == [0, 1] and Gates("states", [2, 3], 4).layers_of(1) == [1]
-
-
-# ------------------------------------------------------------------------------------------------ masking
 
 
 def subjects(tiny_model, tiny_rows):
@@ -180,9 +174,6 @@ def test_the_slope_of_the_loss_in_a_gate_is_its_difference_quotient(kind, tiny_m
             parameter += step
         quotient = float(above - below) / 2e-3
         assert quotient == pytest.approx(float(slope.abs().sum()), rel=0.05, abs=1e-3) and quotient > 0
-
-
-# ------------------------------------------------------------------------------------------------ training
 
 
 def decided_by_one_word(words=(7, 9), seed=0):
@@ -396,9 +387,6 @@ def test_a_training_that_diverges_is_refused(monkeypatch):
         train_gates(subject_of(model), rows, rows, Settings(epochs=1), 0)
 
 
-# ------------------------------------------------------------------------------------------------ the file
-
-
 def test_the_file_holds_tensors_and_json_and_nothing_else(trained_gates):
     subject, _, path = trained_gates
     about = about_gates(path)
@@ -475,9 +463,6 @@ def test_options_have_the_defaults_of_the_training():
 def test_options_are_refused_beforehand(options, message):
     with pytest.raises(MeasurementError, match=message):
         check_options(load_producers(["diffmask"]), {"diffmask": options})
-
-
-# ------------------------------------------------------------------------------------------------ by `attnfaith`
 
 
 def test_gates_of_a_model_that_is_no_run(tmp_path):

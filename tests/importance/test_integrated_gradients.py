@@ -194,9 +194,6 @@ def test_each_text_takes_the_points_it_needs(monkeypatch):
     assert again.steps.tolist() == found.steps.tolist()
 
 
-# ---------------------------------------------------------------------------- classifiers of transformers
-
-
 SMALL = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
 SMALL |= {"num_labels": 2, "pad_token_id": 0}
 GROUPED = SMALL | {"num_key_value_heads": 1}

@@ -95,9 +95,6 @@ def test_too_many_values_are_refused(monkeypatch):
         app.answer(COLUMNS)
 
 
-# ---------------------------------------------------------------------------------------------- the folder
-
-
 def front_matter():
     return yaml.safe_load((METRIC_DIR / "README.md").read_text(encoding="utf-8").split("---", 2)[1])
 

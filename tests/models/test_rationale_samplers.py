@@ -23,9 +23,6 @@ def shapes():
     return a.unsqueeze(0), b.unsqueeze(0)
 
 
-# ------------------------------------------------------------------------------------------------ bernoulli
-
-
 def test_bernoulli_draws_and_probabilities():
     torch.manual_seed(0)
     scores = torch.tensor([[-1.5, 0.0, 2.0, 5.0]], dtype=torch.float64).expand(40_000, -1)
@@ -50,9 +47,6 @@ def test_the_score_function_has_the_gradient_of_the_expectation():
     (slope,) = torch.autograd.grad((logs.exp().detach() * costs * logs).sum(), scores, retain_graph=True)
     (exact,) = torch.autograd.grad((logs.exp() * costs).sum(), scores)
     torch.testing.assert_close(slope, exact)
-
-
-# ------------------------------------------------------------------------------------------------ hardkuma
 
 
 def density(value, a, b):
@@ -128,9 +122,6 @@ def test_hardkuma_stays_finite_at_the_ends():
         assert bool(made.isfinite().all())
         (slope,) = torch.autograd.grad(made.sum(), scores, retain_graph=True)
         assert bool(slope.isfinite().all())
-
-
-# ------------------------------------------------------------------------------------------------ budget
 
 
 def every_selection(length, count):
@@ -239,9 +230,6 @@ def test_a_budget_is_a_number_of_tokens():
 def test_scores_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="scores are not finite: the training diverged"):
         samplers.budget(torch.tensor([[0.0, torch.nan]]), whole(1, 2), torch.tensor([1]), 0.1)
-
-
-# ------------------------------------------------------------------------------------------------ at test time
 
 
 def test_the_largest_are_selected():

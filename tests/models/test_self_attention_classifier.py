@@ -86,9 +86,6 @@ def by_sorting(scores: torch.Tensor) -> torch.Tensor:
     return (scores - (order[:k].sum() - 1) / k).clamp(min=0)
 
 
-# ------------------------------------------------------------------------------------------------ the projection
-
-
 def test_projection_is_that_of_each_row():
     torch.manual_seed(0)
     scores = torch.randn(2, 3, 4, 5, dtype=torch.float64)
@@ -177,9 +174,6 @@ def test_no_other_softmax_is_touched():
     assert mode.count == 0
     assert (three > 0).all()
     assert (across > 0).all()
-
-
-# ------------------------------------------------------------------------------------------------ models
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -334,9 +328,6 @@ def test_another_implementation_of_attention_is_left():
     assert len(maps_of(made, input_ids=IDS, attention_mask=MASK)) == 2
 
 
-# ------------------------------------------------------------------------------------------------ configuration
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -368,9 +359,6 @@ def test_labels_and_padding_are_one_in_both_configurations():
     assert made.config.pad_token_id == made.config.text_config.pad_token_id == PAD
     config = SelfAttentionClassifierConfig(text_config=AutoConfig.for_model("bert", **BERT), num_labels=5)
     assert SelfAttentionClassifierForSequenceClassification(config).model.config.num_labels == 5
-
-
-# ------------------------------------------------------------------------------------------------ saved and loaded
 
 
 @pytest.mark.parametrize("kind", KINDS)

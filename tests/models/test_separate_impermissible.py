@@ -153,9 +153,6 @@ def test_after_a_failed_pass_nothing_is_kept():
     assert model._mode is None
 
 
-# ------------------------------------------------------------------------------------------------ what is refused
-
-
 def test_a_model_that_is_not_told_is_no_guess():
     model = separated()
     plain = texts(model, LENGTHS)

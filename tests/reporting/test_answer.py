@@ -199,9 +199,6 @@ def test_rules_say_their_thresholds():
     assert "50.0 %" in said["erasure"] and "30 texts" in rules.DECISION
 
 
-# ------------------------------------------------------------------------------------------------ facts
-
-
 def test_facts_are_those_of_the_tables(draw_record):
     cell = one_cell(draw_record(40))
     facts, table = facts_of(Checkpoint({}, cell.table)), agreement_table([cell])

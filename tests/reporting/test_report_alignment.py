@@ -47,9 +47,6 @@ def written(weights, gold):
     return read_links(links, "links", start=1), read_links(known, "gold", start=1)
 
 
-# ------------------------------------------------------------------------------------------------ readings
-
-
 def test_places_and_rules_of_every_measure(cell):
     """Attention has two layers, heads and rows; its mean no heads; occlusion neither, but a sign, so that its size is one
     more. What is a share of 1 is also read by how much it is.
@@ -128,9 +125,6 @@ def test_the_aligned_head_is_chosen(cell):
     assert df.loc[POSITIONS, "error_rate"] > 0.5
 
 
-# ------------------------------------------------------------------------------------------------- tables
-
-
 def test_tables_by_rule_layer_and_head(cell):
     known, judged = readings(cell), ~readings(cell).chooses
     by_rule = frame(alignment.BY_RULE, [cell]).set_index(["measure", "rule"])
@@ -176,9 +170,6 @@ def test_what_a_record_holds(cell):
     assert row["sure_links"] == pytest.approx(np.mean([(one == 2).sum() for one in links]))
     assert row["possible_links"] == pytest.approx(np.mean([(one == 1).sum() for one in links]))
     assert row["source_words"] == pytest.approx(cell.lengths.mean())
-
-
-# ------------------------------------------------------------------------------------------------- extremes
 
 
 def test_one_pair_is_chosen_on_and_none_is_judged():
@@ -233,9 +224,6 @@ def test_long_sentences_are_cut_on_the_page():
     made = pair(cell, 0, shown_reading(cell))
     assert (len(made.source), made.sizes) == (MOST_WORDS, (MOST_WORDS + 5, 2))
     assert len(made.targets[0].marks) == MOST_WORDS
-
-
-# --------------------------------------------------------------------------------------------------- page
 
 
 def test_a_pair_as_it_is_shown(cell):

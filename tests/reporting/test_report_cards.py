@@ -133,9 +133,6 @@ def rendered(drawn):
     }
 
 
-# ------------------------------------------------------------------------------------------- byte for byte
-
-
 @pytest.mark.parametrize(
     "name", ["model_card.md", "records_card.md", "results_card.md", "cards_index.md", "eval_results.yaml"]
 )
@@ -173,9 +170,6 @@ def test_another_number_is_another_card(drawn):
     other = drawn.set_column(place, field, pa.array([row.tolist() for row in weights], field.type))
     assert rendered(other)["model_card.md"] != rendered(drawn)["model_card.md"]
     assert rendered(drawn) == rendered(drawn)
-
-
-# --------------------------------------------------------------------------------------- numbers, metadata
 
 
 def test_numbers_are_those_of_the_metric(drawn):
@@ -291,9 +285,6 @@ def test_viewer_configurations(drawn):
             assert file["path"] == f"{config['config_name']}/{file['split']}-*.parquet"
             assert file["split"] not in ("all", "train")
     assert [config["config_name"] for config in configs] == ["agreement", "a_b"]
-
-
-# ------------------------------------------------------------------------------------------------ verdicts
 
 
 def verdicts(table, run=RUN):
@@ -521,9 +512,6 @@ def test_many_classes_are_not_listed(draw_record, classes, rows):
     assert (f"between {classes} classes: name0" in text) == (classes == 3)
 
 
-# ------------------------------------------------------------------------------------------------ escaping
-
-
 @given(st.text(st.sampled_from(string.printable + "“é|<>&`[]*_#~$\\"), max_size=40))
 def test_escaped_text_formats_nothing(text):
     found = markdown(text)
@@ -580,9 +568,6 @@ def test_no_folder_of_a_machine(drawn):
     assert cell["dataset"] == "reviews.csv"
 
 
-# ------------------------------------------------------------------------------------------ several records
-
-
 def test_numbers_that_the_first_record_lacks_come_from_the_next(build_record, drawn):
     first = drawn.drop_columns(["permuted_probs"]).slice(0, 20)
     checkpoint = Checkpoint(RUN, [first, drawn])
@@ -606,9 +591,6 @@ def test_a_record_of_several_cells_is_refused(draw_record):
     both = records.concatenate([draw_record(4, seed=1), draw_record(4, seed=2)])
     with pytest.raises(ValueError, match="holds 2"):
         Checkpoint(RUN, both)
-
-
-# ------------------------------------------------------------------------------------------- what is known
 
 
 def test_every_data_set_is_cited():
@@ -694,9 +676,6 @@ def test_facts_of_a_data_set():
     assert known["licence"] == "CC BY-SA 4.0" and known["pair"] and known["hub_id"] == "stanfordnlp/snli"
     assert facts("sst")["licence"] == ""
     json.dumps([facts(name) for name in DATASETS])
-
-
-# --------------------------------------------------------------------------------------------- from folders
 
 
 @pytest.fixture
