@@ -15,7 +15,7 @@ from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.outputs import digest_model
 from attnfaith.subjects.attention_products import products_of_intervention
-from attnfaith.subjects.classifier_facts import class_names_of
+from attnfaith.subjects.classifier_facts import check_finite, class_names_of
 from attnfaith.subjects.plain import in_eval_mode
 from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError
 from attnfaith.subjects.word_level import WordLevel
@@ -117,11 +117,7 @@ class Pooled:
             )
         if self.num_labels < 2:
             raise SubjectError(f"the model has num_labels={self.num_labels}; predictions need two classes or more")
-        for name, values in self.classifier.state_dict().items():
-            if values.is_floating_point() and not bool(torch.isfinite(values).all()):
-                raise SubjectError(
-                    f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
-                )
+        check_finite(self.classifier)
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Within, the classifier is in eval mode."""

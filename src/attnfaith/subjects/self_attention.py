@@ -369,7 +369,8 @@ class SelfAttention(TokenStates):
         """
         if self.sites.together != "padded":
             return None
-        return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
+        with self.evaluating():
+            return prefix_of(self.model, self.given(batch), self.sites.layers[layer])
 
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
         """The instances that can be read together, as rows (n,), and how many input positions they have."""

@@ -219,9 +219,8 @@ def _text(subject, length: int, seed: int) -> dict[str, torch.Tensor]:
     impermissible, where the model asks.
     """
     size = vocabulary_size(subject.model)
-    ordinary = torch.tensor(
-        [number for number in range(min(size, 2000)) if number not in {*subject.markers, subject.filling}]
-    )
+    others = {*subject.markers, subject.filling}
+    ordinary = torch.tensor([number for number in range(min(size, 2000)) if number not in others])
     ids = ordinary[torch.randint(0, len(ordinary), (1, length), generator=torch.Generator().manual_seed(seed))]
     if (end := end_token(subject.model)) is not None:
         ids[:, -1] = end
@@ -242,8 +241,9 @@ def _own_logits(subject, text) -> torch.Tensor:
             f"{type(model).__name__} fails the check 'reading': given token ids and a mask it says {said}; a classifier of "
             "texts reads these alone"
         ) from error
-    check_finite(model)
-    _check(bool(logits.isfinite().all()), model, "reading", "of a text its logits are not finite")
+    if not logits.isfinite().all():
+        check_finite(model)
+        _check(False, model, "reading", "of a text its logits are not finite")
     return logits
 
 
