@@ -7,8 +7,7 @@ imported. Two records join where the digests of the columns that are used agree.
 import ast
 import functools
 import hashlib
-import io
-import tokenize
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +16,10 @@ PACKAGE = "attnfaith"
 ROOT = Path(__file__).parents[1]
 CORE = "measurement"
 """The producer, by its module's name, of the columns that every record has."""
+_COMMENT = re.compile(
+    r'''("""(?:\\.|[^\\])*?"""|\'{3}(?:\\.|[^\\])*?\'{3}|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|#[^\n]*''', re.S
+)
+"""A string, which is kept, or a comment."""
 
 
 @functools.cache
@@ -53,23 +56,22 @@ def _imports(module: str, root: Path) -> set[str]:
     return {name for name in _named(path.read_text(encoding="utf-8"), package) if _file(name, root) is not None}
 
 
-@functools.cache  # most modules are in the closure of most producers
-def _named(source: str, package: str) -> frozenset[str]:
+def _named(source: str, package: str) -> set[str]:
     """What a module of a package, "" the outermost one, may import of ours: modules, and names in them."""
     names, around = set(), package.split(".") if package else []
-    for node in ast.walk(ast.parse(source)):
+    for node in _read(source)[1]:
         if isinstance(node, ast.Import):
             names |= {alias.name.removeprefix(f"{PACKAGE}.") for alias in node.names if alias.name.startswith(f"{PACKAGE}.")}
-        elif isinstance(node, ast.ImportFrom):
-            base = (node.module or "").split(".") if node.module else []
-            if node.level:
-                base = around[: len(around) - node.level + 1] + base
-            elif base[:1] == [PACKAGE]:
-                base = base[1:]
-            else:
-                continue
-            names |= {".".join(base), *(".".join([*base, alias.name]) for alias in node.names)}
-    return frozenset(names - {""})
+            continue
+        base = (node.module or "").split(".") if node.module else []
+        if node.level:
+            base = around[: len(around) - node.level + 1] + base
+        elif base[:1] == [PACKAGE]:
+            base = base[1:]
+        else:
+            continue
+        names |= {".".join(base), *(".".join([*base, alias.name]) for alias in node.names)}
+    return names - {""}
 
 
 def _file(module: str, root: Path) -> Path | None:
@@ -80,20 +82,28 @@ def _file(module: str, root: Path) -> Path | None:
     return None
 
 
-@functools.cache
 def code_of(source: str) -> str:
     """Source text without comments, docstrings and blank lines: what is left is what runs."""
-    lines = source.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+    return _read(source)[0]
+
+
+@functools.cache  # most modules are in the closure of most producers
+def _read(source: str) -> tuple[str, list[ast.stmt]]:
+    """`code_of` a source text, and its import statements."""
+    lines, imports = _COMMENT.sub(lambda match: match[1] or "", source).splitlines(), []
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports.append(node)
+        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
                 lines[first.lineno - 1 : first.end_lineno] = [""] * (first.end_lineno - first.lineno + 1)
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+        waiting += [
+            part for part in ast.iter_child_nodes(node) if isinstance(part, ast.stmt | ast.excepthandler | ast.match_case)
+        ]
+    return "\n".join(line.rstrip() for line in lines if line.strip()), imports
 
 
 def stale(columns: Mapping[str, Mapping[str, str]]) -> list[str]:
