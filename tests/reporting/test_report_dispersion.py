@@ -9,11 +9,12 @@ import pytest
 from scipy.stats import entropy
 
 from attnfaith import record as records
-from attnfaith.reporting import bootstrap_interval, dispersion_by_scores, dispersion_table, write_report
+from attnfaith.reporting import dispersion_by_scores, dispersion_table, write_report
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.render import grid
 from attnfaith.reporting.sections.dispersion import TABLE, instance_dispersion
 from attnfaith.reporting.study import study_tables
+from attnfaith.stats import bootstrap_interval
 
 
 def with_states(table, entropies, own):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from attnfaith.reporting import bootstrap_interval, holm, sign_flip_test
-from attnfaith.stats import _how_often, estimate, with_interval
+from attnfaith.stats import _how_often, bootstrap_interval, estimate, holm, sign_flip_test, with_interval
 
 
 FEW = arrays(np.float64, st.integers(1, 8), elements=st.integers(-4, 4).map(float))

@@ -4,20 +4,22 @@ import os
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.api import frames
 from attnfaith.errors import AttnfaithError, counted, excerpt
 from attnfaith.escaping import html
 from attnfaith.locate import locate
 from attnfaith.reporting.cells import Cell, describe, split_cells
-from attnfaith.reporting.notebook import Overview, Shown
-from attnfaith.reporting.shown import row_of
-from attnfaith.reporting.shown_pairs import ShownPair
+
+
+if TYPE_CHECKING:
+    from attnfaith.reporting.notebook import Overview, Shown
+    from attnfaith.reporting.shown_pairs import ShownPair
 
 
 ALIGNMENT = "alignment_"
@@ -84,13 +86,16 @@ class Record:
             raise AttnfaithError(f"the record holds no alignment {excerpt(measure)}; it holds {', '.join(self.measures)}")
         return records.rows(self.table, ALIGNMENT + measure)
 
-    def _of_texts(self, what: str) -> None:
-        """Raises AttnfaithError for a record of pairs of sentences, which has no such thing."""
+    def _frames(self, what: str):
+        """The module of frames. Raises AttnfaithError for a record of pairs of sentences, which has no such thing."""
         if self.of_sequences:
             raise AttnfaithError(
                 f"{what} is of texts with classes, and this record is of pairs of sentences: use alignment(), of "
                 f"{', '.join(self.measures)}"
             )
+        from attnfaith.api import frames
+
+        return frames
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -110,7 +115,9 @@ class Record:
         return "\n".join([*lines, f"measures: {', '.join(self.measures) or 'none'}"])
 
     @cached_property
-    def _overview(self) -> Overview:
+    def _overview(self) -> "Overview":
+        from attnfaith.reporting.notebook import Overview
+
         return Overview(self.cells)
 
     def agreement(self) -> pd.DataFrame:
@@ -121,8 +128,7 @@ class Record:
         two tokens, or all scores equal); tie_ceiling (the largest mean that tied scores allow). Of several models what tells
         them apart comes first.
         """
-        self._of_texts("agreement()")
-        return frames.agreement_frame(self.cells)
+        return self._frames("agreement()").agreement_frame(self.cells)
 
     def scores(self) -> pd.DataFrame:
         """Every token's scores, a row a token.
@@ -130,8 +136,7 @@ class Record:
         Columns: instance_id; position (from 0); token; attention (0..1, summing to 1 over a text); then each measure, in its
         own unit, as `attnfaith.measures()` says. A text without tokens has no row.
         """
-        self._of_texts("scores()")
-        return frames.scores_frame(self.cells)
+        return self._frames("scores()").scores_frame(self.cells)
 
     def per_text(self) -> pd.DataFrame:
         """Every text's numbers, a row a text.
@@ -140,8 +145,7 @@ class Record:
         n_tokens; truncated (whether it was cut); then the numbers that models are compared by, NaN where undefined, such as
         "tau attention–gradient".
         """
-        self._of_texts("per_text()")
-        return frames.text_frame(self.cells)
+        return self._frames("per_text()").text_frame(self.cells)
 
     def summary(self) -> pd.DataFrame:
         """The numbers of `per_text` over all texts, a row for each.
@@ -149,10 +153,9 @@ class Record:
         Columns: quantity; mean; ci_low, ci_high (95 % bootstrap interval of the mean over texts, NaN below two texts);
         median; n (texts that it is over); n_undefined (texts without it).
         """
-        self._of_texts("summary()")
-        return frames.summary_frame(self.cells)
+        return self._frames("summary()").summary_frame(self.cells)
 
-    def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> Shown | ShownPair:
+    def show(self, text: int | str = 0, measures: str | Iterable[str] | None = None) -> "Shown | ShownPair":
         """One text, as a heat map in a notebook and as a table of scores where it is printed. One pair of sentences as
         text: what each target word reads of the source, the links that this makes, and gold.
 
@@ -161,12 +164,17 @@ class Record:
 
         Raises AttnfaithError for a text or a measure that the record does not hold.
         """
+        from attnfaith.reporting.notebook import Shown
+        from attnfaith.reporting.shown_pairs import ShownPair
+
         cell, row = self._place(text)
         names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
         return (ShownPair if self.of_sequences else Shown)(cell, row, names)
 
     def _place(self, text: int | str) -> tuple[Cell, int]:
         if isinstance(text, str):
+            from attnfaith.reporting.shown import row_of
+
             if len(self.cells) == 1:
                 return self.cells[0], row_of(self.cells[0], text)
             known = self.table.column("instance_id").to_pylist()

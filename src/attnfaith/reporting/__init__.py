@@ -1,35 +1,25 @@
-"""From a record to tables, figures and an HTML page. Needs no model: torch is never imported here."""
+"""From a record to tables, figures and an HTML page. Needs no model: torch is never imported here. A function's module is
+imported when the function is asked for.
+"""
 
-from attnfaith.reporting.page.report import run_facts, write_report
-from attnfaith.reporting.sections.agreement import (
-    agreement_table,
-    attention_overview,
-    gradient_vs_leave_one_out,
-    tau_histograms,
-)
-from attnfaith.reporting.sections.dispersion import dispersion_by_scores, dispersion_table
-from attnfaith.reporting.sections.performance import performance_table
-from attnfaith.reporting.sections.plausibility import plausibility_table
-from attnfaith.reporting.style import save_figure
-from attnfaith.reporting.tables import save_table, seed_summary
-from attnfaith.stats import bootstrap_interval, holm, sign_flip_test
+from importlib import import_module
 
 
-__all__ = [
-    "agreement_table",
-    "attention_overview",
-    "bootstrap_interval",
-    "dispersion_by_scores",
-    "dispersion_table",
-    "gradient_vs_leave_one_out",
-    "holm",
-    "performance_table",
-    "plausibility_table",
-    "run_facts",
-    "save_figure",
-    "save_table",
-    "seed_summary",
-    "sign_flip_test",
-    "tau_histograms",
-    "write_report",
-]
+_MODULES = {
+    "page.report": ("run_facts", "write_report"),
+    "sections.agreement": ("agreement_table", "attention_overview", "gradient_vs_leave_one_out", "tau_histograms"),
+    "sections.dispersion": ("dispersion_by_scores", "dispersion_table"),
+    "sections.performance": ("performance_table",),
+    "sections.plausibility": ("plausibility_table",),
+    "style": ("save_figure",),
+    "tables": ("save_table", "seed_summary"),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [*_PLACES]
+
+
+def __getattr__(name):
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.errors import AttnfaithError
+from attnfaith.errors import AttnfaithError, counted
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 
 
@@ -215,6 +215,18 @@ def measure_label(name: str) -> str:
     for written, read in SPELLINGS.items():
         name = name.replace(written, read)
     return name.replace("_", " ")
+
+
+def undefined(cell: Cell) -> list[str]:
+    """A line for each measure that has no number for some texts with tokens: for how many, and why."""
+    lines = []
+    for measure in cell.measures:
+        name = f"importance_{measure}"
+        texts = sum(bool(np.isnan(scores).any()) for scores in cell.scores(measure))
+        if texts:
+            why = records.column_of(cell.table.schema.field(name)).undefined
+            lines.append(f"{measure_label(measure)}: undefined for {texts:,} of {counted(len(cell))}{why and f' ({why})'}")
+    return lines
 
 
 QUANTITIES = {"correct": "accuracy", "tau": "τ", "tvd": "TVD", "jsd": "JSD"}

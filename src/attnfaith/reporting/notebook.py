@@ -12,11 +12,10 @@ import numpy as np
 
 from attnfaith.errors import counted
 from attnfaith.escaping import printable
-from attnfaith.record import column_of
 from attnfaith.reporting import render, sections
 from attnfaith.reporting.blocks import template
 from attnfaith.reporting.cards.verdicts import verdicts
-from attnfaith.reporting.cells import Cell, describe, measure_label
+from attnfaith.reporting.cells import Cell, describe, measure_label, undefined
 from attnfaith.reporting.explained import class_label, explained
 from attnfaith.reporting.page.heatmap import (
     HUES,
@@ -120,18 +119,6 @@ class Shown:
         return show(self.cell, self.row, self.names[1:] or ["attention"]).rstrip()
 
     __repr__ = __str__
-
-
-def undefined(cell: Cell) -> list[str]:
-    """A line for each measure that has no number for some texts with tokens: for how many, and why."""
-    lines = []
-    for measure in cell.measures:
-        name = f"importance_{measure}"
-        texts = sum(bool(np.isnan(scores).any()) for scores in cell.scores(measure))
-        if texts:
-            why = column_of(cell.table.schema.field(name)).undefined
-            lines.append(f"{measure_label(measure)}: undefined for {texts:,} of {counted(len(cell))}{why and f' ({why})'}")
-    return lines
 
 
 class Overview:
