@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 import attnfaith
@@ -63,7 +64,7 @@ def measure(
     dataset,
     cell: record.Identity,
     names: Sequence[str],
-    output: str | os.PathLike,
+    output: str | os.PathLike | None,
     *,
     level: str = "sentence",
     seed: int = 0,
@@ -74,8 +75,8 @@ def measure(
     shard_instances: int = SHARD_INSTANCES,
     discard: bool = False,
     progress: bool = True,
-) -> Path:
-    """Measure every instance of a data set and write one record; returns its path.
+) -> Path | pa.Table:
+    """Measure every instance of a data set and write one record; returns its path, or without output the record itself.
 
     model: an attention classifier, or a subject (`attnfaith.subjects`) made of one. dataset: a `datasets.Dataset` as
     `attnfaith.data.tokenization.encode` makes it. cell: what the record says of data and training; what it says of the model
@@ -100,8 +101,7 @@ def measure(
     of another length than its text or no distribution, or the shards that lie there belong to another measurement and are
     not to be discarded.
     """
-    output = Path(output)
-    if output.is_dir():
+    if output is not None and Path(output).is_dir():
         raise MeasurementError(
             f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
         )

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 import attnfaith
@@ -70,7 +71,7 @@ def measure(
     dataset,
     cell: record.Identity,
     names: Sequence[str],
-    output: str | os.PathLike,
+    output: str | os.PathLike | None,
     *,
     seed: int = 0,
     options: Mapping[str, Mapping] | None = None,
@@ -79,8 +80,8 @@ def measure(
     shard_instances: int = SHARD_PAIRS,
     discard: bool = False,
     progress: bool = True,
-) -> Path:
-    """Measure every pair of sentences of a data set and write one record; returns its path.
+) -> Path | pa.Table:
+    """Measure every pair of sentences of a data set and write one record; returns its path, or without output the record.
 
     model: one from sequences to sequences, or its subject. dataset: encoded pairs, as the subject's `rows` gives them; with
     gold_links the record has these. cell: what the record says of data and training; what it says of the model is read from
@@ -92,8 +93,7 @@ def measure(
     exist, the model has no cross-attention that can be measured, or lacks what a measure needs, its predictions are not
     finite, or the shards that lie there belong to another measurement.
     """
-    output = Path(output)
-    if output.is_dir():
+    if output is not None and Path(output).is_dir():
         raise MeasurementError(
             f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
         )

@@ -52,7 +52,7 @@ def in_shards(batches: list[np.ndarray], shard_instances: int) -> list[list[np.n
 
 
 def carry_out(
-    output: str | os.PathLike,
+    output: str | os.PathLike | None,
     plan: dict,
     shards: list[list[np.ndarray]],
     measured: Callable[[np.ndarray], dict[str, list]],
@@ -62,8 +62,9 @@ def carry_out(
     discard: bool = False,
     unit: str = "text",
     progress: bool = True,
-) -> Path:
-    """Measure what is missing of a plan, and write its record; returns its path.
+) -> Path | pa.Table:
+    """Measure what is missing of a plan, and write its record; returns its path. Without output nothing is written, and the
+    record itself is returned.
 
     plan: what tells this measurement from any other, as JSON has it; "columns" and "version" say of which code it is.
     measured: the columns of the rows that a batch of a shard names. extra: the columns that are not common. settings: what
@@ -72,37 +73,46 @@ def carry_out(
     Under `accelerate launch` each process takes every n-th shard. Raises MeasurementError where shards of another
     measurement lie there and are not to be discarded.
     """
-    state, output = PartialState(cpu=not torch.cuda.is_available()), Path(output)
-    folder = _folder_of(output)
-    if state.is_main_process:
-        _prepare(folder, plan, discard)
-    state.wait_for_everyone()
-    mine = range(state.process_index, len(shards), state.num_processes)
-    cell = plan["identity"]
+    state = PartialState(cpu=not torch.cuda.is_available())
+    settings, cell = [{**plan, **(settings or {})}], plan["identity"]
+    if output is None:
+        folder, mine = None, range(len(shards))
+    else:
+        output, mine = Path(output), range(state.process_index, len(shards), state.num_processes)
+        folder = _folder_of(output)
+        if state.is_main_process:
+            _prepare(folder, plan, discard)
+        state.wait_for_everyone()
     bar = tqdm(
         total=sum(len(batch) for number in mine for batch in shards[number]),
         desc=f"measuring {cell['dataset']} {cell['split']}",
         unit=unit,
         disable=not (progress and state.is_main_process),
     )
-    try:
+    tables = []
+    with bar:
         for number in mine:
-            path = _shard_path(folder, number)
             count = sum(len(batch) for batch in shards[number])
-            if not _is_whole(path, count):
-                parts = []
-                for batch in shards[number]:
-                    parts.append(measured(batch))
-                    bar.update(len(batch))
-                columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
-                record.save(record.build(columns, extra), path)
-            else:
+            if folder is not None and _is_whole(_shard_path(folder, number), count):
                 bar.update(count)
-    finally:
-        bar.close()
+                continue
+            parts = []
+            for batch in shards[number]:
+                parts.append(measured(batch))
+                bar.update(len(batch))
+            columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
+            table = record.build(columns, extra)
+            if folder is None:
+                tables.append(table)
+            else:
+                record.save(table, _shard_path(folder, number))
+    if folder is None:
+        return _joined(tables, shards, settings)
     state.wait_for_everyone()
     if state.is_main_process:
-        _merge(folder, shards, output, [{**plan, **(settings or {})}])
+        parts = [record.load(_shard_path(folder, number)) for number in range(len(shards))]
+        record.save(_joined(parts, shards, settings), output)
+        shutil.rmtree(folder)
     state.wait_for_everyone()
     return output
 
@@ -168,10 +178,8 @@ def _is_whole(path: Path, count: int) -> bool:
         return False  # left by a crash of the machine: measure it again
 
 
-def _merge(folder: Path, shards, output: Path, settings: list[dict]) -> None:
-    """All shards as one record in the data set's order; the shards go when it is written."""
-    parts = [record.load(_shard_path(folder, number)) for number in range(len(shards))]
+def _joined(parts: list[pa.Table], shards: list[list[np.ndarray]], settings: list[dict]) -> pa.Table:
+    """All shards as one record in the data set's order."""
     order = np.concatenate([batch for shard in shards for batch in shard])
     table = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(pa.array(np.argsort(order, kind="stable")))
-    record.save(record.with_settings(table, settings), output)
-    shutil.rmtree(folder)
+    return record.with_settings(table, settings)

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -15,8 +14,7 @@ from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, counted, excerpt
-from attnfaith.files import TemporaryFolder
-from attnfaith.reporting.notebook import undefined
+from attnfaith.reporting.cells import undefined
 from attnfaith.subjects.plain import plainly
 from attnfaith.subjects.sequences import SequenceSubject
 
@@ -123,14 +121,12 @@ def measure(
     cell = identity_of(opened, dataset=read.name, texts=fingerprint(dataset), split=split)
     settings = {"source": opened.source, "label_names": [*subject.class_names]}
     how = {"level": level, "seed": seed, "options": options, "settings": settings, "progress": progress}
-    with TemporaryFolder() as folder:
-        path = folder / "record.parquet" if output is None else Path(output)
-        how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-        measurement.measure(subject, rows, cell, names, path, **how)
-        measured = Record(record.load(path))
-        for line in undefined(measured.cells[0]):
-            say(line)
-        return measured
+    how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
+    made = measurement.measure(subject, rows, cell, names, output, **how)
+    measured = Record(made if output is None else record.load(output))
+    for line in undefined(measured.cells[0]):
+        say(line)
+    return measured
 
 
 def _check_unused(**given) -> None:

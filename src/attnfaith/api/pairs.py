@@ -11,7 +11,6 @@ from attnfaith.api.records import Record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs.links import read_links
 from attnfaith.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
-from attnfaith.files import TemporaryFolder
 
 
 MEASURES = ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion")
@@ -56,10 +55,8 @@ def measure_pairs(
     cell = identity_of(opened, dataset=name, texts=fingerprint(pairs), split=split)
     how = {"seed": seed, "options": options, "settings": {"source": opened.source}, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-    with TemporaryFolder() as folder:
-        path = folder / "record.parquet" if output is None else Path(output)
-        sequence_measurement.measure(opened.subject, rows, cell, names, path, **how)
-        return Record(record.load(path))
+    made = sequence_measurement.measure(opened.subject, rows, cell, names, output, **how)
+    return Record(made if output is None else record.load(output))
 
 
 def _links(links, dataset, links_from: int) -> list[list[list[int]]]:
