@@ -353,6 +353,7 @@ def test_the_listing_is_the_catalogue(run):
 def test_the_public_surface():
     names = ["Record", "compare", "load", "measure", "measures", "AttnfaithError"]
     assert set(names) <= set(attnfaith.__all__)
+    assert dir(attnfaith) == sorted([*attnfaith.__all__, "__version__"])
 
 
 def test_records_are_read_and_listed_without_torch(made, tmp_path):
