@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,8 @@ import pyarrow as pa
 import yaml
 
 from attnfaith import record
-from attnfaith.errors import AttnfaithError, cut, excerpt
+from attnfaith.errors import AttnfaithError, FileError, cut, excerpt
+from attnfaith.files import read_object
 
 
 FETCHED = Path("runs") / "hub"
@@ -21,9 +22,26 @@ RECORD, RECIPE, STATE, CARD = "record.parquet", "recipe.yaml", "run.json", "READ
 REPOSITORY = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+?)(:(?P<configuration>[\w.-]+))?")
 MOST_NAMED = 8
 
+OF_CLASSIFIERS = (
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece*.model",
+)
+"""What a checkpoint of transformers may hold besides; no weights but safetensors."""
+
 
 class LocateError(AttnfaithError):
     """Nothing that can be read lies where a word says. The message names what is near."""
+
+
+class ModelError(AttnfaithError):
+    """A model that cannot be measured as it is given. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +137,53 @@ def fetch_folder(repo_id: str) -> Path:
     except OSError:  # another process has put it there
         shutil.rmtree(temporary)
     return folder
+
+
+def model_folders(given: str | os.PathLike) -> tuple[Path, Path]:
+    """The folder that is meant, and the one in it, or itself, that holds the checkpoint."""
+    path = Path(given)
+    try:
+        there = path.exists()
+    except (OSError, ValueError):
+        there = False
+    if not there:
+        path = _model_of_hub(str(given))
+    elif not path.is_dir():
+        raise ModelError(f"{path} is a file; a model is a folder with {CHECKPOINT[0]}, or a run with {MODEL}/ in it")
+    folder = path if (path / CHECKPOINT[0]).is_file() else path / MODEL
+    if not (folder / CHECKPOINT[0]).is_file():
+        raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
+    return path, folder
+
+
+def _model_of_hub(name: str) -> Path:
+    """The files of a model on the Hub, as huggingface_hub caches them. Nothing pickled, and no code, is fetched."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=[*CHECKPOINT, *OF_CLASSIFIERS, STATE, RECIPE]))
+    except (HFValidationError, HfHubHTTPError, OSError) as error:
+        raise ModelError(
+            f"no model {excerpt(name)}: no such folder is here, and on the Hub {why_not(error, name)}"
+        ) from error
+
+
+def read_config(folder: Path) -> dict:
+    try:
+        return read_object(folder / CHECKPOINT[0])
+    except FileError as error:
+        raise ModelError(f"{folder} holds no model that can be read: {excerpt(error, 200)}") from error
+
+
+def of_sequences(given: str | os.PathLike) -> bool:
+    """Whether a folder, a run or a name on the Hub is of a model from sequences to sequences. Raises ModelError for none."""
+    return translates(read_config(model_folders(given)[1]))
+
+
+def translates(config: Mapping) -> bool:
+    made = config.get("architectures") or []
+    return bool(config.get("is_encoder_decoder")) and not any(str(name).endswith("Classification") for name in made)
 
 
 def is_repository(word: str | Path) -> bool:

@@ -6,10 +6,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from attnfaith import planned_identity, recipes, record
-from attnfaith.errors import AttnfaithError, FileError, counted, excerpt
+from attnfaith import record
+from attnfaith.errors import FileError, counted, excerpt
 from attnfaith.files import read_object
-from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE, why_not
+from attnfaith.locate import (
+    CHECKPOINT,
+    MODEL,
+    RECIPE,
+    STATE,
+    ModelError,
+    model_folders,
+    read_config,
+    translates,
+    why_not,
+)
 from attnfaith.models.registration import MODEL_TYPE
 from attnfaith.subjects import Pooled, Subject, subject_of
 from attnfaith.subjects.plain import unwrapped
@@ -20,23 +30,6 @@ MODELS = (
     "a text classifier of transformers or an attention classifier of this package, a pipeline with one, a folder, a run, a "
     "name on the Hub, or a Subject"
 )
-
-OF_CLASSIFIERS = (
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab*",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece*.model",
-)
-"""What a checkpoint of transformers may hold besides; no weights but safetensors."""
-
-
-class ModelError(AttnfaithError):
-    """A model that cannot be measured as it is given. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -129,56 +122,16 @@ def _tokenizer(given):
     return tokenizer
 
 
-def of_sequences(given: str | os.PathLike) -> bool:
-    """Whether a folder, a run or a name on the Hub is of a model from sequences to sequences. Raises ModelError for none."""
-    return _translates(_read_config(_folders(given)[1]))
-
-
-def _translates(config: Mapping) -> bool:
-    made = config.get("architectures") or []
-    return bool(config.get("is_encoder_decoder")) and not any(str(name).endswith("Classification") for name in made)
-
-
 def _of_path(given: str | os.PathLike, level: str) -> Opened:
-    path, folder = _folders(given)
+    path, folder = model_folders(given)
     training = _training(path if folder == path / MODEL else folder)
     return Opened(_load(folder, level), str(given), training)
-
-
-def _folders(given: str | os.PathLike) -> tuple[Path, Path]:
-    """The folder that is meant, and the one in it, or itself, that holds the checkpoint."""
-    path = Path(given)
-    try:
-        there = path.exists()
-    except (OSError, ValueError):
-        there = False
-    if not there:
-        path = _of_hub(str(given))
-    elif not path.is_dir():
-        raise ModelError(f"{path} is a file; a model is a folder with {CHECKPOINT[0]}, or a run with {MODEL}/ in it")
-    folder = path if (path / CHECKPOINT[0]).is_file() else path / MODEL
-    if not (folder / CHECKPOINT[0]).is_file():
-        raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
-    return path, folder
-
-
-def _of_hub(name: str) -> Path:
-    """The files of a model on the Hub, as huggingface_hub caches them. Nothing pickled, and no code, is fetched."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=[*CHECKPOINT, *OF_CLASSIFIERS, STATE, RECIPE]))
-    except (HFValidationError, HfHubHTTPError, OSError) as error:
-        raise ModelError(
-            f"no model {excerpt(name)}: no such folder is here, and on the Hub {why_not(error, name)}"
-        ) from error
 
 
 def _load(folder: Path, level: str) -> Subject:
     from attnfaith.models.modeling_attention_classifier import AttentionClassifierForSequenceClassification
 
-    config = _read_config(folder)
+    config = read_config(folder)
     if config.get("model_type") != MODEL_TYPE:
         return _classifier(folder, config, level)
     if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
@@ -193,13 +146,6 @@ def _load(folder: Path, level: str) -> Subject:
     return subject
 
 
-def _read_config(folder: Path) -> dict:
-    try:
-        return read_object(folder / CHECKPOINT[0])
-    except FileError as error:
-        raise ModelError(f"{folder} holds no model that can be read: {excerpt(error, 200)}") from error
-
-
 def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
     """A checkpoint of transformers. Nothing pickled is read, and no code of the checkpoint runs.
 
@@ -211,7 +157,7 @@ def _classifier(folder: Path, config: Mapping, level: str) -> Subject:
     from transformers import AutoModelForSequenceClassification
 
     made = config.get("architectures") or []
-    if _translates(config):
+    if translates(config):
         return _translator(folder, config)
     if not any(str(name).endswith("ForSequenceClassification") for name in made):
         raise ModelError(
@@ -286,6 +232,8 @@ def _training(folder: Path) -> dict[str, object]:
     place = next((one for one in places if (one / STATE).is_file() and (one / RECIPE).is_file()), None)
     if place is None:
         return {}
+    from attnfaith import planned_identity, recipes
+
     try:
         recipe, state = recipes.load(place / RECIPE), read_object(place / STATE)
     except (recipes.RecipeError, FileError):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
 from attnfaith.data.in_memory import in_memory
@@ -68,6 +67,17 @@ class Columns:
             if not isinstance(name, str) and not (name is None and keyword != "text"):
                 more = "; the classes themselves are labels=[…]" if keyword == "label" else ""
                 raise DatasetError(f"{keyword}={excerpt(name)}: give the name of a column{more}")
+
+    def chosen(self, known: Sequence[str]) -> dict[str, str]:
+        """{keyword: column} of those that are there. Raises DatasetError for one that is named and is not there."""
+        chosen, labels = {}, [name for name in LABELS if name in known]
+        for keyword, name in vars(self).items():
+            wanted = name or (labels[0] if keyword == "label" and labels else keyword)
+            if wanted in known:
+                chosen[keyword] = wanted
+            elif name is not None:
+                raise DatasetError(f"there is no column {wanted!r} for {keyword}{nearest(wanted, known)} (say {keyword}=…)")
+        return chosen
 
 
 def read_texts(texts, labels: Iterable | None, columns: Columns, name: str | None) -> Texts:
@@ -142,6 +152,7 @@ def _of_file(path: Path, columns: Columns) -> dict[str, list]:
 
 def _of_object(texts, columns: Columns) -> dict[str, list]:
     import datasets
+    import pandas as pd
 
     if isinstance(texts, pd.DataFrame):
         return _of_table(_arrow(texts), columns)
@@ -198,13 +209,7 @@ def _of_rows(rows: list) -> dict[str, list]:
 
 def _of_table(table: pa.Table, columns: Columns, features: Mapping | None = None) -> dict[str, list]:
     known = table.column_names
-    chosen, labels = {}, [name for name in LABELS if name in known]
-    for keyword, name in vars(columns).items():
-        wanted = name or (labels[0] if keyword == "label" and labels else keyword)
-        if wanted in known:
-            chosen[keyword] = wanted
-        elif name is not None:
-            raise DatasetError(f"there is no column {wanted!r} for {keyword}{nearest(wanted, known)} (say {keyword}=…)")
+    chosen, labels = columns.chosen(known), [name for name in LABELS if name in known]
     rows = {keyword: table.column(name).to_pylist() for keyword, name in chosen.items()}
     for keyword in {"text", "text_pair"} & set(rows):
         for number, value in enumerate(rows[keyword]):

@@ -65,6 +65,13 @@ def with_producers(known: argparse.Namespace, path: Path | None, overrides: Sequ
     return [*overrides, f"--measure.producers={json.dumps([*dict.fromkeys([*producers, *added])])}"]
 
 
+def check_producers(recipe) -> None:
+    """Raises AttnfaithError for a measure that there is not, before what takes long is imported."""
+    from attnfaith import catalogue
+
+    catalogue.named(recipe.measure.producers, of="texts" if recipe.model.type is None else "sequences")
+
+
 def in_processes(command: str, processes: int, arguments: Sequence[str] | None) -> None:
     """Do a command in several processes: its own arguments but for their number. Raises SystemExit where they fail."""
     if processes < 1:

@@ -34,9 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> object:
     known = parser().parse_args(arguments)
     from attnfaith.files import write_atomically
     from attnfaith.locate import locate_each
-    from attnfaith.reporting.compare import compare, comparison_page
 
     sources = locate_each(known.run)
+    from attnfaith.reporting.compare import compare, comparison_page
+
     made = compare(
         [source.load() for source in sources], [source.name for source in sources], mix_versions=known.mix_versions
     )

@@ -81,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
     path = folder / common.RECIPE
     overrides = common.with_producers(known, path, overrides)
     recipe = recipes.load(path, overrides)
+    common.check_producers(recipe)
     if of_hub and recipe.data.path is not None:  # a recipe of a stranger names no file of this machine
         raise AttnfaithError(
             f"{known.run} was trained on a file; with that, `attnfaith reproduce {known.run} --data.path FILE` makes it anew"
@@ -99,10 +100,10 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
 def _measure_model(known, overrides: Sequence[str]) -> Path:
     """Any model, on texts of one's own: a folder with the record and its report."""
     from attnfaith import catalogue, recipes
-    from attnfaith.api.measuring import measure
-    from attnfaith.api.models import of_sequences
+    from attnfaith.api.texts import Columns
     from attnfaith.data.own_data import read_texts
     from attnfaith.files import folder_lock
+    from attnfaith.locate import of_sequences
 
     if known.processes is not None:
         raise AttnfaithError("--processes is for runs; a model on texts of your own is measured in one process")
@@ -124,21 +125,24 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
     if known.links is not None and section.limit is not None:
         raise AttnfaithError("--links are of all pairs of the file: leave out --limit, or cut both files")
     names = [*dict.fromkeys([*(producers or []), *added])]
-    chosen = catalogue.named(names, of="sequences" if of_sequences(known.run) else "texts") if names else []
+    chosen = catalogue.named(names, of="sequences" if of_sequences(known.run) else "texts")
     kinds = {kind: [one.name for one in chosen if one.kind == kind] for kind in catalogue.KINDS}
+    texts = read_texts(data, section.split, section.limit, section.seed)
+    columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
+    Columns(**columns).chosen(texts.column_names)
+    from attnfaith.api.measuring import measure
+
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder, "a measurement"):
         made = measure(
             known.run,
-            read_texts(data, section.split, section.limit, section.seed),
+            texts,
             known.labels,
             measures=kinds["measure"] if producers is not None else None,
             experiments=kinds["experiment"] if producers is not None else None,
             add=[] if producers is not None else added,
             options=section.options or None,
-            text=data.text or "text",
-            text_pair=data.text_pair,
-            label=data.label,
+            **columns,
             level=section.level,
             attention=None if known.attention is None else recipes.read_value(known.attention, "--attention"),
             seed=section.seed,

@@ -66,6 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
 
     overrides = common.with_producers(known, known.config, overrides)
     recipe = recipes.load(known.config, overrides)
+    common.check_producers(recipe)
+    if recipe.data.path is not None and recipe.model.type is None:
+        from attnfaith.data.own_data import check_columns
+
+        check_columns(recipe.data)
     if known.seeds:
         from attnfaith.cli import seeds
 

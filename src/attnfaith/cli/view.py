@@ -1,5 +1,6 @@
 """All self-attention of a model on one text, in a page to look at and to send."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         raise AttnfaithError(f"--output {excerpt(str(known.output))}: the page is HTML, so end its name in .html")
     if known.output.is_file() and GENERATOR not in known.output.read_bytes()[:1000]:
         raise AttnfaithError(f"{known.output} is there already, and is no page of this command: name another --output")
+    if not os.path.exists(known.model):
+        from attnfaith.locate import model_folders
+
+        model_folders(known.model)
     from attnfaith.api.viewing import view
     from attnfaith.reporting.style import require_matplotlib, save_figure
 

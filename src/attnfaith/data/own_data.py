@@ -89,6 +89,11 @@ def read_own(data: object) -> Source:
     return Source(entry, data.seed, revision, names, dropped, made, lengths, kept, about)
 
 
+def check_columns(data: object) -> None:
+    """Raises DatasetError for a file or folder that cannot be read, and for columns that there are not."""
+    _columns(data, _files(data, entry_of(data))[0], [])
+
+
 def _refuse_nothing(entry: DatasetEntry, split: str, n_rows: int, dropped: Mapping[str, int], columns: list[str]) -> None:
     if not n_rows:
         raise DatasetError(f"{entry.name!r} has columns and no rows")
