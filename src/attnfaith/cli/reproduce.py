@@ -30,6 +30,10 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     known = parser().parse_args(arguments)
+    from attnfaith.locate import is_repository, locate_folder
+
+    if not is_repository(known.source):
+        locate_folder(known.source, "a reproduction")
     from attnfaith import reproduction
 
     how = {"records_repo": known.records, "revision": known.revision, "data_path": known.data_path}

@@ -32,18 +32,17 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     known = parser().parse_args(arguments)
-    from attnfaith.space.app import require_gradio, serve
+    from attnfaith.locate import MODEL, is_repository
     from attnfaith.space.errors import SpaceError
 
-    require_gradio()
     if known.port is not None and not 0 < known.port < 65536:
         raise SpaceError(f"--port {known.port}: give a number from 1 to 65535")
-    from attnfaith.locate import MODEL
-    from attnfaith.space.answers import HUB_NAME, Desk
-
     for name in known.models:
-        folder = Path(name)
-        if not (folder / "config.json").is_file() and not (folder / MODEL / "config.json").is_file():
-            if folder.exists() or not HUB_NAME.fullmatch(name):
-                raise SpaceError(f"{name} is neither a run, nor the folder of a model, nor OWNER/NAME of one on the Hub")
+        places = Path(name) / "config.json", Path(name) / MODEL / "config.json"
+        if not any(place.is_file() for place in places) and not is_repository(name):
+            raise SpaceError(f"{name} is neither a run, nor the folder of a model, nor OWNER/NAME of one on the Hub")
+    from attnfaith.space.answers import Desk
+    from attnfaith.space.app import require_gradio, serve
+
+    require_gradio()
     serve(Desk(known.models, open=not known.only), host=known.host, port=known.port)

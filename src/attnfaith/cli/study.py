@@ -12,6 +12,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from attnfaith.study.every import main as run_all
 
         return run_all(arguments)
+    from attnfaith import recipes
+
+    recipes.find(known.study, "study")
     from attnfaith.study.command import main as run_study
 
     run_study(arguments)

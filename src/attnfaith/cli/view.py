@@ -55,9 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         raise AttnfaithError(f"--output {excerpt(str(known.output))}: the page is HTML, so end its name in .html")
     if known.output.is_file() and GENERATOR not in known.output.read_bytes()[:1000]:
         raise AttnfaithError(f"{known.output} is there already, and is no page of this command: name another --output")
-    if not os.path.exists(known.model):
-        from attnfaith.locate import model_folders
+    from attnfaith import catalogue
+    from attnfaith.locate import model_folders
+    from attnfaith.reporting.views import TITLES
 
+    seen = {*TITLES, *(one.name for one in catalogue.entries("sequences"))}
+    if wrong := next((name for name in known.measure or () if name not in seen), None):
+        raise AttnfaithError(f"nothing to be seen is called {excerpt(wrong)}; there are {', '.join(TITLES)}")
+    if not os.path.exists(known.model):
         model_folders(known.model)
     from attnfaith.api.viewing import view
     from attnfaith.reporting.style import require_matplotlib, save_figure
