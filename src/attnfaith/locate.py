@@ -22,17 +22,8 @@ RECORD, RECIPE, STATE, CARD = "record.parquet", "recipe.yaml", "run.json", "READ
 REPOSITORY = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+?)(:(?P<configuration>[\w.-]+))?")
 MOST_NAMED = 8
 
-OF_CLASSIFIERS = (
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab*",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece*.model",
-)
+OF_CLASSIFIERS = "model*.safetensors model.safetensors.index.json tokenizer* special_tokens_map.json added_tokens.json"
+OF_CLASSIFIERS = (*OF_CLASSIFIERS.split(), "vocab*", "merges.txt", "spiece.model", "sentencepiece*.model")
 """What a checkpoint of transformers may hold besides; no weights but safetensors."""
 
 

@@ -4,22 +4,13 @@ import os
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 from attnfaith import record
 from attnfaith.errors import FileError, counted, excerpt
 from attnfaith.files import read_object
-from attnfaith.locate import (
-    CHECKPOINT,
-    MODEL,
-    RECIPE,
-    STATE,
-    ModelError,
-    model_folders,
-    read_config,
-    translates,
-    why_not,
-)
+from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE, ModelError, model_folders, read_config, translates, why_not
 from attnfaith.models.registration import MODEL_TYPE
 from attnfaith.subjects import Pooled, Subject, subject_of
 from attnfaith.subjects.plain import unwrapped
@@ -234,8 +225,9 @@ def _training(folder: Path) -> dict[str, object]:
         return {}
     from attnfaith import planned_identity, recipes
 
+    path = (place / RECIPE).resolve()
     try:
-        recipe, state = recipes.load(place / RECIPE), read_object(place / STATE)
+        recipe, state = _recipe(path, path.stat().st_mtime_ns), read_object(place / STATE)
     except (recipes.RecipeError, FileError):
         return {}  # made by another version, perhaps: the model itself is whole
     if recipe.objective.kind == "guided":
@@ -248,6 +240,14 @@ def _training(folder: Path) -> dict[str, object]:
     except recipes.RecipeError:  # the run that it was trained against is elsewhere
         fields = planned_identity.objective_fields(recipe)
     return {"seed": recipe.seed, "training_texts": (state.get("texts") or {}).get("train"), **fields}
+
+
+@lru_cache(maxsize=8)
+def _recipe(path: Path, changed: int):
+    """The recipe of a run, read once until the file changes."""
+    from attnfaith import recipes
+
+    return recipes.load(path)
 
 
 def identity_of(opened: Opened, **texts) -> record.Identity:

@@ -200,7 +200,7 @@ def read_entries(path: Path) -> dict[str, DatasetEntry]:
     entry and field), and for a name that comes twice.
     """
     try:
-        listed = yaml.safe_load(path.read_text(encoding="utf-8"))
+        listed = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise DatasetError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(listed, list) or not all(isinstance(fields, dict) for fields in listed):

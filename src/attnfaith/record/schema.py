@@ -194,9 +194,10 @@ def validate(table: pa.Table) -> None:
     0..C-1. Of sentence pairs: both have words, the axes G, L and A have one length in each row as well, R is 2, and links
     are 0, 1 or 2.
     """
-    common_ones = common_columns(table.column_names)
-    if missing := [name for name in common_ones if name not in table.column_names]:
-        raise RecordError(f"not a record: columns {missing} are missing; it has {table.column_names}")
+    names = table.column_names
+    common_ones = common_columns(names)
+    if missing := [name for name in common_ones if name not in names]:
+        raise RecordError(f"not a record: columns {missing} are missing; it has {names}")
     lengths = _Lengths(table.num_rows, OF_SEQUENCES if of_sequences(table) else ONE_A_ROW)
     for field in sorted(table.schema, key=lambda field: field.name not in common_ones):  # these give T, C and G
         check_name(field.name)
