@@ -16,12 +16,8 @@ from attnfaith import record
 from attnfaith.errors import AttnfaithError
 
 
-KEPT = (
-    "word_of_token",
-    "text_of_token",
-    "rationale",
-    "query_tokens",
-)  # columns of the data that a record keeps as they are
+KEPT = ("word_of_token", "text_of_token", "rationale", "query_tokens")
+"""Columns of the data that a record keeps as they are."""
 
 
 class OutputsError(AttnfaithError):

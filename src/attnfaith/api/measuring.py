@@ -9,7 +9,7 @@ import numpy as np
 
 from attnfaith import catalogue, measurement, record
 from attnfaith.api.models import Opened, identity_of, open_model
-from attnfaith.api.pairs import measure_pairs
+from attnfaith.api.pairs import measure_pairs, named
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
@@ -110,7 +110,8 @@ def measure(
         how |= {"split": split, "output": output, "batch_tokens": batch_tokens, "progress": progress}
         return measure_pairs(opened, read.dataset, measures, experiments, **how)
     _check_unused(links=links)
-    chosen = _names(measures, "measure"), _names(experiments, "experiment")
+    given = {"measure": measures, "experiment": experiments}
+    chosen = [None if names is None else named(names, kind) for kind, names in given.items()]
     measurement.check_recorded(subject)
     dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
     rows = _encoded(opened, dataset)
@@ -139,14 +140,6 @@ def _check_unused(**given) -> None:
     for name, value in given.items():
         if value is not None:
             raise AttnfaithError(f"{name}={excerpt(value, 60)}: {why[name]}")
-
-
-def _names(given: Sequence[str] | None, kind: str) -> list[catalogue.Entry] | None:
-    if given is None:
-        return None
-    if not isinstance(given, str | Iterable):
-        raise AttnfaithError(f"{kind}s={excerpt(given)}: give a list of names")
-    return catalogue.named([given] if isinstance(given, str) else list(given), kind)
 
 
 def _encoded(opened: Opened, dataset):

@@ -51,7 +51,9 @@ def measure_pairs(
     say = (lambda line: print(f"attnfaith: {line}", file=sys.stderr)) if progress else (lambda line: None)
     if cut := sum(rows["truncated"]):
         say(f"{cut:,} of {counted(len(rows), 'pair')}: cut, being longer than the model reads")
-    names = [*dict.fromkeys([*_chosen(opened, measures, experiments, say), *_named(add, None)])]
+    names = [
+        *dict.fromkeys([*_chosen(opened, measures, experiments, say), *(one.name for one in named(add, None, "sequences"))])
+    ]
     cell = identity_of(opened, dataset=name, texts=fingerprint(pairs), split=split)
     how = {"seed": seed, "options": options, "settings": {"source": opened.source}, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
@@ -87,11 +89,11 @@ def _links(links, dataset, links_from: int) -> list[list[list[int]]]:
     return read
 
 
-def _named(names, kind: str | None) -> list[str]:
+def named(names, kind: str | None, of: str = "texts") -> list[catalogue.Entry]:
+    """The entries of one name or several. Raises AttnfaithError as `catalogue.named` does."""
     if not isinstance(names, str | Iterable):
         raise AttnfaithError(f"{kind}s={excerpt(names)}: give a list of names")
-    chosen = catalogue.named([names] if isinstance(names, str) else list(names), kind, "sequences")
-    return [one.name for one in chosen]
+    return catalogue.named([names] if isinstance(names, str) else list(names), kind, of)
 
 
 def _chosen(opened: Opened, measures, experiments, say: Callable[[str], None]) -> list[str]:
@@ -99,7 +101,7 @@ def _chosen(opened: Opened, measures, experiments, say: Callable[[str], None]) -
     names = []
     for given, defaults, kind in ((measures, MEASURES, "measure"), (experiments, EXPERIMENTS, "experiment")):
         if given is not None:
-            names += _named(given, kind)
+            names += [one.name for one in named(given, kind, "sequences")]
             continue
         for one in catalogue.named(defaults, kind, "sequences"):
             if lacking := sorted(set(one.needs) - opened.subject.capabilities):

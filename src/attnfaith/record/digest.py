@@ -32,7 +32,7 @@ def code_digest(module: str, root: Path = ROOT) -> str:
         raise ValueError(f"{PACKAGE} has no module {module!r}")
     digest = hashlib.sha256()
     for name in sorted(closure(module, root)):
-        text = code_of(_file(name, root).read_text(encoding="utf-8"))
+        text, _ = _read(_file(name, root).read_text(encoding="utf-8"))
         digest.update(f"{name} {len(text)}\n{text}".encode())
     return digest.hexdigest()[:12]
 
@@ -51,19 +51,14 @@ def closure(module: str, root: Path = ROOT) -> set[str]:
 
 
 def _imports(module: str, root: Path) -> set[str]:
-    path = _file(module, root)
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    return {name for name in _named(path.read_text(encoding="utf-8"), package) if _file(name, root) is not None}
-
-
-def _named(source: str, package: str) -> set[str]:
-    """What a module of a package, "" the outermost one, may import of ours: modules, and names in them."""
-    names, around = set(), package.split(".") if package else []
-    for node in _read(source)[1]:
+    """The modules of ours that a module may import."""
+    path, names = _file(module, root), set()
+    around = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    for node in _read(path.read_text(encoding="utf-8"))[1]:
         if isinstance(node, ast.Import):
             names |= {alias.name.removeprefix(f"{PACKAGE}.") for alias in node.names if alias.name.startswith(f"{PACKAGE}.")}
             continue
-        base = (node.module or "").split(".") if node.module else []
+        base = node.module.split(".") if node.module else []
         if node.level:
             base = around[: len(around) - node.level + 1] + base
         elif base[:1] == [PACKAGE]:
@@ -71,7 +66,7 @@ def _named(source: str, package: str) -> set[str]:
         else:
             continue
         names |= {".".join(base), *(".".join([*base, alias.name]) for alias in node.names)}
-    return names - {""}
+    return {name for name in names - {""} if _file(name, root) is not None}
 
 
 def _file(module: str, root: Path) -> Path | None:
@@ -82,14 +77,9 @@ def _file(module: str, root: Path) -> Path | None:
     return None
 
 
-def code_of(source: str) -> str:
-    """Source text without comments, docstrings and blank lines: what is left is what runs."""
-    return _read(source)[0]
-
-
 @functools.cache  # most modules are in the closure of most producers
 def _read(source: str) -> tuple[str, list[ast.stmt]]:
-    """`code_of` a source text, and its import statements."""
+    """A source text without comments, docstrings and blank lines, which is what runs; and its import statements."""
     lines, imports = _COMMENT.sub(lambda match: match[1] or "", source).splitlines(), []
     waiting: list[ast.AST] = [ast.parse(source)]
     while waiting:

@@ -31,11 +31,8 @@ CHECKPOINTS = "checkpoints"
 TOLD = ("versions", "dataset", "sizes", "vocabulary")  # of run.json, by a training
 CONCLUDED = ("attention_faithfulness", "seconds")  # of run.json, by a measurement and its report
 LOCKS = (LOCK, f"{LOCK}.holder")
-LEFTOVERS = (
-    ".*.tmp",
-    f".{REPORT}.*",
-    f"{OUTPUTS}/.*.tmp",
-)  # what killed processes leave: half-written files, half-made folders
+LEFTOVERS = (".*.tmp", f".{REPORT}.*", f"{OUTPUTS}/.*.tmp")
+"""What killed processes leave: half-written files, half-made folders."""
 
 
 class RunError(AttnfaithError):

@@ -95,18 +95,8 @@ def _learned(subject) -> CrossSites:
         lacks = _lacks(subject, first, encoded, cross, len(maps), blocks, encoder_blocks)
     heads = {maps[number].weights.shape[1] for number in cross}
     _check(len(heads) == 1, model, "layers", f"they have {sorted(heads)} heads: one number for all is needed")
-    return CrossSites(
-        tuple(cross),
-        len(maps),
-        heads.pop(),
-        tuple(names),
-        logits.shape[2],
-        together,
-        difference,
-        blocks,
-        encoder_blocks,
-        lacks,
-    )
+    sizes = len(maps), heads.pop(), tuple(names), logits.shape[2]
+    return CrossSites(tuple(cross), *sizes, together, difference, blocks, encoder_blocks, lacks)
 
 
 def _check(holds: bool, model, name: str, what: str) -> None:

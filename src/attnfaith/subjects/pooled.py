@@ -80,7 +80,6 @@ class Pooled:
         return class_names_of(self.config)
 
     def identity(self) -> dict[str, object]:
-        """As `Subject` says."""
         config = self.config
         names = ("encoder", "hierarchy", "alignment", "projection", "readout", "vectors", "score_scale")
         return {
@@ -94,7 +93,6 @@ class Pooled:
         }
 
     def digest(self) -> str:
-        """As `Subject` says."""
         return digest_model(self.classifier)
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
@@ -124,15 +122,12 @@ class Pooled:
         return in_eval_mode(self.classifier)
 
     def attendable(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says."""
         return self.stages.attendable(**text_of(batch))
 
     def items(self, batch: Batch) -> torch.Tensor | None:
-        """As `Subject` says."""
         return None if self.level == "token" else self.stages.items(**text_of(batch))
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
-        """As `Subject` says."""
         hidden, mask, query = self.encoded(batch, embedded)
         attention = self.attention(batch) if embedded is None else self.attend(hidden, mask, query)
         return self.decode(hidden, attention.detach() if hold else attention, query)
@@ -145,15 +140,12 @@ class Pooled:
         return batch["attention"]
 
     def embed(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says."""
         return self.classifier.get_input_embeddings()(batch["input_ids"])
 
     def vocabulary(self) -> torch.Tensor:
-        """As `Subject` says."""
         return self.classifier.get_input_embeddings().weight
 
     def parameters(self) -> Iterator[torch.Tensor]:
-        """As `Subject` says."""
         return self.classifier.parameters()
 
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
@@ -183,7 +175,6 @@ class Pooled:
         return self.encoded(batch).hidden
 
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
-        """As `Subject` says."""
         return [self.token_states(batch)]
 
     def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:

@@ -81,7 +81,6 @@ class Rationales:
         return self.collate(self.rows(texts_in_memory(texts)).to_list())
 
     def rows(self, texts):
-        """As `Subject` says."""
         if self.tokenizer is None:
             raise SubjectError("texts need the model's tokenizer: Rationales(model, tokenizer)")
         if "text_pair" in texts.column_names:
@@ -97,7 +96,6 @@ class Rationales:
         return class_names_of(self.config)
 
     def identity(self) -> dict[str, object]:
-        """As `Subject` says."""
         config, budgeted = self.config, self.config.sampler == "budget"
         inner = config.text_config
         return {
@@ -126,7 +124,6 @@ class Rationales:
         }
 
     def digest(self) -> str:
-        """As `Subject` says."""
         digest = hash_of_weights(self.model)
         inner = self.config.text_config
         told = [getattr(self.config, name) for name in TOLD]
@@ -164,7 +161,6 @@ class Rationales:
         return in_eval_mode(self.model)
 
     def attendable(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says."""
         return self.model.attendable(batch["input_ids"], batch["attention_mask"])
 
     def items(self, batch: Batch) -> None:
@@ -176,11 +172,9 @@ class Rationales:
         return self.model.get_input_embeddings()(batch["input_ids"])
 
     def vocabulary(self) -> torch.Tensor:
-        """As `Subject` says."""
         return self.model.get_input_embeddings().weight
 
     def parameters(self) -> Iterator[torch.Tensor]:
-        """As `Subject` says."""
         return self.model.parameters()
 
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
@@ -258,7 +252,6 @@ class Rationales:
         return self.read_selected(batch, chosen.to(attention.dtype) + count.unsqueeze(-1) * (attention - weights))
 
     def attention_products(self, batch: Batch, explain) -> torch.Tensor:
-        """As `Subject` says."""
         return products_of_intervention(self, batch, explain)
 
     def _embedded(self, batch: Batch, embedded: torch.Tensor | None = None):

@@ -103,7 +103,6 @@ class SelfAttention(TokenStates):
 
     @property
     def lacks(self) -> dict[str, str]:
-        """As `Subject` says."""
         lacks = dict(self.sites.lacks)
         if not self.reduction.one_head:
             lacks["intervention"] = "what is shown is not the attention of one head"
@@ -123,7 +122,6 @@ class SelfAttention(TokenStates):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """As `Subject` says."""
         return self.can - set(self.lacks)
 
     @property
@@ -192,11 +190,8 @@ class SelfAttention(TokenStates):
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         """A batch from rows of `rows`, on the model's device."""
         names = ("input_ids", *OF_POSITIONS)
-        empty = {
-            "input_ids": [self.filling],
-            **dict.fromkeys(OF_POSITIONS, [0]),
-            "special_tokens_mask": [1],
-        }  # where a tokenizer makes nothing of nothing
+        # where a tokenizer makes nothing of nothing
+        empty = {"input_ids": [self.filling], **dict.fromkeys(OF_POSITIONS, [0]), "special_tokens_mask": [1]}
         batch = pad_batch(
             [{name: row[name] or empty[name] for name in names if row.get(name) is not None} for row in rows],
             self.filling,
@@ -246,7 +241,6 @@ class SelfAttention(TokenStates):
             yield
 
     def parameters(self) -> Iterator[torch.Tensor]:
-        """As `Subject` says."""
         return self.model.parameters()
 
     def embed(self, batch: Batch) -> torch.Tensor:
@@ -254,11 +248,9 @@ class SelfAttention(TokenStates):
         return torch.nn.functional.embedding(batch["input_ids"], self.vocabulary())
 
     def vocabulary(self) -> torch.Tensor:
-        """As `Subject` says."""
         return self.model.get_input_embeddings().weight
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
-        """As `Subject` says."""
         return self.read(batch, Held() if hold else None, embedded, keep=nothing).logits
 
     @torch.no_grad()
@@ -426,7 +418,6 @@ class SelfAttention(TokenStates):
         return products_of_maps(self, batch, explain)
 
     def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
-        """As `Subject` says."""
         return shares(self, batch, explain, rules, inputs)
 
     def check_rules(self, inputs: str = "layer") -> None:
@@ -494,7 +485,6 @@ class SelfAttention(TokenStates):
                     yield row, summands(one, values, rows, head=self.reduction.head)[:, inside].double()
 
     def identity(self) -> dict[str, object]:
-        """As `Subject` says."""
         return identity_of(self)
 
     def digest(self) -> str:

@@ -58,7 +58,6 @@ class TokenStates:
         return blocks[:layer].count(blocks[layer]), blocks.count(blocks[layer])
 
     def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
-        """As `Subject` says."""
         first, every = self._calls(layer)
         inside, calls = self.attendable(batch).unsqueeze(2), itertools.count()
         groups = self.groups(batch)
