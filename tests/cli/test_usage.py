@@ -192,3 +192,19 @@ def test_what_is_only_asked_for_imports_nothing_that_takes_long():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_is_mistyped_is_named_before_torch_is_imported(tmp_path):
+    (tmp_path / "own.csv").write_text("review,label\na,0\n")
+    (tmp_path / "config.json").write_text("{}")
+    mistakes = ["measure no/where/at/all", "measure . --data.path own.cvs", "measure . --data.path own.csv --add gradeint"]
+    mistakes += ["measure . --data.path own.csv --data.text reveiw", "train --data.path own.csv --data.text reveiw"]
+    mistakes += ["train --producers gradeint", "roar . --output o --measures gradeint", "view . text --measure atention"]
+    mistakes += [f"{command} no/where/at/all" for command in ("view", "space", "reproduce", "study", "show", "report")]
+    script = (
+        "import sys; from attnfaith.cli import main; print([main(a.split()) for a in sys.argv[1:]], 'torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *mistakes], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{[2] * len(mistakes)} False\n"

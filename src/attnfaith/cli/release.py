@@ -6,10 +6,11 @@ from attnfaith.study.arguments import release_parser as parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    known, _ = parser().parse_known_args(arguments)  # help, and most mistakes, before what takes long is imported
+    known, unread = parser().parse_known_args(arguments)  # help, and most mistakes, before what takes long is imported
     from attnfaith import recipes
 
-    recipes.find(known.study, "study")
+    if not unread:
+        recipes.find(known.study, "study")
     from attnfaith.study.release import main as run_release
 
     run_release(arguments)

@@ -7,14 +7,15 @@ from attnfaith.study.arguments import study_parser as parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    known, _ = parser().parse_known_args(arguments)  # help, and most mistakes, before what takes long is imported
+    known, unread = parser().parse_known_args(arguments)  # help, and most mistakes, before what takes long is imported
     if str(known.study) == ALL:
         from attnfaith.study.every import main as run_all
 
         return run_all(arguments)
     from attnfaith import recipes
 
-    recipes.find(known.study, "study")
+    if not unread:
+        recipes.find(known.study, "study")
     from attnfaith.study.command import main as run_study
 
     run_study(arguments)
