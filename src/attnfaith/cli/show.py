@@ -30,15 +30,14 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> str:
     known = parser().parse_args(arguments)
     from attnfaith.locate import locate
-
-    table = locate(known.run).load()
     from attnfaith.reporting.cells import one_cell
+
+    cell = one_cell(locate(known.run).load())
     from attnfaith.reporting.page.heatmap import choose
     from attnfaith.reporting.pairs import choose_pairs
     from attnfaith.reporting.shown import row_of, show
     from attnfaith.reporting.shown_pairs import readings_of, show_pair
 
-    cell = one_cell(table)
     rows = [row_of(cell, word) for word in known.text]
     if cell.of_sequences:
         ways = readings_of(cell, known.measures)

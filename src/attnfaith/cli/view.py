@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.usage import Parser
 
 
@@ -49,8 +50,6 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> Path:
     known = parser().parse_args(arguments)
-    from attnfaith.errors import AttnfaithError, excerpt
-
     if known.output.suffix not in (".html", ".htm"):
         raise AttnfaithError(f"--output {excerpt(str(known.output))}: the page is HTML, so end its name in .html")
     if known.output.is_file() and GENERATOR not in known.output.read_bytes()[:1000]:

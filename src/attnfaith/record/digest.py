@@ -90,9 +90,7 @@ def _read(source: str) -> tuple[str, list[ast.stmt]]:
             first = node.body[0] if node.body else None
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
                 lines[first.lineno - 1 : first.end_lineno] = [""] * (first.end_lineno - first.lineno + 1)
-        waiting += [
-            part for part in ast.iter_child_nodes(node) if isinstance(part, ast.stmt | ast.excepthandler | ast.match_case)
-        ]
+        waiting += [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.expr)]
     return "\n".join(line.rstrip() for line in lines if line.strip()), imports
 
 
