@@ -479,7 +479,7 @@ def test_more_outputs_leave_a_measurement_under_way_alone(copied, monkeypatch):
     folder, recipe = copied
     (folder / "record.parquet").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(shards, "_merge", killed)
+        patch.setattr(shards, "_joined", killed)
         with pytest.raises(Killed):
             runs.run(recipe, resume=True)
     measured, inner = [], measurement._measure_batch
