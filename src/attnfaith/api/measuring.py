@@ -110,8 +110,10 @@ def measure(
         how |= {"split": split, "output": output, "batch_tokens": batch_tokens, "progress": progress}
         return measure_pairs(opened, read.dataset, measures, experiments, **how)
     _check_unused(links=links)
-    given = {"measure": measures, "experiment": experiments}
-    chosen = [None if names is None else named(names, kind) for kind, names in given.items()]
+    chosen = (
+        None if measures is None else named(measures, "measure"),
+        None if experiments is None else named(experiments, "experiment"),
+    )
     measurement.check_recorded(subject)
     dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
     rows = _encoded(opened, dataset)
