@@ -20,8 +20,6 @@ from attnfaith.reporting.cards.markdown import check_name, template
 from attnfaith.reporting.cards.verdicts import VERDICTS
 from attnfaith.reporting.own_data import in_words
 from attnfaith.reporting.page.answer import answer
-from attnfaith.reporting.page.answer_facts import facts_of
-from attnfaith.reporting.page.chart import measures_chart, svg
 from attnfaith.reporting.sections import figure_words
 from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.reporting.tables import format_number
@@ -99,6 +97,8 @@ def card_of(
     records_repo: str | None = None,
     results_repo: str | None = None,
 ) -> str:
+    from attnfaith.reporting.page.answer_facts import facts_of  # it needs the findings of this folder
+
     name = check_name(repo_id).partition("/")[2]
     identity = public(checkpoint.heading)
     groups: dict[str, list[Number]] = {}
@@ -296,6 +296,8 @@ def card_figures(repo_id: str, names: Sequence[str]) -> dict[str, str]:
 
 def answer_files(checkpoint: Checkpoint, repo_id: str) -> dict[str, bytes]:
     """{path in the model repository: content} of the chart beside the answer; {} where no measure was taken."""
+    from attnfaith.reporting.page.chart import measures_chart, svg
+
     drawn = measures_chart(checkpoint.cells)
     return {} if drawn is None else {_answer_path(repo_id): str(svg(drawn, alone=True)).encode()}
 
@@ -306,6 +308,8 @@ def _answer_path(repo_id: str) -> str:
 
 def _answer_picture(checkpoint: Checkpoint, repo_id: str) -> tuple[Markdown, str, str] | None:
     """Path, alternative text and title of the chart beside the answer."""
+    from attnfaith.reporting.page.chart import measures_chart
+
     drawn = measures_chart(checkpoint.cells)
     return None if drawn is None else (Markdown(_answer_path(repo_id)), drawn.words, drawn.title)
 
