@@ -70,7 +70,7 @@ FRAME = pd.DataFrame({"review": ["the ship", "a ship"], "topic": ["a", "b"]})
         (["the"], {"measures": ["permutation"]}, "'permutation' is no measure but an experiment"),
         (["the"], {"experiments": ["gradient"]}, "'gradient' is no experiment but a measure"),
         (["the"], {"measures": 3}, "measures=3: give a list of names"),
-        (["the"], {"add": 3}, "3 is no list of names of measures and experiments"),
+        (["the"], {"add": 3}, "names=3: give a list of names"),
         (["the"], {"options": "lime"}, "options: 'lime' is no mapping"),
         (["the"], {"output": "a\0b"}, r"output='a\\x00b': give the path of a file"),
         (["the"], {"batch_tokens": "64"}, "batch_tokens='64': a whole number, 1 or more"),

@@ -73,16 +73,16 @@ def entries(of: str = "texts") -> tuple[Entry, ...]:
     return tuple(sorted(listed, key=lambda one: (order[0].index(one.kind), order[1].index(one.cost), one.name)))
 
 
-def named(names: Iterable[str], kind: str | None = None, of: str = "texts") -> list[Entry]:
-    """The entries of these names, in this order; of one kind, or of either; of texts or of sequences.
+def named(names: str | Iterable[str], kind: str | None = None, of: str = "texts") -> list[Entry]:
+    """The entries of one name or several, in this order; of one kind, or of either; of texts or of sequences.
 
     Raises AttnfaithError for a name that there is not, with the nearest one, for one of the other kind, and for one twice.
     """
     known, chosen = {one.name: one for one in entries(of)}, []
     what = kind or "measure or experiment"
     if not isinstance(names, Iterable):
-        raise AttnfaithError(f"{excerpt(names)} is no list of names of measures and experiments")
-    for name in names:
+        raise AttnfaithError(f"{kind or 'name'}s={excerpt(names)}: give a list of names of measures or experiments")
+    for name in [names] if isinstance(names, str) else names:
         one = known.get(name) if isinstance(name, str) else None
         if one is None:
             there = sorted(one.name for one in known.values() if kind in (None, one.kind))

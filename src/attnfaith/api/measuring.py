@@ -9,7 +9,7 @@ import numpy as np
 
 from attnfaith import catalogue, measurement, record
 from attnfaith.api.models import Opened, identity_of, open_model
-from attnfaith.api.pairs import measure_pairs, named
+from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
@@ -111,8 +111,8 @@ def measure(
         return measure_pairs(opened, read.dataset, measures, experiments, **how)
     _check_unused(links=links)
     chosen = (
-        None if measures is None else named(measures, "measure"),
-        None if experiments is None else named(experiments, "experiment"),
+        None if measures is None else catalogue.named(measures, "measure"),
+        None if experiments is None else catalogue.named(experiments, "experiment"),
     )
     measurement.check_recorded(subject)
     dataset = read.labelled(tuple(subject.class_names), subject.num_labels)

@@ -10,7 +10,7 @@ from attnfaith.api.models import Opened, identity_of
 from attnfaith.api.records import Record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs.links import read_links
-from attnfaith.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
+from attnfaith.errors import DatasetError, FileError, counted, excerpt
 
 
 MEASURES = ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion")
@@ -51,9 +51,8 @@ def measure_pairs(
     say = (lambda line: print(f"attnfaith: {line}", file=sys.stderr)) if progress else (lambda line: None)
     if cut := sum(rows["truncated"]):
         say(f"{cut:,} of {counted(len(rows), 'pair')}: cut, being longer than the model reads")
-    names = [
-        *dict.fromkeys([*_chosen(opened, measures, experiments, say), *(one.name for one in named(add, None, "sequences"))])
-    ]
+    added = [entry.name for entry in catalogue.named(add, of="sequences")]
+    names = [*dict.fromkeys([*_chosen(opened, measures, experiments, say), *added])]
     cell = identity_of(opened, dataset=name, texts=fingerprint(pairs), split=split)
     how = {"seed": seed, "options": options, "settings": {"source": opened.source}, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
@@ -89,19 +88,12 @@ def _links(links, dataset, links_from: int) -> list[list[list[int]]]:
     return read
 
 
-def named(names, kind: str | None, of: str = "texts") -> list[catalogue.Entry]:
-    """The entries of one name or several. Raises AttnfaithError as `catalogue.named` does."""
-    if not isinstance(names, str | Iterable):
-        raise AttnfaithError(f"{kind}s={excerpt(names)}: give a list of names")
-    return catalogue.named([names] if isinstance(names, str) else list(names), kind, of)
-
-
 def _chosen(opened: Opened, measures, experiments, say: Callable[[str], None]) -> list[str]:
     """The names to measure by: those given, else the default ones that the model is capable of."""
     names = []
     for given, defaults, kind in ((measures, MEASURES, "measure"), (experiments, EXPERIMENTS, "experiment")):
         if given is not None:
-            names += [one.name for one in named(given, kind, "sequences")]
+            names += [one.name for one in catalogue.named(given, kind, "sequences")]
             continue
         for one in catalogue.named(defaults, kind, "sequences"):
             if lacking := sorted(set(one.needs) - opened.subject.capabilities):
