@@ -182,7 +182,7 @@ def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
         odds = np.exp(attention[row] @ values.reshape(-1, len(bias[row])) + bias[row])
         assert (odds / odds.sum()).tolist() == pytest.approx(record.rows(kept.table, "probs")[row].tolist(), abs=1e-5)
     said = capsys.readouterr().err
-    assert "attnfaith: 1 of 4 texts are without a word" in said and "measuring texts" in said
+    assert "1 of 4 texts: without a word" in said and "measuring texts" in said
     attnfaith.measure(Toy(), ["7 12", "8 9 10"])
     assert "attnfaith" not in capsys.readouterr().err.replace("measuring", "")
 
@@ -190,7 +190,8 @@ def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
         capabilities = frozenset({"token deletion"})
 
     assert attnfaith.measure(Blind(), ["7 12", "8 9 10"]).measures == ["leave_one_out"]
-    assert "gradient is left out: it needs embeddings, held attention" in capsys.readouterr().err
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "gradient is left out" in line]
+    assert "embeddings" in said and "held attention" in said
 
 
 def test_dear_defaults_are_left_out_and_that_is_said(run, some, capsys, monkeypatch):
@@ -270,7 +271,7 @@ def test_several_models_in_one_record(run, some):
     table = record.concatenate([draw(12, seed=0), draw(12, seed=1)])
     both = attnfaith.Record(table)
     assert both.agreement()["seed"].tolist() == [0, 0, 1, 1] and set(both.scores()["seed"]) == {0, 1}
-    assert "lies between" in repr(both) and repr(both).splitlines()[0].endswith("12 texts")
+    assert "lies between" in repr(both) and "12 texts" in repr(both).splitlines()[0]
     assert both.show(13).title == attnfaith.Record(draw(12, seed=1)).show(1).title
     assert "Highest" not in both._repr_html_()
 

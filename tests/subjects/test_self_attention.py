@@ -253,7 +253,7 @@ def test_a_decoder_without_markers_reads_nothing_and_one_token():
     of = subject("gpt2", pad_token_id=None)
     some = of.encode(["the old ship", "", "ship"])
     assert of.sites.together == "one at a time"
-    assert some["attention_mask"].sum(1).tolist() == [3, 1, 1] and of.attendable(some).sum(1).tolist() == [3, 0, 1]
+    assert some["attention_mask"].sum(1).tolist() == [3, 0, 1] and of.attendable(some).sum(1).tolist() == [3, 0, 1]
     assert of.predict(some).isfinite().all()
     assert of.attention(some)[2].tolist() == [1, 0, 0] and not of.attention(some)[1].any()
     left = of.keep(some, torch.zeros_like(some["attention_mask"], dtype=torch.bool))

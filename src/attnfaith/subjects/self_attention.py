@@ -196,6 +196,7 @@ class SelfAttention(TokenStates):
             [{name: row[name] or empty[name] for name in names if row.get(name) is not None} for row in rows],
             self.filling,
         )
+        batch["attention_mask"][[not row["input_ids"] for row in rows]] = 0  # a place to fill is no token
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
         batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
         return Batch.of(batch, self)

@@ -22,6 +22,7 @@ PRODUCERS = (
     "erasure",
     "minimal_flip_set",
     "rationale_erasure",
+    "identifiability",
 )
 
 
