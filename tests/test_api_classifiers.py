@@ -12,7 +12,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModel, GPT2Config, GPT2ForSequenceClassification, PreTrainedTokenizerFast, pipeline
 
 import attnfaith
-from attnfaith.api.models import ModelError, open_model
+from attnfaith.loading import load_subject
+from attnfaith.locate import ModelError
 from attnfaith.subjects import SelfAttention
 from tests.hub_server import HubServer
 from tests.small_classifiers import classifier, tokenizer
@@ -56,7 +57,7 @@ def same(made, expected):
 
 
 def test_an_object_a_pipeline_and_a_subject_say_what_the_folder_says(folder, expected):
-    loaded, made = open_model(folder).subject.model, pipeline("text-classification", model=str(folder))
+    loaded, made = load_subject(folder).model, pipeline("text-classification", model=str(folder))
     same(attnfaith.measure(loaded, TEXTS, tokenizer=tokenizer(), **HOW), expected)
     same(attnfaith.measure(made, TEXTS, **HOW), expected)
     same(attnfaith.measure(SelfAttention(loaded, tokenizer()), TEXTS, **HOW), expected)
@@ -79,9 +80,9 @@ def test_weights_in_pieces(folder, copy, expected):
 
 
 def test_half_precision_on_disk_is_read_as_float32(copy):
-    model = open_model(copy).subject.model
+    model = load_subject(copy).model
     model.half().save_pretrained(copy)
-    again = open_model(copy).subject.model
+    again = load_subject(copy).model
     assert again.dtype == torch.float32
     assert all(torch.equal(one.half(), other) for one, other in zip(again.parameters(), model.parameters(), strict=True))
 

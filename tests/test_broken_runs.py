@@ -95,7 +95,7 @@ def test_a_broken_file_is_one_line(run, name, how, capfd):
 def test_a_file_of_the_model_that_is_gone(run, name, capfd):
     (run / "model" / name).unlink()
     assert cli.main(COMMANDS["measure"]) == 2
-    assert "error: run/model cannot be loaded (" in capfd.readouterr().err
+    assert f"error: run/model lacks {name}" in capfd.readouterr().err
 
 
 def test_a_run_that_does_not_tell_how_it_was_trained(run, capfd):

@@ -33,6 +33,7 @@ LAYERS = (
     ("hub",),
     ("recipes",),
     ("planned_identity", "locate"),
+    ("loading",),
     ("runs", "api"),
     ("reproduction", "roar", "space", "study"),
     ("cli",),

@@ -79,10 +79,10 @@ def test_a_run_ends_with_a_record_and_a_report(recipe, model):
 def test_the_same_recipe_gives_the_same_model_and_goes_on(recipe, tmp_path):
     first = recipe("first")
     runs.run(first)
-    weights = [runs.load_translator(Path(first.output_dir)).state_dict()]
+    weights = [runs.load_model(Path(first.output_dir)).state_dict()]
     again = recipe("again")
     runs.run(again)
-    weights.append(runs.load_translator(Path(again.output_dir)).state_dict())
+    weights.append(runs.load_model(Path(again.output_dir)).state_dict())
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
     with pytest.raises(RunError, match="holds a run already"):
         runs.run(first)

@@ -12,8 +12,8 @@ from transformers import AutoModelForSequenceClassification
 
 import attnfaith
 from attnfaith import hub, record
-from attnfaith.api.models import ModelError
 from attnfaith.data.tokenization import build_tokenizer
+from attnfaith.locate import ModelError
 from tests.small_rationales import rationale_model
 from tests.test_hub import make
 

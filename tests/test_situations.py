@@ -11,9 +11,9 @@ from transformers import BertConfig, BertForTokenClassification, BertModel, GPT2
 
 import attnfaith
 from attnfaith import AttnfaithError, cli
-from attnfaith.api.models import ModelError
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.errors import DatasetError
+from attnfaith.locate import ModelError
 from attnfaith.subjects import SubjectError
 from tests.small_classifiers import classifier, tokenizer
 from tests.small_translators import PAIRS, translator

@@ -14,13 +14,13 @@ import torch
 
 import attnfaith
 from attnfaith import recipes, record, runs
-from attnfaith.api.models import open_model
 from attnfaith.data import sources
 from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.vectors import load_vectors
 from attnfaith.errors import AttnfaithError
 from attnfaith.importance._gates import about_gates, load_gates
+from attnfaith.loading import load_subject
 from tests.small_classifiers import classifier, tokenizer
 
 
@@ -130,7 +130,7 @@ def with_a_pickle_alone(folder):
 def loaders(folder):
     (folder / "run").mkdir()
     model = Path(shutil.copytree(folder / "model", folder / "run" / "model"))
-    yield lambda: open_model(model)
+    yield lambda: load_subject(model)
     yield lambda: attnfaith.measure(str(model), ["a text"])
     yield lambda: attnfaith.view(str(model), "a text")
     yield lambda: (runs.load_model(folder / "run"), runs.load_tokenizer(folder / "run"))
@@ -167,7 +167,7 @@ def test_code_of_a_known_type_is_refused_or_left_alone(saved, place):
     shutil.copytree(saved, place / "model")
     with_code(place / "model")
     with pytest.raises(AttnfaithError, match=r"brings its own code \(auto_map in config.json\), which is not run"):
-        open_model(place / "model")
+        load_subject(place / "model")
     for load in loaders(place):
         with contextlib.suppress(AttnfaithError, pytest.fail.Exception):
             load()

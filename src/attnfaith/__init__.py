@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "measure": "attnfaith.api.measuring",
+    "load_subject": "attnfaith.loading",
     "load": "attnfaith.api.records",
     "Record": "attnfaith.api.records",
     "view": "attnfaith.api.viewing",

@@ -16,6 +16,7 @@ from attnfaith.errors import AttnfaithError, FileError, cut, excerpt
 from attnfaith.files import read_object
 
 
+ADAPTER = "adapter_config.json"
 FETCHED = Path("runs") / "hub"
 MODEL, CHECKPOINT = "model", ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 RECORD, RECIPE, STATE, CARD = "record.parquet", "recipe.yaml", "run.json", "README.md"
@@ -130,30 +131,41 @@ def fetch_folder(repo_id: str) -> Path:
     return folder
 
 
-def model_folders(given: str | os.PathLike) -> tuple[Path, Path]:
-    """The folder that is meant, and the one in it, or itself, that holds the checkpoint."""
+def model_folders(given: str | os.PathLike, revision: str | None = None, *, code: bool = False) -> tuple[Path, Path]:
+    """The folder that is meant, and the one in it, or itself, that holds the checkpoint.
+
+    revision: of a name on the Hub. code: fetch the Python files of a repository too.
+    """
     path = Path(given)
     try:
         there = path.exists()
     except (OSError, ValueError):
         there = False
     if not there:
-        path = _model_of_hub(str(given))
+        path = _model_of_hub(str(given), revision, code)
+    elif revision is not None:
+        raise ModelError(f"revision={excerpt(revision)}: {path} is on this machine and has none; leave it out")
     elif not path.is_dir():
         raise ModelError(f"{path} is a file; a model is a folder with {CHECKPOINT[0]}, or a run with {MODEL}/ in it")
     folder = path if (path / CHECKPOINT[0]).is_file() else path / MODEL
+    if (path / ADAPTER).is_file():
+        raise ModelError(
+            f"{path} holds a PEFT adapter ({ADAPTER}): load it with peft.AutoPeftModelForSequenceClassification, and give "
+            "the model and its tokenizer as objects"
+        )
     if not (folder / CHECKPOINT[0]).is_file():
         raise ModelError(f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there")
     return path, folder
 
 
-def _model_of_hub(name: str) -> Path:
-    """The files of a model on the Hub, as huggingface_hub caches them. Nothing pickled, and no code, is fetched."""
+def _model_of_hub(name: str, revision: str | None, code: bool) -> Path:
+    """The files of a model on the Hub, as huggingface_hub caches them. Nothing pickled is fetched, and code if asked for."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=[*CHECKPOINT, *OF_CLASSIFIERS, STATE, RECIPE]))
+        patterns = [*CHECKPOINT, *OF_CLASSIFIERS, ADAPTER, STATE, RECIPE, *(["*.py"] if code else [])]
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except (HFValidationError, HfHubHTTPError, OSError) as error:
         raise ModelError(
             f"no model {excerpt(name)}: no such folder is here, and on the Hub {why_not(error, name)}"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnfaith.api.models import open_model
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.data.cutting import draw
 from attnfaith.data.tokenization import by_words
 from attnfaith.errors import AttnfaithError
 from attnfaith.importance import diffmask
 from attnfaith.importance._gate_training import Settings
+from attnfaith.loading import open_subject
 from attnfaith.subjects.plain import plainly
 
 
@@ -31,6 +31,7 @@ def train_gates(
     text: str = "text",
     text_pair: str | None = None,
     level: str = "sentence",
+    device=None,
     seed: int = 0,
     progress: bool = True,
     **settings,
@@ -38,8 +39,8 @@ def train_gates(
     """Train the gates that the measure `diffmask` needs, and keep them in a safetensors file; returns its path.
 
     Args:
-        model, texts, tokenizer, text, text_pair, level: as `attnfaith.measure` takes them. Texts need no labels: what is
-            kept is what the model says.
+        model, texts, tokenizer, text, text_pair, level, device: as `attnfaith.measure` takes them. Texts need no
+            labels: what is kept is what the model says.
         output: path of the file; beside it, its name ending in .csv, the log: divergence, multiplier, share of open gates
             and of kept classes, by epoch and layer.
         validation: texts by which the best epoch is chosen; None sets a tenth of `texts` apart, at least one.
@@ -57,8 +58,8 @@ def train_gates(
     except (TypeError, ValueError) as error:
         raise AttnfaithError(f"settings of diffmask: {error}") from error
     made = Settings(**settings)
-    opened = open_model(model, tokenizer, level)
-    subject, columns = opened.subject, Columns(text, text_pair, None)
+    subject = open_subject(model, tokenizer=tokenizer, device=device, level=level)
+    columns = Columns(text, text_pair, None)
     rows = _rows(subject, texts, columns)
     if validation is None:
         if len(rows) < 2:

@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 
 from attnfaith import catalogue, measurement, record
-from attnfaith.api.models import Opened, identity_of, open_model
 from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, counted, excerpt
+from attnfaith.loading import device_of, identity_of, open_subject, origin_of
 from attnfaith.reporting.cells import undefined
 from attnfaith.subjects.plain import plainly
 from attnfaith.subjects.sequences import SequenceSubject
@@ -41,6 +41,7 @@ def measure(
     add: Sequence[str] = (),
     options: Mapping[str, Mapping] | None = None,
     tokenizer=None,
+    device=None,
     text: str = "text",
     text_pair: str | None = None,
     label: str | None = None,
@@ -62,9 +63,9 @@ def measure(
 
     Args:
         model: a text classifier of transformers (…ForSequenceClassification) or an attention classifier of this package, a
-            text classification pipeline with one, the folder of a checkpoint
-            or of a run, a name on the Hub, or an object of your own that answers `attnfaith.subjects.Subject`. Or a model
-            from sequences to sequences (…ForConditionalGeneration, …MTModel), which reads pairs (source, target).
+            text classification pipeline with one, a PEFT model of one, the folder of a checkpoint or of a run, a name on
+            the Hub, or what `attnfaith.load_subject` gives. Or a model from sequences to sequences
+            (…ForConditionalGeneration, …MTModel), which reads pairs (source, target).
         texts: a list of strings or of pairs (text, second text), a pandas frame, a `datasets.Dataset`, or the path of a CSV,
             TSV, JSON lines or parquet file.
         labels: the gold class of each text, by number or by name; None for a text whose class is not known. Of a column of
@@ -75,6 +76,8 @@ def measure(
         add: measures and experiments beside those.
         options: {measure or experiment: {keyword: value}}.
         tokenizer: of a model object, or its name or folder; None takes that of the folder it was loaded from.
+        device: where the model is put: "cpu", "cuda:0", 0 or a `torch.device`, as a pipeline of transformers takes it. None
+            leaves an object where it is and loads a folder to the CPU.
         text, text_pair, label: names of the columns of a frame, data set or file. Columns "text_pair" and "label" ("labels",
             "label_ids") are used where they are there; "instance_id" names the texts.
         level: "sentence", or "word" for the words of a hierarchical model.
@@ -99,16 +102,16 @@ def measure(
     for keyword, value in (("name", "texts" if name is None else name), ("split", split)):
         if not isinstance(value, str) or not value or not is_unicode(value):
             raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
+    device = None if device is None else device_of(device)
     read = read_texts(texts, labels, Columns(text, text_pair, label), name)
     if output is not None and not (isinstance(output, str | os.PathLike) and "\0" not in str(output)):
         raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
-    opened = open_model(model, tokenizer, level, attention)
-    subject = opened.subject
+    subject = open_subject(model, tokenizer=tokenizer, device=device, level=level, attention=attention)
     if isinstance(subject, SequenceSubject):
         _check_unused(labels=labels, level=None if level == "sentence" else level)
         how = {"add": add, "options": options, "links": links, "links_from": links_from, "seed": seed, "name": read.name}
         how |= {"split": split, "output": output, "batch_tokens": batch_tokens, "progress": progress}
-        return measure_pairs(opened, read.dataset, measures, experiments, **how)
+        return measure_pairs(subject, read.dataset, measures, experiments, **how)
     _check_unused(links=links)
     chosen = (
         None if measures is None else catalogue.named(measures, "measure"),
@@ -116,13 +119,13 @@ def measure(
     )
     measurement.check_recorded(subject)
     dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
-    rows = _encoded(opened, dataset)
+    rows = _encoded(subject, dataset)
     say = _say if progress else lambda line: None
     for line in [*filter(None, [read.remark]), *_remarks(rows)]:
         say(line)
     names = [*dict.fromkeys([*_defaults(*chosen, subject, rows, say), *(one.name for one in catalogue.named(add))])]
-    cell = identity_of(opened, dataset=read.name, texts=fingerprint(dataset), split=split)
-    settings = {"source": opened.source, "label_names": [*subject.class_names]}
+    cell = identity_of(subject, dataset=read.name, texts=fingerprint(dataset), split=split)
+    settings = {"source": origin_of(subject).name, "label_names": [*subject.class_names]}
     how = {"level": level, "seed": seed, "options": options, "settings": settings, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
     made = measurement.measure(subject, rows, cell, names, output, **how)
@@ -144,9 +147,9 @@ def _check_unused(**given) -> None:
             raise AttnfaithError(f"{name}={excerpt(value, 60)}: {why[name]}")
 
 
-def _encoded(opened: Opened, dataset):
+def _encoded(subject, dataset):
     """The rows that the model reads. Raises DatasetError where it cannot read these, or no text has a word."""
-    rows = opened.subject.rows(dataset)
+    rows = subject.rows(dataset)
     if not any(len(tokens) for tokens in rows["tokens"]):
         raise DatasetError("no text has a word that the model's tokenizer knows of: there is nothing to attend to")
     return rows

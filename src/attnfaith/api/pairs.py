@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from attnfaith import catalogue, record, sequence_measurement
-from attnfaith.api.models import Opened, identity_of
 from attnfaith.api.records import Record
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs.links import read_links
 from attnfaith.errors import DatasetError, FileError, counted, excerpt
+from attnfaith.loading import identity_of, origin_of
+from attnfaith.subjects.sequences import SequenceSubject
 
 
 MEASURES = ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion")
@@ -18,7 +19,7 @@ EXPERIMENTS = ("cross_uniform", "knock_out")
 
 
 def measure_pairs(
-    opened: Opened,
+    subject: SequenceSubject,
     pairs,
     measures: Sequence[str] | None,
     experiments: Sequence[str] | None,
@@ -47,16 +48,16 @@ def measure_pairs(
     dataset = dataset.rename_columns({"text": "source", "text_pair": "target"})
     if links is not None:
         dataset = dataset.add_column("links", _links(links, dataset, links_from))
-    rows = opened.subject.rows(dataset)
+    rows = subject.rows(dataset)
     say = (lambda line: print(f"attnfaith: {line}", file=sys.stderr)) if progress else (lambda line: None)
     if cut := sum(rows["truncated"]):
         say(f"{cut:,} of {counted(len(rows), 'pair')}: cut, being longer than the model reads")
     added = [entry.name for entry in catalogue.named(add, of="sequences")]
-    names = [*dict.fromkeys([*_chosen(opened, measures, experiments, say), *added])]
-    cell = identity_of(opened, dataset=name, texts=fingerprint(pairs), split=split)
-    how = {"seed": seed, "options": options, "settings": {"source": opened.source}, "progress": progress}
+    names = [*dict.fromkeys([*_chosen(subject, measures, experiments, say), *added])]
+    cell = identity_of(subject, dataset=name, texts=fingerprint(pairs), split=split)
+    how = {"seed": seed, "options": options, "settings": {"source": origin_of(subject).name}, "progress": progress}
     how |= {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-    made = sequence_measurement.measure(opened.subject, rows, cell, names, output, **how)
+    made = sequence_measurement.measure(subject, rows, cell, names, output, **how)
     return Record(made if output is None else record.load(output))
 
 
@@ -88,7 +89,7 @@ def _links(links, dataset, links_from: int) -> list[list[list[int]]]:
     return read
 
 
-def _chosen(opened: Opened, measures, experiments, say: Callable[[str], None]) -> list[str]:
+def _chosen(subject: SequenceSubject, measures, experiments, say: Callable[[str], None]) -> list[str]:
     """The names to measure by: those given, else the default ones that the model is capable of."""
     names = []
     for given, defaults, kind in ((measures, MEASURES, "measure"), (experiments, EXPERIMENTS, "experiment")):
@@ -96,7 +97,7 @@ def _chosen(opened: Opened, measures, experiments, say: Callable[[str], None]) -
             names += [one.name for one in catalogue.named(given, kind, "sequences")]
             continue
         for one in catalogue.named(defaults, kind, "sequences"):
-            if lacking := sorted(set(one.needs) - opened.subject.capabilities):
+            if lacking := sorted(set(one.needs) - subject.capabilities):
                 say(f"{one.name} is left out: it needs {', '.join(lacking)}, which this model lacks")
             else:
                 names.append(one.name)

@@ -9,17 +9,17 @@ import pyarrow as pa
 import torch
 
 from attnfaith import record
-from attnfaith.api.models import Opened, open_model
 from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.errors import AttnfaithError, DatasetError, excerpt
 from attnfaith.importance import alti, value_zeroing
+from attnfaith.loading import open_subject, origin_of
 from attnfaith.locate import MODEL, RECORD
 from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.views import TITLES, View
 from attnfaith.subjects.plain import plainly
-from attnfaith.subjects.protocol import SubjectError
+from attnfaith.subjects.protocol import Subject, SubjectError
 from attnfaith.subjects.sequences import SequenceSubject
 from attnfaith.subjects.stacks import Stack, stack_of
 
@@ -36,7 +36,7 @@ MOST_READ = 128
 
 
 @plainly()
-def view(model, text=None, measures: str | Sequence[str] | None = None, *, tokenizer=None) -> View | PairView:
+def view(model, text=None, measures: str | Sequence[str] | None = None, *, tokenizer=None, device=None) -> View | PairView:
     """One view of all self-attention of a model on one text: which position takes how much of which, layer over layer; or of
     one pair of sentences of a record: which words align by every measure, layer and head, with gold links.
 
@@ -54,17 +54,20 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
             which reads a text once for each of them, only where it is named. Of a model from sequences to sequences: as
             `attnfaith.measure` takes them.
         tokenizer: of a model object, or its name or folder.
+        device: where the model is put, as `attnfaith.measure` takes it.
 
     Raises AttnfaithError for what is not as said here, and for a model without self-attention or without what a measure that
     is named needs.
     """
     if (table := _pairs_of(model)) is not None:
-        if measures is not None or tokenizer is not None:
-            raise AttnfaithError("a record of sentence pairs shows all that it holds: leave measures and tokenizer out")
+        if (measures, tokenizer, device) != (None, None, None):
+            raise AttnfaithError(
+                "a record of sentence pairs shows all that it holds: leave measures, tokenizer and device out"
+            )
         return PairView.of(table, 0 if text is None else text)
-    opened = open_model(model, tokenizer)
-    if isinstance(opened.subject, SequenceSubject):
-        return _of_translator(opened, text, measures)
+    subject = open_subject(model, tokenizer=tokenizer, device=device)
+    if isinstance(subject, SequenceSubject):
+        return _of_translator(subject, text, measures)
     wanted = _names(measures)
     if isinstance(text, str):
         texts = [text]
@@ -72,7 +75,6 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
         texts = [tuple(text)]
     else:
         raise DatasetError(f"text is {excerpt(text)}: give one string, or a pair (text, second text)")
-    subject = opened.subject
     rows = subject.rows(read_texts(texts, None, Columns(), "text").dataset)
     row = rows[0]
     if not len(row["tokens"]):
@@ -83,9 +85,9 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
         probs = subject.predict(batch).softmax(-1)[0].double().cpu().numpy()
         stack = stack_of(subject, batch)
         matrices, lacks = _matrices(stack, wanted)
-    tokens, words = _tokens(opened, row, stack)
+    tokens, words = _tokens(subject, row, stack)
     return View(
-        model=_called(opened.source),
+        model=_called(origin_of(subject).name),
         tokens=tokens,
         inside=stack.inside.cpu().numpy(),
         words=words,
@@ -113,14 +115,14 @@ def _pairs_of(model) -> pa.Table | None:
     return record.load(path) if path.is_file() and record.of_sequences(record.schema_of(path)) else None
 
 
-def _of_translator(opened: Opened, text, measures) -> PairView:
+def _of_translator(subject: SequenceSubject, text, measures) -> PairView:
     """A view of one pair (source, target), which is measured."""
     if isinstance(text, str) or not isinstance(text, Sequence) or len(text) != 2:
         raise DatasetError(f"text is {excerpt(text)}: a model from sequences to sequences reads a pair (source, target)")
     pair = read_texts([tuple(text)], None, Columns(), "pair").dataset
-    names = {"name": _called(opened.source), "split": "pair", "links": None, "links_from": 0}
+    names = {"name": _called(origin_of(subject).name), "split": "pair", "links": None, "links_from": 0}
     how = {"add": (), "options": None, "seed": 0, "output": None, "batch_tokens": None, "progress": False}
-    return PairView.of(measure_pairs(opened, pair, measures, [], **names, **how).table)
+    return PairView.of(measure_pairs(subject, pair, measures, [], **names, **how).table)
 
 
 def _called(source: str) -> str:
@@ -175,10 +177,10 @@ def _of(measure) -> Callable[[Stack], np.ndarray]:
 MAKERS = {"attention": _attention, "rollout": _rollout, "alti": _of(alti), "value_zeroing": _of(value_zeroing)}
 
 
-def _tokens(opened: Opened, row, stack: Stack) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+def _tokens(subject: Subject, row, stack: Stack) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
     """The text of each position, and the number of the word that it is of."""
     inside = stack.inside.tolist()
     tokens, owners = iter(row["tokens"]), iter(row.get("word_of_token") or range(len(row["tokens"])))
-    tokenizer, ids = opened.subject.tokenizer, stack.text["input_ids"][0].tolist()
+    tokenizer, ids = subject.tokenizer, stack.text["input_ids"][0].tolist()
     texts = tuple(next(tokens) if one else tokenizer.convert_ids_to_tokens(ids[place]) for place, one in enumerate(inside))
     return texts, tuple(next(owners) if one else None for one in inside)

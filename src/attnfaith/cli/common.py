@@ -32,6 +32,10 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", metavar="NAME", help="where the model is put, such as cpu or cuda:0")
+
+
 def add_producers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--add",

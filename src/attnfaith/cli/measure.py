@@ -39,6 +39,7 @@ def parser() -> Parser:
         metavar="NAME",
         help="of a model of many layers, the attention that is shown: last, all, rollout, flow, or {layers: 3, head: 5}",
     )
+    common.add_device(made)
     made.add_argument(
         "--labels", choices=("names", "ids"), help="what whole numbers as labels are: names of classes, or numbers from 0 on"
     )
@@ -87,11 +88,13 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
             f"{known.run} was trained on a file; with that, `attnfaith reproduce {known.run} --data.path FILE` makes it anew"
         )
     if known.processes is not None:
+        if known.device is not None:
+            raise AttnfaithError("--device is of one process; several take an accelerator each: leave it out")
         return common.in_processes("measure", known.processes, arguments)
     from attnfaith import runs
 
     with recipes.named(str(path)):
-        written = runs.measure_run(folder, recipe, known.output, overwrite=known.overwrite)
+        written = runs.measure_run(folder, recipe, known.output, overwrite=known.overwrite, device=known.device)
     if common.is_main_process():
         print(f"record: {written}")
     return written
@@ -131,13 +134,16 @@ def _measure_model(known, overrides: Sequence[str]) -> Path:
     columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
     Columns(**columns).chosen(texts.column_names)
     from attnfaith.api.measuring import measure
+    from attnfaith.loading import device_of
 
+    device = None if known.device is None else device_of(known.device)
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder, "a measurement"):
         made = measure(
             known.run,
             texts,
             known.labels,
+            device=device,
             measures=kinds["measure"] if producers is not None else None,
             experiments=kinds["experiment"] if producers is not None else None,
             add=[] if producers is not None else added,

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnfaith.cli import common
 from attnfaith.errors import AttnfaithError, excerpt
 from attnfaith.usage import Parser
 
@@ -39,6 +40,7 @@ def parser() -> Parser:
         help="attention, rollout, alti, value_zeroing: those to be seen, the first of them first (default: all that the "
         "model has); of one that translates its own measures",
     )
+    common.add_device(made)
     made.add_argument("--output", type=Path, default=Path("view.html"), help="the page (default: view.html)")
     made.add_argument(
         "--figures",
@@ -68,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
 
     if known.figures:
         require_matplotlib()
-    made = view(known.model, known.text if known.pair is None else (known.text, known.pair), known.measure)
+    made = view(
+        known.model, known.text if known.pair is None else (known.text, known.pair), known.measure, device=known.device
+    )
     if known.figures and not hasattr(made, "figures"):
         raise AttnfaithError("--figures are of a text; those of sentence pairs are in the report: attnfaith report RECORD")
     figures = made.figures() if known.figures else {}

@@ -5,7 +5,7 @@ run leaves, and how its folder is held. `base`: the run that another is trained 
 `translation`: all of that of sentence pairs. `execute`: all of them in their order.
 """
 
-from attnfaith.runs.checkpoint import load_model, load_tokenizer, load_translator
+from attnfaith.runs.checkpoint import load_model, load_tokenizer
 from attnfaith.runs.execute import measure_run, run
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, STATE, RunError, read_state
 from attnfaith.runs.prepare import load_data, make_model, make_tokenizer, training_arguments
@@ -24,7 +24,6 @@ __all__ = [
     "load_model",
     "load_pairs",
     "load_tokenizer",
-    "load_translator",
     "make_model",
     "make_tokenizer",
     "measure_run",

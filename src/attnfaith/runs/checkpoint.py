@@ -1,39 +1,19 @@
 """The model of a run, read back from its folder."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-from transformers import (
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from attnfaith.errors import excerpt
-from attnfaith.locate import CHECKPOINT
+from attnfaith import loading
+from attnfaith.locate import MODEL
 from attnfaith.models.registration import MODEL_TYPE, RATIONALE
-from attnfaith.runs.folder import MODEL, RunError
 from attnfaith.subjects.self_attention import SelfAttention
 
 
-# "eager" attention is what a model was trained with, and is measured with
-HOW = {"attn_implementation": "eager", "use_safetensors": True, "trust_remote_code": False}
-
-
 def load_model(run: Path) -> PreTrainedModel:
-    """The model of a run's folder. Raises RunError where its files are missing or broken."""
-    return _load(run / MODEL, _classifier)
-
-
-def load_translator(run: Path) -> PreTrainedModel:
-    """The model of sentence pairs of a run's folder. Raises RunError where its files are missing or broken."""
-    return _load(run / MODEL, lambda folder: AutoModelForSeq2SeqLM.from_pretrained(folder, **HOW))
-
-
-def _classifier(folder: Path) -> PreTrainedModel:
-    return AutoModelForSequenceClassification.from_pretrained(folder, **HOW)
+    """The model of a run's folder, with the "eager" attention that it was trained with. Raises ModelError."""
+    loading.check_complete(run / MODEL)
+    return loading.load_model(run / MODEL, attn_implementation="eager")
 
 
 def measurable(model, tokenizer):
@@ -44,17 +24,6 @@ def measurable(model, tokenizer):
 
 
 def load_tokenizer(run: Path) -> PreTrainedTokenizerBase:
-    """Its tokenizer. Raises RunError where its files are missing or broken."""
-    return _load(run / MODEL, lambda folder: AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
-
-
-def _load(folder: Path, load: Callable):
-    try:
-        if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
-            raise FileNotFoundError(f"{', '.join(missing)} missing")  # without some of them others would be guessed
-        return load(folder)
-    except Exception as error:  # transformers, tokenizers and safetensors raise many kinds
-        raise RunError(
-            f"{folder} cannot be loaded ({excerpt(error, 300)}): copy it anew, or train the run again with "
-            "--overwrite_output_dir"
-        ) from error
+    """Its tokenizer. Raises ModelError where its files are missing or broken."""
+    loading.check_complete(run / MODEL)
+    return loading.load_tokenizer(run / MODEL)

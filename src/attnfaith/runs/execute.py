@@ -14,6 +14,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import sequence_measurement, shards
 from attnfaith.files import real_path
+from attnfaith.loading import device_of
 from attnfaith.measurement import check_options, load_producers
 from attnfaith.producing import checked_options
 from attnfaith.recipes import Recipe, RecipeError, check_model
@@ -128,18 +129,26 @@ def _finish_pairs(recipe: Recipe, folder: Path, state: PartialState, started: fl
 
 
 def measure_run(
-    folder: str | os.PathLike, recipe: Recipe, output: str | os.PathLike | None = None, *, overwrite: bool = False
+    folder: str | os.PathLike,
+    recipe: Recipe,
+    output: str | os.PathLike | None = None,
+    *,
+    overwrite: bool = False,
+    device=None,
 ) -> Path:
     """Measure the model of a finished training, with the given recipe's `measure` section; returns the record's path.
 
     output None measures the run itself anew: its record is replaced once the new one is whole, its recipe says how it was
     measured, and a report that lies there is written anew. Outputs that the section names and the run lacks are made too.
-    overwrite: replace a record of another measurement, or whatever lies at `output`.
+    overwrite: replace a record of another measurement, or whatever lies at `output`. device: where the model is measured, as
+    `attnfaith.measure` takes it; None: on the accelerator, where there is one.
 
-    Raises RunError where no model is there, or something would be replaced that only overwrite replaces, RecipeError where
-    the recipe differs from the run's in more than `measure`, FileError where another process works in the folder.
+    Raises ModelError for a device that is not there, RunError where no model is there, or something would be replaced that
+    only overwrite replaces, RecipeError where the recipe differs from the run's in more than `measure`, FileError where
+    another process works in the folder.
     """
     started = time.perf_counter()
+    device = None if device is None else device_of(device)
     folder, pairs = Path(folder), recipe.model.type is not None
     if output is not None and real_path(output) == real_path(folder / RECORD):
         output = None
@@ -158,6 +167,7 @@ def measure_run(
         )
     check_base(recipe)
     state = PartialState(cpu=not torch.cuda.is_available())
+    device = state.device if device is None else device
     with held(folder, "a measurement", state, check=lambda: overwrite or _check_replaces_nothing(folder, recipe, output)):
         if output is None and state.is_main_process:  # what lies there is not of this measurement until all of it is made
             note(folder, status="trained")
@@ -165,10 +175,10 @@ def measure_run(
         if pairs:
             texts = translation.PairTexts(recipe, folder, state)
             if output is None:
-                translation.translate(recipe, folder, texts, state)
-            path = translation.measure(recipe, folder, texts, state, output)
+                translation.translate(recipe, folder, texts, state, device)
+            path = translation.measure(recipe, folder, texts, state, output, device=device)
         else:
-            measurement = Measurement(recipe, folder, Texts(recipe, folder, state), Base.of(recipe), state)
+            measurement = Measurement(recipe, folder, Texts(recipe, folder, state), Base.of(recipe), state, device)
             measurement.outputs()
             path = measurement.record(output)
         if output is None and (folder / REPORT).is_dir():

@@ -51,15 +51,15 @@ def is_measured_by_this_code(path: Path) -> bool:
 class Measurement:
     """What all measurements of one run share: its model, loaded once, and its texts, read once."""
 
-    def __init__(self, recipe: Recipe, folder: Path, texts: Texts, base: Base | None, state: PartialState):
+    def __init__(self, recipe: Recipe, folder: Path, texts: Texts, base: Base | None, state: PartialState, device=None):
         self.recipe, self.folder, self.texts, self.base, self.state = recipe, folder, texts, base, state
-        self._model = None
+        self.device, self._model = device or state.device, None
         check_trained(folder)
 
     @property
     def model(self) -> PreTrainedModel:
         if self._model is None:
-            self._model = load_model(self.folder).to(self.state.device)
+            self._model = load_model(self.folder).to(self.device)
         return self._model
 
     def record(self, output: str | os.PathLike | None = None) -> Path:

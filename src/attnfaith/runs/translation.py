@@ -20,7 +20,7 @@ from attnfaith.files import write_atomically
 from attnfaith.outputs import digest_data
 from attnfaith.planned_identity import training_fields
 from attnfaith.recipes import Recipe, RecipeError, sequence_config
-from attnfaith.runs.checkpoint import load_tokenizer, load_translator
+from attnfaith.runs.checkpoint import load_model, load_tokenizer
 from attnfaith.runs.folder import MODEL, RECORD, RunError, note, origin, read_state, trained_state
 from attnfaith.runs.train import fit, last_checkpoint, note_provenance
 from attnfaith.subjects.sequences import SequenceSubject, sequence_subject
@@ -176,10 +176,18 @@ def subject_of(model, tokenizer) -> SequenceSubject:
     return WithoutAttention(model, tokenizer) if blind else sequence_subject(model, tokenizer)
 
 
-def measure(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState, output: os.PathLike | None = None) -> Path:
+def measure(
+    recipe: Recipe,
+    folder: Path,
+    texts: PairTexts,
+    state: PartialState,
+    output: os.PathLike | None = None,
+    *,
+    device=None,
+) -> Path:
     """Measure as the recipe's `measure` section says; returns the record's path, None is the run's own."""
     section, run = recipe.measure, trained_state(folder)
-    subject = subject_of(load_translator(folder).to(state.device), texts.tokenizer)
+    subject = subject_of(load_model(folder).to(device or state.device), texts.tokenizer)
     rows = subject.rows(texts.drawn)
     data = {"revision": texts.loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
     cell = record.Identity(
@@ -208,12 +216,12 @@ def measure(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState,
     return path
 
 
-def translate(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState) -> None:
+def translate(recipe: Recipe, folder: Path, texts: PairTexts, state: PartialState, device=None) -> None:
     """What the model in the folder generates for the measured pairs, greedily, as translations.txt; its scores, in run.json.
     One process does it, and all wait.
     """
     if state.is_main_process:
-        model, drawn = load_translator(folder).to(state.device), texts.drawn
+        model, drawn = load_model(folder).to(device or state.device), texts.drawn
         encoded = encode_pairs(drawn, texts.tokenizer)
         made = [" ".join(line.split()) for line in translations(model, texts.tokenizer, encoded)]
         write_atomically(folder / TRANSLATIONS, "".join(f"{line}\n" for line in made))

@@ -19,11 +19,11 @@ import pandas as pd
 import torch
 
 from attnfaith.api.measuring import measure
-from attnfaith.api.models import Opened, open_model
 from attnfaith.api.records import Record
 from attnfaith.api.texts import Columns, read_texts
 from attnfaith.errors import counted, cut, excerpt
 from attnfaith.experiments._readout import AFFINE, read_out, softmax, under
+from attnfaith.loading import open_subject
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import Cell, name_class
 from attnfaith.reporting.page.page import render_page
@@ -110,7 +110,7 @@ class Desk:
         model, text = self.model(name), checked(text)
         with self._lock:
             if (model, text) not in self._records:
-                check_length(open_model(model), text)
+                check_length(open_subject(model), text)
                 self._records[model, text] = measure(model, [text], name="typed", split="text", progress=False)
                 while len(self._records) > KEPT:
                     self._records.popitem(last=False)
@@ -159,9 +159,8 @@ class Desk:
         """
         model, text = self.model(name), checked(text)
         with self._lock:
-            opened = open_model(model)
-            row = check_length(opened, text)
-            subject = opened.subject
+            subject = open_subject(model)
+            row = check_length(subject, text)
             if "intervention" not in subject.capabilities:
                 raise SpaceError(
                     f"{subject.kind} cannot be asked here about another attention: what is shown is made of many heads; the "
@@ -225,15 +224,15 @@ def checked(text: object) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-def check_length(opened: Opened, text: str) -> dict:
+def check_length(subject, text: str) -> dict:
     """The text as the model reads it. Raises SpaceError for a model that is no classifier, and for a text without a word
     that it knows or above MOST_TOKENS.
     """
-    if isinstance(opened.subject, SequenceSubject):
+    if isinstance(subject, SequenceSubject):
         raise SpaceError(
             "the model is one from sequences to sequences, and this page asks classifiers: attnfaith view MODEL"
         )
-    row = opened.subject.rows(read_texts([text], None, Columns(), "typed").dataset)[0]
+    row = subject.rows(read_texts([text], None, Columns(), "typed").dataset)[0]
     if not 0 < len(row["tokens"]) <= MOST_TOKENS:
         raise SpaceError(f"the model reads {len(row['tokens'])} tokens in this text: this page takes 1 to {MOST_TOKENS}")
     return row
@@ -283,6 +282,6 @@ def _size_on_hub(name: str) -> int:
 
     try:
         files = HfApi().model_info(name, files_metadata=True, timeout=10).siblings or []
-    except Exception:  # of whichever library carries its requests; `open_model` says what is wrong
+    except Exception:  # of whichever library carries its requests; `load_subject` says what is wrong
         return 0
     return sum(file.size or 0 for file in files if file.rfilename.endswith(WEIGHTS))

@@ -16,9 +16,11 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 def unwrapped(model):
     """Return the model within what `torch.compile` and data parallelism put around it. In place of one that a training in
-    mixed precision left under autocast, return a copy without it that shares its weights.
+    mixed precision left under autocast, return a copy without it that shares its weights; in place of a PEFT model, a copy
+    with its adapters merged into the weights, which rules and norms read.
 
-    Raises SubjectError for weights that were made in inference mode: gradients do not pass them.
+    Raises SubjectError for weights that were made in inference mode, which gradients do not pass, and for adapters that
+    cannot be merged.
     """
     while isinstance(model, PARALLEL) or hasattr(model, "_orig_mod"):
         model = model.module if isinstance(model, PARALLEL) else model._orig_mod
@@ -28,6 +30,15 @@ def unwrapped(model):
         raise SubjectError(
             f"{type(model).__name__} was loaded within torch.inference_mode(), where gradients end: load it outside"
         )
+    if hasattr(model, "peft_config"):
+        if not hasattr(model, "merge_and_unload"):
+            raise SubjectError(
+                f"{type(model).__name__} has PEFT adapters that cannot be merged into its weights: measure a model with "
+                "LoRA or another adapter of weights, opened as a peft.PeftModel"
+            )
+        merged = copy.deepcopy(model).merge_and_unload()
+        vars(merged).pop("peft_config", None)
+        return merged
     if "_original_forward" in vars(model):  # as accelerate keeps it
         from accelerate.utils import extract_model_from_parallel
 

@@ -1,0 +1,148 @@
+"""Every way in which people have a model is opened by one function, on the device that is named."""
+
+import copy
+import json
+import os
+import shutil
+
+import pytest
+import torch
+
+import attnfaith
+from attnfaith import cli
+from attnfaith.loading import open_subject, origin_of
+from attnfaith.locate import ModelError
+from attnfaith.subjects import SubjectError
+from tests.small_classifiers import classifier, tokenizer
+
+
+TEXTS = ["a good film", "the plot is bad"]
+HOW = {"measures": ["gradient"], "experiments": [], "progress": False}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "bert"
+    classifier("bert").save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "bert")
+
+
+@pytest.mark.parametrize("device", ["cpu", -1, torch.device("cpu")], ids=str)
+def test_a_device_by_each_of_its_names(folder, device):
+    subject = attnfaith.load_subject(folder, device=device)
+    assert subject.device == torch.device("cpu") and not subject.model.training
+    made = attnfaith.measure(folder, TEXTS, device=device, **HOW)
+    expected = attnfaith.measure(folder, TEXTS, **HOW)
+    assert made.table.column("importance_gradient") == expected.table.column("importance_gradient")
+
+
+@pytest.mark.parametrize("device", ["nowhere", "meta", "cuda:99", 99, 1.5, "cpu:x"], ids=str)
+def test_a_device_that_is_not_there_is_refused_before_any_work(folder, device, tmp_path, capsys):
+    for load in (attnfaith.load_subject, open_subject, lambda model, device: attnfaith.measure(model, None, device=device)):
+        with pytest.raises(ModelError, match="device=.* cpu"):
+            load(folder, device=device)
+    (tmp_path / "texts.csv").write_text("text\na good film\n")
+    words = ["--data.path", str(tmp_path / "texts.csv"), "--device", str(device), "--output", str(tmp_path / "out")]
+    assert cli.main(["measure", str(folder), *words]) == 2
+    assert "error: device=" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_subject_stays_where_it_is(folder):
+    subject = attnfaith.load_subject(folder)
+    assert attnfaith.load_subject(subject, device="cpu") is subject
+    assert origin_of(subject).name == str(folder)
+    assert attnfaith.measure(subject, TEXTS, **HOW) == attnfaith.measure(folder, TEXTS, **HOW)
+
+
+def test_a_folder_has_no_revision_and_no_other_tokenizer(folder):
+    with pytest.raises(ModelError, match="revision='main'"):
+        attnfaith.load_subject(folder, revision="main")
+    with pytest.raises(ModelError, match="tokenizer"):
+        attnfaith.load_subject(folder, tokenizer=tokenizer())
+
+
+def test_an_opened_folder_is_kept_until_its_files_change(folder):
+    subject = open_subject(folder)
+    assert open_subject(folder).model is subject.model
+    assert attnfaith.load_subject(folder).model is not subject.model  # it may be trained further by who asked for it
+    weights = folder / "model.safetensors"
+    model = classifier("bert")
+    with torch.no_grad():
+        model.classifier.bias += 1
+    model.save_pretrained(folder)
+    os.utime(weights, ns=(1, 1))
+    assert torch.equal(open_subject(folder).model.classifier.bias, model.classifier.bias)
+
+
+class Unmergeable(torch.nn.Module):
+    """A PEFT model whose adapter is no update of weights, such as a prompt."""
+
+    peft_config = None
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+
+class Adapted(torch.nn.Module):
+    """What `merge_and_unload` of a PEFT model does, without PEFT: weight W and update U give W + U."""
+
+    peft_config = None
+
+    def __init__(self, model, update):
+        super().__init__()
+        self.model, self.update = model, update
+
+    def merge_and_unload(self):
+        with torch.no_grad():
+            self.model.classifier.weight += self.update
+        return self.model
+
+
+def test_adapters_are_merged_in_a_copy():
+    model = classifier("bert")
+    plain = copy.deepcopy(model)
+    adapted = Adapted(model, torch.ones_like(model.classifier.weight))
+    subject = attnfaith.load_subject(adapted, tokenizer=tokenizer())
+    assert torch.equal(subject.model.classifier.weight, plain.classifier.weight + 1)
+    assert torch.equal(model.classifier.weight, plain.classifier.weight)
+    with pytest.raises(SubjectError, match="PEFT"):
+        attnfaith.load_subject(Unmergeable(model), tokenizer=tokenizer())
+
+
+def test_the_folder_of_an_adapter_says_how_to_load_it(folder):
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="adapter_config.json"):
+        attnfaith.load_subject(folder)
+
+
+CODE = """
+from transformers import BertConfig, BertForSequenceClassification
+
+
+class OwnConfig(BertConfig):
+    model_type = "own_kind_of_bert"
+
+
+class OwnForSequenceClassification(BertForSequenceClassification):
+    config_class = OwnConfig
+"""
+
+
+def test_code_of_a_checkpoint_runs_only_if_asked_for(folder, monkeypatch, tmp_path):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    (folder / "own.py").write_text(CODE)
+    config = json.loads((folder / "config.json").read_text())
+    own = {"AutoConfig": "own.OwnConfig", "AutoModelForSequenceClassification": "own.OwnForSequenceClassification"}
+    config |= {"model_type": "own_kind_of_bert", "auto_map": own, "architectures": ["OwnForSequenceClassification"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="trust_remote_code"):
+        attnfaith.load_subject(folder)
+    assert type(attnfaith.load_subject(folder, trust_remote_code=True).model).__name__ == "OwnForSequenceClassification"
