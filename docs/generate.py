@@ -17,7 +17,7 @@ from attnfaith import catalogue, cli, record
 from attnfaith.data.pairs.entries import PAIRS
 from attnfaith.data.registry import DATASETS
 from attnfaith.subjects import CAPABILITIES
-from attnfaith.subjects.sequences import CAPABILITIES as CAPABILITIES_OF_SEQUENCES
+from attnfaith.subjects.protocol import PAIR_CAPABILITIES
 
 
 ROOT = Path(__file__).parents[1]
@@ -116,7 +116,7 @@ def on_files(files: Files, config) -> Files:
     generated = {
         "reference/record.md": record_page(),
         "reference/producers.md": producers_page("Measures and experiments", "texts", CAPABILITIES),
-        "reference/pairs.md": producers_page("Of sentence pairs", "sequences", CAPABILITIES_OF_SEQUENCES),
+        "reference/pairs.md": producers_page("Of sentence pairs", "sequences", PAIR_CAPABILITIES),
         "reference/data_sets.md": data_sets_page(),
         "reference/command_line.md": command_line_page(),
         "reference/python.md": python_page(),

@@ -5,7 +5,7 @@ import functools
 import torch
 
 from attnfaith.subjects import Batch
-from attnfaith.subjects.self_attention import SelfAttention
+from attnfaith.subjects.classifier import SelfAttention
 
 
 ORDINARY = 5  # ids below it are markers

@@ -25,7 +25,7 @@ from attnfaith import SelfAttentionClassifierForSequenceClassification, recipes,
 from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.recipes import RecipeError
 from attnfaith.runs import pretrained
-from attnfaith.subjects.self_attention import SelfAttention
+from attnfaith.subjects.classifier import SelfAttention
 from tests.subword_tokenizers import train
 
 

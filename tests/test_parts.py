@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from attnfaith.subjects import Batch, Pooled, SelfAttention, opened
-from attnfaith.subjects import parts as subject_parts
-from attnfaith.subjects.parts import item_places, read_parts
+from attnfaith.subjects import removal as subject_parts
+from attnfaith.subjects.removal import item_places, read_parts
 from tests import tolerances
 from tests.small_classifiers import classifier, texts
 

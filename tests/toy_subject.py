@@ -9,7 +9,7 @@ from torch import nn
 
 from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects import Batch
-from attnfaith.subjects.attention_products import products_of_intervention
+from attnfaith.subjects.attention import products_of_intervention
 
 
 WORDS, SIZE = 60, 8

@@ -34,8 +34,9 @@ from transformers.models.auto import modeling_auto
 from attnfaith import AttnfaithError
 from attnfaith.errors import excerpt
 from attnfaith.subjects import Batch, SelfAttention
-from attnfaith.subjects.self_checks import Silence, eager
-from attnfaith.subjects.sequences import sequence_subject
+from attnfaith.subjects.attention import Silence
+from attnfaith.subjects.modes import eager
+from attnfaith.subjects.translator import sequence_subject
 
 
 FACTS = ("type", "class", "verdict", "reason")
@@ -159,7 +160,7 @@ def read_sequences(model) -> dict[str, object]:
     """What the table says of a small model from sequences to sequences."""
     sites = sequence_subject(model).sites
     lacks = "; ".join(sorted(sites.lacks)) or "nothing"
-    facts = {"layers": len(sites.cross), "heads": sites.heads, "together": sites.together, "lacks": lacks}
+    facts = {"layers": len(sites.layers), "heads": sites.heads, "together": sites.together, "lacks": lacks}
     return facts | {"own_difference": sites.difference}
 
 

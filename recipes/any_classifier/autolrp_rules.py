@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from attnfaith.subjects.attention_hook import Hook
+from attnfaith.subjects.attention import Hook
 from attnfaith.subjects.backward_rules import SUMS, Halves, Rules
 
 

@@ -14,8 +14,8 @@ from attnfaith.files import read_object
 from attnfaith.locate import CHECKPOINT, MODEL, RECIPE, STATE, ModelError, model_folders, read_config, translates, why_not
 from attnfaith.models.registration import CONFIGS
 from attnfaith.subjects import Pooled, Subject, subject_of
-from attnfaith.subjects.plain import unwrapped
-from attnfaith.subjects.sequences import SequenceSubject, is_sequence_model, sequence_subject
+from attnfaith.subjects.modes import unwrapped
+from attnfaith.subjects.translator import SequenceSubject, is_sequence_model, sequence_subject
 
 
 MODELS = (

@@ -17,8 +17,8 @@ from attnfaith.outputs import KEPT, digest_attention, digest_data
 from attnfaith.producing import MeasurementError, checked_options, load, makers, modules_of, stated
 from attnfaith.shards import batches, carry_out, in_shards
 from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of, whole_logits
-from attnfaith.subjects.parts import marked_places
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
+from attnfaith.subjects.removal import marked_places
 
 
 BATCH_TOKENS = 8192  # padded tokens of one batch

@@ -14,12 +14,12 @@ from attnfaith.errors import AttnfaithError
 from attnfaith.models.modeling_self_attention_classifier import attention_projection
 from attnfaith.models.registration import SELF_ATTENTION
 from attnfaith.objectives import Penalties
-from attnfaith.subjects.attention_hook import Hook
-from attnfaith.subjects.classifier_facts import is_encoder_decoder
+from attnfaith.subjects.attention import Hook, lengths_of
+from attnfaith.subjects.checks import probe
+from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects.facts import is_encoder_decoder
+from attnfaith.subjects.modes import eager
 from attnfaith.subjects.protocol import Batch
-from attnfaith.subjects.reading import lengths_of
-from attnfaith.subjects.self_attention import SelfAttention
-from attnfaith.subjects.self_checks import eager, probe
 from attnfaith.word_states import StateSet, WordStates
 
 

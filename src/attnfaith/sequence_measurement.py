@@ -14,11 +14,11 @@ from attnfaith import record, sequences
 from attnfaith.errors import DatasetError
 from attnfaith.outputs import digest_data
 from attnfaith.producing import MeasurementError, checked_options, load, makers, modules_of, stated
-from attnfaith.sequences._asking import require
 from attnfaith.shards import batches, carry_out, in_shards
+from attnfaith.subjects import require
+from attnfaith.subjects.pairs import word_sums
 from attnfaith.subjects.protocol import FIELDS, SubjectError
-from attnfaith.subjects.sentence_batch import word_sums
-from attnfaith.subjects.sequences import SequenceSubject, sequence_subject
+from attnfaith.subjects.translator import SequenceSubject, sequence_subject
 
 
 BATCH_TOKENS = 2048  # padded positions of one batch, sources and targets

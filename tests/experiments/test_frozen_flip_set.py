@@ -8,7 +8,7 @@ import torch
 
 from attnfaith.experiments import frozen_flip_set
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
-from attnfaith.subjects.parts import read_parts
+from attnfaith.subjects.removal import read_parts
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 

@@ -14,7 +14,7 @@ from transformers import (
 from attnfaith.experiments import identifiability
 from attnfaith.experiments._heads import Heads, _Given
 from attnfaith.subjects import SubjectError
-from attnfaith.subjects.self_attention import SelfAttention
+from attnfaith.subjects.classifier import SelfAttention
 
 
 LOW, HIGH, ATTENTION, TVD, BOUND, CERTAINTY, SUPPORT, TOP, TOP_LOW, CHANGE, DOUBLE, LAYER_TVD, LAYER_ROWS = (

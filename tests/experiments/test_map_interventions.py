@@ -11,7 +11,7 @@ from attnfaith.experiments import _maps, map_erasure, map_permutation, map_unifo
 from attnfaith.experiments._maps import Asked
 from attnfaith.measurement import MeasurementError, check_options
 from attnfaith.subjects import SubjectError
-from attnfaith.subjects.attention_hook import Edit
+from attnfaith.subjects.attention import Edit
 from tests import tolerances
 from tests.loud_classifiers import batch_of, classifier
 
@@ -241,7 +241,7 @@ def test_the_batch_is_nothing_to_a_text(kind, layers, name, monkeypatch):
     same({column: values[::-1] for column, values in turned.items()}, whole)
     alone = [module.measure(subject, batch.alone(row), layers=layers, **options) for row in range(4)]
     same({column: [one[column][0] for one in alone] for column in whole}, whole)
-    monkeypatch.setattr("attnfaith.subjects.self_attention.TOKENS_AT_ONCE", 12)
+    monkeypatch.setattr("attnfaith.subjects.classifier.TOKENS_AT_ONCE", 12)
     same(module.measure(subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)
     monkeypatch.setattr(_maps, "PASSES", 10**9)
     same(module.measure(subject, named(batch_of(subject, lengths)), layers=layers, **options), whole)

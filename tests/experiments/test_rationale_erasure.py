@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attnfaith.experiments import rationale_erasure
 from attnfaith.measurement import MeasurementError, check_options
-from attnfaith.subjects import parts
+from attnfaith.subjects import removal
 
 
 SHARES = (0.1, 0.5)
@@ -117,9 +117,9 @@ def test_each_part_is_read_once(tiny_model, tiny_rows, tiny_batch, monkeypatch):
     rows, read = tiny_rows([10]), []
     values = random_scores(rows)["one"]
     scores = {"a": values, "b": [2 * v for v in values], "c": [v + 1 for v in values], "d": [-v for v in values]}
-    real = parts._read
+    real = removal._read
     monkeypatch.setattr(
-        parts, "_read", lambda model, batch, owner, *rest: read.append(len(owner)) or real(model, batch, owner, *rest)
+        removal, "_read", lambda model, batch, owner, *rest: read.append(len(owner)) or real(model, batch, owner, *rest)
     )
     measured(tiny_model(), tiny_batch(rows), scores, shares=(0.1, 0.3))
     assert sum(read) == 9 and len(read) == 1
@@ -129,14 +129,14 @@ def test_each_part_is_read_once(tiny_model, tiny_rows, tiny_batch, monkeypatch):
 def test_the_memory_budget_changes_nothing(budget, tiny_model, tiny_rows, tiny_batch, monkeypatch):
     model, rows = tiny_model(), tiny_rows([7, 0, 3, 12])
     expected = measured(model, tiny_batch(rows))
-    sizes, real = [], parts._read
+    sizes, real = [], removal._read
 
     def counted(model, batch, owner, stays, absent):
         sizes.append((len(owner), len(owner) * stays.sum(1).max()))
         return real(model, batch, owner, stays, absent)
 
-    monkeypatch.setattr(parts, "TOKENS_AT_ONCE", budget)
-    monkeypatch.setattr(parts, "_read", counted)
+    monkeypatch.setattr(removal, "TOKENS_AT_ONCE", budget)
+    monkeypatch.setattr(removal, "_read", counted)
     found = measured(model, tiny_batch(rows))
     assert all(count == 1 or tokens <= budget for count, tokens in sizes) and len(sizes) > 1
     for name in ("kept_probs", "removed_probs", "empty_prob"):

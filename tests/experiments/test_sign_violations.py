@@ -7,7 +7,7 @@ import torch
 from attnfaith import record
 from attnfaith.experiments import sign_violations
 from attnfaith.subjects import SelfAttention
-from attnfaith.subjects.parts import read_parts
+from attnfaith.subjects.removal import read_parts
 from tests.small_classifiers import classifier, tokenizer
 
 

@@ -15,9 +15,10 @@ from torch.nn import functional as F
 from attnfaith import record
 from attnfaith.importance import alti, attention_norm, flow, globenc, rollout, value_zeroing
 from attnfaith.measurement import MeasurementError, check
-from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError, layer_parts
-from attnfaith.subjects.attention_hook import Hook
-from attnfaith.subjects.self_checks import TOGETHER
+from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
+from attnfaith.subjects import layers as subject_layers
+from attnfaith.subjects.attention import Hook
+from attnfaith.subjects.checks import TOGETHER
 from tests import tolerances
 
 
@@ -309,7 +310,7 @@ def test_parts_are_slopes_of_a_frozen_layer(kind):
 
         held = module.get_submodule(FEED_FORWARD[kind])
         handles = [held.register_forward_hook(lambda module, args, made: made.detach())]
-        norms = [one for one in module.modules() if layer_parts.is_norm(one) and one is not held]
+        norms = [one for one in module.modules() if subject_layers.is_norm(one) and one is not held]
         handles += [norm.register_forward_hook(frozen) for norm in norms]
         of_values = torch.autograd.functional.jacobian(lambda scales: result(ones, Held(scales)), ones)
         of_state = torch.autograd.functional.jacobian(lambda scales: result(scales, Dead()), ones)
@@ -383,15 +384,15 @@ def test_attention_norm_is_the_mean_of_rows_that_matter(monkeypatch):
     text = batch_of(subject, TEXTS[:1])
     layers, matter = subject.layers(text)
     assert matter.all()
-    vectors = layer_parts.summands(layers[-1], layer_parts.projected(layers[-1]), torch.arange(7))
+    vectors = subject_layers.summands(layers[-1], subject_layers.projected(layers[-1]), torch.arange(7))
     (scores,) = measured("attention_norm", subject, text)
     np.testing.assert_allclose(scores, vectors.norm(dim=-1).mean(0)[1:-1].detach(), rtol=1e-6)
-    monkeypatch.setattr(layer_parts, "NUMBERS_AT_ONCE", 500)
+    monkeypatch.setattr(subject_layers, "NUMBERS_AT_ONCE", 500)
     for name in ("attention_norm", "globenc", "alti"):
         (few,) = measured(name, subject, text)
-        monkeypatch.setattr(layer_parts, "NUMBERS_AT_ONCE", 2**20)
+        monkeypatch.setattr(subject_layers, "NUMBERS_AT_ONCE", 2**20)
         (all_at_once,) = measured(name, subject, text)
-        monkeypatch.setattr(layer_parts, "NUMBERS_AT_ONCE", 500)
+        monkeypatch.setattr(subject_layers, "NUMBERS_AT_ONCE", 500)
         np.testing.assert_allclose(few, all_at_once, rtol=1e-6)
 
 

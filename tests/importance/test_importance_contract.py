@@ -22,7 +22,7 @@ from attnfaith.models import projections
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.subjects import CAPABILITIES, Rationales, SelfAttention, SubjectError, columns_of, subject_of
-from attnfaith.subjects.word_level import WordLevel
+from attnfaith.subjects.words import WordLevel
 from tests.gates import untrained
 from tests.impermissible import marked
 from tests.small_classifiers import classifier, tokenizer

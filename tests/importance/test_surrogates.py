@@ -12,7 +12,7 @@ from captum._utils.models.linear_model import SkLearnLasso
 from attnfaith._random import generator
 from attnfaith.importance import kernel_shap, lime
 from attnfaith.subjects import opened
-from attnfaith.subjects.parts import read_parts
+from attnfaith.subjects.removal import read_parts
 
 
 @pytest.fixture

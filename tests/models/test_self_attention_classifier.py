@@ -9,8 +9,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from attnfaith import SelfAttentionClassifierConfig, SelfAttentionClassifierForSequenceClassification
 from attnfaith.models.configuration_self_attention_classifier import SELF_ATTENTION_PROJECTIONS
 from attnfaith.models.modeling_self_attention_classifier import Projecting, attention_projection
-from attnfaith.subjects.attention_hook import Edit, Hook
-from attnfaith.subjects.self_attention import SelfAttention
+from attnfaith.subjects.attention import Edit, Hook
+from attnfaith.subjects.classifier import SelfAttention
 
 
 BERT = {

@@ -6,7 +6,7 @@ from transformers import AutoModelForSequenceClassification
 
 from attnfaith import SelfAttentionClassifierConfig, SelfAttentionClassifierForSequenceClassification
 from attnfaith.models.modeling_self_attention_classifier import kept_together
-from attnfaith.subjects.attention_hook import Hook
+from attnfaith.subjects.attention import Hook
 from tests.small_classifiers import classifier, texts
 
 

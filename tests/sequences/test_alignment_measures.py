@@ -11,7 +11,7 @@ from attnfaith import catalogue
 from attnfaith.record import Column
 from attnfaith.sequence_measurement import columns_of
 from attnfaith.sequences import attention, gradient, gradient_x_input, occlusion
-from attnfaith.subjects.sentence_batch import of_sources, of_targets, word_sums
+from attnfaith.subjects.pairs import of_sources, of_targets, word_sums
 from tests import tolerances
 from tests.small_translators import KINDS, PAIRS, batch, subject
 

@@ -10,8 +10,8 @@ from transformers.models.marian import modeling_marian
 
 from attnfaith._random import default_dtype, generator
 from attnfaith.sequences import cross_identifiability, cross_permutation, cross_uniform, knock_out
-from attnfaith.subjects.sentence_batch import word_sums
-from attnfaith.subjects.sequences import sequence_subject
+from attnfaith.subjects.pairs import word_sums
+from attnfaith.subjects.translator import sequence_subject
 from tests import tolerances
 from tests.small_translators import PAIRS, batch, subject, tokenizer, translator
 

@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
-from attnfaith.subjects.self_checks import eager
+from attnfaith.subjects.attention import Edit, Embedded, Hook
+from attnfaith.subjects.modes import eager
 from tests.small_classifiers import classifier, texts
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
-from attnfaith.subjects.attention_hook import Hook
+from attnfaith.subjects.attention import Hook
 from attnfaith.subjects.backward_rules import Halves, Rules, halved
 from tests.small_classifiers import classifier, texts
 

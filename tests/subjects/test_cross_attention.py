@@ -10,9 +10,8 @@ from transformers.models.marian import modeling_marian
 
 from attnfaith.importance import gradient
 from attnfaith.subjects import SubjectError, kinds
-from attnfaith.subjects.cross_attention import CrossAttention
-from attnfaith.subjects.sentence_batch import by_words, word_sums
-from attnfaith.subjects.sequences import OfCopies, is_sequence_model, sequence_subject
+from attnfaith.subjects.pairs import by_words, word_sums
+from attnfaith.subjects.translator import CrossAttention, OfCopies, is_sequence_model, sequence_subject
 from tests import tolerances
 from tests.small_translators import KINDS, PAIRS, STACKED, batch, subject, tokenizer, translator
 

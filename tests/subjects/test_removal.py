@@ -9,7 +9,7 @@ from attnfaith.errors import DatasetError
 from attnfaith.experiments import rationale_erasure
 from attnfaith.importance import kernel_shap, leave_one_out, occlusion
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
-from attnfaith.subjects.parts import read_parts
+from attnfaith.subjects.removal import read_parts
 from tests import subword_tokenizers
 from tests.small_classifiers import classifier, texts, tokenizer
 

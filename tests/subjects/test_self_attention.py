@@ -9,9 +9,9 @@ import torch
 import attnfaith
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.errors import AttnfaithError
-from attnfaith.subjects import Batch, SelfAttention, SubjectError, self_attention, subject_of
-from attnfaith.subjects.attention_hook import Edit
-from attnfaith.subjects.reading import rows_that_matter
+from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
+from attnfaith.subjects import classifier as subjects_classifier
+from attnfaith.subjects.attention import Edit, rows_that_matter
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 
@@ -415,12 +415,12 @@ def test_weights_that_break_after_the_checks_are_found_before_anything_is_measur
 def test_a_length_that_was_watched_once_is_read_unwatched_and_says_the_same(kind, monkeypatch):
     of, entered = subject(kind), []
 
-    class Counted(self_attention.Hook):
+    class Counted(subjects_classifier.Hook):
         def __enter__(self):
             entered.append(self.count)
             return super().__enter__()
 
-    monkeypatch.setattr(self_attention, "Hook", Counted)
+    monkeypatch.setattr(subjects_classifier, "Hook", Counted)
     some = batch(of, (9, 9))
     with torch.no_grad():
         watched = of.predict(some)

@@ -8,7 +8,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
-from attnfaith.subjects.attention_hook import Hook
+from attnfaith.subjects.attention import Hook
 from tests.small_classifiers import classifier, texts
 
 

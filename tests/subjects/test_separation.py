@@ -5,8 +5,8 @@ import torch
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
-from attnfaith.subjects.reading import Given
-from attnfaith.subjects.separation import check_separation
+from attnfaith.subjects.attention import Given
+from attnfaith.subjects.checks import check_separation
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 

@@ -14,8 +14,8 @@ from attnfaith.data.tokenization import build_tokenizer, by_words, encode
 from attnfaith.importance import gradient_norm, leave_one_out, occlusion
 from attnfaith.measurement import MeasurementError, check, model_identity
 from attnfaith.subjects import Batch, Pooled, SubjectError, asks, columns_of, kinds, opened, require, subject_of
-from attnfaith.subjects.parts import read_parts
 from attnfaith.subjects.protocol import CAPABILITIES, COMPUTED
+from attnfaith.subjects.removal import read_parts
 from tests.toy_subject import Toy
 
 

@@ -7,8 +7,8 @@ import torch
 from attnfaith.measurement import load_producers
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import project
-from attnfaith.subjects import word_level
-from attnfaith.subjects.word_level import WordLevel
+from attnfaith.subjects import words
+from attnfaith.subjects.words import WordLevel
 from tests.gates import options_of
 from tests.impermissible import marked
 from tests.pooled_producers import POOLED
@@ -112,7 +112,7 @@ def test_any_attention_by_loops_and_in_parts(encoder, setting, monkeypatch):
         for draw in range(9):
             close(found[row, draw], by_loops(model, hidden, given[row, draw], query, row))
     close(found[0, 4], model.classifier.decode(hidden[:1], torch.zeros_like(given[:1, 0]), query[:1])[0])  # the bias
-    monkeypatch.setattr(word_level, "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(words, "NUMBERS_AT_ONCE", 1)
     close(model.decode(hidden, given, query), found, 1e-6)
     masks = (given > 0.4) & mask.unsqueeze(1)
     parts = model.attend(hidden, masks, query)

@@ -13,7 +13,7 @@ from attnfaith.errors import AttnfaithError
 from attnfaith.importance import diffmask
 from attnfaith.importance._gate_training import Settings
 from attnfaith.loading import open_subject
-from attnfaith.subjects.plain import plainly
+from attnfaith.subjects.modes import plainly
 
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, counted, excerpt
 from attnfaith.loading import device_of, identity_of, open_subject, origin_of
 from attnfaith.reporting.cells import undefined
-from attnfaith.subjects.plain import plainly
-from attnfaith.subjects.sequences import SequenceSubject
+from attnfaith.subjects.modes import plainly
+from attnfaith.subjects.translator import SequenceSubject
 
 
 MEASURES = ("gradient", "gradient_norm", "leave_one_out")

@@ -11,7 +11,7 @@ from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pairs.links import read_links
 from attnfaith.errors import DatasetError, FileError, counted, excerpt
 from attnfaith.loading import identity_of, origin_of
-from attnfaith.subjects.sequences import SequenceSubject
+from attnfaith.subjects.translator import SequenceSubject
 
 
 MEASURES = ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion")

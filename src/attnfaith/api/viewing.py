@@ -18,10 +18,10 @@ from attnfaith.loading import open_subject, origin_of
 from attnfaith.locate import MODEL, RECORD
 from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.views import TITLES, View
-from attnfaith.subjects.plain import plainly
+from attnfaith.subjects.layers import Stack, stack_of
+from attnfaith.subjects.modes import plainly
 from attnfaith.subjects.protocol import Subject, SubjectError
-from attnfaith.subjects.sequences import SequenceSubject
-from attnfaith.subjects.stacks import Stack, stack_of
+from attnfaith.subjects.translator import SequenceSubject
 
 
 NEEDS = {

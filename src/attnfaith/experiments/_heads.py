@@ -15,8 +15,7 @@ from attnfaith.experiments._alternatives import Alternatives, Part, of_parts
 from attnfaith.experiments._polytope import DOUBLE, Polytope
 from attnfaith.experiments._walks import far
 from attnfaith.subjects import Batch
-from attnfaith.subjects.attention_hook import Edit, Map
-from attnfaith.subjects.reading import rows_that_matter
+from attnfaith.subjects.attention import Edit, Map, rows_that_matter
 
 
 NO_DOUBLE = (RuntimeError, TypeError, ValueError)  # what models raise that have kernels of one precision alone

@@ -7,7 +7,7 @@ to deceive hides from attention.
 import torch
 
 from attnfaith.subjects import Batch, Subject, SubjectError
-from attnfaith.subjects.parts import marked_places
+from attnfaith.subjects.removal import marked_places
 
 
 NAME = "impermissible"

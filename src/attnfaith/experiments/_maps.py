@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from attnfaith.subjects import Batch, Subject
-from attnfaith.subjects.attention_hook import Edit
+from attnfaith.subjects.attention import Edit
 from attnfaith.subjects.prefix import Prefix
 
 

@@ -11,7 +11,7 @@ import torch
 
 from attnfaith.experiments._readout import softmax
 from attnfaith.subjects import Batch, Subject, require, whole_logits
-from attnfaith.subjects import parts as of_texts
+from attnfaith.subjects import removal as of_texts
 
 
 def scores(subject: Subject, batch: Batch) -> dict[str, list[np.ndarray]]:
@@ -54,6 +54,6 @@ def check_absent_model(subject: Subject, absent: str, who: str) -> None:
 def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str = "deleted") -> list[np.ndarray]:
     """Class probabilities (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.
 
-    absent: what becomes of the other items, see `subjects.parts`.
+    absent: what becomes of the other items, see `subjects.removal`.
     """
     return [softmax(logits) for logits in of_texts.read_parts(subject, batch, parts, absent)]

@@ -49,7 +49,7 @@ def measure(
     probability of the class predicted for the whole text. Models and texts differ in how high it can get at all, so that an
     AOPC says little alone: (AOPC - low) / (high - low) is 0 for the worst and 1 for the best order.
 
-    absent: what becomes of tokens that are taken away, see `subjects.parts.read_parts`. exact_tokens: up to so many tokens
+    absent: what becomes of tokens that are taken away, see `subjects.removal.read_parts`. exact_tokens: up to so many tokens
     all 2^T subsets are read, and limits are exact, over all T! orders. Beyond, a beam of `beam` sets looks for the best and
     the worst order. It meets orders; so its high is a lower bound of the upper limit, and its low an upper bound of the
     lower one; the orders of the measures count too, and are all

@@ -10,7 +10,7 @@ from attnfaith._random import generator
 from attnfaith.experiments._subsets import check_absent, check_absent_model, read_parts
 from attnfaith.record import Column
 from attnfaith.subjects import asks, whole_logits
-from attnfaith.subjects.relevance import INPUTS
+from attnfaith.subjects.backward_rules import INPUTS
 
 
 COLUMNS = {
@@ -68,7 +68,7 @@ def measure(
     that differ by less than 10^-5 of the largest part are a tie.
 
     The model itself does not stay frozen. So it reads the text without these tokens, and without as many at random, `draws`
-    times: how often it agrees is what the exact answer is worth. absent: what becomes of the tokens, see `subjects.parts`.
+    times: how often it agrees is what the exact answer is worth. absent: what becomes of the tokens, see `subjects.removal`.
     inputs: see `importance.decompx`.
 
     Raises ValueError as `check` says, SubjectError as `check_model` does.

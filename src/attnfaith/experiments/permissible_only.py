@@ -39,7 +39,7 @@ def measure(subject, batch, *, seed: int = 0, absent: str = "deleted") -> dict[s
     """Whether a model whose attention shows none of the impermissible tokens does without them.
 
     They are taken away (of a model over sentences the sentences that hold one) and the rest is read anew; absent: what
-    becomes of them, see `subjects.parts`. Where predictions get worse the model needs them, and attention that hides them
+    becomes of them, see `subjects.removal`. Where predictions get worse the model needs them, and attention that hides them
     deceives. A shortened text is unlike those that the model was trained on, so some of the fall is due to that: a model
     trained on texts without them says how much the rest can tell.
 

@@ -68,7 +68,7 @@ def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
     evidence for the class. Equal scores are put in a random order, drawn once per text and the same for all measures, so
     that neither the place of a token nor luck sets two measures apart. Tokens are deleted, not masked, unless `absent` says
-    otherwise (`subjects.parts.read_parts` says what there is), and the rest is read anew.
+    otherwise (`subjects.removal.read_parts` says what there is), and the rest is read anew.
 
     With p the probability of the class that is predicted for the whole text: p(whole) - p(kept) is sufficiency (small is
     good), p(whole) - p(removed) comprehensiveness (large is good); the same numbers in the order of the shares, between

@@ -86,7 +86,7 @@ def measure(subject, batch, *, seed: int = 0, shares: Sequence[float] = SHARES, 
     once per text and the same for all measures. A model that selects ("selection") reads what it is told to and no
     other token, whatever its selector would say: a selector that reads the rest anew could choose again. Its own selection
     is among what is read, and each measure's selection of that very number of tokens. Other models read a text without the
-    other tokens, which are gone as `absent` says (`subjects.parts.read_parts`).
+    other tokens, which are gone as `absent` says (`subjects.removal.read_parts`).
 
     By construction a model that selects says of its own selection what it says of the text: its accuracy from the selection
     alone is its accuracy. What it can tell from the complement says whether what it left out would have done as well.

@@ -53,7 +53,7 @@ def measure(subject, batch, *, seed: int = 0, absent: str = "deleted") -> dict[s
     there twice, with its sign and by its size, whose first token is the same: what its sign is worth is the difference.
 
     Of equal sizes one is drawn, for each text, the same for all measures. absent: what becomes of the token, see
-    `subjects.parts`. The measures are those of batch["scores"]; without it attention alone. Undefined (NaN): a text without
+    `subjects.removal`. The measures are those of batch["scores"]; without it attention alone. Undefined: a text without
     tokens; a measure with a NaN score.
 
     Raises ValueError as `check` says, SubjectError as `check_model` does.

@@ -11,7 +11,7 @@ from attnfaith._random import generator
 from attnfaith.experiments import _subsets
 from attnfaith.record import Column
 from attnfaith.subjects import asks
-from attnfaith.subjects.parts import TOKENS_AT_ONCE, item_places
+from attnfaith.subjects.removal import TOKENS_AT_ONCE, item_places
 
 
 AFTER = True  # the measures whose scores it tests are measured first

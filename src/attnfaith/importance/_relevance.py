@@ -2,7 +2,7 @@
 
 from attnfaith.importance._explained import Explain, check_data, check_target
 from attnfaith.record import Column, ragged
-from attnfaith.subjects.relevance import INPUTS
+from attnfaith.subjects.backward_rules import INPUTS
 
 
 def rest_of(name: str) -> dict[str, Column]:

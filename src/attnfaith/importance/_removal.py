@@ -11,7 +11,7 @@ import torch
 
 from attnfaith.importance._fast import removal
 from attnfaith.subjects import Batch, Subject
-from attnfaith.subjects.parts import TOKENS_AT_ONCE, item_places, read_parts
+from attnfaith.subjects.removal import TOKENS_AT_ONCE, item_places, read_parts
 
 
 ABSENCES = {"delete": "deleted", "retokenise": "retokenised", "mask_token": "mask_token", "hide": "hidden"}

@@ -13,7 +13,7 @@ from attnfaith.importance._captum import captum
 from attnfaith.importance._explained import check_data, check_target, explaining
 from attnfaith.importance._inputs import token_counts
 from attnfaith.subjects import require, whole_logits
-from attnfaith.subjects.parts import ABSENT, read_parts
+from attnfaith.subjects.removal import ABSENT, read_parts
 
 
 def check_sampling(target, output: str, samples: int, absent: str, least: int) -> None:

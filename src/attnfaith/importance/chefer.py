@@ -5,7 +5,7 @@ import torch
 from attnfaith.importance._explained import Explain, check_data, check_target
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import SubjectError, asks
-from attnfaith.subjects.attention_products import map_products
+from attnfaith.subjects.attention import map_products
 
 
 COLUMNS = {

@@ -10,8 +10,8 @@ from attnfaith.importance._inputs import STATES, inside, item_sums, without_para
 from attnfaith.importance._quadrature import Line, integrate
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import Batch, Subject, asks, whole_logits
-from attnfaith.subjects.cross_attention import CrossAttention
-from attnfaith.subjects.self_attention import SelfAttention
+from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects.translator import CrossAttention
 
 
 UNDEFINED = "where the line leaves float range, or max_steps points do not give its integral to the tolerance"

@@ -9,7 +9,7 @@ from attnfaith.importance._inputs import STATES, attended
 from attnfaith.importance._removal import ABSENCES, without_state, without_state_reprojected, without_token
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks, require, whole_logits
-from attnfaith.subjects.parts import ABSENT
+from attnfaith.subjects.removal import ABSENT
 
 
 COLUMNS = {

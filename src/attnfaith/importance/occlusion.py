@@ -13,7 +13,7 @@ from attnfaith.importance._removal import (
 )
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks, require, whole_logits
-from attnfaith.subjects.parts import ABSENT
+from attnfaith.subjects.removal import ABSENT
 
 
 COLUMNS = {

@@ -8,7 +8,7 @@ import torch
 from attnfaith.importance._mixing import rolled_out, shares
 from attnfaith.record import Column
 from attnfaith.subjects import Edit, asks
-from attnfaith.subjects.parts import TOKENS_AT_ONCE
+from attnfaith.subjects.removal import TOKENS_AT_ONCE
 
 
 COLUMNS = {

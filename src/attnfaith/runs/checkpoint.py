@@ -7,7 +7,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from attnfaith import loading
 from attnfaith.locate import MODEL
 from attnfaith.models.registration import MODEL_TYPE, RATIONALE
-from attnfaith.subjects.self_attention import SelfAttention
+from attnfaith.subjects.classifier import SelfAttention
 
 
 def load_model(run: Path) -> PreTrainedModel:

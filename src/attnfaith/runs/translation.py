@@ -23,8 +23,8 @@ from attnfaith.recipes import Recipe, RecipeError, sequence_config
 from attnfaith.runs.checkpoint import load_model, load_tokenizer
 from attnfaith.runs.folder import MODEL, RECORD, RunError, note, origin, read_state, trained_state
 from attnfaith.runs.train import fit, last_checkpoint, note_provenance
-from attnfaith.subjects.sequences import SequenceSubject, sequence_subject
-from attnfaith.subjects.without_attention import WithoutAttention
+from attnfaith.subjects.recurrent import WithoutAttention
+from attnfaith.subjects.translator import SequenceSubject, sequence_subject
 from attnfaith.translating import make_translation_trainer, translation_scores, translations
 
 

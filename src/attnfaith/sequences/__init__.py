@@ -1,7 +1,7 @@
 """Measures of which source word a target word depends on, and interventions on cross-attention: one module each.
 
 A module has NEEDS, the capabilities that it asks of a model from sequences to sequences
-(`attnfaith.subjects.sequences.CAPABILITIES`), COST (`attnfaith.catalogue.COSTS`), COLUMNS, what it adds to a record, and
+(`attnfaith.subjects.protocol.PAIR_CAPABILITIES`), COST (`attnfaith.catalogue.COSTS`), COLUMNS, what it adds to a record, and
 
     @asks(NEEDS)
     def measure(subject, batch, *, seed=0, ...) -> {column: one value per pair}

@@ -6,7 +6,7 @@ Shapes: B pairs, S source positions, E embedding, G target words.
 import torch
 
 from attnfaith.importance._inputs import without_parameters
-from attnfaith.subjects.sentence_batch import PairBatch, word_sums
+from attnfaith.subjects.pairs import PairBatch, word_sums
 
 
 def word_gradients(subject, batch: PairBatch) -> torch.Tensor:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
-from attnfaith.subjects.sentence_batch import PairBatch, by_target_words, word_sums
-from attnfaith.subjects.sequences import PairEdit, picked
+from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
+from attnfaith.subjects.translator import PairEdit, picked
 
 
 def check_layers(layers: str | Sequence[int]) -> None:

@@ -5,8 +5,8 @@ Shapes: B pairs, S source positions, T source words, G target words.
 
 import torch
 
-from attnfaith.subjects.parts import TOKENS_AT_ONCE
-from attnfaith.subjects.sentence_batch import PairBatch, of_sources, word_sums
+from attnfaith.subjects.pairs import PairBatch, of_sources, word_sums
+from attnfaith.subjects.removal import TOKENS_AT_ONCE
 
 
 @torch.no_grad()

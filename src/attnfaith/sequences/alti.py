@@ -5,8 +5,8 @@ import torch
 from attnfaith.importance._mixing import shares
 from attnfaith.importance.alti import nearness
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
-from attnfaith.subjects.sentence_batch import by_words
+from attnfaith.subjects import asks
+from attnfaith.subjects.pairs import by_words
 
 
 COLUMNS = {

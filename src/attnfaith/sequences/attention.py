@@ -3,8 +3,8 @@
 import torch
 
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
-from attnfaith.subjects.sentence_batch import by_words, of_targets
+from attnfaith.subjects import asks
+from attnfaith.subjects.pairs import by_words, of_targets
 
 
 COLUMNS = {

@@ -7,9 +7,9 @@ from attnfaith.experiments._heads import NO_DOUBLE
 from attnfaith.experiments._polytope import DOUBLE, Polytope, equations
 from attnfaith.experiments._walks import far
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
-from attnfaith.subjects.sentence_batch import of_sources, of_targets
-from attnfaith.subjects.sequences import OfCopies, picked
+from attnfaith.subjects import asks
+from attnfaith.subjects.pairs import of_sources, of_targets
+from attnfaith.subjects.translator import OfCopies, picked
 
 
 COLUMNS = {

@@ -7,9 +7,9 @@ import torch
 
 from attnfaith._random import generator
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
 from attnfaith.sequences._outcomes import check_layers, chosen_layers, outcomes
-from attnfaith.subjects.sequences import OfCopies
+from attnfaith.subjects import asks
+from attnfaith.subjects.translator import OfCopies
 
 
 _FEW = "below two source tokens: no draws"

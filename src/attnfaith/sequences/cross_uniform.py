@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
 from attnfaith.sequences._outcomes import outcomes
-from attnfaith.subjects.sequences import OfCopies
+from attnfaith.subjects import asks
+from attnfaith.subjects.translator import OfCopies
 
 
 COLUMNS = {

@@ -1,9 +1,9 @@
 """The length of the gradient of a target word's log probability in a source word's embeddings."""
 
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
 from attnfaith.sequences._gradients import of_pair, word_gradients
-from attnfaith.subjects.sentence_batch import of_sources
+from attnfaith.subjects import asks
+from attnfaith.subjects.pairs import of_sources
 
 
 COLUMNS = {

@@ -7,8 +7,8 @@ from attnfaith.importance._quadrature import Line, integrate
 from attnfaith.importance.integrated_gradients import UNDEFINED, baseline_vector, check_baseline
 from attnfaith.importance.integrated_gradients import check as check_line
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
-from attnfaith.subjects.sentence_batch import of_sources, word_sums
+from attnfaith.subjects import asks
+from attnfaith.subjects.pairs import of_sources, word_sums
 
 
 COLUMNS = {

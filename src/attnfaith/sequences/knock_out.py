@@ -5,11 +5,11 @@ import torch
 
 from attnfaith._random import generator
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
 from attnfaith.sequences._outcomes import outcomes
 from attnfaith.sequences._removal import removed_log_probs
-from attnfaith.subjects.sentence_batch import by_words, of_sources
-from attnfaith.subjects.sequences import OfCopies
+from attnfaith.subjects import asks
+from attnfaith.subjects.pairs import by_words, of_sources
+from attnfaith.subjects.translator import OfCopies
 
 
 _ALL = "where no weight is left in some row"

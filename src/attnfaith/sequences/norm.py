@@ -3,9 +3,9 @@
 import torch
 
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
-from attnfaith.subjects.layer_parts import rows_at_once
-from attnfaith.subjects.sentence_batch import by_words
+from attnfaith.subjects import asks
+from attnfaith.subjects.layers import rows_at_once
+from attnfaith.subjects.pairs import by_words
 
 
 COLUMNS = {

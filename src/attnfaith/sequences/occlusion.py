@@ -3,9 +3,9 @@
 import torch
 
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
 from attnfaith.sequences._removal import removed_log_probs
-from attnfaith.subjects.sentence_batch import word_sums
+from attnfaith.subjects import asks
+from attnfaith.subjects.pairs import word_sums
 
 
 COLUMNS = {

@@ -4,8 +4,8 @@ import torch
 
 from attnfaith.importance.value_zeroing import cosine_distances
 from attnfaith.record import Column
-from attnfaith.sequences._asking import asks
-from attnfaith.subjects.sentence_batch import of_sources, of_targets
+from attnfaith.subjects import asks
+from attnfaith.subjects.pairs import of_sources, of_targets
 
 
 COLUMNS = {

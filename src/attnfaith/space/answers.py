@@ -28,7 +28,7 @@ from attnfaith.reporting import sections
 from attnfaith.reporting.cells import Cell, name_class
 from attnfaith.reporting.page.page import render_page
 from attnfaith.space.errors import SpaceError
-from attnfaith.subjects.sequences import SequenceSubject
+from attnfaith.subjects.translator import SequenceSubject
 
 
 MOST_LETTERS = 2_000

@@ -1,8 +1,11 @@
 """Subjects: models as measures of importance and experiments see them, one file per kind of model.
 
-`protocol` says what may be asked, `pooled` has the attention classifiers of this package, `rationales` those that read a
-selection, `self_attention` the classifiers of transformers. To
-add a kind of model: one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the
+`protocol` says what may be asked. `pooled` has the attention classifiers of this package, `words` hierarchical ones over
+their words, `rationales` those that read a selection, `classifier` those of transformers, `translator` and `recurrent`
+models from sequences to sequences. `checks` has what a model is asked before its attention is believed; `attention`,
+`layers`, `prefix` and `backward_rules` watch and edit a model while it runs.
+
+To add a kind of model: one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the
 capabilities that it may have; and `of(model, level)`, which gives a subject for a model that is of its kind, and None for
 any other. The contract of the tests runs every measure and experiment on it.
 """
@@ -12,13 +15,22 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 
-from attnfaith.subjects.attention_hook import Edit
-from attnfaith.subjects.plain import plainly, unwrapped
+from attnfaith.subjects.attention import Edit
+from attnfaith.subjects.classifier import SelfAttention
+from attnfaith.subjects.modes import plainly, unwrapped
 from attnfaith.subjects.pooled import Pooled
-from attnfaith.subjects.protocol import CAPABILITIES, Batch, Subject, SubjectError, require, whole_logits
+from attnfaith.subjects.protocol import (
+    CAPABILITIES,
+    PAIR_CAPABILITIES,
+    Batch,
+    Subject,
+    SubjectError,
+    require,
+    whole_logits,
+)
 from attnfaith.subjects.rationales import Rationales
-from attnfaith.subjects.self_attention import SelfAttention
-from attnfaith.subjects.word_level import WordLevel
+from attnfaith.subjects.translator import sequence_subject
+from attnfaith.subjects.words import WordLevel
 
 
 @functools.cache
@@ -68,12 +80,14 @@ def opened(model, batch: Mapping) -> tuple[Subject, Batch]:
 
 
 def asks(needs: Iterable[str]) -> Callable:
-    """For a function of (subject, batch, ...): it may be called with a model and a plain batch, see `opened`.
+    """For a function of (subject, batch, ...): it may be called with a model, and of texts with a plain batch, see `opened`.
 
-    Raises SubjectError, before anything is computed, for a subject that lacks one of the capabilities `needs`.
+    needs: capabilities of subjects that read texts, or of those that read pairs.
+
+    Raises SubjectError, before anything is computed, for a subject that lacks one of them.
     """
-    unknown = set(needs) - set(CAPABILITIES)
-    if unknown:
+    of_pairs = bool(needs) and set(needs) <= PAIR_CAPABILITIES.keys()
+    if unknown := set(needs) - set(PAIR_CAPABILITIES if of_pairs else CAPABILITIES):
         raise ValueError(f"{sorted(unknown)} are no capabilities; there are {sorted(CAPABILITIES)}")
 
     def asking(measure: Callable) -> Callable:
@@ -82,9 +96,9 @@ def asks(needs: Iterable[str]) -> Callable:
         @plainly()
         @functools.wraps(measure)
         def checked(subject, batch, *given, **options):
-            subject = subject_of(subject)
+            subject = sequence_subject(subject) if of_pairs else subject_of(subject)
             require(subject, needs, who)
-            return measure(subject, Batch.of(batch, subject), *given, **options)
+            return measure(subject, batch if of_pairs else Batch.of(batch, subject), *given, **options)
 
         return checked
 

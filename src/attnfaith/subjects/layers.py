@@ -3,16 +3,29 @@
 A layer is the module in which one map is made and whose output is the next one's input: the outermost element of a list of
 modules that makes one map a call. That it is so is checked, see `blocks_of`. A module may serve as several layers.
 
-Shapes: B instances, L input positions, H heads, E the size of a state, D that of a head's values, N copies of an instance.
+Besides, what a layer adds up, by source: with its attention weights and the scales of its norms held, a state after
+attention is a sum of one vector a token, and of biases. Nothing is known of an architecture. The calls that follow a map say
+how a layer is made, and it is made so only if what was read adds up:
+
+* the first call after a map is the linear one that projects the output of all heads;
+* norms stand after: one of state plus attention, then one of that plus the rest of the layer (BERT);
+* or they stand before, and the result is state plus attention plus the rest of the layer, whatever this reads (GPT-2,
+  GPT-J); where attention is itself given to a norm before it is added, as in Gemma 2, that is held too;
+* a decoder's layer has two blocks with attention: over the target so far, then over the source. Of the second, a state after
+  it is a sum of one vector a source position, of the state before it, and of biases.
+
+Shapes: B instances, L input positions, R rows among them, H heads, E the size of a state, D that of a head's values, N
+copies of an instance, S source positions.
 """
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from attnfaith.subjects.attention_hook import Edit, Hook
+from attnfaith.subjects.attention import Edit, Hook, Watching, nothing
+from attnfaith.subjects.protocol import Batch, Subject, SubjectError
 
 
 IDLE = torch.nn.Dropout, torch.nn.Identity
@@ -42,8 +55,8 @@ class Layer:
     calls: list[Call] = field(default_factory=list)
 
 
-class Recorded(Edit):
-    """A context around one forward pass that changes nothing and keeps its layers.
+class Recorded(Watching):
+    """The layers of one forward pass, of which nothing is changed.
 
     numbers: those of the maps of layers. blocks: the name of each layer's module; () leaves states out.
     """
@@ -70,19 +83,13 @@ class Recorded(Edit):
             self.layers.append(self._open)
         return output
 
-    def __enter__(self):
-        self._handles = []
+    def watch(self):
         for name, module in self.model.named_modules():
             if name in self.blocks:
-                self._handles.append(module.register_forward_pre_hook(self._begins, with_kwargs=True))
-                self._handles.append(module.register_forward_hook(self._ends))
+                yield module.register_forward_pre_hook(self._begins, with_kwargs=True)
+                yield module.register_forward_hook(self._ends)
             elif not isinstance(module, IDLE) and not any(True for _ in module.children()):
-                self._handles.append(module.register_forward_hook(self._called))
-        return self
-
-    def __exit__(self, *error):
-        for handle in self._handles:
-            handle.remove()
+                yield module.register_forward_hook(self._called)
 
     def _begins(self, module, args, kwargs):
         self._state = state_of(args, kwargs).detach()
@@ -97,8 +104,8 @@ class Recorded(Edit):
             self._open.calls.append(Call(module, args[0].detach(), made.detach()))
 
 
-class Fed:
-    """A context around one forward pass of N copies of an instance, in which each layer is given a state of one's choice.
+class Fed(Watching):
+    """N copies of an instance, in which each layer is given a state of one's choice.
 
     blocks: the name of each layer's module. states: one (L,E) for each layer. results: those (N,L,E) of the layers;
     of copies that are read in several passes, pass by pass.
@@ -108,17 +115,11 @@ class Fed:
         self.model, self.blocks, self.states = model, frozenset(blocks), states
         self.results: list[torch.Tensor] = []
 
-    def __enter__(self):
-        self._handles = []
+    def watch(self):
         for name in self.blocks:
             module = self.model.get_submodule(name)
-            self._handles.append(module.register_forward_pre_hook(self._begins, with_kwargs=True))
-            self._handles.append(module.register_forward_hook(self._ends))
-        return self
-
-    def __exit__(self, *error):
-        for handle in self._handles:
-            handle.remove()
+            yield module.register_forward_pre_hook(self._begins, with_kwargs=True)
+            yield module.register_forward_hook(self._ends)
 
     def _begins(self, module, args, kwargs):
         own, state = state_of(args, kwargs), self.states[len(self.results) % len(self.states)]
@@ -151,9 +152,7 @@ def blocks_of(model, text, numbers: Sequence[int], names: Sequence[str], count: 
     """
     if model.config.is_encoder_decoder or len(numbers) != count:
         return ()
-    listed = [lists_around(model, name) for name in names]
-    for depth in range(min(map(len, listed))):
-        blocks = tuple(around[depth] for around in listed)
+    for blocks in block_candidates(model, names):
         try:
             if _is_chain(model, text, numbers, blocks):
                 return blocks
@@ -162,9 +161,12 @@ def blocks_of(model, text, numbers: Sequence[int], names: Sequence[str], count: 
     return ()
 
 
-def lists_around(model, name: str) -> list[str]:
-    """The elements of lists of modules that a module is in, outermost first."""
-    parts = name.split(".")
+def block_candidates(model, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """What may be the modules of layers, each with one of the modules `names` in it: elements of lists, outermost first."""
+    return zip(*(_lists_around(model, name.split(".")) for name in names), strict=False)
+
+
+def _lists_around(model, parts: list[str]) -> list[str]:
     owners = [".".join(parts[:stop]) for stop in range(len(parts))]
     lists = torch.nn.ModuleList, torch.nn.Sequential
     listed = [isinstance(model.get_submodule(owner), lists) for owner in owners]
@@ -172,7 +174,9 @@ def lists_around(model, name: str) -> list[str]:
 
 
 def _is_chain(model, text, numbers, blocks) -> bool:
-    whole = recorded_layers(model, text, numbers, blocks)
+    with Recorded(model, numbers, blocks) as recorded, Hook(1, recorded, nothing):
+        model(**text)
+    whole = recorded.layers
     if len(whole) != len(numbers) or not chained(whole, text["input_ids"].shape):
         return False
     fed = [_fed(model, text, blocks, whole, _Flat(parity)) for parity in (0, 1)]
@@ -197,16 +201,9 @@ class _Flat(Edit):
         return other / other.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
-def recorded_layers(model, text, numbers, blocks) -> list[Layer]:
-    """The layers of one forward pass."""
-    with Recorded(model, numbers, blocks) as recorded, Hook(len(text["input_ids"]), recorded, lambda number: False):
-        model(**text)
-    return recorded.layers
-
-
 def _fed(model, text, blocks, whole, edit) -> list[torch.Tensor]:
     states = [one.state[0] for one in whole]
-    with Fed(model, blocks, states) as fed, Hook(len(text["input_ids"]), edit, lambda number: False):
+    with Fed(model, blocks, states) as fed, Hook(1, edit, nothing):
         model(**text)
     return fed.results
 
@@ -218,3 +215,249 @@ def chained(layers: list[Layer], shape) -> bool:
     if any(one.state.shape[:2] != shape for one in layers):
         return False
     return all(torch.equal(one.result, after.state) for one, after in itertools.pairwise(layers))
+
+
+NUMBERS_AT_ONCE = 2**20
+"""Of the vectors of rows that are made together."""
+ROUNDING = 2e-6
+"""Of the largest of numbers, how far their sums may be off; besides one in 10,000 of the least part, so that none lacks."""
+
+
+def projected(layer: Layer, row: int = 0) -> torch.Tensor:
+    """(H,L,E): what the projection makes of each head's values of an instance, without its bias; weighed by the heads'
+    attention and summed, with the bias, these are what attention gives.
+
+    Raises SubjectError where no linear module reads the output of all heads.
+    """
+    calls = layer.calls
+    heads, sizes = layer.values.shape[1], layer.values.shape[3]
+    joined = layer.output.transpose(1, 2).flatten(2)
+    if not calls or (matrix := _matrix(calls[0].module)) is None or not adds_up(calls[0].given, joined):
+        raise SubjectError("what follows its attention is no linear module that reads the output of all heads alone")
+    return torch.einsum("hld,hde->hle", layer.values[row], matrix.unflatten(0, (heads, sizes)))
+
+
+def summands(layer: Layer, values: torch.Tensor, rows: torch.Tensor, row: int = 0, head: int | None = None) -> torch.Tensor:
+    """(R,L,E): for rows, by number, what each source adds to what attention gives; values as `projected` gives them."""
+    weights = layer.weights[row][:, rows]
+    if head is not None:
+        return weights[head].unsqueeze(2) * values[head]
+    return torch.bmm(weights.permute(2, 1, 0), values.transpose(0, 1)).transpose(0, 1)
+
+
+def rows_at_once(rows: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Rows, by number, in as many as may be made together of values (L,E)."""
+    return rows.split(max(1, NUMBERS_AT_ONCE // max(1, values.numel())))
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A norm with its scales held, so that it is linear: u to gain (u - mean u) / scale, or gain u / scale.
+
+    gain (E,); scale (L,1); centred: whether the mean is taken off.
+    """
+
+    gain: torch.Tensor
+    scale: torch.Tensor
+    centred: bool
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, call: Call) -> "Norm":
+        """Of what a module made of (1,L,E). Raises SubjectError for a module that computes something else."""
+        ones = call.given.new_ones(1, 1, call.given.shape[-1])
+        shift = call.module(torch.zeros_like(ones))[0].double()
+        centred = torch.allclose(call.module(ones)[0].double(), shift, atol=1e-5)
+        probe = ones.clone()
+        probe[..., ::2] = -1
+        probe = 1e3 * (probe - probe.mean())  # large, so that no epsilon matters
+        size = probe.double().square().mean().sqrt()
+        gain = ((call.module(probe)[0].double() - shift) * size / probe[0].double())[0]
+        given, outer = call.given.reshape(-1, len(gain)).double(), call.made.reshape(-1, len(gain)).double() - shift
+        inner = gain * (given - given.mean(-1, keepdim=True) if centred else given)
+        scale = inner.square().sum(-1, keepdim=True) / (inner * outer).sum(-1, keepdim=True)
+        scale = torch.where(scale.isfinite(), scale, 1.0)  # of a state that is constant nothing is left
+        if not adds_up(outer, inner / scale):
+            raise SubjectError(f"its {type(call.module).__name__} is no norm whose scale can be held")
+        return cls(gain.to(call.made.dtype), scale.to(call.made.dtype), centred)
+
+    def __call__(self, vectors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Vectors (R,L,E) of rows."""
+        factor = (self.gain / self.scale[rows]).unsqueeze(1)
+        return (vectors - vectors.mean(-1, keepdim=True)).mul_(factor) if self.centred else vectors * factor
+
+
+class BlockParts:
+    """What attention and the residual connection around it add up to, in one instance.
+
+    whole (L,E): the states after both, and after the norm where it follows them. A subclass makes `whole`, and the norms
+    that are held: inner, of what attention gives, and middle, of the sum.
+    """
+
+    inner: Norm | None = None
+    middle: Norm | None = None
+    whole: torch.Tensor
+
+    def __init__(self, layer: Layer):
+        self.layer, self.values = layer, projected(layer)
+        self.added, self.calls = layer.calls[0].made, layer.calls[1:]  # what attention gives, and what is called after it
+        if self.calls and is_norm(self.calls[0].module) and adds_up(self.calls[0].given, self.added):
+            self.inner, self.added, self.calls = Norm.of(self.calls[0]), self.calls[0].made, self.calls[1:]
+
+    def parts(self, rows: torch.Tensor) -> torch.Tensor:
+        """(R,L,E): what each token adds to rows, by number, of `whole`; biases are nobody's."""
+        vectors = self._of_attention(rows)
+        vectors[torch.arange(len(rows), device=rows.device), rows] += self.layer.state[0, rows]
+        return vectors if self.middle is None else self.middle(vectors, rows)
+
+    def _of_attention(self, rows: torch.Tensor) -> torch.Tensor:
+        vectors = summands(self.layer, self.values, rows)
+        return vectors if self.inner is None else self.inner(vectors, rows)
+
+    def all(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """All rows, by number and a few at a time, with their `parts`."""
+        for rows in rows_at_once(torch.arange(len(self.whole), device=self.whole.device), self.values[0]):
+            yield rows, self.parts(rows)
+
+
+class LayerParts(BlockParts):
+    """What a layer of one instance adds up.
+
+    after: whether norms follow what they are of.
+
+    Raises SubjectError for a layer that is made in another way.
+    """
+
+    def __init__(self, layer: Layer):
+        super().__init__(layer)
+        added, calls, state = self.added, self.calls, layer.state
+        norms = [call for call in calls if is_norm(call.module)]
+        self._outer = None
+        self.after = len(norms) > 1 and calls[-1] is norms[-1] and torch.equal(calls[-1].made, layer.result)
+        if self.after:
+            first, rest, last = norms[0], calls[-2], calls[-1]
+            sound = adds_up(first.given, state, added) and adds_up(last.given, first.made, rest.made)
+        else:
+            sound = bool(calls) and adds_up(layer.result, state, added, calls[-1].made)
+        if not sound:
+            raise SubjectError(
+                "a layer's result is no plain sum of its state, of what attention gives and of the rest, nor norms of these"
+            )
+        if self.after:
+            self.middle, self._outer = Norm.of(first), Norm.of(last)
+        self.whole = (first.made if self.after else state + added.reshape(state.shape))[0]
+
+    def handed_on(self, parts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """(R,L,E): what is left of parts in the layer's result, the rest of the layer aside: its residual connection, and
+        its norm.
+        """
+        return parts if self._outer is None else self._outer(parts, rows)
+
+
+def is_norm(module) -> bool:
+    """Whether a module is a norm by its name; whether it is one that can be held `Norm.of` says."""
+    return isinstance(module, torch.nn.LayerNorm) or type(module).__name__.endswith("Norm")
+
+
+def _matrix(module) -> torch.Tensor | None:
+    """(in, out) of a linear module."""
+    if isinstance(module, torch.nn.Linear):
+        return module.weight.detach().T
+    return module.weight.detach() if type(module).__name__ == "Conv1D" else None
+
+
+def adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
+    """Whether parts sum to a whole, each of them being needed."""
+    if any(one.numel() != whole.numel() for one in parts):
+        return False
+    off = (whole - sum(one.reshape(whole.shape) for one in parts)).abs().max()
+    least = min(one.abs().max() for one in parts)
+    return bool(off <= 1e-4 * least + ROUNDING * whole.abs().max())
+
+
+class CrossParts(LayerParts):
+    """A decoder's block that attends to the source, whose layer.state is the state before this block."""
+
+    def parts(self, rows: torch.Tensor) -> torch.Tensor:
+        """(R,S+1,E): what each source position adds to rows, by number, of `whole`; last what the state before adds."""
+        vectors = torch.cat([self._of_attention(rows), self.layer.state[0, rows].unsqueeze(1)], 1)
+        return vectors if self.middle is None else self.middle(vectors, rows)
+
+
+class TargetParts(BlockParts):
+    """A decoder's block that attends to the target so far; after: whether a norm follows it.
+
+    Raises SubjectError for a block that is made in another way.
+    """
+
+    def __init__(self, layer: Layer, after: bool):
+        super().__init__(layer)
+        norm = next((call for call in self.calls if is_norm(call.module)), None)
+        if norm is None or not adds_up(norm.given, layer.state, self.added):
+            raise SubjectError(
+                "a decoder's state after attention to the target is no plain sum of the state before and of what that gives"
+            )
+        if after:
+            self.middle = Norm.of(norm)
+        self.whole = (norm.made if after else norm.given)[0]
+
+
+def decoder_parts(layers: list[Layer]) -> list[tuple[TargetParts, CrossParts]]:
+    """The two blocks of each layer of a decoder, from its maps in their order, of one pair.
+
+    Raises SubjectError where a layer is made in another way.
+    """
+    blocks = []
+    for own, cross in zip(layers[::2], layers[1::2], strict=True):
+        last = cross.calls[-1] if cross.calls else None
+        after = last is not None and is_norm(last.module) and torch.equal(last.made, cross.result)
+        target = TargetParts(own, after)
+        blocks.append((target, CrossParts(replace(cross, state=target.whole.unsqueeze(0)))))
+    return blocks
+
+
+@dataclass(frozen=True)
+class Stack:
+    """text: a batch of one instance. layers: of the model on it, first layer first. reads (L,) in float64: what share of
+    what the logits take from the last layer's result is of each position; sums to 1. inside (L,) bool: the positions of the
+    text, markers left out. lacks: of "stacked maps", "layer states" and "layer parts" those that it has not, and why.
+    source: what answers `device`, `each_layer` and `parts`, as a subject does.
+    """
+
+    text: Batch
+    layers: Sequence[Layer]
+    reads: torch.Tensor
+    inside: torch.Tensor
+    source: object
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+
+def stack_of(subject: Subject, text: Batch) -> Stack:
+    """The stack of a subject with "attention maps", where rows that matter are read alike; or of a classifier of this
+    package whose encoder is "transformer", where attention says what is read.
+
+    text: a batch of one instance without padding.
+
+    Raises SubjectError for a subject without self-attention, and where the logits depend on no position.
+    """
+    if "attention maps" in subject.capabilities:
+        layers, matter = subject.layers(text)
+        reads, inside = matter.double(), subject.attendable(text)[0]
+        source, lacks = subject, {name: why for name, why in getattr(subject, "lacks", {}).items() if name in STACKED}
+    elif (source := subject.stack(text) if hasattr(subject, "stack") else None) is not None:
+        layers, reads, inside, lacks = source.layers, source.reads, source.inside, {}
+    else:
+        what = getattr(getattr(subject, "config", None), "encoder", None)
+        of = f"its encoder is {what!r}" if hasattr(subject, "stack") and what != "transformer" else f"{subject.kind}"
+        raise SubjectError(
+            f"this model has no self-attention to be seen ({of}): give a text classifier of transformers, or one of this "
+            "package with --encoder transformer"
+        )
+    if not float(reads.sum()) > 0:
+        raise SubjectError(
+            "the logits of this text depend on nothing that the last layer says: there is no answer to follow"
+        )
+    return Stack(text, layers, reads / reads.sum(), inside, source, lacks)
+
+
+STACKED = ("stacked maps", "layer states", "layer parts")

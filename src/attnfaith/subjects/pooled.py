@@ -14,11 +14,12 @@ from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.tokenization import by_words, encode
 from attnfaith.models.modeling_attention_classifier import Encoded
 from attnfaith.outputs import digest_model
-from attnfaith.subjects.attention_products import products_of_intervention
-from attnfaith.subjects.classifier_facts import check_finite, class_names_of
-from attnfaith.subjects.plain import in_eval_mode
+from attnfaith.subjects.attention import Edit, Hook, nothing, products_of_intervention
+from attnfaith.subjects.facts import check_finite, class_names_of
+from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded
+from attnfaith.subjects.modes import in_eval_mode
 from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError
-from attnfaith.subjects.word_level import WordLevel
+from attnfaith.subjects.words import WordLevel
 
 
 class Pooled:
@@ -66,7 +67,7 @@ class Pooled:
         return self.collate(by_words(encoded).to_list() if self.level == "word" else encoded.to_list())
 
     def rows(self, texts):
-        """As `Subject` says; of a hierarchical model divided into sentences, also where attention is over their words."""
+        """Of a hierarchical model divided into sentences, also where attention is over their words."""
         if self.tokenizer is None:
             raise SubjectError("texts need the model's tokenizer: Pooled(model, tokenizer)")
         if (pair := "text_pair" in texts.column_names) != (self.config.query == "text"):
@@ -76,7 +77,7 @@ class Pooled:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """As `Subject` says; () where the configuration has only those that transformers makes up."""
+        """() where the configuration has only those that transformers makes up."""
         return class_names_of(self.config)
 
     def identity(self) -> dict[str, object]:
@@ -134,7 +135,7 @@ class Pooled:
 
     @torch.no_grad()
     def attention(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says; kept in the batch."""
+        """Kept in the batch."""
         if batch.get("attention") is None:
             batch["attention"] = self.attend(*self.encoded(batch))
         return batch["attention"]
@@ -149,17 +150,17 @@ class Pooled:
         return self.classifier.parameters()
 
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """As `Subject` says; of a hierarchical model a sentence without words is gone."""
+        """Of a hierarchical model a sentence without words is gone."""
         rest = {name: values for name, values in batch.items() if name in ("answer_mask", "instance_id", "label")}
         return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
-        """As `Subject` says: states held fixed."""
+        """States held fixed."""
         encoded = self.encoded(batch)
         return self.decode(encoded.hidden, attention, encoded.query)
 
     def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
-        """As `Subject` says, in float64: one sum, of states."""
+        """In float64: one sum, of states."""
         hidden, mask, _ = self.encoded(batch)
         attention = self.attention(batch)
         for row, inside in enumerate(mask):
@@ -167,30 +168,34 @@ class Pooled:
 
     @property
     def depth(self) -> int:
-        """As `Subject` says: the states that attention is over are one layer."""
+        """The states that attention is over are one layer."""
         return 1
 
     def token_states(self, batch: Batch, layer: int = 0) -> torch.Tensor:
-        """As `Subject` says: those that attention is over."""
+        """Those that attention is over."""
         return self.encoded(batch).hidden
 
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
         return [self.token_states(batch)]
 
     def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
-        """As `Subject` says: attention is made of the states anew."""
+        """Attention is made of the states anew."""
         hidden, mask, query = self.encoded(batch)
         states = torch.where(mask.unsqueeze(2), states.to(hidden), hidden)
         return self.decode(states, self.attend(states, mask, query), query)
 
     def value_norms(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says: of states."""
+        """Of states."""
         hidden, mask, _ = self.encoded(batch)
         return (hidden.double().norm(dim=2) * mask).unsqueeze(1)
 
     def attention_products(self, batch: Batch, explain) -> torch.Tensor:
-        """As `Subject` says: states held fixed, and nothing renormalised."""
+        """States held fixed, and nothing renormalised."""
         return products_of_intervention(self, batch, explain)
+
+    def stack(self, text: Batch) -> "PooledStack | None":
+        """Its Transformer encoder on a batch of one instance; None where its encoder is another, or read word by word."""
+        return PooledStack(self, text) if self.config.encoder == "transformer" and self.level != "word" else None
 
     def encoded(self, batch: Batch, embedded: torch.Tensor | None = None) -> Encoded:
         """Stage 1: states (B,T,H), which places there are (B,T), and what the decoder is told besides; kept in the batch.
@@ -235,3 +240,38 @@ class Pooled:
 def text_of(batch: Mapping) -> dict[str, torch.Tensor | None]:
     """What says which text an instance is, as the stages of our models take it."""
     return {name: batch.get(name) for name in TEXT}
+
+
+class PooledStack:
+    """The Transformer encoder of a classifier of this package on one text: over its words, or over its sentences.
+
+    layers, reads and inside as `Stack` says; positions are all of the first text, markers too.
+    """
+
+    @torch.no_grad()
+    def __init__(self, subject: Pooled, text: Batch):
+        model = subject.classifier.model
+        self.encoder, self.device = model.encoder, subject.device
+        self.blocks = [f"layers.{number}" for number in range(len(self.encoder.layers))]
+        read = model.read(**text_of(text))
+        self.length = int(read.present[0].sum())
+        self.inputs = read.inputs[:, : self.length]
+        with Recorded(self.encoder, range(len(self.blocks)), self.blocks) as recorded:
+            self._run(1, recorded)
+        self.layers = recorded.layers
+        self.reads = subject.attention(text)[0, : self.length].double()
+        self.inside = subject.attendable(text)[0, : self.length]
+
+    def each_layer(self, copies: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
+        """Of as many copies of the text as there are in `copies` ("layer states")."""
+        with Fed(self.encoder, self.blocks, states) as fed:
+            self._run(len(copies["input_ids"]), edit)
+        return fed.results
+
+    def parts(self, layer: Layer) -> LayerParts:
+        return LayerParts(layer)
+
+    def _run(self, count: int, edit: Edit) -> None:
+        inputs = self.inputs.expand(count, -1, -1)
+        with Hook(count, edit, nothing):
+            self.encoder(inputs, torch.ones(inputs.shape[:2], dtype=torch.bool, device=self.device))

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import torch
 
-from attnfaith.subjects.attention_hook import Edit, Hook
-from attnfaith.subjects.self_checks import TOLERANCE
+from attnfaith.subjects.attention import Hook, Watching
+from attnfaith.subjects.checks import tolerance_of
 
 
 class Prefix:
@@ -31,8 +31,7 @@ class Prefix:
         own = {}
         for module, outputs in self.outputs.items():
             own[module] = vars(module).get("forward")
-            left = deque(outputs)
-            module.forward = self._instead(module.forward, left, rows)
+            module.forward = self._instead(module.forward, deque(outputs), rows)
         try:
             yield
         finally:
@@ -43,18 +42,7 @@ class Prefix:
                     module.forward = forward
 
     def _instead(self, forward: Callable, left: deque, rows: torch.Tensor) -> Callable:
-        return lambda *args, **kwargs: self._of(left.popleft(), rows) if left else forward(*args, **kwargs)
-
-    def _of(self, output, rows: torch.Tensor):
-        """The instances `rows` of an output: of its tensors that have an axis of instances first."""
-        if isinstance(output, torch.Tensor):
-            return output[rows] if output.dim() and len(output) == self.count else output
-        if isinstance(output, dict):
-            changed = {name: self._of(value, rows) for name, value in output.items()}
-            return type(output)(**changed)
-        if type(output) in (tuple, list):
-            return type(output)(self._of(value, rows) for value in output)
-        return output
+        return lambda *args, **kwargs: taken(left.popleft(), rows, self.count) if left else forward(*args, **kwargs)
 
 
 def prefix_of(model, texts: dict[str, torch.Tensor], first: int) -> Prefix | None:
@@ -77,16 +65,17 @@ def prefix_of(model, texts: dict[str, torch.Tensor], first: int) -> Prefix | Non
                 again = model(**copies).logits
         except Exception:  # what was kept has no instances to choose, or not in the way thought
             return None
-    same = again.shape == logits[rows].shape and torch.allclose(again, logits[rows], rtol=TOLERANCE, atol=TOLERANCE)
+    near = tolerance_of(model)
+    same = again.shape == logits[rows].shape and torch.allclose(again, logits[rows], rtol=near, atol=near)
     return prefix if same and hook.number + prefix.skipped == watch.maps else None
 
 
-class _Watch(Edit):
-    """Which calls of modules are done before map `first` is made; a context around a forward pass."""
+class _Watch(Watching):
+    """Which calls of modules are done before map `first` is made."""
 
     def __init__(self, model, first: int):
         self.model, self.first, self.maps = model, first, 0
-        self._before, self._frames, self._handles = None, [], []
+        self._before, self._frames = None, []
 
     def weights(self, number, weights):
         if number == self.first:
@@ -103,11 +92,10 @@ class _Watch(Edit):
             outputs.setdefault(module, []).append(output)
         return Prefix(outputs, sum(maps for _, _, maps in self._before), count)
 
-    def __enter__(self):
+    def watch(self):
         for module in self.model.modules():
-            self._handles.append(module.register_forward_pre_hook(self._enter))
-            self._handles.append(module.register_forward_hook(self._leave))
-        return self
+            yield module.register_forward_pre_hook(self._enter)
+            yield module.register_forward_hook(self._leave)
 
     def _enter(self, module, args) -> None:
         self._frames.append((module, self.maps, []))
@@ -117,6 +105,13 @@ class _Watch(Edit):
         if self._before is None and self._frames:
             self._frames[-1][2].append((module, output, self.maps - maps))
 
-    def __exit__(self, *error):
-        for handle in self._handles:
-            handle.remove()
+
+def taken(output, rows: torch.Tensor, count: int):
+    """The instances `rows` of what was made of `count` ones: of its tensors that have an axis of instances first."""
+    if isinstance(output, torch.Tensor):
+        return output[rows] if output.dim() and len(output) == count else output
+    if isinstance(output, dict):
+        return type(output)(**{name: taken(value, rows, count) for name, value in output.items()})
+    if type(output) in (tuple, list):
+        return type(output)(taken(value, rows, count) for value in output)
+    return output

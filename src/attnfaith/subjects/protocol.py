@@ -50,6 +50,18 @@ CAPABILITIES = {
 }
 """What a subject may be able to do, and the methods that do it. A producer names those it NEEDS."""
 
+PAIR_CAPABILITIES = {
+    "cross-attention": "its decoder attends to its encoder, in weights that can be read and edited: attention, edited",
+    "source embeddings": "it can be given embeddings of the source, and gradients reach them: embed, log_probs(embedded)",
+    "cross vectors": "what its cross-attention weighs is known, projected to states: vectors",
+    "cross parts": "a state after cross-attention is a sum of one vector a source position and of the rest: cross_parts",
+    "stacked parts": "so are all states of its encoder and decoder, layer by layer: stacked_parts",
+    "layer results": "it says what a layer would give without some of the values that its cross-attention weighs: "
+    "results_without",
+    "head values": "the values that its heads weigh are known, and that nothing else is made of the weights: head_values",
+}
+"""What a model from sequences to sequences may be able to do, and the methods that do it."""
+
 MAPS = frozenset({"attention maps", "stacked maps", "layer states", "layer parts", "backward rules"})
 """What only a stack of layers can do."""
 
@@ -300,7 +312,7 @@ class Subject(Protocol):
         """(B,T): each weight times the slope in it of explain(logits (n,C), rows (n,)) -> (n,) ("attention gradients")."""
 
     def relevance(self, batch: Batch, explain, rules: str | None, inputs: str):
-        """`attnfaith.subjects.relevance.Shares`: gradient times input, by rules ("backward rules").
+        """`attnfaith.subjects.backward_rules.Shares`: gradient times input, by rules ("backward rules").
 
         explain(logits (n,C), rows (n,)) -> (n,) or (n,K).
         """
@@ -326,8 +338,10 @@ def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Seque
     from attnfaith.subjects import kinds
 
     having = sorted(kind.kind for kind in kinds() if set(needs) <= kind.can)
-    message = f"'{who}' needs " + " and ".join(f"'{name}' ({CAPABILITIES[name]})" for name in lacking)
-    message += f", which this subject ({subject.kind}) lacks; subjects that can have it: {', '.join(having) or 'none'}"
+    message = f"'{who}' needs " + " and ".join(f"'{name}' ({(CAPABILITIES | PAIR_CAPABILITIES)[name]})" for name in lacking)
+    message += f", which this subject ({subject.kind}) lacks"
+    if not set(needs) <= PAIR_CAPABILITIES.keys():
+        message += f"; subjects that can have it: {', '.join(having) or 'none'}"
     if why := [said for name, said in getattr(subject, "lacks", {}).items() if name in lacking]:
         message += f"; of this one {' and '.join(why)}"
     if measures is not None:

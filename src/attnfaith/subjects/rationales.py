@@ -16,9 +16,9 @@ from attnfaith.data.tokenization import encode
 from attnfaith.models.rationale_samplers import hardened
 from attnfaith.models.registration import RATIONALE
 from attnfaith.outputs import hash_of_weights
-from attnfaith.subjects.attention_products import products_of_intervention
-from attnfaith.subjects.classifier_facts import BOUNDLESS, check_finite, class_names_of
-from attnfaith.subjects.plain import in_eval_mode
+from attnfaith.subjects.attention import products_of_intervention
+from attnfaith.subjects.facts import BOUNDLESS, check_finite, class_names_of
+from attnfaith.subjects.modes import in_eval_mode
 from attnfaith.subjects.protocol import Batch, SubjectError
 
 
@@ -92,7 +92,7 @@ class Rationales:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """As `Subject` says; () where the configuration has only those that transformers makes up."""
+        """() where the configuration has only those that transformers makes up."""
         return class_names_of(self.config)
 
     def identity(self) -> dict[str, object]:
@@ -164,11 +164,11 @@ class Rationales:
         return self.model.attendable(batch["input_ids"], batch["attention_mask"])
 
     def items(self, batch: Batch) -> None:
-        """As `Subject` says: places are positions."""
+        """Places are positions."""
         return None
 
     def embed(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says; of selector and classifier, one after the other, where each has its own."""
+        """Of selector and classifier, one after the other, where each has its own."""
         return self.model.get_input_embeddings()(batch["input_ids"])
 
     def vocabulary(self) -> torch.Tensor:
@@ -178,12 +178,12 @@ class Rationales:
         return self.model.parameters()
 
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """As `Subject` says; the selector reads what is left anew."""
+        """The selector reads what is left anew."""
         rest = {name: values for name, values in batch.items() if name in ("answer_mask", "instance_id", "label")}
         return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
-        """As `Subject` says; held, the selection is that of the texts as they are."""
+        """Held, the selection is that of the texts as they are."""
         if embedded is None:
             return self.read_selected(batch, self.selected(batch))
         given = self._embedded(batch, embedded)
@@ -216,7 +216,7 @@ class Rationales:
 
     @torch.no_grad()
     def attention(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says; kept in the batch."""
+        """Kept in the batch."""
         if batch.get("attention") is None:
             values, inside = self._selection(batch).values, self.attendable(batch)
             values = torch.where((values > 0).any(1, keepdim=True), values, inside.to(values.dtype))
@@ -239,7 +239,7 @@ class Rationales:
         return torch.cat([gates.new_zeros(0, self.num_labels), *logits]).unflatten(0, (len(gates), count))
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
-        """As `Subject` says: see the class."""
+        """See the class."""
         weights = attention.detach()
         own, inside, count = self.attention(batch), self.attendable(batch), self.selected(batch).sum(1)
         selected = self.selected(batch)

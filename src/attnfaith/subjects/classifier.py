@@ -5,18 +5,33 @@ embedding, D the size of a head's values.
 """
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
 import torch
 
-from attnfaith.data.classifier_text import encode_columns, encode_for_classifier
+from attnfaith.data.classifier_text import encode_columns, encode_for_classifier, without_tokens
 from attnfaith.data.collation import OF_POSITIONS, keep_positions, pad_batch
 from attnfaith.data.in_memory import columns_of_texts
-from attnfaith.subjects.attention_hook import Edit, Embedded, Hook
-from attnfaith.subjects.attention_products import products_of_maps
-from attnfaith.subjects.classifier_facts import (
+from attnfaith.data.subwords import places_of
+from attnfaith.models.registration import RATIONALE
+from attnfaith.subjects.attention import (
+    Edit,
+    Embedded,
+    Given,
+    Held,
+    Hook,
+    Read,
+    joined,
+    lengths_of,
+    nothing,
+    products_of_maps,
+)
+from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
+from attnfaith.subjects.checks import Sites, Texts, checked, probe
+from attnfaith.subjects.facts import (
     check_finite,
     check_kind,
     check_tokens,
@@ -26,21 +41,15 @@ from attnfaith.subjects.classifier_facts import (
     position_limit,
     separates,
 )
-from attnfaith.subjects.layer_parts import LayerParts, projected, rows_at_once, summands
-from attnfaith.subjects.layers import Fed, Layer, Recorded
-from attnfaith.subjects.parts import TOKENS_AT_ONCE
-from attnfaith.subjects.plain import in_eval_mode, unwrapped
+from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, projected, result_of, rows_at_once, summands
+from attnfaith.subjects.modes import eager, in_eval_mode, unwrapped
 from attnfaith.subjects.prefix import Prefix, prefix_of
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError
-from attnfaith.subjects.reading import Given, Held, Read, Watched, joined, lengths_of, nothing
 from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.relevance import Entry, Shares, check_rules, find_entries, shares
-from attnfaith.subjects.retokenising import retokenised
-from attnfaith.subjects.self_checks import Sites, checked, eager, probe
-from attnfaith.subjects.token_states import TokenStates
+from attnfaith.subjects.removal import TOKENS_AT_ONCE
 
 
-class SelfAttention(TokenStates):
+class SelfAttention:
     """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
 
     model: the classifier. Whenever it is read its attention is "eager", step by step, and after it as before: other
@@ -53,7 +62,7 @@ class SelfAttention(TokenStates):
     BERT, the last one's of a GPT, all where states are averaged.
 
     Raises SubjectError for a model that is no classifier of this kind, and where its attention cannot be trusted: the
-    message names the check that failed (`attnfaith.subjects.self_checks`).
+    message names the check that failed (`attnfaith.subjects.checks`).
     """
 
     kind = "text classifiers of transformers"
@@ -71,7 +80,7 @@ class SelfAttention(TokenStates):
         check_kind(self.model)
         self.reduction = Reduction.of(reduction)
         self.config, self.num_labels = self.model.config, self.model.config.num_labels
-        self.sites: Sites = checked(self)
+        self.sites: Sites = checked(Texts(self))
         self.ruled = False  # until the rules have been checked
         self.read_whole: set[int] = set()  # lengths at which all maps were there
         self.reduction.check(self.sites.heads, self.sites.lacks)
@@ -80,7 +89,7 @@ class SelfAttention(TokenStates):
     def of(cls, model, level: str | None = None) -> "SelfAttention | None":
         """A sequence classifier of transformers as a subject; None for anything else, and for those of this package."""
         name = getattr(getattr(model, "config", None), "model_type", "")
-        if name == "attention_classifier" or not type(model).__name__.endswith("ForSequenceClassification"):
+        if name in ("attention_classifier", RATIONALE) or not type(model).__name__.endswith("ForSequenceClassification"):
             return None
         if level == "word":
             raise SubjectError(
@@ -166,13 +175,13 @@ class SelfAttention(TokenStates):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """As `Subject` says; () where the configuration has only those that transformers makes up."""
+        """() where the configuration has only those that transformers makes up."""
         return class_names_of(self.config)
 
     # ---------------------------------------------------------------------------------------- texts
 
     def rows(self, texts):
-        """As `Subject` says; of pairs the tokens of both texts."""
+        """Of pairs the tokens of both texts."""
         return self._encoded(encode_for_classifier, texts)
 
     def _encoded(self, encode: Callable, texts):
@@ -225,13 +234,39 @@ class SelfAttention(TokenStates):
         """None: places are positions."""
 
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """As `Subject` says: ids are taken away, and texts are not divided into tokens anew."""
+        """Ids are taken away, and texts are not divided into tokens anew."""
         rest = {name: values for name, values in batch.items() if name in ("instance_id", "label")}
         return Batch.of({**keep_positions(batch, stays, self.filling), **rest}, self)
 
     def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """As `Subject` says. Raises SubjectError for a batch that does not hold its texts, or not these."""
-        return retokenised(self, batch, stays)
+        """Raises SubjectError for a batch that does not hold its texts, DatasetError where its tokens are not theirs."""
+        names = [name for name in TEXTS if batch.get(name) is not None]
+        if not names:
+            raise SubjectError(
+                "a text that is tokenised anew has to be known, and this batch holds tokens alone: make it from texts, by "
+                "`encode`, or from what `rows` gives, by `collate`"
+            )
+        ids, places, lengths = batch["input_ids"].tolist(), stays.tolist(), batch["attention_mask"].sum(1).tolist()
+        marks = None if batch.get("impermissible") is None else batch["impermissible"].tolist()
+        left = []
+        for row, parts in enumerate(zip(*(batch[name] for name in names), strict=True)):
+            read = [values[row][: lengths[row]] for values in (ids, places, *(() if marks is None else (marks,)))]
+            left.append(without_tokens(parts, *read[:2], self.tokenizer, *read[2:]))
+        texts = [[text for text, _ in of_row] for of_row in left]
+        encoded = self.tokenizer(*(list(part) for part in zip(*texts, strict=True)), truncation=False, padding=False)
+        given = ("input_ids", *(("token_type_ids",) if batch.get("token_type_ids") is not None else ()))
+        empty = {"input_ids": [self.filling], "token_type_ids": [0]}  # where a tokenizer makes nothing of nothing
+        rows = [{name: encoded[name][row] or empty[name] for name in given} for row in range(len(texts))]
+        for row, encoding in zip(rows, encoded.encodings, strict=True):
+            inside = {place for number in range(len(names)) for place in places_of(encoding, number)}
+            row["special_tokens_mask"] = [int(place not in inside) for place in range(len(encoding.ids))] or [1]
+        if marks is not None:
+            for row, encoding in enumerate(encoded.encodings):
+                tokens = zip(encoding.sequence_ids, encoding.offsets, strict=True)
+                marked = [number is not None and any(left[row][number][1][slice(*span)]) for number, span in tokens]
+                rows[row]["impermissible"] = [int(mark) for mark in marked] or [0]
+        made = pad_batch(rows, self.filling)
+        return Batch.of({**made, "instance_id": batch["instance_id"], "label": batch["label"]}, self)
 
     # ---------------------------------------------------------------------------------------- model
 
@@ -245,7 +280,7 @@ class SelfAttention(TokenStates):
         return self.model.parameters()
 
     def embed(self, batch: Batch) -> torch.Tensor:
-        """As `Subject` says: the rows of the table of tokens, before they are scaled and positions are added."""
+        """The rows of the table of tokens, before they are scaled and positions are added."""
         return torch.nn.functional.embedding(batch["input_ids"], self.vocabulary())
 
     def vocabulary(self) -> torch.Tensor:
@@ -410,19 +445,19 @@ class SelfAttention(TokenStates):
 
     @cached_property
     def entries(self) -> list[Entry]:
-        """Where its stacks of layers begin, see `relevance.find_entries`."""
+        """Where its stacks of layers begin, see `find_entries`."""
         with self.evaluating():
             return find_entries(self, *probe(self))
 
     def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
-        """As `Subject` says: over the layers, heads and rows that its reduction takes."""
+        """Over the layers, heads and rows that its reduction takes."""
         return products_of_maps(self, batch, explain)
 
     def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
         return shares(self, batch, explain, rules, inputs)
 
     def check_rules(self, inputs: str = "layer") -> None:
-        """As `Subject` says; random text is read."""
+        """Random text is read."""
         with self.evaluating():
             self.ruled = self.ruled or check_rules(self, probe(self)[0])
         _ = inputs == "table" or self.entries  # which raises where there are none
@@ -430,9 +465,8 @@ class SelfAttention(TokenStates):
     def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
         given = self.given(batch)
         last = self.sites.layers[-1]
-        watched = Watched(edit, last) if rows else edit
         count, length = given["input_ids"].shape
-        hook = Hook(count, watched, lambda number: number in self.sites.layers and keep(number))
+        hook = Hook(count, edit, lambda number: number in self.sites.layers and keep(number), last if rows else None)
         asked = rows or after is not None or keep is not nothing or type(edit) is not Edit
         with ExitStack() as stack:
             stack.enter_context(eager(self.model))
@@ -454,8 +488,73 @@ class SelfAttention(TokenStates):
                 f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
             )
         self.read_whole.add(length)
-        matter = watched.rows(logits, given["attention_mask"]) if rows else None
+        matter = hook.rows(logits, given["attention_mask"]) if rows else None
         return Read(logits, hook.maps, matter)
+
+    @property
+    def depth(self) -> int:
+        """Its layers over input positions."""
+        return len(self.sites.layers)
+
+    def token_states(self, batch: Batch, layer: int) -> torch.Tensor:
+        """(B,L,E): what the module of a layer gives, before a norm that stands behind all layers."""
+        return self._states(batch, [layer])[0]
+
+    def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
+        """See `token_states`."""
+        return self._states(batch, range(self.depth))
+
+    @torch.no_grad()
+    def _states(self, batch: Batch, layers: Sequence[int]) -> list[torch.Tensor]:
+        results = {self.sites.blocks[layer]: [] for layer in layers}
+        with ExitStack() as stack:
+            for name, to in results.items():
+                module = self.model.get_submodule(name)
+                stack.enter_context(
+                    module.register_forward_hook(lambda *given, to=to: to.append(result_of(given[-1]).detach()))
+                )
+            self.read(batch, keep=nothing)
+        return [self._joined(batch, results[self.sites.blocks[layer]], layer) for layer in layers]
+
+    def _joined(self, batch: Batch, results: list[torch.Tensor], layer: int) -> torch.Tensor:
+        """The states (B,L,E) of a layer, from what its module gave of each group of texts that are read together."""
+        first, every = self._calls(layer)
+        groups, own = self.groups(batch), results[first::every]
+        states = own[0].new_zeros(*batch["input_ids"].shape, own[0].shape[2])
+        for (rows, length), of_group in zip(groups, own, strict=True):
+            states[rows, :length] = of_group
+        return states
+
+    def _calls(self, layer: int) -> tuple[int, int]:
+        """Which call of its module in a reading is this layer's, and of how many: a module may serve as several layers."""
+        blocks = self.sites.blocks
+        return blocks[:layer].count(blocks[layer]), blocks.count(blocks[layer])
+
+    def predict_from(self, batch: Batch, layer: int, states: torch.Tensor) -> torch.Tensor:
+        first, every = self._calls(layer)
+        inside, calls = self.attendable(batch).unsqueeze(2), itertools.count()
+        groups = self.groups(batch)
+
+        def replaced(module, given, result):
+            group, call = divmod(next(calls), every)
+            if call != first:
+                return None
+            rows, length = groups[group]
+            own = result_of(result)
+            other = torch.where(inside[rows, :length], states[rows, :length].to(own), own)
+            return other if isinstance(result, torch.Tensor) else type(result)([other, *result[1:]])
+
+        with self.model.get_submodule(self.sites.blocks[layer]).register_forward_hook(replaced):
+            return self.read(batch, keep=nothing).logits
+
+    @torch.no_grad()
+    def value_norms(self, batch: Batch) -> torch.Tensor:
+        """(B,N,L): of the values (D) of each head that the reduction takes, markers included."""
+        numbers = {self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)}
+        maps = self.read(batch, keep=numbers.__contains__).maps
+        head = slice(None) if self.reduction.head is None else [self.reduction.head]
+        norms = torch.cat([one.values.double().norm(dim=3)[:, head] for one in maps], 1)
+        return norms * batch["attention_mask"].unsqueeze(1)
 
     def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
         """The layers of a batch of one instance, and the rows (L,) bool of the last one that matter ("layer states")."""
@@ -476,7 +575,7 @@ class SelfAttention(TokenStates):
         return LayerParts(layer)
 
     def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
-        """As `Subject` says: what the heads of the reduction add to each row that matters, projected, without bias."""
+        """What the heads of the reduction add to each row that matters, projected, without bias."""
         for row in range(len(batch["input_ids"])):
             text = batch.alone(row)
             (layers, matter), inside = self.layers(text), self.attendable(text)[0]
@@ -489,5 +588,5 @@ class SelfAttention(TokenStates):
         return identity_of(self)
 
     def digest(self) -> str:
-        """As `Subject` says: of weights, configuration and reduction."""
+        """Of weights, configuration and reduction."""
         return digest_classifier(self)

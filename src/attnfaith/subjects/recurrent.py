@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import torch
 
-from attnfaith.subjects.attention_hook import Embedded
+from attnfaith.subjects.attention import Embedded
+from attnfaith.subjects.checks import TOLERANCE
+from attnfaith.subjects.pairs import PairBatch
 from attnfaith.subjects.protocol import SubjectError
-from attnfaith.subjects.self_checks import TOLERANCE
-from attnfaith.subjects.sentence_batch import PairBatch
-from attnfaith.subjects.sequences import PairEdit, SequenceSubject
+from attnfaith.subjects.translator import PairEdit, SequenceSubject
 
 
 LENGTHS = (9, 6)
@@ -144,11 +144,11 @@ class RecurrentAttention(SequenceSubject):
     # ---------------------------------------------------------------------------------------- one pair
 
     def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """As `CrossAttention` has it: the values are the encoder's states."""
+        """The values are the encoder's states."""
         return [(self.attention(pair)[0, 0], self._encoded(pair).last_hidden_state)]
 
     def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """As `CrossAttention` has it: what the output layer makes of each of the encoder's states."""
+        """What the output layer makes of each of the encoder's states."""
         ((weights, hidden),) = self.head_values(pair)
         return [(weights, hidden @ self.model.read_out.context.weight.T)]
 
@@ -184,3 +184,17 @@ class RecurrentAttention(SequenceSubject):
             return (layer.state(after) + layer.word(embedded) + layer.context(context)).tanh()
 
         return [(read(contexts), torch.stack([read(one) for one in less]))]
+
+
+class WithoutAttention(RecurrentAttention):
+    """An `AttentionSeq2SeqForConditionalGeneration` with projection='none', the baseline of others.
+
+    `attnfaith.measure` refuses such a model, for it asks whether attention aligns; a run of a recipe measures it so that its
+    predictions stand beside those of models with attention.
+    """
+
+    sequence_kind = "recurrent translators of this package without attention"
+    can = frozenset({"source embeddings"})
+
+    def __init__(self, model, tokenizer=None):
+        SequenceSubject.__init__(self, model, tokenizer)

@@ -52,6 +52,11 @@ def check_numbers(model) -> None:
         )
 
 
+def precision(model) -> float:
+    """One unit in the last place of 1, in the coarsest of a model's weights."""
+    return max(torch.finfo(kind).eps for kind in {v.dtype for v in model.parameters()} if kind.is_floating_point)
+
+
 def check_finite(model) -> None:
     """Raises SubjectError for a weight that is not finite."""
     for name, values in model.state_dict().items():

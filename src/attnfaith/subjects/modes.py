@@ -1,4 +1,4 @@
-"""Models out of their wrappers, and torch without the modes that change what a model computes."""
+"""How a model is run while it is measured: out of its wrappers, in eval mode, eagerly, without modes that change numbers."""
 
 import copy
 import sys
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
+from transformers.utils import logging
 
 from attnfaith.subjects.protocol import SubjectError
 
@@ -71,3 +72,44 @@ def in_eval_mode(model) -> Iterator[None]:
     finally:
         for module, training in own.items():
             module.training = training
+
+
+@contextmanager
+def configured(model, **values) -> Iterator[None]:
+    """Within, the configurations of a model and of its parts have these values; after it their own."""
+    configurations = {id(config): config for config in _configurations(model)}.values()
+    own = [(config, name, getattr(config, name, value)) for name, value in values.items() for config in configurations]
+    try:
+        for config, name, value in own:
+            if value != values[name]:
+                setattr(config, name, values[name])
+        yield
+    finally:
+        for config, name, value in own:  # the outer one sets those within it: so they come after it
+            if getattr(config, name, value) != value:
+                setattr(config, name, value)
+
+
+def eager(model):
+    """Within, a model computes attention step by step ("eager"), so that its weights are there, and names its outputs."""
+    return configured(model, _attn_implementation="eager", return_dict=True)
+
+
+def _configurations(model) -> Iterator:
+    """The configurations of a model and of its parts, outer ones first."""
+    waiting = [module.config for module in model.modules() if hasattr(type(module), "set_attn_implementation")]
+    while waiting:
+        config = waiting.pop(0)
+        yield config
+        waiting += [part for name in config.sub_configs if (part := getattr(config, name, None)) is not None]
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Within, transformers warns of nothing."""
+    said = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(said)

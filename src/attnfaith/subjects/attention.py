@@ -1,0 +1,423 @@
+"""One hook that reads and edits the attention of any Hugging Face model, layer by layer, within the graph.
+
+A forward pass of a model set to "eager" attention is watched from outside, function by function. What a softmax returns is
+followed, through dropout, casts, masks and reshaping, to the product in which it weighs values: there the weights are read
+as the model uses them, with the values that they weigh, and there they can be replaced. So nothing is known of any
+architecture, and nothing of a model is copied or patched.
+
+Besides: edits that subjects ask for, what a pass gives, and attention times its gradient.
+
+Shapes: B instances, L input positions, T places of attention, H heads, Q queries, K keys, D the size of a head's values, C
+classes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
+
+
+SOFTMAX = frozenset({torch.softmax, torch.nn.functional.softmax, torch.Tensor.softmax, torch.special.softmax})
+PRODUCTS = frozenset({torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.Tensor.bmm})
+FUSED = torch.nn.functional.scaled_dot_product_attention
+"""One function from queries, keys and values to outputs: its weights are never there to be read."""
+
+
+@dataclass(frozen=True)
+class Map:
+    """The attention of one layer as the model used it.
+
+    number: its place in the order of the forward pass. weights (B,H,Q,K): what weighed the values, after every edit; of a
+    model with attention sinks a row sums to less than 1. values (B,H,K,D). output (B,H,Q,D): their product, what a head puts
+    out. scores: what the softmax was given, in the model's own shape.
+    """
+
+    number: int
+    weights: torch.Tensor
+    values: torch.Tensor
+    output: torch.Tensor
+    scores: torch.Tensor
+
+
+class Edit:
+    """What is changed of a forward pass; a subclass overrides what it changes. Numbers are those of `Map`."""
+
+    def scores(self, number: int, scores: torch.Tensor) -> torch.Tensor:
+        """What the softmax is given instead; `number` is that of the softmax, as `Hook.softmaxes` counts them."""
+        return scores
+
+    def weights(self, number: int, weights: torch.Tensor) -> torch.Tensor:
+        """Other weights (B,H,Q,K)."""
+        return weights
+
+    def values(self, number: int, values: torch.Tensor) -> torch.Tensor:
+        """Other values (B,H,K,D)."""
+        return values
+
+    def output(self, number: int, output: torch.Tensor) -> torch.Tensor:
+        """Another output (B,H,Q,D) of the heads."""
+        return output
+
+    def take(self, rows: torch.Tensor, length: int) -> "Edit":
+        """The edit of the instances `rows`, cut to `length` positions; itself, where it is of none in particular."""
+        return self
+
+
+class Hook(TorchFunctionMode):
+    """A context: within, the forward pass of a model is read, and edited. One context for one pass.
+
+    count: instances that the model reads. edit: see `Edit`. keep: which maps are kept, by number; all by default. watch: the
+    number of the map whose output `rows` asks for. A function that takes the place of softmax, called as it is, is known by
+    an attribute `is_attention` that is true.
+
+    maps: the maps that were kept, in order. number: how many maps there were. softmaxes, fused: how many calls of a softmax,
+    and of attention in one piece, there were.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        edit: Edit | None = None,
+        keep: Callable[[int], bool] = lambda number: True,
+        watch: int | None = None,
+    ):
+        super().__init__()
+        self.count, self.edit, self.keep, self.watch = count, edit or Edit(), keep, watch
+        self.watched: torch.Tensor | None = None
+        self.maps: list[Map] = []
+        self.number = self.softmaxes = self.fused = 0
+        self._tracked: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # tensors that come of a softmax, with its scores
+
+    def __exit__(self, *error):
+        self._tracked.clear()
+        return super().__exit__(*error)
+
+    def rows(self, logits: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """(B,Q) bool: the rows of the watched map whose output the logits depend on, see `rows_that_matter`."""
+        return rows_that_matter(logits, [self.watched], attended)[0]
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function in SOFTMAX or getattr(function, "is_attention", False):
+            return self._softmax(function, args, kwargs)
+        self.fused += function is FUSED
+        if not self._tracked:
+            return function(*args, **kwargs)
+        if function in PRODUCTS and len(args) == 2 and id(args[0]) in self._tracked:
+            return self._product(function, args, kwargs)
+        if function is torch.einsum and len(args) == 3 and id(args[1]) in self._tracked:
+            return self._einsum(args)
+        result = function(*args, **kwargs)
+        if isinstance(result, torch.Tensor) and result.dim() > 2:
+            source = next((one for one in args if isinstance(one, torch.Tensor) and id(one) in self._tracked), None)
+            if source is not None:
+                self._tracked[id(result)] = (result, self._tracked[id(source)][1])
+        return result
+
+    def _softmax(self, function, args, kwargs):
+        scores = args[0] if args else kwargs["input"]
+        if scores.dim() not in (3, 4):
+            return function(*args, **kwargs)
+        edited = self.edit.scores(self.softmaxes, scores)
+        result = function(edited, *args[1:], **{name: value for name, value in kwargs.items() if name != "input"})
+        self._tracked[id(result)] = (result, edited)
+        self.softmaxes += 1
+        return result
+
+    def _product(self, function, args, kwargs):
+        weights, values = args
+        if weights.dim() == 3 and weights.shape[0] % self.count == 0:  # instances times heads
+            shape = self.count, weights.shape[0] // self.count
+            output = self._weighed(weights, weights.unflatten(0, shape), values.unflatten(0, shape))
+            return function(*args, **kwargs) if output is None else output.flatten(0, 1)
+        output = self._weighed(weights, weights, values)
+        return function(*args, **kwargs) if output is None else output
+
+    def _einsum(self, args):
+        equation, weights, values = args
+        inputs, _, result = equation.replace(" ", "").partition("->")
+        of_weights, of_values = inputs.split(",")
+        summed = [letter for letter in of_weights if letter in of_values and letter not in result]
+        own = [letter for letter in of_weights if letter not in of_values]
+        size = [letter for letter in of_values if letter not in of_weights]
+        shared = [letter for letter in of_weights if letter in of_values and letter in result]
+        if not (len(summed) == len(own) == len(size) == 1 and len(shared) == 2):
+            return torch.einsum(*args)
+        if weights.shape[of_weights.index(shared[0])] != self.count:
+            shared.reverse()
+        (key,), (query,), (width,) = summed, own, size
+        straight = "".join(shared)
+        first = torch.einsum(f"{of_weights}->{straight}{query}{key}", weights)
+        second = torch.einsum(f"{of_values}->{straight}{key}{width}", values)
+        output = self._weighed(weights, first, second)
+        if output is None:
+            return torch.einsum(*args)
+        return torch.einsum(f"{straight}{query}{width}->{result}", output)
+
+    def _weighed(self, tracked, weights, values):
+        """The product (B,H,Q,D), read and edited; None where it is no attention over values."""
+        if weights.dim() != 4 or values.dim() != 4 or weights.shape[0] != self.count:
+            return None
+        scores = self._tracked[id(tracked)][1]
+        weights = self.edit.weights(self.number, weights)
+        values = self.edit.values(self.number, values.expand(-1, weights.shape[1], -1, -1))  # heads may share theirs
+        output = self.edit.output(self.number, torch.matmul(weights, values))
+        if self.number == self.watch:
+            output = self.watched = output if output.requires_grad else output.detach().requires_grad_()
+        if self.keep(self.number):
+            self.maps.append(Map(self.number, weights, values, output, scores))
+        self.number += 1
+        # what came of this softmax has served; so tensors are not held to the end of the pass
+        self._tracked = {key: kept for key, kept in self._tracked.items() if kept[1] is not scores}
+        return output
+
+
+class Embedded(TorchFunctionMode):
+    """A context: within, a table of embeddings gives others (B,L,E) for these ids (B,L), and gradients reach them.
+
+    table: the weight that is looked up, by any module that shares it. What a module does to its rows, such as scaling, is
+    done to the given ones too. A decoder that reads the ids one place later reads them so; what it puts before the first is
+    looked up.
+    """
+
+    def __init__(self, table: torch.Tensor, ids: torch.Tensor, embedded: torch.Tensor):
+        super().__init__()
+        self.table, self.ids, self.embedded = table, ids, embedded
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if function is not torch.nn.functional.embedding or len(args) < 2 or args[1] is not self.table:
+            return result
+        asked, ids = args[0], self.ids
+        if asked.shape == ids.shape and torch.equal(asked, ids):
+            return self.embedded.to(result.dtype, copy=True)  # some scale it in place
+        if asked.shape == ids.T.shape and torch.equal(asked, ids.T):
+            return self.embedded.to(result.dtype, copy=True).transpose(0, 1)
+        if asked.shape == ids.shape and torch.equal(asked[:, 1:], ids[:, :-1]):
+            return torch.cat([result[:, :1], self.embedded[:, :-1].to(result.dtype)], 1)
+        return result
+
+
+def lengths_of(mask: torch.Tensor) -> torch.Tensor:
+    """(B,): the places up to the last that is attended to, at least 1."""
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return (mask.bool() * places).amax(1).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a model makes of a batch: logits (B,C), and its maps over input positions, first layer first; weights
+    (B,H,L,L), values (B,H,L,D) and outputs (B,H,L,D), 0 behind shorter texts. rows (B,L): the rows of the last of them that
+    matter, None where they were not asked for.
+    """
+
+    logits: torch.Tensor
+    maps: list[Map] = field(default_factory=list)
+    rows: torch.Tensor | None = None
+
+
+class Held(Edit):
+    """Attention that no gradient flows through."""
+
+    def weights(self, number, weights):
+        return weights.detach()
+
+
+def nothing(number: int) -> bool:
+    """No map is kept."""
+    return False
+
+
+class Given(Edit):
+    """Other weights on the tokens of a text, in rows of one head."""
+
+    def __init__(self, layer, head, attention, inside, rows):
+        self.layer, self.head, self.attention, self.inside, self.rows = layer, head, attention, inside, rows
+
+    def take(self, chosen, length):
+        parts = (part[chosen, :length] for part in (self.attention, self.inside, self.rows))
+        return Given(self.layer, self.head, *parts)
+
+    def weights(self, number, weights):
+        if number != self.layer:
+            return weights
+        own, inside = weights[:, self.head], self.inside.unsqueeze(1)
+        share = own.masked_fill(~inside, 0).sum(2, keepdim=True)
+        other = torch.where(inside, self.attention.unsqueeze(1).to(own) * share, own)
+        other = torch.where(self.rows.unsqueeze(2), other, own)
+        return torch.cat([weights[:, : self.head], other.unsqueeze(1), weights[:, self.head + 1 :]], 1)
+
+
+class Leaves(Edit):
+    """Weights that gradients can be taken of."""
+
+    def weights(self, number, weights):
+        return weights if weights.requires_grad else weights.detach().requires_grad_()
+
+
+class Silence(Edit):
+    """All weights of one layer are alike, such as 0: other ones whatever they were, also where a row has one weight of 1."""
+
+    def __init__(self, layer: int, weight: float = 0.0):
+        self.layer, self.weight = layer, weight
+
+    def weights(self, number, weights):
+        return torch.full_like(weights, self.weight) if number == self.layer else weights
+
+
+class Watching(Edit):
+    """An edit that is a context around one forward pass: within, what `watch` registers stands on a model's modules."""
+
+    def watch(self) -> Iterator[RemovableHandle]:
+        raise NotImplementedError
+
+    def __enter__(self):
+        self._handles = [*self.watch()]
+        return self
+
+    def __exit__(self, *error):
+        for handle in self._handles:
+            handle.remove()
+
+
+class Named(Watching):
+    """The module in which each map is made, and the number of its call."""
+
+    def __init__(self, model):
+        self.model, self.names, self.calls, self._within = model, [], [], []
+        self._called: dict[str, int] = {}
+
+    def weights(self, number, weights):
+        self.names.append(self._within[-1] if self._within else "")
+        self.calls.append(self._called.get(self.names[-1], 0))
+        return weights
+
+    def watch(self):
+        for name, module in self.model.named_modules():
+            yield module.register_forward_pre_hook(lambda *given, name=name: self._enter(name))
+            yield module.register_forward_hook(self._leave, always_call=True)
+
+    def _enter(self, name: str) -> None:
+        self._called[name] = self._called.get(name, 0) + 1
+        self._within.append(name)
+
+    def _leave(self, *given) -> None:
+        self._within.pop()
+
+
+def rows_that_matter(logits: torch.Tensor, outputs: Sequence[torch.Tensor], attended: torch.Tensor) -> list[torch.Tensor]:
+    """The rows (B,Q) bool of each layer's output (B,H,Q,D) that the logits (B,C) depend on, first layer first.
+
+    attended (B,Q): the mask that the model was given. Of the last layer a row matters by structure, whatever the numbers:
+    slopes of NaN go back from the logits. NaN times anything is NaN, so it reaches every row with a path to the logits, and
+    no rounding, no cancelling sum and no tanh that gives exactly 1 stops it; a row without a path keeps an exact 0. Where a
+    model multiplies what is not attended to by 0 NaN would pass, so such a row's own slope must not be 0 either. Before the
+    last layer NaN would pass the weights of 0 that a mask leaves in attention: a row matters whose slope is not 0.
+    """
+    weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
+    own, nan = weights.expand_as(logits), torch.full_like(logits, torch.nan)
+    slopes = _slopes(logits, outputs, own)
+    *rows, last = [(slope != 0).any(3).any(1) for slope in slopes]
+    reached = _slopes(logits, outputs[-1:], nan)[0].isnan().any(3).any(1)
+    return [*rows, reached & (attended.bool() | last)]
+
+
+def _slopes(logits: torch.Tensor, outputs: Sequence[torch.Tensor], seed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.autograd.grad([logits], outputs, [seed], retain_graph=True, allow_unused=True, materialize_grads=True)
+
+
+def joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:
+    """Parts of a batch as one, whose instances `order` names."""
+    back = order.argsort()
+
+    def padded(values: torch.Tensor, *axes: int) -> torch.Tensor:
+        missing = width - values.shape[axes[0]]
+        sizes = [0, 0] * values.dim()
+        for axis in axes:
+            sizes[2 * (values.dim() - 1 - axis) + 1] = missing
+        return torch.nn.functional.pad(values, sizes)
+
+    maps = []
+    for same in zip(*(part.maps for part in parts), strict=True):
+        weights = torch.cat([padded(one.weights, 2, 3) for one in same])[back]
+        values, output = (torch.cat([padded(getattr(one, name), 2) for one in same])[back] for name in ("values", "output"))
+        maps.append(replace(same[0], weights=weights, values=values, output=output))
+    rows = None if parts[0].rows is None else torch.cat([padded(part.rows, 1) for part in parts])[back]
+    return Read(torch.cat([part.logits for part in parts])[back], maps, rows)
+
+
+Explain = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""From the logits (n,C) of the instances rows (n,) to what is explained of them (n,)."""
+
+
+class Products(NamedTuple):
+    """Of instances that were read together, weights times slopes, in float64: rows (n,), their length, and by layer, counted
+    from 0, positive (n,length,length), the mean over heads of what is positive, and of_rows (n,H,length), the sum over the
+    rows that matter; matter (n,length) bool: the rows of the last layer that the logits depend on.
+    """
+
+    rows: torch.Tensor
+    length: int
+    positive: dict[int, torch.Tensor]
+    of_rows: dict[int, torch.Tensor]
+    matter: torch.Tensor
+
+
+def map_products(subject, batch, explain: Explain, layers: Sequence[int]) -> list[Products]:
+    """The weights of some layers, counted from 0, times the slopes of what is explained in them; see `Products`.
+
+    Kept in the batch, for an equal `explain`: what is known of more layers serves for fewer. Of H heads no more than one
+    map's worth is kept of a layer.
+    """
+    if "map_products" in batch:
+        for (known, of_layers), products in batch["map_products"].items():
+            if known == explain and of_layers.issuperset(layers):
+                return products
+    key = explain, frozenset(layers)
+    return batch.once("map_products", key, lambda: list(_map_products(subject, batch, explain, sorted(layers))))
+
+
+def _map_products(subject, batch, explain: Explain, layers: list[int]) -> Iterator[Products]:
+    numbers = {subject.sites.layers[layer] for layer in layers}
+    for rows, length in subject.groups(batch):
+        part = batch.take(rows, length)
+        with torch.enable_grad():
+            read = subject.read(part, Leaves(), keep=numbers.__contains__, rows=True)
+            weights = [one.weights for one in read.maps]
+            value = explain(read.logits, rows).sum()
+            slopes = torch.autograd.grad(value, weights, allow_unused=True)
+        made = Products(rows, length, {}, {}, read.rows)
+        for layer, one, slope in zip(layers, weights, slopes, strict=True):
+            slope = torch.zeros_like(one) if slope is None else slope
+            products = one.detach().double() * slope.double()
+            made.of_rows[layer] = (products * read.rows[:, None, :, None]).sum(2)
+            made.positive[layer] = products.clamp_(min=0).mean(1)
+        yield made
+
+
+def products_of_maps(subject, batch, explain: Explain) -> torch.Tensor:
+    """(B,L): a df/da, summed over the rows that matter and over the layers and heads of the subject's reduction."""
+    layers = subject.reduction.chosen(len(subject.sites.layers))
+    whole = torch.zeros(batch["input_ids"].shape, dtype=torch.float64, device=subject.device)
+    for part in map_products(subject, batch, explain, layers):
+        for layer in layers:
+            products = part.of_rows[layer]
+            of_heads = products.sum(1) if subject.reduction.head is None else products[:, subject.reduction.head]
+            whole[part.rows, : part.length] += of_heads
+    return whole
+
+
+def products_of_intervention(subject, batch, explain: Explain) -> torch.Tensor:
+    """(B,T): a df/da of the subject's attention, states held fixed and each weight a free variable."""
+    attention = subject.attention(batch)
+    rows = torch.arange(len(attention), device=attention.device)
+    with torch.enable_grad():
+        weights = attention.detach().requires_grad_()
+        f = explain(subject.intervene(batch, weights), rows)
+        slopes = torch.zeros_like(weights)
+        if f.requires_grad:  # an empty batch of places depends on nothing
+            slopes = torch.autograd.grad(f.sum(), [weights], materialize_grads=True)[0]
+    return torch.where(attention == 0, 0.0, attention.double() * slopes.double()).detach()

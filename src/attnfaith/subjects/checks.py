@@ -1,0 +1,562 @@
+"""What a model is asked before its attention is believed: each check has a name, and a model that fails one is refused.
+
+Random texts, or pairs of a source and a target of other lengths, are read a few times. Attention that a library returned
+without a word, and that was not what the model computed with, has misled whole comparisons: nothing is taken on trust here.
+
+Shapes: L input positions, S source positions, N target positions, V vocabulary.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from attnfaith.errors import excerpt
+from attnfaith.models.modeling_self_attention_classifier import kept_together
+from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, Named, Silence
+from attnfaith.subjects.facts import check_finite, end_token, is_encoder_decoder, precision, separates, vocabulary_size
+from attnfaith.subjects.layers import LayerParts, Recorded, block_candidates, blocks_of, chained, decoder_parts, projected
+from attnfaith.subjects.modes import configured, eager, in_eval_mode, plainly, silent
+from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
+from attnfaith.subjects.protocol import SubjectError
+
+
+LENGTHS, PAIR_LENGTHS = (11, 7), ((11, 7), (8, 5))
+"""Positions of random texts; source and target positions of random pairs."""
+TOLERANCE = 1e-4
+"""Largest difference of logits, over their size or 1, that counts as rounding of float32 and float64."""
+ORDINARY = 2000
+"""The most tokens that random texts are drawn from."""
+CROSS = re.compile(r"cross|encoder_attn|encdec", re.I)
+TOGETHER = ("padded", "of one length", "one at a time")
+"""How texts may be read together, best first; pairs are read padded or one at a time."""
+
+
+@dataclass(frozen=True)
+class Sites:
+    """What was learned of a model.
+
+    layers: the numbers of the maps that a subject calls layers, first layer first: over input positions, or of a decoder's
+    attention to the source. names: the module of each; heads: how many heads each has. maps: how many maps there are in all.
+    together: one of TOGETHER, the best that changes nothing. difference: the largest of logits read by the hook and of the
+    model's own, in its own implementation of attention. blocks: the name of each layer's module, () where there are none.
+    lacks: the capabilities that it has not, and why.
+
+    Of texts: embeddings, whether embeddings can be given, and gradients reach them; hides, whether a mask of 0 hides a
+    token; token_types, whether token_type_ids are read. Of pairs: vocabulary, the words that logits are of; encoder_blocks,
+    the modules of the encoder's layers.
+    """
+
+    layers: tuple[int, ...]
+    names: tuple[str, ...]
+    heads: tuple[int, ...]
+    maps: int
+    together: str
+    difference: float
+    blocks: tuple[str, ...] = ()
+    lacks: dict[str, str] = field(default_factory=dict)
+    embeddings: bool = False
+    hides: bool = False
+    token_types: bool = False
+    vocabulary: int = 0
+    encoder_blocks: tuple[str, ...] = ()
+
+
+def tolerance_of(model) -> float:
+    """The largest difference of logits, over their size or 1, that counts as rounding: 8 units in the last place of the
+    coarsest weights, and TOLERANCE at least.
+    """
+    return max(TOLERANCE, 8 * precision(model))
+
+
+def checked(probe: "Texts | Pairs") -> Sites:
+    """What is learned of a model by reading random input.
+
+    Raises SubjectError naming the check that fails:
+        reading: the model reads token ids and a mask, of pairs a target too, and gives logits that are finite.
+        layers: there is attention over input positions, of pairs over the source, made of a softmax that weighs values; a
+            layer has one.
+        logits: they are the same when the hook reads, of pairs from what the encoder made before, and as in the model's own
+            implementation of attention.
+        rows: every row is of weights from 0 on, and sums to 1; of a model with attention sinks, to less.
+        use: other weights of a layer give other logits, so that these are what the model computed with.
+        returned: what the model itself returns as its attention, if it does, is the same.
+        separation: of a model that keeps impermissible tokens apart, they are, see `check_separation`.
+    """
+    model, first = probe.model, probe.inputs[0]
+    with plainly(), in_eval_mode(model), configured(model, return_dict=True), torch.no_grad():
+        plain = probe.own_logits()
+        with eager(model):
+            named = Named(model)
+            with named:
+                logits, hook = probe.run(first, named)
+            layers = probe.layers(hook, named)
+            difference = _off(logits, plain)
+            what = f"the hook's differ from the model's own by {difference:.2g}"
+            probe.check(difference <= probe.tolerance, "logits", what)
+            _check_rows(probe, [hook.maps[number] for number in layers])
+            for layer in layers:
+                what = f"logits stay the same when all weights of '{named.names[layer]}' are 0"
+                probe.check(_is_used(probe, layer, logits), "use", what)
+            _check_returned(probe, hook.maps, layers)
+            names = tuple(named.names[number] for number in layers)
+            learned = probe.learn(logits, layers, names, len(hook.maps))
+        probe.check_own()
+    heads = tuple(hook.maps[number].weights.shape[1] for number in layers)
+    return Sites(tuple(layers), names, heads, len(hook.maps), difference=difference, **learned)
+
+
+def _off(logits: torch.Tensor, other: torch.Tensor) -> float:
+    return float((logits - other).abs().max() / other.abs().max().clamp(min=1))
+
+
+def _is_used(probe, layer: int, logits: torch.Tensor) -> bool:
+    """Whether other weights of a layer give other logits; in 16 bits, where zeros may round away, much larger ones too."""
+    factors = (0.0,) if probe.tolerance == TOLERANCE else (0.0, -100.0)
+    return any(not torch.equal(probe.run(probe.inputs[0], Silence(layer, factor))[0], logits) for factor in factors)
+
+
+def _check_rows(probe, maps: list[Map]) -> None:
+    slack = max(1e-4, precision(probe.model))
+    for one in maps:
+        sums = one.weights.sum(-1, dtype=torch.promote_types(one.weights.dtype, torch.float32))
+        least = float(one.weights.min())
+        sound = least >= 0 and float(sums.max()) <= 1 + slack and float(sums.min()) > 0
+        sink = one.scores.shape[-1] > one.weights.shape[-1]
+        said = f"{float(sums.min()):.4g} to {float(sums.max()):.4g}, least weight {least:.4g}"
+        whole = sink or float(sums.min()) >= 1 - slack
+        probe.check(sound and whole, "rows", f"in layer {one.number} rows sum to {said}")
+
+
+def _check_returned(probe, maps: list[Map] | None, layers: Sequence[int] = ()) -> None:
+    """Compare what the model returns as its attention, if it does, with the maps; None: look at the shapes alone.
+
+    Every layer's map has to be among what is returned, of a decoder that keeps those over the encoder to itself any map; and
+    what is returned and has rows of sum 1 has to be a map. Scores count as their map: so SqueezeBERT has it. Layers of
+    linear attention return other things.
+    """
+    model, first = probe.model, probe.inputs[0]
+    try:
+        with silent():  # some say that they cannot return them, which is what is asked here
+            output = probe.call(first, output_attentions=True)
+    except Exception:  # one that cannot return them says nothing of them
+        return
+    returned = [one for name in probe.returned for one in (getattr(output, name, None) or ()) if torch.is_tensor(one)]
+    flat = next((tuple(one.shape) for one in returned if one.dim() < 4), None)
+    name = model.config._attn_implementation
+    probe.check(flat is None, "returned", f"under {name!r} it returns numbers {flat} as attention, which are no weights")
+    if maps is None or not returned:
+        return
+    slack = max(1e-5, precision(model))
+
+    def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+        return one.shape == other.shape and float((one - other).abs().max()) <= slack
+
+    there = {own.number for own in maps if any(same(own.weights, one) or same(own.scores, one) for one in returned)}
+    kept = is_encoder_decoder(model) and not getattr(output, "cross_attentions", None)
+    rows = [one for one in returned if same(one.sum(-1, dtype=torch.float64), torch.ones_like(one[..., 0]).double())]
+    known = all(any(same(own.weights, one) for own in maps) for one in rows)
+    what = "the attention that it returns is not the one that weighed its values"
+    probe.check(known and (bool(there) if kept else there >= set(layers)), "returned", what)
+
+
+def _takes_embeddings(table: Callable, ids: torch.Tensor, read: Callable, plain: torch.Tensor, tolerance: float) -> bool:
+    """Whether the table's embeddings, given, are read in place of the ids alone, and gradients reach them."""
+    try:
+        weight = table()
+        embedded = torch.nn.functional.embedding(ids, weight).detach().requires_grad_()
+        with torch.enable_grad(), Embedded(weight, ids, embedded):
+            again = read()
+            (slope,) = torch.autograd.grad(again.square().sum(), [embedded])
+        with Embedded(weight, ids, torch.zeros_like(embedded)):
+            other = read()
+    except (NotImplementedError, AttributeError, RuntimeError, TypeError):
+        return False
+    return _off(again, plain) <= tolerance and bool((slope != 0).any()) and not torch.equal(other, plain)
+
+
+class _Probe:
+    """A model and what it is asked. inputs: random ones, the first of which is read most; returned: the names of what the
+    model may return as its attention.
+    """
+
+    what: str
+    returned: tuple[str, ...]
+
+    def __init__(self, subject):
+        self.subject, self.model, self.tolerance = subject, subject.model, tolerance_of(subject.model)
+
+    def check(self, holds: bool, name: str, what: str) -> None:
+        if not holds:
+            raise SubjectError(
+                f"the {self.what} of {type(self.model).__name__} fails the check '{name}': {what}; it cannot be measured"
+            )
+
+    def own_logits(self) -> torch.Tensor:
+        """What the model says by itself. Raises SubjectError where it reads something else."""
+        try:
+            logits = self.call(self.inputs[0]).logits
+        except Exception as error:  # models raise many kinds
+            raise SubjectError(
+                f"{type(self.model).__name__} fails the check 'reading': given {self.given} it says {type(error).__name__}: "
+                f"{excerpt(error, 200)}; {self.reads}"
+            ) from error
+        if not logits.isfinite().all():
+            check_finite(self.model)
+            self.check(False, "reading", "its logits are not finite")
+        return logits
+
+    def ordinary(self, sizes: list[int], markers: set) -> torch.Tensor:
+        return torch.tensor([number for number in range(min(*sizes, ORDINARY)) if number not in markers])
+
+    def check_once(self, twice: str) -> None:
+        self.check(not twice, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
+
+    def check_own(self) -> None:
+        """What is asked of the model in its own implementation of attention, last."""
+
+    def hides_padding(self, maps: list[Map], layers: Sequence[int], asking: torch.Tensor, asked: torch.Tensor) -> bool:
+        """Whether no row (B,Q) that is of a token has a weight on a place (B,K) that is of none."""
+        return all(
+            number < len(maps)
+            and float((maps[number].weights * ~asked[:, None, None] * asking[:, None, :, None]).max()) <= 1e-6
+            for number in layers
+        )
+
+
+class Texts(_Probe):
+    """A classifier of transformers: one text or two, and attention over all input positions."""
+
+    what, given, reads = "attention", "token ids and a mask", "a classifier of texts reads these alone"
+    returned = ("encoder_attentions", "decoder_attentions", "cross_attentions", "attentions")
+
+    def __init__(self, subject):
+        super().__init__(subject)
+        self.inputs = [self._text(length, seed) for seed, length in enumerate((*LENGTHS, LENGTHS[0]))]
+
+    def _text(self, length: int, seed: int) -> dict[str, torch.Tensor]:
+        """One random text (1,L), with the end marker of an encoder–decoder, which reads its answer there; every third token
+        is impermissible, where the model asks.
+        """
+        ordinary = self.ordinary([vocabulary_size(self.model)], {*self.subject.markers, self.subject.filling})
+        ids = ordinary[torch.randint(0, len(ordinary), (1, length), generator=torch.Generator().manual_seed(seed))]
+        if (end := end_token(self.model)) is not None:
+            ids[:, -1] = end
+        ids = ids.to(self.subject.device)
+        text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if separates(self.model):
+            text["impermissible"] = (torch.arange(length, device=ids.device) % 3 == 2).long().unsqueeze(0)
+        return text
+
+    def call(self, text: dict, **options):
+        return self.model(**text, **options)
+
+    def run(self, text: dict, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
+        with Hook(len(text["input_ids"]), edit) as hook:
+            logits = self.model(**text).logits
+        return logits, hook
+
+    def layers(self, hook: Hook, named: Named) -> list[int]:
+        """The numbers of the maps over input positions: self-attention, or a decoder's attention over the encoder."""
+        maps, names = hook.maps, named.names
+        fused = "it computes attention by scaled_dot_product_attention also under 'eager', which never says its weights"
+        none = "no softmax of it weighs values, so it has no attention that could be read"
+        self.check(bool(maps), "layers", fused if hook.fused else none)
+        self.check(not hook.fused, "layers", f"in {hook.fused} layers {fused}")
+        square = [one.number for one in maps if one.weights.shape[2:] == (LENGTHS[0], LENGTHS[0])]
+        seen = sorted({tuple(one.weights.shape[2:]) for one in maps})
+        what = f"of a text of {LENGTHS[0]} tokens it has maps of {seen}, and none from every token to every token"
+        self.check(bool(square), "layers", what)
+        if is_encoder_decoder(self.model):
+            square = [number for number in square if CROSS.search(names[number])]
+            self.check(bool(square), "layers", "its decoder has no attention over the encoder alone")
+        else:
+            what = f"only {len(square)} of its {len(maps)} maps are over all input positions ({seen})"
+            self.check(len(square) == len(maps), "layers", what)
+        places = [(names[number], named.calls[number]) for number in square]
+        self.check_once(next((name for number, (name, _) in enumerate(places) if places[number] in places[:number]), ""))
+        return square
+
+    def check_own(self) -> None:
+        _check_returned(self, None)
+
+    def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
+        model, text = self.model, self.inputs[0]
+        if separates(model):
+            what = check_separation(model, text, self.inputs[2]["input_ids"], layers[-1])
+            self.check(what is None, "separation", what)
+        together = self._together(layers)
+        table = lambda: model.get_input_embeddings().weight  # noqa: E731
+        ids = text["input_ids"]
+        embeddings = _takes_embeddings(table, ids, lambda: model(**text).logits, logits, self.tolerance)
+        blocks = blocks_of(model, text, layers, names, maps)
+        lacks = self._lacks(layers, blocks)
+        if embeddings and not self._reads_length(logits):
+            why = "a norm follows its embeddings: gradient_norm and integrated_gradients need no length"
+            lacks["embedding length"] = why
+        return {
+            "together": together,
+            "embeddings": embeddings,
+            "hides": together == TOGETHER[0] and self._hides(),
+            "token_types": "token_type_ids" in inspect.signature(model.forward).parameters,
+            "blocks": blocks,
+            "lacks": lacks,
+        }
+
+    def _lacks(self, layers: list[int], blocks: tuple[str, ...]) -> dict[str, str]:
+        """What cannot be had of its layers, and why."""
+        lacks = {}
+        with Recorded(self.model, layers, blocks) as recorded:
+            self.run(self.inputs[0], recorded)
+        try:
+            for one in recorded.layers:
+                projected(one)
+        except SubjectError as error:
+            lacks["weighed vectors"] = lacks["layer parts"] = str(error)
+        if not blocks:
+            two = self.model.config.is_encoder_decoder
+            why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
+            names = ("layer states", "layer parts", "token states", "other states", *["stacked maps"] * two)
+            return lacks | dict.fromkeys(names, why)
+        try:
+            for one in recorded.layers:
+                LayerParts(one)
+        except SubjectError as error:
+            lacks["layer parts"] = str(error)
+        return lacks
+
+    def _together(self, layers: list[int]) -> str:
+        """How texts may be read together so that each is read as alone."""
+        alone = torch.cat([self.model(**text).logits for text in self.inputs])
+        scale = alone.abs().max().clamp(min=1)
+
+        def same(rows: list[int]) -> bool:
+            padded = {
+                name: torch.nn.utils.rnn.pad_sequence(
+                    [self.inputs[row][name][0] for row in rows],
+                    batch_first=True,
+                    padding_value=self.subject.filling if name == "input_ids" else 0,
+                )
+                for name in self.inputs[0]
+            }
+            mask = padded["attention_mask"].bool()
+            try:
+                logits, hook = self.run(padded)
+            except Exception:  # such as a model without a padding token
+                return False
+            hidden = self.hides_padding(hook.maps, layers, mask, mask)
+            return hidden and float((logits - alone[rows]).abs().max() / scale) <= self.tolerance
+
+        return TOGETHER[0] if same([0, 1]) else TOGETHER[1] if same([0, 2]) else TOGETHER[2]
+
+    def _hides(self) -> bool:
+        """Whether tokens behind the first, the last one too, are nothing to the logits once their mask is 0."""
+        text, _, other = self.inputs
+        mask = text["attention_mask"].clone()
+        mask[:, [3, 4, -1]] = 0
+        changed = torch.where(mask == 0, other["input_ids"], text["input_ids"])
+        try:
+            hidden = text | {"attention_mask": mask}
+            one, two = (self.model(**hidden | {"input_ids": ids}).logits for ids in (text["input_ids"], changed))
+        except Exception:  # such as a model that takes padding at the end only
+            return False
+        return _off(two, one) <= self.tolerance
+
+    def _reads_length(self, logits: torch.Tensor) -> bool:
+        """Whether logits move when all embeddings become ten times as long."""
+        text, table = self.inputs[0], self.model.get_input_embeddings().weight
+        longer = 10 * torch.nn.functional.embedding(text["input_ids"], table)
+        with Embedded(table, text["input_ids"], longer):
+            moved = (self.model(**text).logits - logits).abs().max()
+        return bool(moved > max(10 * TOLERANCE, self.tolerance) * logits.abs().max())
+
+
+class Pairs(_Probe):
+    """A model of transformers from sequences to sequences, and its decoder's attention to the encoder."""
+
+    what, given = "cross-attention", "token ids of a source and of a target"
+    reads = "a model from sentences to sentences reads these alone"
+    returned = ("cross_attentions",)
+
+    def __init__(self, subject):
+        super().__init__(subject)
+        self.rows = [self._row(*lengths, seed) for seed, lengths in enumerate(PAIR_LENGTHS)]
+        self.inputs = [subject.collate([row]) for row in self.rows]
+
+    def _row(self, sources: int, targets: int, seed: int) -> dict[str, object]:
+        """A random pair, with the marker that ends sentences behind both."""
+        subject, config = self.subject, self.subject.config
+        names = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
+        sizes = [getattr(part, name, None) for part in (config, getattr(config, "decoder", None)) for name in names]
+        sizes = [vocabulary_size(self.model), *(size for size in sizes if isinstance(size, int) and size > 0)]
+        end, start = subject.end_token_id, (subject._of_config(f"{name}_token_id") for name in ("bos", "decoder_start"))
+        ordinary = self.ordinary(sizes, {subject.pad_token_id, end, *start})
+        generator = torch.Generator().manual_seed(seed)
+        row = {"instance_id": str(seed)}
+        for ids, words, length in (("input_ids", "source_words", sources), ("labels", "target_words", targets)):
+            drawn = ordinary[torch.randint(0, len(ordinary), (length,), generator=generator)].tolist()
+            row[ids] = drawn if end is None else [*drawn[:-1], end]
+            row[words] = [*range(length - 1), -1]
+        return row
+
+    def call(self, pair: PairBatch, **options):
+        return self.model(**self.subject.given(pair), **self.subject.uncached, **options)
+
+    def own_logits(self) -> torch.Tensor:
+        logits, targets = super().own_logits(), PAIR_LENGTHS[0][1]
+        check_finite(self.model)
+        shape = tuple(logits.shape[:2])
+        self.check(shape == (1, targets), "reading", f"of a target of {targets} tokens it has logits {shape}")
+        return logits
+
+    def _encode(self, pair: PairBatch, edit: Edit | None = None):
+        encoder, given = self.model.get_encoder(), {name: pair[name] for name in ("input_ids", "attention_mask")}
+        with Hook(len(pair), edit, lambda number: False):
+            return encoder(**given)
+
+    def run(self, pair: PairBatch, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
+        encoded = pair.once("encoded", "checks", lambda: self._encode(pair))
+        with Hook(len(pair), edit) as hook:
+            logits = self.call(pair, encoder_outputs=encoded).logits
+        self.check(not hook.fused, "layers", "it computes attention in one piece also under 'eager'")
+        return logits, hook
+
+    def layers(self, hook: Hook, named: Named) -> list[int]:
+        """The numbers of the maps over the source."""
+        sources, targets = PAIR_LENGTHS[0]
+        seen = sorted({tuple(one.weights.shape[2:]) for one in hook.maps})
+        over_source = [one.number for one in hook.maps if one.weights.shape[2:] == (targets, sources)]
+        what = f"of {sources} source and {targets} target tokens its decoder has maps of {seen}, none from target to source"
+        self.check(bool(over_source), "layers", what)
+        names = (named.names[number] for number in over_source)
+        self.check_once(next((name for name in names if named.names.count(name) > 1), ""))
+        heads = {hook.maps[number].weights.shape[1] for number in over_source}
+        self.check(len(heads) == 1, "layers", f"they have {sorted(heads)} heads: one number for all is needed")
+        return over_source
+
+    def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
+        encoder = self.model.get_encoder()
+        with Named(encoder) as named:
+            self._encode(self.inputs[0], named)
+        outermost = next(block_candidates(encoder, named.names), ())
+        outermost = outermost if len(set(outermost)) == len(named.names) else ()
+        blocks = self._blocks(names, maps)
+        return {
+            "together": self._together(layers),
+            "vocabulary": logits.shape[2],
+            "blocks": blocks,
+            "encoder_blocks": outermost,
+            "lacks": self._lacks(layers, maps, blocks, outermost),
+        }
+
+    def _recorded(self, maps: int, blocks: Sequence[str]) -> list:
+        with Recorded(self.model, range(maps), blocks) as recorded:
+            self.run(self.inputs[0], recorded)
+        return recorded.layers
+
+    def _blocks(self, names: Sequence[str], maps: int) -> tuple[str, ...]:
+        """The name of each layer's module of the decoder: what it gives is what the next is given; () if there are none."""
+        for blocks in block_candidates(self.model, names):
+            try:
+                crossed = [one for one in self._recorded(maps, blocks) if one.result is not None]
+                if len(crossed) == len(names) and chained(crossed, self.inputs[0]["labels"].shape):
+                    return blocks
+            except (StopIteration, TypeError, AttributeError, IndexError, RuntimeError):  # what it is given is no state
+                continue
+        return ()
+
+    def _lacks(self, cross: list[int], maps: int, blocks, encoder_blocks) -> dict[str, str]:
+        """What cannot be had of its layers, and why."""
+        pair, lacks = self.inputs[0], {}
+        plain, ids = self._encode(pair)[0], pair["input_ids"]
+        if not _takes_embeddings(self.subject.vocabulary, ids, lambda: self._encode(pair)[0], plain, self.tolerance):
+            lacks["source embeddings"] = "no table of tokens is asked for the ids"
+        layers = self._recorded(maps, blocks)
+        try:
+            for number in cross:
+                projected(layers[number])
+        except SubjectError as error:
+            lacks["cross vectors"] = str(error)
+        sums = ("cross parts", "stacked parts")
+        if not blocks:
+            return lacks | dict.fromkeys(("layer results", *sums), "its layers are no chain of modules")
+        if cross != list(range(1, maps, 2)):
+            why = "its decoder's layers are not of attention to the target and then to the source"
+            return lacks | dict.fromkeys(sums, why)
+        try:
+            decoder_parts(layers)
+        except SubjectError as error:
+            return lacks | dict.fromkeys(sums, str(error))
+        try:
+            with Recorded(self.model.get_encoder(), range(len(encoder_blocks)), encoder_blocks) as recorded:
+                self._encode(pair, recorded)
+            if not encoder_blocks or not chained(recorded.layers, ids.shape):
+                raise SubjectError("the layers of its encoder are no chain of modules with one attention each")
+            for one in recorded.layers:
+                LayerParts(one)
+        except SubjectError as error:
+            lacks["stacked parts"] = str(error)
+        return lacks
+
+    def _together(self, layers: list[int]) -> str:
+        """Whether a pair that is padded, source and target, is read as alone, and nothing looks at the padding."""
+        alone, both = self.call(self.inputs[1]).logits, self.subject.collate(self.rows)
+        try:
+            logits, hook = self.run(both)
+        except SubjectError:
+            raise
+        except Exception:  # such as a model without a padding token
+            return TOGETHER[2]
+        hidden = self.hides_padding(hook.maps, layers, both["labels"] != UNCOUNTED, both["attention_mask"].bool())
+        same = _off(logits[1:, : PAIR_LENGTHS[1][1]], alone) <= self.tolerance
+        return TOGETHER[0] if same and hidden else TOGETHER[2]
+
+
+def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """A random text (1,L), as the model takes it, and the names of the modules that make its maps, in their order."""
+    texts = Texts(subject)
+    with torch.no_grad(), Named(subject.model) as named:
+        texts.run(texts.inputs[0], named)
+    return texts.inputs[0], named.names
+
+
+ROUNDING = 1e-5
+"""Largest difference of values, over the largest of them or 1, that counts as none."""
+
+
+def check_separation(model, text, other: torch.Tensor, last: int) -> str | None:
+    """What is wrong with how a model keeps tokens apart, seen on one text (1,L); None where nothing is.
+
+    What a mask is for is seen in the weights, and what it does in what they weigh: a model may have other ways from token to
+    token, such as a convolution, and may answer from other rows than the first.
+
+    text: what the model is given, with tokens of both kinds. other (1,L): ids of another text. last: the number of the map
+    whose rows it answers from. Nothing is wrong where no weight is between the kinds, or on the first position but its own;
+    where other tokens of one kind leave values of the other kind as they are, in every map; and where the logits depend on
+    the first row of the last map alone.
+    """
+    marked, apart = text["impermissible"][0].bool(), ~kept_together(text["impermissible"])
+    first = torch.arange(len(marked), device=marked.device) == 0
+    with torch.enable_grad(), Hook(1, watch=last) as hook:
+        rows = hook.rows(model(**text).logits, text["attention_mask"])[0]
+    if not torch.equal(rows, first):
+        places = rows.nonzero().flatten().tolist()
+        where = f"positions {places}" if len(places) < len(rows) else "all positions"
+        return f"its logits depend on {where} of the last layer, and kinds of tokens may meet in the first alone"
+    if any(one.weights.shape[2:] != apart.shape[2:] for one in hook.maps):
+        return "not all its attention is over all input positions"
+    if most := max(float(one.weights.detach().masked_fill(~apart, 0).max()) for one in hook.maps):
+        return f"a weight of {most:.2g} lies between tokens that it is to keep apart"
+    values = [one.values.detach() for one in hook.maps]
+    slack = max(ROUNDING, precision(model))
+    for kind in (marked, ~marked & ~first):
+        changed = text | {"input_ids": torch.where(kind, other, text["input_ids"])}
+        with torch.no_grad(), Hook(1) as again:
+            model(**changed)
+        stays = ~kind & ~first
+        for own, one in zip(values, again.maps, strict=True):
+            if float((own - one.values)[:, :, stays].abs().max()) > slack * float(own.abs().max().clamp(min=1)):
+                return "what it computes of tokens of one kind depends on the other by another way than attention"
+    return None
