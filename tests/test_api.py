@@ -187,7 +187,7 @@ def test_defaults_are_what_the_model_is_capable_of(run, some, capsys):
     assert "attnfaith" not in capsys.readouterr().err.replace("measuring", "")
 
     class Blind(Toy):
-        capabilities = frozenset({"token deletion"})
+        capabilities = frozenset({"classes", "token deletion"})
 
     assert attnfaith.measure(Blind(), ["7 12", "8 9 10"]).measures == ["leave_one_out"]
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "gradient is left out" in line]

@@ -21,7 +21,8 @@ class Toy(nn.Module):
 
     kind = "toys of the tests"
     can = capabilities = frozenset(
-        {"embeddings", "embedding length", "held attention", "token deletion", "intervention", "attention gradients"}
+        {"classes", "embeddings", "embedding length", "held attention", "token deletion", "intervention"}
+        | {"attention gradients"}
     )
     pad_token_id, unknown_token_id = 0, 1
     level, class_names = "token", ()

@@ -16,7 +16,7 @@ from attnfaith.errors import DatasetError, counted, excerpt
 from attnfaith.outputs import KEPT, digest_attention, digest_data
 from attnfaith.producing import MeasurementError, checked_options, load, makers, modules_of, stated
 from attnfaith.shards import batches, carry_out, in_shards
-from attnfaith.subjects import Subject, SubjectError, columns_of, require, subject_of, whole_logits
+from attnfaith.subjects import Subject, SubjectError, columns_of, outputs, require, subject_of, whole_logits
 from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
 from attnfaith.subjects.removal import marked_places
 
@@ -181,6 +181,8 @@ def _declared(modules: Mapping[str, object], subject: Subject, dataset) -> dict[
     names += ["words", "word_attention"] if "words" in dataset.column_names else []
     names += SELECTION if "selection" in subject.capabilities else []
     extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}
+    if "classes" not in subject.capabilities:
+        extra["probs"] = record.OUTPUTS[subject.output]
     for name, module in modules.items():
         if twice := set(extra) & set(module.COLUMNS):
             raise MeasurementError(f"'{name}' declares columns that another producer has: {sorted(twice)}")
@@ -286,7 +288,7 @@ def _measure_batch(
         weights = np.concatenate([np.asarray(given[name], np.float32) for name in rows["instance_id"]])
         batch["attention"] = torch.zeros(mask.shape, device=mask.device)
         batch["attention"][mask] = torch.from_numpy(weights).to(mask.device)
-    probs = whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
+    probs = outputs(subject, whole_logits(subject, batch)).cpu().numpy()
     if (bad := np.flatnonzero(~np.isfinite(probs).all(1))).size:
         raise MeasurementError(f"the model's prediction for '{rows['instance_id'][bad[0]]}' is not finite")
     columns = {

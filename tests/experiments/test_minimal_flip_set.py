@@ -21,7 +21,7 @@ class Given:
     """A subject that attends as told and whose states are class values already: logits are sum_t a_t v_t + b."""
 
     kind, device, pad_token_id = "texts that are given", torch.device("cpu"), None
-    can = capabilities = frozenset({"states", "affine read-out", "intervention"})
+    can = capabilities = frozenset({"classes", "states", "affine read-out", "intervention"})
     removal_renormalises = True  # as softmax attention's
 
     def __init__(self, attention, bias):

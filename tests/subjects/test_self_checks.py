@@ -169,19 +169,6 @@ def test_numbers_that_cannot_be_measured_are_refused(change, said):
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"num_labels": 1}, "has num_labels=1: a regression has no class that could change"),
-        ({"problem_type": "regression"}, "a regression has no class"),
-        ({"problem_type": "multi_label_classification"}, "its classes do not exclude each other"),
-    ],
-)
-def test_models_without_classes_to_choose_from_are_refused(fields, said):
-    with pytest.raises(SubjectError, match=said):
-        SelfAttention(classifier("bert", **fields))
-
-
 def test_a_model_that_reads_more_than_texts_fails_reading(monkeypatch):
     model = classifier("bert")
     monkeypatch.setattr(

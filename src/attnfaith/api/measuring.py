@@ -10,7 +10,7 @@ import numpy as np
 from attnfaith import catalogue, measurement, record
 from attnfaith.api.pairs import measure_pairs
 from attnfaith.api.records import Record
-from attnfaith.api.texts import Columns, is_unicode, read_texts
+from attnfaith.api.texts import Columns, Texts, is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.errors import AttnfaithError, DatasetError, counted, excerpt
 from attnfaith.loading import device_of, identity_of, open_subject, origin_of
@@ -118,7 +118,7 @@ def measure(
         None if experiments is None else catalogue.named(experiments, "experiment"),
     )
     measurement.check_recorded(subject)
-    dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
+    dataset = _labelled(subject, read, labels)
     rows = _encoded(subject, dataset)
     say = _say if progress else lambda line: None
     for line in [*filter(None, [read.remark]), *_remarks(rows)]:
@@ -145,6 +145,17 @@ def _check_unused(**given) -> None:
     for name, value in given.items():
         if value is not None:
             raise AttnfaithError(f"{name}={excerpt(value, 60)}: {why[name]}")
+
+
+def _labelled(subject, read: Texts, labels):
+    """The texts with the numbers of their classes. Raises AttnfaithError for labels of a model without classes."""
+    if "classes" in subject.capabilities:
+        return read.labelled(tuple(subject.class_names), subject.num_labels)
+    if labels is not None:
+        raise AttnfaithError(
+            f"labels={excerpt(labels, 60)}: this model has no classes ({subject.lacks['classes']}); leave them out"
+        )
+    return read.dataset
 
 
 def _encoded(subject, dataset):

@@ -20,7 +20,7 @@ from attnfaith.reporting.pair_views import PairView
 from attnfaith.reporting.views import TITLES, View
 from attnfaith.subjects.layers import Stack, stack_of
 from attnfaith.subjects.modes import plainly
-from attnfaith.subjects.protocol import Subject, SubjectError
+from attnfaith.subjects.protocol import Subject, SubjectError, outputs
 from attnfaith.subjects.translator import SequenceSubject
 
 
@@ -82,16 +82,17 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     subject.check(rows)
     with subject.evaluating(), torch.no_grad():
         batch = subject.collate([row]).alone(0)
-        probs = subject.predict(batch).softmax(-1)[0].double().cpu().numpy()
+        probs = outputs(subject, subject.predict(batch))[0].cpu().numpy()
         stack = stack_of(subject, batch)
         matrices, lacks = _matrices(stack, wanted)
+    what = "class" if "classes" in subject.capabilities else "output"
     tokens, words = _tokens(subject, row, stack)
     return View(
         model=_called(origin_of(subject).name),
         tokens=tokens,
         inside=stack.inside.cpu().numpy(),
         words=words,
-        classes=tuple(subject.class_names) or tuple(f"class {number}" for number in range(subject.num_labels)),
+        classes=tuple(subject.class_names) or tuple(f"{what} {number}" for number in range(subject.num_labels)),
         probs=probs,
         reads=stack.reads.cpu().numpy(),
         heads=tuple(one.weights[0].float().cpu().numpy() for one in stack.layers) if "attention" in matrices else (),

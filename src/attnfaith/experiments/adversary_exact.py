@@ -70,7 +70,7 @@ METRIC = {
     "counterfactual_attention": "adversary_exact_attention",
     "counterfactual_probs": "adversary_exact_probs",
 }
-NEEDS = frozenset({"intervention"})
+NEEDS = frozenset({"classes", "intervention"})
 COST = "reading"
 EPSILONS = (0.01, 0.05)
 BLOCK = 1 << 17  # pairs of tokens looked at together: few enough for the processor's cache

@@ -30,7 +30,7 @@ METRIC = {
     "counterfactual_attention": "adversary_search_attention",
     "counterfactual_probs": "adversary_search_probs",
 }
-NEEDS = frozenset({"intervention"})
+NEEDS = frozenset({"classes", "intervention"})
 COST = "draws"
 RESTARTS, SPREAD = 5, 3.0
 GUARD = np.float32(1e-10)  # added inside logarithms, as in their code

@@ -10,7 +10,7 @@ from attnfaith.subjects import asks
 
 AFTER = True  # the measures whose orders it judges are measured first
 COLUMNS = columns("aopc_limits", "taken away")
-NEEDS = frozenset({"token deletion"})
+NEEDS = frozenset({"classes", "token deletion"})
 COST = "draws"
 MOST_TOKENS = 4000  # of a text: each two of them have a number
 METRIC: dict[str, str] = {}  # one class's probability is no distribution

@@ -54,7 +54,7 @@ def _columns() -> dict[str, Column]:
 
 
 COLUMNS = _columns()
-NEEDS = frozenset({"intervention"})
+NEEDS = frozenset({"classes", "intervention"})
 COST = "reading"
 COLUMN_NEEDS = {name: frozenset({"states"}) for name in COLUMNS if "reprojected" in name}
 METRIC = {"counterfactual_probs": "erasure_probs"}

@@ -33,7 +33,7 @@ COLUMNS = {
         doc="share of random sets of as many tokens that change the model's own decision",
     ),
 }
-NEEDS = frozenset({"embeddings", "backward rules", "token deletion"})
+NEEDS = frozenset({"classes", "embeddings", "backward rules", "token deletion"})
 COST = "gradient"
 TIE = 1e-5  # of the largest part: logits that are closer are equal, for float32 would decide between them by rounding
 METRIC: dict[str, str] = {}  # a set of tokens is no attention, and a part of a text no intervention on it

@@ -42,7 +42,7 @@ COLUMNS = {
     ),
 }
 METRIC: dict[str, str] = {}  # of one other attention, not of draws
-NEEDS = frozenset({"attention maps"})
+NEEDS = frozenset({"classes", "attention maps"})
 COST = "draws"
 SPREAD = 1.0  # of the noise on log-weights that a search starts with
 PENALTY = 500.0

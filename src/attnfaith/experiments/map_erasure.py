@@ -52,7 +52,7 @@ def _columns() -> dict[str, Column]:
 
 
 COLUMNS = _columns()
-NEEDS = frozenset({"attention maps"})
+NEEDS = frozenset({"classes", "attention maps"})
 COST = "draws"
 METRIC = {"counterfactual_probs": "map_erasure_probs"}
 

@@ -20,7 +20,7 @@ COLUMNS = {
         "and head of the chosen layers",
     ),
 }
-NEEDS = frozenset({"attention maps"})
+NEEDS = frozenset({"classes", "attention maps"})
 COST = "draws"
 METRIC = {"counterfactual_probs": "map_permuted_probs"}
 

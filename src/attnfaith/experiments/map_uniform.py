@@ -16,7 +16,7 @@ COLUMNS = {
         doc="class probabilities when every row of the chosen layers is uniform over what it attends to",
     ),
 }
-NEEDS = frozenset({"attention maps"})
+NEEDS = frozenset({"classes", "attention maps"})
 COST = "reading"
 METRIC: dict[str, str] = {}  # of one other attention, not of draws
 OVER = ("text", "all")

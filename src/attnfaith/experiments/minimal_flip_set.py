@@ -24,7 +24,7 @@ COLUMNS = {
         dtype="category", doc="exact; upper bound: a smaller set may exist; undefined: fewer than two tokens"
     ),
 }
-NEEDS = frozenset({"intervention"})
+NEEDS = frozenset({"classes", "intervention"})
 COST = "reading"
 METRIC: dict[str, str] = {}  # a set of tokens is no attention and no prediction
 

@@ -16,7 +16,7 @@ COLUMNS = {
         doc="class probabilities when the impermissible tokens are taken away",
     ),
 }
-NEEDS = frozenset({"token deletion"})
+NEEDS = frozenset({"classes", "token deletion"})
 COST = "reading"
 METRIC: dict[str, str] = {}  # of a part of a text, no intervention on attention
 

@@ -19,7 +19,7 @@ COLUMNS = {
         doc="class probabilities after each random permutation of the attention weights, states fixed",
     ),
 }
-NEEDS = frozenset({"intervention"})
+NEEDS = frozenset({"classes", "intervention"})
 COST = "reading"
 METRIC = {"counterfactual_probs": "permuted_probs"}
 

@@ -30,7 +30,7 @@ COLUMNS = {
         doc="total variation distance under it when a state is removed and the rest renormalised",
     ),
 }
-NEEDS = frozenset({"intervention"})
+NEEDS = frozenset({"classes", "intervention"})
 COST = "reading"
 COLUMN_NEEDS = {"random_support_gradient_norm_hidden": frozenset({"states"})}
 METRIC = {"counterfactual_attention": "random_support_attention", "counterfactual_probs": "random_support_probs"}

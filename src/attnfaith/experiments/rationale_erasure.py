@@ -41,7 +41,7 @@ COLUMNS = {
     "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
     "rationale_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the text without any token"),
 }
-NEEDS = frozenset({"token deletion"})
+NEEDS = frozenset({"classes", "token deletion"})
 COST = "tokens"
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 

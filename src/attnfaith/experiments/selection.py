@@ -60,7 +60,7 @@ COLUMNS = {
     ),
 }
 COLUMN_NEEDS = dict.fromkeys(("selection_probs", "complement_probs"), frozenset({"selection"}))
-NEEDS = frozenset({"token deletion"})
+NEEDS = frozenset({"classes", "token deletion"})
 COST = "draws"
 METRIC: dict[str, str] = {}  # of parts of a text, not of another attention
 

@@ -29,7 +29,7 @@ COLUMNS = {
         doc="probability of the class predicted for the whole text, minus that without the token of this score",
     ),
 }
-NEEDS = frozenset({"token deletion"})
+NEEDS = frozenset({"classes", "token deletion"})
 COST = "reading"
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 

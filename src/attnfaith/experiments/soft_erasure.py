@@ -33,7 +33,7 @@ COLUMNS = {
     "soft_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
     "soft_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same when every token's embedding is zero"),
 }
-NEEDS = frozenset({"embeddings"})
+NEEDS = frozenset({"classes", "embeddings"})
 COST = "draws"
 METRIC: dict[str, str] = {}  # one class's probability is no distribution
 

@@ -15,7 +15,7 @@ from attnfaith.subjects import asks
 
 AFTER = True  # the measures whose orders it judges are measured first
 COLUMNS = columns("weight_aopc_limits", "without weight")
-NEEDS = frozenset({"affine read-out"})
+NEEDS = frozenset({"classes", "affine read-out"})
 COST = "reading"
 MOST_TOKENS = 4000  # of a text: each two of them have a number
 METRIC: dict[str, str] = {}  # one class's probability is no distribution

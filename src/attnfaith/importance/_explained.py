@@ -74,10 +74,15 @@ def check_target(target="predicted", output: str = "logit") -> None:
 
 
 def check_data(subject, dataset, *, target="predicted", output: str = "logit") -> None:
-    """Raises ValueError for a class that the model does not have or an instance may not be given, and for "gold" where an
-    instance has no label. dataset: encoded instances, as a measurement has them.
+    """Raises ValueError for a class that the model does not have or an instance may not be given, for a probability or
+    log-odds of a model without classes, and for "gold" where an instance has no label. dataset: encoded instances, as a
+    measurement has them.
     """
     check_target(target, output)
+    if output != "logit" and "classes" not in subject.capabilities:
+        raise ValueError(
+            f"output={output!r} is of classes, which this model lacks: {subject.lacks['classes']}; explain a logit"
+        )
     if target == "predicted":
         return
     names = dataset["instance_id"]

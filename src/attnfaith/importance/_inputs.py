@@ -115,13 +115,15 @@ class Slopes(NamedTuple):
 
 def odds_slopes(subject: Subject, batch: Batch, holds: Sequence[bool]) -> list[Slopes]:
     """Slopes of the log-odds of the predicted class, once for each of `holds`: whether attention is held fixed. Kept in the
-    batch; not the graph, which is larger than all else that is.
+    batch; not the graph, which is larger than all else that is. Of a model without classes, of its largest output: a label's
+    logit is its log-odds.
     """
+    explain = log_odds if "classes" in subject.capabilities else largest
     missing = [hold for hold in holds if hold not in batch.get("slopes", ())]
     if missing:
         with differentiable(subject, batch) as reading:
             for hold in missing:
-                batch.once("slopes", hold, lambda hold=hold: _slopes(reading, log_odds, hold, last=hold is missing[-1]))
+                batch.once("slopes", hold, lambda hold=hold: _slopes(reading, explain, hold, last=hold is missing[-1]))
     return [batch["slopes"][hold] for hold in holds]
 
 
@@ -150,6 +152,11 @@ def products(
 
 def _products(values: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
     return (values * slopes).sum(-1, dtype=torch.float64)
+
+
+def largest(logits: torch.Tensor) -> torch.Tensor:
+    """(B,) in float64: the largest of logits (B,C)."""
+    return logits.double().amax(-1)
 
 
 def log_odds(logits: torch.Tensor) -> torch.Tensor:

@@ -38,7 +38,7 @@ COLUMNS = {
         "layer l (kind states)",
     ),
 }
-NEEDS = frozenset({"embeddings", "token states"})
+NEEDS = frozenset({"classes", "embeddings", "token states"})
 COST = "reading"
 PENALTIES, PLACEHOLDERS = ("l0", "log"), ("learned", "zeros")
 FOLDER = "gates"

@@ -1,5 +1,7 @@
 """Gradient importance as Jain & Wallace (2019) define it: |x . dp/dx|, with attention held fixed."""
 
+import torch
+
 from attnfaith.importance._inputs import STATES, log_odds, products
 from attnfaith.record import Column, ragged
 from attnfaith.subjects import asks
@@ -34,13 +36,15 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
     ranks are the same. Not defined for a text without tokens (an empty row). Of a hierarchical model a sentence's importance
     is that of all its words together, |sum_w x_w . dp/dx_w|; what weighs words in a sentence is part of the encoder, and
     gradients flow through it. At its word level that weight is attention too and held fixed; the sentence encoder's states
-    follow those of the words, so that no closed form holds.
+    follow those of the words, so that no closed form holds. Of labels that do not exclude one another p is the
+    probability of the most probable label; of a regression p is the largest output itself.
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
     odds, inward = products(subject, batch, log_odds, hold=True)
     mask = subject.attendable(batch).cpu()
-    spread = odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
+    values = getattr(subject, "output", "classes") == "values"
+    spread = torch.ones_like(odds) if values else odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
     return {
         name: ragged((spread.unsqueeze(-1) * value.abs()).float().cpu(), mask)
         for name, value in zip(COLUMNS, inward, strict=False)  # states where there are any

@@ -42,6 +42,7 @@ def measure(subject, batch, *, seed: int = 0) -> dict[str, list]:
     by their sum (their eq. 4 does); ranks and entropies are the same. Not defined for a text without tokens. Of a
     hierarchical model a sentence's is the length of the gradient in the embeddings of all its words. At its word level c is
     not the states' average: the state of a word moves its sentence's vector, and all that the sentence encoder makes of it.
+    Of a model without classes f is the largest logit.
 
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """

@@ -26,7 +26,7 @@ COLUMNS = {
     ),
 }
 
-NEEDS = frozenset({"token deletion"})
+NEEDS = frozenset({"classes", "token deletion"})
 COST = "tokens"
 COLUMN_NEEDS = {name: STATES for name in COLUMNS if name.endswith("_hidden")}
 

@@ -17,6 +17,7 @@ from attnfaith.record.schema import (
     VERSION,
     VERSION_KEY,
     axes,
+    has_classes,
     list_lengths,
     of_sequences,
     offsets,
@@ -103,6 +104,8 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
         raise RecordError("nothing to concatenate: no record was given")
     if len({of_sequences(table) for table in tables}) > 1:
         raise RecordError("some of the records are of texts and some of sentence pairs: report these apart")
+    if not of_sequences(tables[0]) and len({has_classes(table) for table in tables}) > 1:
+        raise RecordError("'probs' are those of classes in some of the records, and not in others: report these apart")
     if not mix_versions:
         check_one_code(tables)
     if any("word_of_token" in table.column_names for table in tables):

@@ -45,6 +45,13 @@ COLUMNS = {
     "probs": Column(("C",), distribution=True, doc="the model's class probabilities"),
     "attention": Column(("T",), distribution=True, doc="one weight per token; [] for an empty text"),
 }
+OUTPUTS = {
+    "labels": Column(
+        ("C",), range=(0.0, 1.0), doc="the model's probability of each label; labels do not exclude one another"
+    ),
+    "values": Column(("C",), doc="the model's outputs, which are no probabilities"),
+}
+"""What "probs" holds of a model without classes, by what its outputs are."""
 SEQUENCE_COLUMNS = {
     "instance_id": COLUMNS["instance_id"],
     **IDENTITY_COLUMNS,
@@ -66,7 +73,7 @@ ONE_A_ROW = ("T", "C")
 """The axes along which all lists of a row have one length."""
 OF_SEQUENCES = ("T", "G", "L", "A", "R")
 """The same of a record of sentence pairs."""
-IN_RANGE = ("target_probs", "gold_links")
+IN_RANGE = ("probs", "target_probs", "gold_links")
 """The columns whose values are checked to be in range."""
 OPTIONAL_COLUMNS = {
     "word_of_token": Column(
@@ -111,6 +118,12 @@ def of_sequences(record: pa.Table | pa.Schema) -> bool:
     return SEQUENCE in (record.column_names if isinstance(record, pa.Table) else record.names)
 
 
+def has_classes(record: pa.Table | pa.Schema) -> bool:
+    """Whether the predictions of a record of texts are probabilities of classes, which sum to 1."""
+    schema = record.schema if isinstance(record, pa.Table) else record
+    return column_of(schema.field("probs")) not in OUTPUTS.values()
+
+
 def common_columns(names: Iterable[str]) -> dict[str, Column]:
     """The columns that a record with columns of these names has to have."""
     return SEQUENCE_COLUMNS if SEQUENCE in names else COLUMNS
@@ -123,7 +136,7 @@ def schema(extra: Mapping[str, Column] | None = None, *, sequences: bool = False
     """
     columns = dict(SEQUENCE_COLUMNS if sequences else COLUMNS)
     for name, column in (extra or {}).items():
-        if name in columns:
+        if name in columns and not (name == "probs" and column in OUTPUTS.values()):
             raise RecordError(f"column '{name}' is declared twice: rename it in the producer's COLUMNS")
         columns[name] = column
     return pa.schema([column.field(name) for name, column in columns.items()], {VERSION_KEY: str(VERSION).encode()})
@@ -203,6 +216,8 @@ def validate(table: pa.Table) -> None:
         check_name(field.name)
         common = common_ones.get(field.name, OPTIONAL_COLUMNS.get(field.name))
         stated = column_of(field)
+        if field.name == "probs" and stated in OUTPUTS.values():
+            common = stated
         expected_axes = stated.axes or (common or stated).axes
         if common:
             _check_type(field, common)

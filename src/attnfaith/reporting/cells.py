@@ -75,7 +75,7 @@ class Cell:
 
     @cached_property
     def probs(self) -> np.ndarray:
-        """Class probabilities, [N, C].
+        """Class probabilities, [N, C]; of a model without classes what `record.OUTPUTS` says.
 
         Raises RecordError where the instances of the cell have different numbers of classes.
         """
@@ -110,9 +110,9 @@ class Cell:
 
     @property
     def classes(self) -> list[tuple[str, np.ndarray]]:
-        """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..., where there are any."""
+        """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..., where there are classes."""
         everything = np.ones(len(self), dtype=bool)
-        if self.of_sequences:
+        if self.of_sequences or not records.has_classes(self.table):
             return [("overall", everything)]
         return [("overall", everything), *((str(number), self.predicted == number) for number in np.unique(self.predicted))]
 

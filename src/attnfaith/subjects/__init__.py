@@ -25,6 +25,7 @@ from attnfaith.subjects.protocol import (
     Batch,
     Subject,
     SubjectError,
+    outputs,
     require,
     whole_logits,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "asks",
     "columns_of",
     "opened",
+    "outputs",
     "require",
     "subject_of",
     "whole_logits",

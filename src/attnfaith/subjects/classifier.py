@@ -32,12 +32,14 @@ from attnfaith.subjects.attention import (
 from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
 from attnfaith.subjects.checks import Sites, Texts, checked, probe
 from attnfaith.subjects.facts import (
+    WITHOUT_CLASSES,
     check_finite,
-    check_kind,
+    check_numbers,
     check_tokens,
     class_names_of,
     digest_classifier,
     identity_of,
+    output_of,
     position_limit,
     separates,
 )
@@ -69,7 +71,7 @@ class SelfAttention:
     can = (
         MAPS
         | OF_TOKENIZERS
-        | {"embeddings", "embedding length", "held attention", "attention gradients", "token deletion"}
+        | {"classes", "embeddings", "embedding length", "held attention", "attention gradients", "token deletion"}
         | {"intervention", "weighed vectors", "weighted sums", "token states", "other states"}
     )
     contextual = True
@@ -77,9 +79,10 @@ class SelfAttention:
 
     def __init__(self, model, tokenizer=None, reduction="last"):
         self.model, self.tokenizer = unwrapped(model), tokenizer
-        check_kind(self.model)
+        check_numbers(self.model)
         self.reduction = Reduction.of(reduction)
         self.config, self.num_labels = self.model.config, self.model.config.num_labels
+        self.output = output_of(self.config)
         self.sites: Sites = checked(Texts(self))
         self.ruled = False  # until the rules have been checked
         self.read_whole: set[int] = set()  # lengths at which all maps were there
@@ -113,6 +116,8 @@ class SelfAttention:
     @property
     def lacks(self) -> dict[str, str]:
         lacks = dict(self.sites.lacks)
+        if self.output != "classes":
+            lacks["classes"] = WITHOUT_CLASSES[self.output]
         if not self.reduction.one_head:
             lacks["intervention"] = "what is shown is not the attention of one head"
         if not self.sites.embeddings:
@@ -176,7 +181,8 @@ class SelfAttention:
     @property
     def class_names(self) -> tuple[str, ...]:
         """() where the configuration has only those that transformers makes up."""
-        return class_names_of(self.config)
+        names = class_names_of(self.config)
+        return names or ("value",) if self.output == "values" and self.num_labels == 1 else names
 
     # ---------------------------------------------------------------------------------------- texts
 

@@ -17,20 +17,19 @@ LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "dtype", "
 """What a configuration says that does not change what the model computes."""
 
 
-def check_kind(model) -> None:
-    """Raises SubjectError for a classifier that has no classes to choose from, or whose numbers are too coarse."""
-    config, name = model.config, type(model).__name__
-    if getattr(config, "problem_type", None) == "multi_label_classification":
-        raise SubjectError(
-            f"{name} has problem_type='multi_label_classification': its classes do not exclude each other, and measures "
-            "compare one distribution over classes with another; give a model of one label a text"
-        )
-    if getattr(config, "problem_type", None) == "regression" or config.num_labels < 2:
-        raise SubjectError(
-            f"{name} has num_labels={config.num_labels}: a regression has no class that could change; give a classifier of "
-            "two classes or more"
-        )
-    check_numbers(model)
+def output_of(config) -> str:
+    """What a classifier's outputs are, one of `attnfaith.subjects.protocol.OUTPUTS`."""
+    kind = getattr(config, "problem_type", None)
+    if kind == "multi_label_classification":
+        return "labels"
+    return "values" if kind == "regression" or config.num_labels < 2 else "classes"
+
+
+WITHOUT_CLASSES = {
+    "labels": "its labels do not exclude one another (problem_type='multi_label_classification')",
+    "values": "it is a regression, whose outputs are values",
+}
+"""Why a classifier has no "classes", by what its outputs are."""
 
 
 def check_numbers(model) -> None:

@@ -21,6 +21,8 @@ CAPABILITIES = {
     "embeddings": "it can be given embeddings, and gradients reach them: embed, predict(embedded), vocabulary, parameters",
     "embedding length": "its prediction depends on the length of an embedding: a norm directly behind the table would undo "
     "it, and products of embeddings and their slopes would be 0",
+    "classes": "it chooses one of several classes, whose probabilities sum to 1; a regression, and labels that do not "
+    "exclude one another, are no such choice",
     "held attention": "it can predict with attention held fixed, so that no gradient flows through it: predict(hold=True)",
     "token deletion": "it can read texts without some of their tokens: keep",
     "intervention": "it says what it predicts under another attention, and gradients reach that attention: intervene",
@@ -89,6 +91,9 @@ COMPUTED = (
 )
 """What a subject or a producer keeps in a batch, so that it is made once."""
 
+
+OUTPUTS = ("classes", "labels", "values")
+"""What the outputs of a model are: probabilities of classes, which sum to 1; of labels, each by itself; or just values."""
 
 RECORDED = ("rows", "identity", "digest", "level", "class_names")
 """What a record needs of a subject."""
@@ -200,6 +205,7 @@ class Subject(Protocol):
     pad_token_id: int | None
     unknown_token_id: int
     mask_token_id: int | None  # "mask token"
+    output: str  # what its logits become, one of OUTPUTS; may be left out: "classes"
     level: str  # what attention is over: "token", "sentence", or "word" of a hierarchical model
     class_names: Sequence[str]  # of a record, () where classes have none
 
@@ -325,6 +331,12 @@ def whole_logits(subject: Subject, batch: Batch) -> torch.Tensor:
     """Logits (B,C) of the texts as they are, without gradient; kept in the batch."""
     with torch.no_grad():
         return batch.once("logits", "whole", lambda: subject.predict(batch))
+
+
+def outputs(subject: Subject, logits: torch.Tensor) -> torch.Tensor:
+    """What a model says by logits (B,C), as its `output` has it, in float64: probabilities, or the logits themselves."""
+    kind, logits = getattr(subject, "output", "classes"), logits.double()
+    return {"classes": logits.softmax(-1), "labels": logits.sigmoid(), "values": logits}[kind]
 
 
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:

@@ -43,6 +43,7 @@ class Rationales:
     kind = "classifiers that read a selection"
     can = frozenset(
         {
+            "classes",
             "embeddings",
             "embedding length",
             "held attention",
